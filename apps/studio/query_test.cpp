@@ -74,6 +74,18 @@ TEST(Query, EachConditionSelects) {
                                   {"accepted", 1}, {"rejected", 1}, {"captioned", 1}, {"open", 2}}));
 }
 
+TEST(Query, TagsOfTheJobAndOfPeopleSelectAndAreCounted) {
+  std::vector<Clip> clips{clip("a"), clip("b"), clip("c"), clip("d")};
+  clips[0].tags = {"sea"};
+  clips[1].tags = {"sea", "calm"};
+  const Catalogue c = catalogue_of(clips);
+  const Shelf shelf = shelf_of(c, {{"b", {std::nullopt, std::nullopt, std::nullopt, core::Tags{"night"}}},
+                                   {"c", {std::nullopt, std::nullopt, std::nullopt, core::Tags{"calm", "sea"}}}});
+  EXPECT_THAT(select(shelf, query({{"tag", "sea"}})), ElementsAre(0, 2));
+  EXPECT_THAT(select(shelf, query({{"tag", "night"}, {"tag", "calm"}})), ElementsAre(1, 2));
+  EXPECT_EQ(counts_of(shelf).tags, (std::map<std::string, int64_t>{{"sea", 2}, {"calm", 1}, {"night", 1}}));
+}
+
 TEST(Query, CopiesAreHiddenUnlessAskedFor) {
   std::vector<Clip> clips{clip("a"), clip("b"), clip("c"), clip("d", End::filtered, "r"),
                           clip("film", End::failed)};

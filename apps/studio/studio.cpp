@@ -481,7 +481,7 @@ json Studio::shots(const Parameters& parameters) {
 
 std::vector<const Clip*> Studio::targets(const json& request, bool with_copies, size_t& gone) const {
   const bool is_one = request.is_object() && request.contains("id") && request["id"].is_string();
-  const json ids = is_one ? json{request["id"]} : request.is_object() ? request.value("ids", json()) : json();
+  const json ids = is_one ? json::array({request["id"]}) : request.is_object() ? request.value("ids", json()) : json();
   if (!ids.is_array() || !std::ranges::all_of(ids, [](const json& id) { return id.is_string(); }))
     throw Error(KINORA_ERROR_INVALID, R"(expected {"id": ID} or {"ids": [ID, ...]}, and what to set)");
   std::vector<const Clip*> out;

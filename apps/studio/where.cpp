@@ -9,7 +9,7 @@
 #include "core/base/expression.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/status.hpp"
-#include "core/base/suggest.hpp"
+#include "plugins/jobs/curation/where.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -19,13 +19,11 @@ using nlohmann::json;
 
 constexpr const char* kTags = "tags";
 
-bool is_absent(const json& value) { return value.is_null(); }
-
-[[noreturn]] void refuse_unknown(const std::string& name, const Catalogue& catalogue) {
-  std::vector<std::string> names{"key", kTags};
-  for (const auto& [column, values] : catalogue.columns) names.push_back(column);
-  throw Error(KINORA_ERROR_INVALID, fmt::format("where: no clip has a fact '{}'{}", name,
-                                                core::did_you_mean_or_list(name, names, "facts")));
+// The numbers of a fact, which may have a short name as in expressions; null: it has none.
+const std::vector<double>* column_of(const Catalogue& catalogue, const std::string& name) {
+  for (const char* place : {"", "scores.filter.", "scores.", "user."})
+    if (const auto at = catalogue.columns.find(place + name); at != catalogue.columns.end()) return &at->second;
+  return nullptr;
 }
 
 }  // namespace
@@ -39,32 +37,42 @@ void Facts::read(const std::vector<std::string>& names, const Catalogue& catalog
     for (const auto& name : names)
       if (const json* found = core::find_fact(facts, name)) texts_[name][i] = *found;
   }
-  for (const auto& name : names)
-    if (!catalogue.clips.empty() && std::ranges::all_of(texts_[name], is_absent)) {
-      texts_.erase(name);
-      refuse_unknown(name, catalogue);
-    }
+}
+
+// Throws if there are clips and none has one of the facts.
+void Facts::require(const std::vector<std::string>& names, const Catalogue& catalogue) const {
+  json known = json::object();  // of any clip
+  for (const auto& [column, values] : catalogue.columns) known[column] = true;
+  for (const auto& name : names) {
+    const auto text = texts_.find(name);
+    const bool is_read = text != texts_.end() && !std::ranges::all_of(text->second, &json::is_null);
+    if (column_of(catalogue, name) || is_read) known[name] = true;
+  }
+  core::FactsSeen seen("where", names);
+  if (!catalogue.clips.empty()) seen.add(known);
+  seen.require();
 }
 
 std::function<bool(size_t)> Facts::condition(const std::string& where, const Catalogue& catalogue,
                                              EditsOf edits) {
-  const auto parsed = core::catching([&] { return Expression::parse(where); });
-  if (!parsed) throw Error(parsed.failure().code, "where: " + parsed.failure().message);
+  const std::vector<std::string> compared = core::Where(where).facts();
+  const Expression parsed = Expression::parse(where);
   std::vector<std::string> unread;
-  for (const auto& name : parsed->facts())
-    if (name != kTags && !catalogue.columns.contains(name) && !texts_.contains(name)) unread.push_back(name);
+  for (const auto& name : parsed.facts())
+    if (name != kTags && !column_of(catalogue, name) && !texts_.contains(name)) unread.push_back(name);
   if (!unread.empty()) read(unread, catalogue);
-  return [this, &catalogue, edits = std::move(edits), expression = *parsed](size_t i) {
+  require(compared, catalogue);
+  return [this, &catalogue, edits = std::move(edits), expression = parsed](size_t i) {
     const Clip& clip = catalogue.clips[i];
     json facts = json::object();
     for (const auto& name : expression.facts()) {
       if (name == kTags) {
         const Change change = edits(clip);
         if (change.tags || !clip.tags.empty()) facts[name] = change.tags ? *change.tags : clip.tags;
-      } else if (const auto text = texts_.find(name); text != texts_.end()) {
-        facts[name] = text->second[i];
-      } else if (const double value = catalogue.value(name, i); !std::isnan(value)) {
-        facts[name] = value;
+      } else if (const auto* values = column_of(catalogue, name)) {
+        if (!std::isnan((*values)[i])) facts[name] = (*values)[i];
+      } else {
+        facts[name] = texts_.at(name)[i];
       }
     }
     return expression.holds(facts, clip.key);

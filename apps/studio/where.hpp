@@ -23,6 +23,7 @@ class Facts {
 
  private:
   void read(const std::vector<std::string>& names, const Catalogue&);
+  void require(const std::vector<std::string>& names, const Catalogue&) const;
 
   std::map<std::string, std::vector<nlohmann::json>> texts_;
 };

@@ -9,7 +9,7 @@
 //   has(FACT)
 //   not, and, or, ( )    `not` binds closest, then `and`
 //
-// Dots in the name of a fact lead into objects, and `key` is the key of the sample. A name that is no fact itself is looked
+// Dots in the name of a fact lead into objects, and `key` is the key of the sample. A name that no fact has is looked
 // up in `scores.filter`, then in `scores`, then in `user`: `blur` is `scores.filter.blur`. A comparison is false if the fact
 // is missing, null or of another type than the value, also with !=. A fact that is a text counts as a number if it is one, as
 // those of a CSV, and is compared with one. In quotes, a backslash takes the next character as it is.

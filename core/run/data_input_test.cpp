@@ -89,7 +89,7 @@ TEST(DataInput, EveryKeyButThePathsIsPartOfTheIdentity) {
 TEST(DataInput, HowItIsReadIsOfTheWholeTableAndNotOfTheIdentity) {
   const auto set = read(
       "{ path = 'a', memory = '2 MB', readers = 0, cache = 'kept/', cache_limit = '1 GiB', max_failed = 0, "
-      "max_failed_share = 1 }");
+      "max_failed_share = 1, trusted = true }");
   EXPECT_TRUE(set.problems.empty());
   const DataReading& given = set.data.reading;
   EXPECT_EQ(given.memory, 2'000'000u);
@@ -98,10 +98,12 @@ TEST(DataInput, HowItIsReadIsOfTheWholeTableAndNotOfTheIdentity) {
   EXPECT_EQ(given.cache_limit, uint64_t{1} << 30);
   EXPECT_EQ(given.max_failed, 0);
   EXPECT_EQ(given.max_failed_share, 1);
+  EXPECT_TRUE(given.trusted);
   const auto plain = read("{ path = 'a' }");
   EXPECT_EQ(plain.data.reading.readers, -1);
   EXPECT_EQ(plain.data.reading.max_failed, -1);
   EXPECT_EQ(plain.data.reading.cache, "");
+  EXPECT_FALSE(plain.data.reading.trusted);
   EXPECT_EQ(set.data.identity(), plain.data.identity());
 }
 

@@ -27,6 +27,7 @@ ComponentSpec reading_spec() {
   add("cache_limit", OptionType::size, defaults.cache_limit, 1);
   add("max_failed", OptionType::integer, defaults.max_failed, 0);
   add("max_failed_share", OptionType::real, defaults.max_failed_share, 0, 1);
+  add("trusted", OptionType::boolean, defaults.trusted, std::nullopt);
   return out;
 }
 
@@ -54,6 +55,7 @@ DataReading read_data_reading(const Document& doc, const std::string& pointer, c
   out.cache_limit = values.at("cache_limit");
   out.max_failed = values.at("max_failed");
   out.max_failed_share = values.at("max_failed_share").get<double>();
+  out.trusted = values.at("trusted");
   if (out.cache.find("://") != std::string::npos)
     found.push_back({"cache", "cache = " + out.cache + ": must be a folder of this machine"});
   for (const auto& p : found) problems.push_back({doc.value(pointer + "/" + p.path), p.message});

@@ -2,7 +2,7 @@
 // the identity of a result.
 //
 //   input = { path = "s3://bucket/shards", shuffle = 1000, memory = "256 MB", readers = 4, cache = "cache/",
-//             cache_limit = "100 GB", max_failed = 100, max_failed_share = 0.1 }
+//             cache_limit = "100 GB", max_failed = 100, max_failed_share = 0.1, trusted = true }
 #pragma once
 #include <string>
 #include <vector>
@@ -18,6 +18,7 @@ struct DataReading {
   uint64_t cache_limit = 100'000'000'000;
   int64_t max_failed = -1;        // samples that may be unusable; -1: any number
   double max_failed_share = 0.1;  // the same as a share of those taken, from the 1,000th on
+  bool trusted = false;           // media are decoded in this process
 };
 
 // The names of the keys.

@@ -148,9 +148,11 @@ TEST_F(JobFolder, KeepsUnfinishedResultsWhenAnOptionChanges) {
   EXPECT_FALSE(fs::exists(folder_ / "data"));
   put(folder_ / "data/other.mp4");
   put(folder_ / "edits.jsonl", "one\ntwo\n");
+  put(folder_ / "views.jsonl", "view\n");
   prepare_as("a2", "a");
   EXPECT_TRUE(fs::exists(folder_ / "data/1.mp4") && fs::exists(folder_ / "data/2.mp4"));
   EXPECT_EQ(fs::file_size(folder_ / "edits.jsonl"), 8u) << "the newer edits";
+  EXPECT_TRUE(fs::exists(folder_ / "views.jsonl"));
   prepare_as("b", "b");
   EXPECT_TRUE(fs::exists(folder_ / "data/other.mp4")) << "one replaces the other";
   prepare_as("c", "c");

@@ -45,7 +45,7 @@ StageInstance::StageInstance(Registry& registry, const std::string& id, const Op
   }
   stage_ = &open_component(registry, "stage", id_).table<kinora_stage>();
   self_ = made([&] { return stage_->create(host(), options.abi()); }, id_);
-  if (workers && resources().isolated != 0) workers_ = workers;
+  if (workers && !isolation_.trusts_media && resources().isolated != 0) workers_ = workers;
 }
 
 StageInstance::~StageInstance() {

@@ -20,6 +20,8 @@ struct Isolation {
   double timeout = 300;  // seconds
   // Of OneStage: it ends its sample although the run was asked to stop, as a training step that needs the sample does.
   bool finishes = false;
+  // Whoever made the run vouches for its media: only a third party's stage has a process.
+  bool trusts_media = false;
 };
 
 // Runs in a process of its own if this program starts workers and the stage declares that it reads untrusted

@@ -23,14 +23,15 @@ bool ends_all(int32_t code) { return code == KINORA_ERROR_REFUSED || code == KIN
 
 }  // namespace
 
-StageChain::StageChain(Registry& registry, const json& stages, const kinora_emit& to, const kinora_run& run)
+StageChain::StageChain(Registry& registry, const json& stages, const kinora_emit& to, const kinora_run& run,
+                       const Isolation& isolation)
     : to_(to), run_(run) {
   if (!stages.is_array() || stages.empty())
     throw Error(KINORA_ERROR_INVALID,
                 "stages: expected a list of at least one stage, got " + found_text(stages));
   for (const auto& given : stages) {
     const auto [id, options] = stage_of(registry, given);
-    links_.push_back({std::make_unique<StageInstance>(registry, id, options, Isolation{})});
+    links_.push_back({std::make_unique<StageInstance>(registry, id, options, isolation)});
   }
 }
 

@@ -12,7 +12,8 @@ class StageChain {
  public:
   // stages: a JSON array, as `stages` of a curate job: names, or objects of "use" and options. Throws
   // Error(KINORA_ERROR_INVALID) for an unknown stage or option. to: borrowed; needs emit, drop and fail only.
-  StageChain(Registry&, const json& stages, const kinora_emit& to, const kinora_run& run);
+  StageChain(Registry&, const json& stages, const kinora_emit& to, const kinora_run& run,
+             const Isolation& isolation = {});
 
   // Calls every stage that the sample reaches before it returns. A sample on which a stage fails is passed to
   // to.fail; an error that is about no sample (KINORA_ERROR_REFUSED, KINORA_ERROR_CANCELLED) is thrown, and

@@ -97,6 +97,10 @@ def check_curate(out):
         with tarfile.open(shard) as tar:
             packed.update({m.name: tar.extractfile(m).read() for m in tar})
     left = {d["key"] for d in decisions if d["end"] == "kept"}
+    sharp = {key for key, clip in clips.items() if (got := clip["facts"]["scores"])["filter.blur"] >= 20 and got["filter.frozen"] <= 0.8 and got["filter.text"] <= 0.05}
+    left &= sharp
+    chosen = [json.loads(line) for line in (out / "chosen/decisions.jsonl").read_text().splitlines()]
+    assert {d["key"] for d in chosen} == set(clips) and {d["key"] for d in chosen if d["end"] == "kept"} == left, chosen
     assert {n.split(".")[0] for n in packed} == left and all({f"{k}.{e}" for e in ("mp4", "txt", "json", "classic.npy", "preview.webp")} <= set(packed) for k in left), sorted(packed)
     key = sorted(left)[0]
     for more, there in (([], left), (["--copies"], set(clips))):

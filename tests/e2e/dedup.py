@@ -105,7 +105,9 @@ def check_planted(out):
     found = {k: d["rule"] for k, d in decisions.items() if d["end"] != "kept"}
     assert found == copies, (found, {k: d.get("score") for k, d in decisions.items()})
     for key in copies:
-        assert decisions[key]["of"] == key.split("-")[0] + "-0000", decisions[key]
+        of = key.split("-")[0] + "-0000"
+        why = "the same bytes" if copies[key] == "dedup.exact" else f"cosine {decisions[key]['score']:.4f}, by the embedding alone"
+        assert decisions[key]["of"] == of and decisions[key]["reason"] == f"copy of {of}: {why}", decisions[key]
 
 
 def check_shards(out, kept):
@@ -154,6 +156,10 @@ def check_like(out):
     assert all(abs(f["score"] - s) < 1e-6 for f, (s, _) in zip(found, want))
     assert found[0]["key"] == "bbb_B-again-0000" and pathlib.Path(found[0]["path"]).name == "bbb_B-again-0000.mp4"
     assert found[0]["caption"] == (out / "clips/data/bbb_B-again-0000.txt").read_text()
+    by_film = kinora("search", out, "--like", "bbb_B-0000", "--top", 50, "--copies", "--where", "film contains 'bbb' and duration_s > 0", "--json").splitlines()
+    assert [json.loads(line)["key"] for line in by_film] == [f["key"] for f in found if f["key"].startswith("bbb")]
+    assert "no clip has the fact 'flim', did you mean 'film'?" in kinora("search", out, "--like", "bbb_B-0000", "--where", "flim == 'x'", fails=True)
+    assert "where: column 6" in kinora("search", out, "--like", "bbb_B-0000", "--where", "film = 'x'", fails=True)
     copies = {d["key"] for d in lines(out / "copies/decisions.jsonl") if "of" in d and d["end"] == "filtered"}
     assert len(copies) == 5
     for where in (out, out / "clips"):
@@ -227,6 +233,16 @@ def check_texts_once(out, file):
     assert embedded() == len(set(captions)) and (np.load(out / "captions/text.npy") == rows).all()
 
 
+def check_texts_of_kept(out, file):
+    """An embed-text job that reads the dedup job embeds the captions of the clips that it keeps."""
+    rows, kept = caption_rows(out), {d["key"] for d in lines(out / "copies/decisions.jsonl") if d["end"] == "kept"}
+    kinora("run", file, "--out", out, "--only", "captions", "--set", "captions.input=copies")
+    fewer = caption_rows(out)
+    assert set(fewer) == kept < set(rows) and all((fewer[key] == rows[key]).all() for key in kept)
+    assert json.loads((out / "captions/summary.json").read_text())["embedded"] == 0, "their vectors were known"
+    kinora("run", file, "--out", out, "--only", "captions")
+
+
 def check_edits(out, file):
     """A rejected clip is not a reason to remove its copy; after undo, the result is as before. `of` is always a clip that stays."""
     before = (out / "copies/decisions.jsonl").read_bytes()
@@ -246,6 +262,7 @@ def check_edits(out, file):
     for copy in ("bbb_A-same-0000", "city_cc0-later-0000"):
         assert decisions[copy]["end"] == "kept" and decisions[copy]["instead_of"] == copy.replace("-same", "").replace("-later", ""), decisions[copy]
     assert "shards: 2 copies of a rejected clip take its place: bbb_A-same-0000 (of bbb_A-0000), city_cc0-later-0000 (of city_cc0-0000); reject them too" in said, said
+    assert "copies: 11 clips have no signature, so the embedding alone decides whether they are copies; to compare their motion too, put clip.signature into the stages" in said, said
     assert json.loads((out / "shards/summary.json").read_text())["copies_of_rejected"] == 2
     check_shards(out, {k for k, d in decisions.items() if d["end"] == "kept"})
     dropped = {d["key"]: d for d in lines(out / "shards/dropped.jsonl")}
@@ -294,6 +311,7 @@ def main():
     if text:
         check_text(out)
         check_texts_once(out, file)
+        check_texts_of_kept(out, file)
     check_edits(out, file)
     check_memory(out, file)
     if not text:

@@ -24,7 +24,7 @@ def pipelines(server):
     filters = [{"use": f"filter.{name}", "mode": "score"} for name in ("brightness", "blur", "black", "frozen", "flow", "text", "motion", "letterbox")]
     shape = {"frames": 3, "height": 24, "width": 32, "batch": 2}
     curate = ["video.remux", {"use": "video.probe", "count": True}, shots, {"use": "shots.transnetv2", "decide": False}, "embed.classic", {"use": "shots.merge", "threshold": 0.9},
-              {"use": "clip.transcode", **MADE, "sample_fps": 2.0, "sample_height": 64}, *filters, {"use": "filter.facts", "fact": "duration_s", "mode": "score"}, "embed.classic",
+              {"use": "clip.transcode", **MADE, "sample_fps": 2.0, "sample_height": 64}, *filters, {"use": "filter.facts", "fact": "duration_s", "mode": "score"}, "embed.classic", "clip.signature",
               {"use": "embed.model", "model": str(EXPORTED / "tower.pt"), "name": "tower", **shape},
               {"use": "filter.model", "model": str(EXPORTED / "scorer.pt2"), "name": "scorer", "from": "tower.npy", "batch": 2, "mode": "score", "threshold": 0.0},
               asking(server, "filter.endpoint", mode="score"), asking(server, "filter.ocr", mode="score"), asking(server, "caption.endpoint", fps=0, max_frames=4),
@@ -90,5 +90,5 @@ one, two = tree("none"), tree("all")
 differ = sorted(n for n in one.keys() | two.keys() if one.get(n) != two.get(n))
 assert not differ, differ
 kinds = {n.split(".", 1)[1] for n in one if "/data/" in n and "." in n}
-assert {"mp4", "json", "classic.npy", "tower.npy", "text.npy", "txt", "preview.webp", "webp", "count"} <= kinds, kinds
+assert {"mp4", "json", "classic.npy", "signature", "tower.npy", "text.npy", "txt", "preview.webp", "webp", "count"} <= kinds, kinds
 print(f"{len(there)} stages, {len(one)} files, {sum(map(len, one.values())) / 1e6:.1f} MB: the same in threads and in processes")

@@ -3,7 +3,7 @@
 of MDS, also through kinora.load; and a training that decodes and encodes as it goes, killed, on two ranks, with a damaged clip, and from a storage
 through a cache.
 usage: loading.py KINORA ROOT SCRATCH"""
-import hashlib, io, itertools, json, os, pathlib, random, shutil, signal, struct, subprocess, sys, tarfile, time
+import contextlib, hashlib, io, itertools, json, os, pathlib, random, shutil, signal, struct, subprocess, sys, tarfile, time
 
 import numpy as np
 import safetensors.numpy
@@ -150,6 +150,27 @@ def check_transforms():
         texts.append([sample["txt"] for sample in taken])
     assert texts[0] == texts[1] and set(texts[0]) == {b"", b"own"} and 32 < texts[0].count(b"") < 88, texts[0]
     assert texts[0][:60] != texts[0][60:], "the second epoch draws as the first"
+
+
+def workers():
+    """The processes of this one's stages."""
+    out = set()
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == os.getpid() and b"worker" in (stat.parent / "cmdline").read_bytes():
+                out.add(stat.parent.name)
+    return out
+
+
+def check_trusted():
+    """Media are decoded in a process of their own, those of a trusted table in this one; the frames are the same."""
+    write_tar(SCRATCH / "media/s-0.tar", [("a.mp4", (ROOT / "tests/data/bbb_D.mp4").read_bytes())])
+    frames = []
+    for trusted in (True, False):
+        with kinora.load({"path": SCRATCH / "media", "trusted": trusted}, 1, stages=[{"use": "video.read", "frames": 4, "height": 48, "width": 64}]) as loader:
+            frames.append(np.from_dlpack(next(loader)[0].tensor("frames")).copy())
+            assert bool(workers()) is not trusted, workers()
+    assert frames[0].shape == (4, 48, 64, 3) and np.array_equal(*frames)
 
 
 def check_sizes():
@@ -326,7 +347,7 @@ def check_storage(shards):
         metrics = metrics_of(out)
         assert float(metrics[f'kinora_data_bytes_total{{job="dit",source="{bucket}"}}']) == loading["bytes"][bucket], (metrics, loading)
         assert metrics['kinora_train_step{job="dit"}'] == metrics['kinora_train_steps{job="dit"}'] == "8" and float(metrics['kinora_train_loss{job="dit"}']) == losses(out)[-1], metrics
-    assert {f'kinora_data_{name}{{job="dit"}}' for name in ("queue", "wait_seconds_total", "samples_total")} <= metrics.keys(), metrics
+        assert {f'kinora_data_{name}{{job="dit"}}' for name in ("queue", "wait_seconds_total", "samples_total")} <= metrics.keys(), metrics
         out, loading, asked = trained("second", ", readers = 0")  # it reads what the first has taken, and nothing that was read ahead besides
         assert not asked and losses(out) == losses(SCRATCH / "whole"), asked
         assert loading["bytes"] == {bucket: 0} and loading["cache_hits"] >= 16 and loading["ahead_peak"] == 0, loading
@@ -344,6 +365,8 @@ def main():
     print("ok    subsets", flush=True)
     check_transforms()
     print("ok    transforms", flush=True)
+    check_trusted()
+    print("ok    trusted", flush=True)
     check_sizes()
     print("ok    sizes", flush=True)
     quick.begun(KINORA, ROOT, SCRATCH / "base", ["shards"])

@@ -11,6 +11,18 @@ export class Actions {
   constructor(sheet, selection, detail, editor, page) {
     Object.assign(this, { sheet, selection, detail, editor, page });
     this.turns = Promise.resolve();
+    this.isSending = false; // until the answer arrives, the studio's version may be that of our own edit
+  }
+
+  async send(path, body) {
+    this.isSending = true;
+    try {
+      const answer = await post(path, body);
+      this.page.edited(answer);
+      return answer;
+    } finally {
+      this.isSending = false;
+    }
   }
 
   inTurn(act) {
@@ -36,8 +48,7 @@ export class Actions {
   /** True if something was saved, or nothing had to be. what: "Accepted", or a function of the answer that returns it; also: added
    * to the name of the clips. */
   async change(ids, request, what, also = "") {
-    const answer = await post("/api/edit", { ids, seen: this.page.seen(), ...request });
-    this.page.edited(answer);
+    const answer = await this.send("/api/edit", { ids, seen: this.page.seen(), ...request });
     const { conflicts, unstorable, gone, changed } = answer;
     const left = [
       ...(unstorable ? [`${plural(unstorable, "clip")} cannot be accepted: nothing of ${unstorable > 1 ? "them" : "it"} is stored`] : []),
@@ -105,9 +116,8 @@ export class Actions {
   step(path, word) {
     const { chosen } = this.sheet;
     return this.inTurn(async () => {
-      const answer = await post(path), { clip, changed, keys, conflicts } = answer;
+      const { clip, changed, keys, conflicts } = await this.send(path);
       if (clip && this.sheet.chosen === chosen && this.sheet.selectedId !== clip.id && !this.editor.isOpen()) await this.sheet.choose(clip.id); // else the user has selected another clip since
-      this.page.edited(answer);
       const name = changed === 1 ? keys[0] + (clip ? "" : ", which no longer exists") : plural(changed, "clip");
       this.page.say([`${word}: ${name}`, ...(conflicts.length ? [changedMeanwhile(conflicts)] : [])].join("; "), conflicts.length > 0);
       return true;

@@ -57,6 +57,7 @@ function whenKnown(coming, input, tell) {
     if (ask.asked !== asked || !dialog.open) return;
     tell(known);
     if (value) input.value = value;
+    else input.select(); // what is typed now replaces it
     input.oninput();
   }, () => {});
 }

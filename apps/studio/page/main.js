@@ -177,7 +177,7 @@ async function askState() {
 async function look() {
   await askState();
   const { version, seen } = state;
-  if (version === known.version) return;
+  if (version === known.version || actions.isSending) return;
   sheet.renew();
   map.show().catch(failed);
   const [total] = await Promise.all([sheet.reload(), filters.showNumbers()]);
@@ -200,7 +200,7 @@ function poll() {
 
 /** The answer to an edit. One clip is updated at once, many are requested again; the counts follow, and no other edit waits for them. */
 function edited({ clip, changed, version }) {
-  if (version <= known.version + 1) known.version = version; // else other people have changed something, too
+  if (version === known.version + (changed ? 1 : 0)) known.version = version; // else other people have changed something, too
   if (clip) sheet.update(clip);
   if (changed > 1 || !clip) sheet.again();
   const shows = clip ? detail.set(clip) : changed && sheet.selectedId && detail.show(sheet.selectedId);

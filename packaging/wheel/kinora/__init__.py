@@ -159,7 +159,7 @@ def load(data, batch, *, stages=(), seed=0, rank=0, ranks=1, state=None, ahead=2
 
     data: a path or URI of shards, or a table as in a run file: {"path": "shards/", "shuffle": 1000}, {"blend": [{"path": "a/", "weight": 3}, ...]},
     {"path": "shards/", "part": [0.0, 0.9], "where": "duration_s > 2", "join": {"path": "captions/", "fields": ["txt"]}},
-    also with "memory", "readers", "cache", "cache_limit", "max_failed" and "max_failed_share".
+    also with "memory", "readers", "cache", "cache_limit", "max_failed", "max_failed_share" and "trusted".
     batch: samples of all ranks together; this one gets batch / ranks of them. stages: what each sample passes, such as
     [{"use": "video.read", "frames": 17, "height": 256, "width": 256}], which sets the tensor "frames". state: of Loader.state(), to continue after
     the batches that were taken, also with another number of ranks. ahead: batches that a thread makes while the caller computes. A sample that

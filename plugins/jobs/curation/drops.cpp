@@ -63,7 +63,7 @@ void each_decision(const fs::path& decisions,
 void apply_edits(const EditHistory& edits, std::map<std::string, Drop>& drops) {
   for (const auto& [key, edit] : edits.edited()) {
     if (!edit.keep) continue;
-    drops.erase(key);
+    if (const auto drop = drops.find(key); drop != drops.end() && !drop->second.is_final) drops.erase(drop);
     if (!*edit.keep) drops[key] = {"studio.reject", edit.reason.value_or(""), "", 1};
   }
 }
@@ -77,8 +77,9 @@ std::map<std::string, Drop> drops_in(const std::filesystem::path& decisions) {
     if (end == "kept") return;
     std::string rule = text_in(line, "rule");
     if (rule.empty()) rule = "dedup." + end;
-    const Drop& drop = out[key] = {rule, text_in(line, "reason"), text_in(line, "of"),
-                                   number_in(line, "score"), object_in(line, "clip")};
+    const Drop& drop = out[key] = {
+        rule, text_in(line, "reason"), text_in(line, "of"), number_in(line, "score"), object_in(line, "clip"),
+        {},   flag_in(line, "final")};
     if (!drop.of.empty()) originals.try_emplace(drop.of);
   });
   if (originals.empty()) return out;

@@ -4,9 +4,10 @@
 //
 //   {"key": "film-0003", "end": "kept", "clip": {"sha256": ...}, "set": "train", "user": {"label": "sea"}}
 //   {"key": "film-0004", "end": "filtered", "rule": "dedup.semantic", "score": 0.998, "of": "film-0001"}
-//   {"key": "film-0005", "end": "filtered", "rule": "blur >= 20"}
+//   {"key": "film-0005", "end": "filtered", "rule": "blur >= 20", "final": true}
 //
-// "set" and "user" are facts that a select job adds to the clip's own.
+// "set" and "user" are facts that a select job adds to the clip's own. It follows people's decisions itself, so what it
+// removes is "final".
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -26,10 +27,11 @@ struct Drop {
   double score = 0;
   // subject_of both clips at the time of the decision, as far as the line says.
   nlohmann::json clip = {}, of_clip = {};
+  bool is_final = false;  // a select job, which has followed people's decisions, removed it
 };
 
 // A person's decision overrides any rule: clips rejected in the studio are dropped by rule studio.reject, and
-// clips marked to be kept are not dropped.
+// clips marked to be kept are not dropped, unless that is final.
 void apply_edits(const EditHistory& edits, std::map<std::string, Drop>& drops);
 
 constexpr const char* kDecisionsFile = "decisions.jsonl";

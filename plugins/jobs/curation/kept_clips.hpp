@@ -52,7 +52,7 @@ void each_kept_clip(const std::filesystem::path& curated, size_t threads, const 
       nlohmann::json line = parse_facts(text);
       if (text_in(line, "key").empty())
         throw Error(KINORA_ERROR_DATA,
-                    fmt::format("{}: a line is no object with a \"key\": {}; run the curate job again",
+                    fmt::format("{}: a line is not an object with a \"key\": {}; run the curate job again",
                                 file.string(), valid_utf8(text.substr(0, 80))));
       if (text_in(line, "end") == "kept" && !flag_in(line, "consumed")) look(std::move(line), of);
     });

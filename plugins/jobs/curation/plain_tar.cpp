@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <numeric>
 
 namespace kinora::core {
@@ -29,34 +30,50 @@ std::optional<std::string_view> text(std::span<const uint8_t> field) {
                           static_cast<size_t>(end - field.begin()));
 }
 
-bool has_right_checksum(std::span<const uint8_t> header) {
-  constexpr size_t kDigits = 8;
-  const uint64_t all = std::accumulate(header.begin(), header.end(), uint64_t{0});
-  const auto own = header.subspan(kChecksum, kDigits);
-  return octal(own) == all - std::accumulate(own.begin(), own.end(), uint64_t{0}) + kDigits * ' ';
+// Adds eight bytes at a time, in four lanes of 16 bits, which the 128 bytes of each cannot fill.
+uint64_t sum_of(std::span<const uint8_t> header) {
+  constexpr uint64_t kEven = 0x00ff00ff00ff00ff;
+  uint64_t lanes = 0;
+  for (size_t at = 0; at < kBlock; at += 8) {
+    uint64_t eight = 0;
+    std::memcpy(&eight, header.data() + at, sizeof eight);
+    lanes += (eight & kEven) + (eight >> 8 & kEven);
+  }
+  return (lanes & 0xffff) + (lanes >> 16 & 0xffff) + (lanes >> 32 & 0xffff) + (lanes >> 48);
 }
 
-// The name of a plain file.
-std::optional<std::string> name_of(std::span<const uint8_t> header) {
+bool has_right_checksum(std::span<const uint8_t> header) {
+  constexpr size_t kDigits = 8;
+  const auto own = header.subspan(kChecksum, kDigits);
+  return octal(own) == sum_of(header) - std::accumulate(own.begin(), own.end(), uint64_t{0}) + kDigits * ' ';
+}
+
+// The name of a plain file; `joined` has its memory if it consists of two parts.
+std::optional<std::string_view> name_of(std::span<const uint8_t> header, std::string& joined) {
   constexpr std::string_view kUstar("ustar\0", 6);
   const std::string_view magic(reinterpret_cast<const char*>(header.data() + kMagic), kUstar.size());
   if (magic != kUstar || (header[kType] != '0' && header[kType] != 0) || !has_right_checksum(header))
     return std::nullopt;
   const auto name = text(header.first(kName)), prefix = text(header.subspan(kPrefix, kPrefixSize));
   if (!name || !prefix || name->empty()) return std::nullopt;
-  return prefix->empty() ? std::string(*name) : std::string(*prefix) + "/" + std::string(*name);
+  if (prefix->empty()) return name;
+  joined = std::string(*prefix) + "/" + std::string(*name);
+  return joined;
 }
 
 // A sample of `size` bytes. header_at(offset) is a header, empty at the end of the bytes; take(field, offset, size)
 // returns false if the content is cut off.
 template <class HeaderAt, class Take>
 std::optional<WebDatasetSample> walk(uint64_t size, const HeaderAt& header_at, const Take& take) {
+  constexpr size_t kUsual = 4;  // fields
   WebDatasetSample out;
+  out.fields.reserve(kUsual);
+  std::string joined;
   for (uint64_t at = 0; at < size;) {
     const std::span<const uint8_t> header = header_at(at);
     if (header.size() < kBlock) return std::nullopt;
     at += kBlock;
-    const auto name = name_of(header);
+    const auto name = name_of(header, joined);
     const auto content = octal(header.subspan(kSize, 12));
     if (!name || name->ends_with('/') || !content || *content > size - at) return std::nullopt;
     const uint64_t begin = at;

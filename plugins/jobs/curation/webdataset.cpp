@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <unordered_set>
 
 #include "core/io/io.hpp"
 #include "kinora/webdataset_reader.hpp"
+#include "plugins/jobs/curation/block_reader.hpp"
+#include "plugins/jobs/curation/inputs.hpp"
 #include "plugins/jobs/curation/plain_tar.hpp"
 
 namespace kinora::core {
@@ -19,11 +22,11 @@ RandomBytes bytes_of(std::shared_ptr<const ByteSource> source) {
           }};
 }
 
-RandomBytes bytes_in(const std::string& name, std::vector<uint8_t> bytes) {
-  const auto all = std::make_shared<const std::vector<uint8_t>>(std::move(bytes));
-  return {name, all->size(), [all](uint64_t offset, void* to, uint64_t size) {
-            const uint64_t n = offset < all->size() ? std::min<uint64_t>(size, all->size() - offset) : 0;
-            if (n > 0) std::memcpy(to, all->data() + offset, n);
+// bytes: must outlive the result.
+RandomBytes bytes_in(const std::string& name, std::span<const uint8_t> bytes) {
+  return {name, bytes.size(), [bytes](uint64_t offset, void* to, uint64_t size) {
+            const uint64_t n = offset < bytes.size() ? std::min<uint64_t>(size, bytes.size() - offset) : 0;
+            if (n > 0) std::memcpy(to, bytes.data() + offset, n);
             return n;
           }};
 }
@@ -50,13 +53,13 @@ WebDatasetSample read_one(const std::shared_ptr<const ByteSource>& source, uint6
                           const WebDatasetLimits& limits) {
   if (size > std::min(kAtOnce, limits.sample_bytes))
     return parse_one(bytes_of(source).part(offset, size), offset, limits, true);
-  std::vector<uint8_t> bytes(size);
-  bytes.resize(or_throw(source->read_kept(offset, bytes.data(), size)));
+  const auto memory = std::make_unique_for_overwrite<uint8_t[]>(size);
+  const std::span<const uint8_t> bytes(memory.get(), or_throw(source->read_kept(offset, memory.get(), size)));
   if (auto plain = plain_sample(bytes)) {
-    plain->where = {plain->key(), source->name(), offset, size};
+    plain->where = {std::move(plain->where.key), source->name(), offset, size};
     return *std::move(plain);
   }
-  return parse_one(bytes_in(source->name(), std::move(bytes)), offset, limits, true);
+  return parse_one(bytes_in(source->name(), bytes), offset, limits, true);
 }
 
 // The sample with the content of one field, if it is plain.
@@ -94,7 +97,7 @@ Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDat
   shard.limits_ = limits;
   auto source = open_file(uri);
   if (!source) return source.failure();
-  shard.source_ = *std::move(source);
+  shard.read_from(*std::move(source));
   const std::string name = std::string(uri) + ".idx";
   const auto index = open_file(name);
   if (!index) return index.failure();
@@ -114,6 +117,11 @@ Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDat
   return shard;
 }
 
+void WebDatasetShard::read_from(std::shared_ptr<const ByteSource> source) {
+  source_ = std::move(source);
+  if (!is_remote(source_->name())) blocks_ = std::make_shared<BlockReader>();
+}
+
 template <class Read>
 auto WebDatasetShard::reading(size_t i, const Read& read) const {
   return catching([&] {
@@ -125,7 +133,13 @@ auto WebDatasetShard::reading(size_t i, const Read& read) const {
 }
 
 Result<WebDatasetSample> WebDatasetShard::at(size_t i) const {
-  return reading(i, [&](uint64_t offset, uint64_t size) { return read_one(source_, offset, size, limits_); });
+  return reading(i, [&](uint64_t offset, uint64_t size) {
+    const bool in_blocks = blocks_ && size <= limits_.sample_bytes;
+    auto next = in_blocks ? blocks_->next(*source_, offset, size, offsets_.back()) : std::nullopt;
+    if (!next) return read_one(source_, offset, size, limits_);
+    next->where = {std::move(next->where.key), source_->name(), offset, size};
+    return *std::move(next);
+  });
 }
 
 Result<uint64_t> WebDatasetShard::bytes(size_t i) const {
@@ -163,7 +177,7 @@ Result<WebDatasetShard> WebDatasetShard::open_or_scan(std::string_view uri, cons
     WebDatasetShard shard;
     shard.limits_ = limits;
     shard.has_index_ = false;
-    shard.source_ = or_throw(open_file(uri));
+    shard.read_from(or_throw(open_file(uri)));
     WebDatasetReader reader(bytes_of(shard.source_), limits);
     if (!reader.seekable()) refuse_compressed(uri);
     shard.offsets_ = {0};

@@ -16,6 +16,8 @@ namespace kinora::core {
 // Opens a file by its path or URI.
 using OpenBytes = std::function<Result<std::shared_ptr<const ByteSource>>(std::string_view uri)>;
 
+class BlockReader;
+
 // Random access to one shard through its .tar.idx: little-endian uint64 offsets of each sample's first
 // header, then of the end of the last sample. [any-thread] after open.
 class WebDatasetShard {
@@ -37,6 +39,7 @@ class WebDatasetShard {
 
  private:
   WebDatasetShard() = default;
+  void read_from(std::shared_ptr<const ByteSource> source);
   // read(offset, size) of the i-th sample.
   template <class Read>
   auto reading(size_t i, const Read& read) const;
@@ -44,6 +47,7 @@ class WebDatasetShard {
   std::vector<uint64_t> offsets_;
   bool has_index_ = true;
   WebDatasetLimits limits_;
+  std::shared_ptr<BlockReader> blocks_;  // null: of a storage
 };
 
 // The shards that `path` stands for (webdataset_files of the SDK); folders of every storage can be listed.

@@ -44,7 +44,9 @@ std::optional<size_t> Where::removed_by(const nlohmann::json& facts, std::string
 }
 
 std::vector<std::string> Where::facts() const {
-  return expression_ ? expression_->compared_facts() : std::vector<std::string>();
+  auto out = expression_ ? expression_->compared_facts() : std::vector<std::string>();
+  std::erase(out, "tags");
+  return out;
 }
 
 void FactsSeen::add(const nlohmann::json& facts) {

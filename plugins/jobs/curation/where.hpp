@@ -22,7 +22,7 @@ class Where {
   std::optional<size_t> removed_by(const nlohmann::json& facts, std::string_view key) const;
   // The conditions that a top-level `and` joins, as the file writes them; long ones are cut.
   const std::vector<std::string>& rules() const { return rules_; }
-  // Names of the facts that are compared, without those in has().
+  // Names of the facts that are compared, without those in has(), and without the tags, which people may still give.
   std::vector<std::string> facts() const;
 
  private:

@@ -1,6 +1,6 @@
 // kind = "dedup": finds clips of a curate job, or of those that a select job has chosen, that are copies of others. Writes
-// decisions.jsonl; moves and removes nothing. Each decision identifies its footage ("clip", as in subject_of), so that it is not applied
-// to other footage that has the key later. Clips that people rejected in the studio are removed first, by
+// decisions.jsonl; moves and removes nothing. Each decision identifies its footage ("clip", as in subject_of), so that it is
+// not applied to other footage that has the key later. Clips that people rejected in the studio are removed first, by
 // rule studio.reject: they are compared with nothing, so a copy of one may be kept. Such a copy's decision
 // has "instead_of", and shard jobs report it.
 #include <algorithm>
@@ -173,18 +173,15 @@ struct Earlier {
   std::map<std::string, json> added;
 };
 
-// Removes the clips that an earlier job left out, unless a person accepted them.
-Earlier take_left_out(JobContext& context, const fs::path& curated,
-                      std::map<std::string, ClipFields>& clips) {
+// Removes the clips that the select job left out; it follows people's decisions.
+Earlier take_left_out(JobContext& context, std::map<std::string, ClipFields>& clips) {
   const JobSpec* before = decided_by(context);
   if (!before) return {};
-  const EditHistory edits = read_edits(curated / kEditsFile, kept_in(curated));
   const fs::path decisions = context.folder_of(*before) / kDecisionsFile;
   Earlier out{"", added_facts_in(decisions)};
   each_decision(decisions,
                 [&](const json&, const std::string& text, const std::string& key, const std::string& end) {
-                  if (end == "kept" || edits.now(key).keep == true || clips.erase(key) == 0) return;
-                  out.lines += text + "\n";
+                  if (end != "kept" && clips.erase(key) > 0) out.lines += text + "\n";
                 });
   return out;
 }
@@ -206,10 +203,11 @@ void say_unsigned(const JobContext& context, const std::map<std::string, ClipFie
   const auto count = std::count_if(clips.begin(), clips.end(),
                                    [](const auto& clip) { return !clip.second.contains(kSignature); });
   if (count > 0)
-    log_info("{}: {} no signature, so the embedding alone decides whether {}; to compare their motion too, put "
-             "clip.signature into the stages of the curate job",
-             context.spec().name, counted(count, "clip has", "clips have"),
-             count == 1 ? "it is a copy" : "they are copies");
+    log_info(
+        "{}: {} no signature, so the embedding alone decides whether {}; to compare their motion too, put "
+        "clip.signature into the stages of the curate job",
+        context.spec().name, counted(count, "clip has", "clips have"),
+        count == 1 ? "it is a copy" : "they are copies");
 }
 
 // Compares the clips of `among` and reports the outcome of each. content: identities of their media, by key.
@@ -274,7 +272,7 @@ void Dedup::run(JobContext& context) const {
   const JobSpec& curate = context.need_upstream("curate");
   const fs::path curated = context.folder_of(curate);
   auto clips = clips_in(curated / "data");
-  const Earlier earlier = take_left_out(context, curated, clips);
+  const Earlier earlier = take_left_out(context, clips);
   const auto all = static_cast<int64_t>(clips.size());
   const auto content = clip_contents(clips);
   const ComponentUse dedup = bounded(context, options.memory);
@@ -300,6 +298,8 @@ void Dedup::run(JobContext& context) const {
     json line = decision(sample, outcome);
     const auto of = copy_of.find(std::string(sample.key()));
     if (outcome.end == KINORA_OUTCOME_KEPT && of != copy_of.end()) line["instead_of"] = of->second;
+    if (const auto added = earlier.added.find(std::string(sample.key())); added != earlier.added.end())
+      line.update(added->second);
     write(line);
   });
   for (const auto& [key, drop] : rejected) write(rejection(key, drop));

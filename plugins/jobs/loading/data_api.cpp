@@ -43,7 +43,8 @@ struct kinora_data {
   kinora_data(kinora::core::Registry& registry, const kinora::core::DataInput& input, const char* stages,
               uint64_t seed)
       : order(input, seed),
-        transforms(registry, nlohmann::json::parse(stages ? stages : "[]", nullptr, false), seed),
+        transforms(registry, nlohmann::json::parse(stages ? stages : "[]", nullptr, false), seed,
+                   input.reading.trusted),
         ahead(order, input.reading),
         failed("data", input.reading) {
     ahead.follow({.first = 0, .count = 1, .of = 1});

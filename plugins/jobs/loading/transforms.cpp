@@ -4,11 +4,12 @@
 
 namespace kinora::core {
 
-Transforms::Transforms(Registry& registry, const json& stages, uint64_t seed)
+Transforms::Transforms(Registry& registry, const json& stages, uint64_t seed, bool trusts_media)
     : call_{.seed = seed}, run_(run_of(call_)), to_(sink()) {
   run_.progress = nullptr;
   run_.cancelled = [](void*) -> int32_t { return KINORA_OK; };
-  if (!stages.is_array() || !stages.empty()) chain_.emplace(registry, stages, to_, run_);
+  if (!stages.is_array() || !stages.empty())
+    chain_.emplace(registry, stages, to_, run_, Isolation{.trusts_media = trusts_media});
 }
 
 kinora_emit Transforms::sink() {

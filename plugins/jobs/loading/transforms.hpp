@@ -13,9 +13,9 @@ namespace kinora::core {
 // [owner-thread] A sample passes them also after the run was asked to stop: a training step may need it.
 class Transforms {
  public:
-  // stages: as of StageChain; an empty list changes nothing. seed: the run's. Throws
+  // stages: as of StageChain; an empty list changes nothing. seed: the run's. trusts_media: of Isolation. Throws
   // Error(KINORA_ERROR_INVALID) for an unknown stage or option.
-  Transforms(Registry&, const json& stages, uint64_t seed);
+  Transforms(Registry&, const json& stages, uint64_t seed, bool trusts_media);
   Transforms(const Transforms&) = delete;
   Transforms& operator=(const Transforms&) = delete;
 

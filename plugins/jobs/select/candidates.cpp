@@ -64,6 +64,8 @@ CandidateReader::CandidateReader(Choice choice)
       steps_{"studio.reject"},
       joined_(choice_.tables.size()),
       seen_(nothing_seen(choice_)) {
+  const auto names = choice_.where.facts();
+  names_sets_ = std::find(names.begin(), names.end(), "set") != names.end();
   steps_.insert(steps_.end(), choice_.where.rules().begin(), choice_.where.rules().end());
   if (!choice_.decisions.empty())
     each_decision(choice_.decisions, [&](const json&, const std::string& text, const std::string& key,
@@ -75,7 +77,8 @@ std::vector<Candidate> CandidateReader::read() {
   each_kept_clip<Part>(
       choice_.curated, choice_.threads, [&](json item, Part& part) { look(std::move(item), part); },
       [&](Part part) { take(std::move(part), out); });
-  require_all_seen();
+  if (std::any_of(out.begin(), out.end(), [](const Candidate& c) { return c.removed_by != kCameNotIn; }))
+    require_all_seen();
   return out;
 }
 
@@ -116,7 +119,7 @@ void CandidateReader::join(json& line, json& facts, const std::string& key, Part
 // Takes over what an earlier job has decided about the clip. False: it has left the clip out.
 bool CandidateReader::continue_from(const std::string& before, Candidate& clip, json& line, json& facts) {
   const json known = parse_facts(before);
-  if (text_in(known, "end") != "kept" && !clip.is_accepted) {
+  if (text_in(known, "end") != "kept" && (flag_in(known, "final") || !clip.is_accepted)) {
     clip.line = before;
     clip.removed_by = kCameNotIn;
     return false;
@@ -136,15 +139,18 @@ void CandidateReader::look(json item, Part& part) const {
   clip.is_accepted = edit.keep == true;
   json line{{"key", clip.key}}, facts = json::object();
   if (json& own = item["facts"]; own.is_object()) facts = std::move(own);
+  if (edit.tags) facts["tags"] = *edit.tags;
   if (json subject = subject_of(facts); !subject.empty()) line["clip"] = std::move(subject);
   if (const auto before = before_.find(clip.key);
       before != before_.end() && !continue_from(before->second, clip, line, facts))
     return;
   join(line, facts, clip.key, part);
+  if (edit.tags) facts["tags"] = *edit.tags;
   for (auto& seen : part.seen) seen.add(facts);
   if (edit.keep == false)
     clip.removed_by = 0;
-  else if (const auto removed = choice_.where.removed_by(facts, clip.key); removed && !clip.is_accepted)
+  else if (const auto removed = choice_.where.removed_by(facts, clip.key);
+           removed && (names_sets_ || !clip.is_accepted))
     clip.removed_by = static_cast<int>(*removed) + 1;
   clip.bin = bin_text(facts, clip.key, choice_.per);
   if (const std::string by = choice_.sets_by; !by.empty()) {

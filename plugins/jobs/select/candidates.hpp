@@ -16,11 +16,12 @@ constexpr int kCameNotIn = -2;  // an earlier job has left it out
 
 struct Candidate {
   std::string key;
-  std::string line;          // of decisions.jsonl; unless kCameNotIn without "end" and the last brace
-  std::string bin;           // values of the facts that `per` names
-  double share = 0;          // in [0, 1): decides its set
-  int removed_by = kStays;   // place in CandidateReader::steps()
-  bool is_accepted = false;  // a person decided to keep it, so nothing removes it
+  std::string line;         // of decisions.jsonl; unless kCameNotIn without "end" and the last brace
+  std::string bin;          // values of the facts that `per` names
+  double share = 0;         // in [0, 1): decides its set
+  int removed_by = kStays;  // place in CandidateReader::steps()
+  bool is_accepted =
+      false;  // a person decided to keep it: no condition removes it, unless `where` names sets
 };
 
 // What a select job reads.
@@ -58,6 +59,7 @@ class CandidateReader {
   void require_all_seen() const;
 
   const Choice choice_;
+  bool names_sets_ = false;  // `where` says which set is wanted, so it applies to accepted clips, too
   EditHistory edits_;
   std::unordered_map<std::string, std::string> before_;  // lines of `decisions`, by key
   std::vector<std::string> steps_;

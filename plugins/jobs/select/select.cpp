@@ -207,7 +207,8 @@ void write_decisions(const fs::path& file, const std::vector<Candidate>& clips,
   for (const auto& clip : clips) {
     text += clip.line;
     if (clip.removed_by >= 0) {
-      text += R"(,"end":"filtered","rule":)" + quoted(steps[static_cast<size_t>(clip.removed_by)]) + "}";
+      text += R"(,"end":"filtered","final":true,"rule":)" +
+              quoted(steps[static_cast<size_t>(clip.removed_by)]) + "}";
     } else if (clip.removed_by == kStays) {
       text += R"(,"end":"kept")";
       if (!options.sets.empty()) {
@@ -253,13 +254,21 @@ void summarise_steps(json& summary, const std::vector<Candidate>& clips,
 
 }  // namespace
 
+// Tags matter only to options that name them.
 std::string Select::edits_identity(const RunFile& run, const JobSpec& job) const {
-  return core::edits_identity(run, job,
-                              [](const Edited& edit) { return edit.keep ? json(*edit.keep) : json(); });
+  const bool reads_tags = job.options.dump().find("tags") != std::string::npos;
+  return core::edits_identity(run, job, [&](const Edited& edit) {
+    json out;
+    if (edit.keep) out["keep"] = *edit.keep;
+    if (edit.tags && reads_tags) out["tags"] = *edit.tags;
+    return out;
+  });
 }
 
 void Select::check(JobCheck& check) const {
   const auto options = check.options<SelectOptions>();
+  if (check.spec().inputs.size() > 1)
+    check.problem("input", "input: a select job reads one job; give the others a select job of their own");
   check.holds("where", [&] { Where(options.where); });
   for (const auto& table : options.tables()) {
     if (const auto wrong = problem_of_table(table); !wrong.empty())
@@ -280,15 +289,19 @@ void Select::check(JobCheck& check) const {
     check.problem("sets_by", "sets_by is empty; name a fact, or key to split clip by clip");
 }
 
-// "812 of 1000 clips chosen (blur >= 20: 150 left out, count: 38)"
+// "812 of 1000 clips chosen; left out by blur >= 20: 150, count: 38; in sets: train: 731, val: 81"
 std::string Select::result_line(const json& summary) const {
-  std::vector<std::string> rules;
-  for (const auto& [rule, count] : object_in(summary, "rules").items())
-    rules.push_back(fmt::format("{}: {}", rule, count.get<int64_t>()));
+  const auto counts = [&](const char* name) {
+    std::vector<std::string> out;
+    for (const auto& [what, count] : object_in(summary, name).items())
+      out.push_back(fmt::format("{}: {}", what, count.get<int64_t>()));
+    return fmt::format("{}", fmt::join(out, ", "));
+  };
   std::string out =
       fmt::format("{} of {} chosen", static_cast<int64_t>(number_in(object_in(summary, "clips"), "kept")),
                   counted(static_cast<int64_t>(number_in(summary, "inputs")), "clip", "clips"));
-  if (!rules.empty()) out += fmt::format("; left out by {}", fmt::join(rules, ", "));
+  if (const auto rules = counts("rules"); !rules.empty()) out += "; left out by " + rules;
+  if (const auto sets = counts("sets"); !sets.empty()) out += "; in sets: " + sets;
   return out;
 }
 

@@ -76,7 +76,7 @@ void UserTable::read_jsonl_rows(const std::string& text) {
     ++number;
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     json row = parse_facts(line);
-    if (!row.is_object()) refuse(number, "it is no JSON object");
+    if (!row.is_object()) refuse(number, "it is not a JSON object");
     add(std::move(row), number);
   }
 }

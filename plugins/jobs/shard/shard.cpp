@@ -33,7 +33,7 @@ struct ShardOptions {
     d.option("threads", &ShardOptions::threads)
         .how_only()
         .range(0, 4096)
-        .help("number of worker threads; 0: one per core");
+        .help("number of worker threads, and of shards that are written at once; 0: one per core");
     d.option("where", &ShardOptions::where)
         .help("condition that clips satisfy, such as \"blur >= 20\" or \"set == 'train'\"; empty: all do");
     d.option("layout", &ShardOptions::layout)
@@ -108,18 +108,18 @@ Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits, const Added
   return sample;
 }
 
-// Adds the clips for which `where` does not hold, except those that a person accepted.
+// Adds the clips for which `where` does not hold. It says what the job is for, as "set == 'train'" does, so it applies to
+// clips that a person accepted, too.
 void drop_by_condition(Io& io, const Where& where, const std::vector<Clip>& clips, const AddedFacts& added,
                        const EditHistory& edits, std::map<std::string, Drop>& drops) {
   if (where.rules().empty()) return;
   FactsSeen seen("where", where.facts());
   for (const auto& clip : clips) {
     if (drops.contains(clip.key)) continue;
-    const Edited edit = edits.now(clip.key);
-    const json facts = facts_of(io, clip, edit, added);
+    const json facts = facts_of(io, clip, edits.now(clip.key), added);
     seen.add(facts);
-    const auto removed = where.removed_by(facts, clip.key);
-    if (removed && edit.keep != true) drops[clip.key] = {where.rules()[*removed], "", "", 0};
+    if (const auto removed = where.removed_by(facts, clip.key))
+      drops[clip.key] = {where.rules()[*removed], "", "", 0};
   }
   seen.require();
 }

@@ -83,6 +83,19 @@ TEST(PackedTraining, IsTheSameInMicrobatches) {
   }
 }
 
+// Packed rows refuse these: each sample has its own draws, however the step is divided.
+TEST(PackedTraining, InBucketsHasLevelsByFrameAndTeacherForcing) {
+  for (const char* more : {"levels = 'frame'\n", "teacher_forcing = true\n"}) {
+    const auto loss = [&](const char* divided) {
+      const auto run = prepared_for_rows(std::string("batch = 8\nbatches = 'buckets'\n") + divided + more);
+      encoded(*run);
+      trained(*run);
+      return run->metrics("dit").at(1).at("loss").get<double>();
+    };
+    EXPECT_NEAR(loss("accumulate = 4\n") / loss("accumulate = 8\n"), 1, 1e-10) << more;
+  }
+}
+
 TEST(PackedTraining, ReportsTheMeanEfficiencyOfItsSteps) {
   for (const char* more : {"", "batches = 'buckets'\n"}) {
     const auto run = prepared_for_rows(std::string("batch = 8\naccumulate = 4\n") + more);

@@ -86,8 +86,7 @@ class ModelTraining {
     trainer.save_weights();
     context_.summary.update(trainer.summary());
     context_.summary.update(data_->summary());
-    if (efficiency_.steps > 0)
-      context_.summary["efficiency"] = efficiency_.sum / static_cast<double>(efficiency_.steps);
+    if (efficiency_.steps > 0) report_efficiency();
     if (!last_validation_.is_null()) context_.summary["validation_loss"] = last_validation_;
   }
 
@@ -103,6 +102,13 @@ class ModelTraining {
     auto out = parallel_.links();
     out.push_back(tokens_.get());
     return out;
+  }
+
+  void report_efficiency() {
+    const double mean = efficiency_.sum / static_cast<double>(efficiency_.steps);
+    log_info("{}: a microbatch ({}) has {:.1f} % of the tokens of the largest one of its step, on average",
+             context_.spec().name, options_.batches, 100 * mean);
+    context_.summary["efficiency"] = mean;
   }
 
   int64_t step_of(int64_t sample) const { return sample / options_.batch; }

@@ -14,7 +14,7 @@
 namespace kinora::core {
 namespace {
 
-RunFile run_of(Runtime& runtime, const json& request) {
+RunFile read_run_file(Runtime& runtime, const json& request) {
   const std::string file = request.at("file");
   Document doc = or_throw(Document::read(file));
   std::vector<Diagnostic> problems;
@@ -52,7 +52,7 @@ class SizesOfSlots {
 }  // namespace
 
 json divided_steps(Runtime& runtime, const json& request) {
-  const RunFile run = run_of(runtime, request);
+  const RunFile run = read_run_file(runtime, request);
   const std::string name = request.at("job");
   const auto job =
       std::find_if(run.jobs.begin(), run.jobs.end(), [&](const auto& j) { return j.name == name; });

@@ -38,7 +38,7 @@ struct Times : Model<Tensor> {
   kinora_param w;
 };
 
-constexpr int64_t kFrames = 3;
+constexpr int64_t kLatentFrames = 3;
 struct TrainedFrames {
   ComponentSpec spec;
   Component opened;
@@ -63,7 +63,7 @@ struct TrainedFrames {
 
 const Tensor& latents() {
   static const Tensor made =
-      sample_noise(at::empty({3, 2, kFrames, 2, 4}, at::kDouble), 5, 0, "latents") * 0.5;
+      sample_noise(at::empty({3, 2, kLatentFrames, 2, 4}, at::kDouble), 5, 0, "latents") * 0.5;
   return made;
 }
 const Tensor& noise() {
@@ -99,7 +99,7 @@ TEST_P(GivenFrames, AreWhatAGenerationShows) {
     const Tensor clean = latents().narrow(0, b, 1), sigma = levels(loss).narrow(0, b, 1);
     const FrameCondition condition(clean.narrow(2, 0, b), t.loss.mix(), sigma_of_given);
     Conditions with;
-    if (in_channels == 3) with["condition_mask"] = condition.mask(kFrames);
+    if (in_channels == 3) with["condition_mask"] = condition.mask(kLatentFrames);
     guided.ask(with, with, {});
     condition(t.loss.noisy(clean, noise().narrow(0, b, 1), sigma), sigma,
               [&](const Tensor& x, const Tensor& s) { return guided(x, s); });
@@ -107,7 +107,7 @@ TEST_P(GivenFrames, AreWhatAGenerationShows) {
     for (const auto& [name, tensor] : shown)
       EXPECT_LT(worst(trained.at(name).narrow(0, b, 1), tensor), 1e-15) << name << b;
   }
-  EXPECT_EQ(trained.at("timestep").sizes(), (std::vector<int64_t>{3, kFrames}));
+  EXPECT_EQ(trained.at("timestep").sizes(), (std::vector<int64_t>{3, kLatentFrames}));
   EXPECT_EQ(trained.count("condition_mask"), in_channels == 3 ? 1u : 0u);
 }
 
@@ -140,7 +140,7 @@ TEST_P(GivenFrames, AreNotLearnt) {
   std::vector<Tensor> want;
   for (int64_t b = 0; b < 3; ++b) {
     const int64_t first = given.frames[static_cast<size_t>(b)];
-    want.push_back(error[b].narrow(1, first, kFrames - first).square().sum() /
+    want.push_back(error[b].narrow(1, first, kLatentFrames - first).square().sum() /
                    static_cast<double>(error[b].numel()));
   }
   EXPECT_LT(worst(got, at::stack(want)), 1e-12);

@@ -37,7 +37,8 @@ class Pair {
     const double last =
         std::min(middle + around, static_cast<double>(b_.frames() - 1) - (least_ - 1) * speed);
     for (double offset = std::ceil(first / step) * step; offset <= last; offset += step)
-      if (const double correlation = correlation_at(speed, offset); correlation > best.correlation + kRounding)
+      if (const double correlation = correlation_at(speed, offset);
+          correlation > best.correlation + kRounding)
         best = {correlation, speed, offset / kSignatureRate};
   }
 
@@ -64,7 +65,7 @@ class Pair {
   }
 
   const Signature &a_, &b_;
-  size_t columns_;                // one more than b has frames, so that each has a next one
+  size_t columns_;               // one more than b has frames, so that each has a next one
   std::vector<float> products_;  // [frames of a, columns_], a column of zeros at the end
   int least_;                    // frames in common
 };

@@ -17,12 +17,12 @@
 
 namespace kinora::dedup {
 
-constexpr size_t kCells = 64;              // of a frame: 8 x 8
-constexpr double kSignatureRate = 4;       // frames a second
-constexpr size_t kSignatureFrames = 120;   // later ones are not compared
-constexpr size_t kFewestFrames = 4;        // that two clips must have in common to be compared
-constexpr double kMotionless = 0.5;        // of 255 levels: rounding and encoding change as much
-constexpr double kFastest = 1.1;           // of two speeds; the slowest is its inverse
+constexpr size_t kCells = 64;             // of a frame: 8 x 8
+constexpr double kSignatureRate = 4;      // frames a second
+constexpr size_t kSignatureFrames = 120;  // later ones are not compared
+constexpr size_t kFewestFrames = 4;       // that two clips must have in common to be compared
+constexpr double kMotionless = 0.5;       // of 255 levels: rounding and encoding change as much
+constexpr double kFastest = 1.1;          // of two speeds; the slowest is its inverse
 constexpr double kSpeedStep = 0.01;
 
 struct Signature {

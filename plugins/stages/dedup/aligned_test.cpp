@@ -11,7 +11,9 @@
 namespace kinora::dedup {
 namespace {
 
-Signature shown(unsigned seed, const Shown& how = {}) { return signature_of(signature_bytes(seed, how), "x"); }
+Signature shown(unsigned seed, const Shown& how = {}) {
+  return signature_of(signature_bytes(seed, how), "x");
+}
 
 // The correlation by its definition, in float64, of a's frames and b's frames between the ones it has.
 double plain_correlation(const Signature& a, const Signature& b, const Aligned& how) {
@@ -23,7 +25,8 @@ double plain_correlation(const Signature& a, const Signature& b, const Aligned& 
     const size_t next = std::min(j + 1, b.frames() - 1);
     for (size_t cell = 0; cell < kCells; ++cell) {
       const double x = a.motion[i * kCells + cell],
-                   y = std::lerp(b.motion[j * kCells + cell], b.motion[next * kCells + cell], at - std::floor(at));
+                   y = std::lerp(b.motion[j * kCells + cell], b.motion[next * kCells + cell],
+                                 at - std::floor(at));
       ab += x * y, aa += x * x, bb += y * y;
     }
   }
@@ -43,7 +46,8 @@ TEST(Aligned, FindsTheSpeedAndTheStartOfACopy) {
 }
 
 TEST(Aligned, IgnoresBrightnessContrastAndALogo) {
-  for (const Shown& how : {Shown{.base = 90}, Shown{.gain = 0.3}, Shown{.gain = 1.5, .base = 10}, Shown{.logo = 250}}) {
+  for (const Shown& how :
+       {Shown{.base = 90}, Shown{.gain = 0.3}, Shown{.gain = 1.5, .base = 10}, Shown{.logo = 250}}) {
     const Aligned found = align(shown(4, how), shown(4));
     EXPECT_GT(found.correlation, 0.93) << how.gain << " " << how.base << " " << how.logo;
     EXPECT_EQ(found.speed, 1);
@@ -62,7 +66,8 @@ TEST(Aligned, OtherMotionIsNoCopy) {
 
 TEST(Aligned, IsTheCorrelationOfItsDefinition) {
   for (unsigned seed = 30; seed < 36; ++seed) {
-    const Signature a = shown(seed, {.frames = 20 + seed}), b = shown(seed % 2 ? seed : 7, {.frames = 40, .speed = 1.07});
+    const Signature a = shown(seed, {.frames = 20 + seed}),
+                    b = shown(seed % 2 ? seed : 7, {.frames = 40, .speed = 1.07});
     const Aligned found = align(a, b);
     EXPECT_NEAR(found.correlation, plain_correlation(a, b, found), 1e-4) << seed;
     EXPECT_GT(found.correlation, plain_correlation(a, b, {}) - 1e-4) << seed;
@@ -84,8 +89,7 @@ TEST(Signature, KnowsWhatStandsStill) {
 
 TEST(Signature, RefusesPartsOfFramesAndTakesTheFirst30Seconds) {
   EXPECT_EQ(shown(1, {.frames = 500}).frames(), kSignatureFrames);
-  for (const std::string bytes : {"", "x"})
-    try {
+  for (const std::string bytes : {"", "x"}) try {
       signature_of(bytes, "clip.signature");
       ADD_FAILURE() << bytes.size();
     } catch (const Error& e) {

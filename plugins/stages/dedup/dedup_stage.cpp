@@ -58,7 +58,8 @@ void in_threads(int threads, size_t begin, size_t end, const F& f) {
 void DedupSemantic::describe(Describe<Options>& d) {
   d.name("dedup.semantic")
       .help(
-          "Drops duplicate clips: equal bytes, or alike embeddings (k-means, then cosines within each cluster) "
+          "Drops duplicate clips: equal bytes, or alike embeddings (k-means, then cosines within each "
+          "cluster) "
           "and the same motion in their frames");
   d.option("name", &Options::name).help("name of the embedding: field NAME.npy");
   d.option("exact", &Options::exact)
@@ -283,7 +284,8 @@ bool before(const Clip& a, const Clip& b) {
 double eps_of_embedding(const Sample& sample, const std::string& name) {
   auto facts = json_field(sample, "json");
   const auto about = object_in(facts, "embeddings").find(name);
-  const double eps = about != facts["embeddings"].end() && about->is_object() ? number(*about, "eps") : kMissing;
+  const double eps =
+      about != facts["embeddings"].end() && about->is_object() ? number(*about, "eps") : kMissing;
   return eps >= 0 && eps <= 2 ? eps : kDefaultEps;
 }
 

@@ -17,7 +17,7 @@ struct Clip {
   Sample sample;
   std::string content;  // hash of its bytes; "" if unknown or known to be unique
   std::vector<double> worth =
-      {};  // compared lexicographically, larger values rank first; ties: the lower key first
+      {};          // compared lexicographically, larger values rank first; ties: the lower key first
   double eps = 0;  // largest cosine distance of copies by the embedding alone
 };
 

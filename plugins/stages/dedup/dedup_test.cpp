@@ -179,7 +179,8 @@ TEST(Dedup, HowNearACopyIsIsWhatTheEmbeddingSaysUnlessTheUserDoes) {
 }
 
 // Clips of this cosine with these signatures; an empty one is not set.
-Ends seen(float cosine, const std::string& first, const std::string& second, const DedupSemantic::Options& options = {}) {
+Ends seen(float cosine, const std::string& first, const std::string& second,
+          const DedupSemantic::Options& options = {}) {
   auto samples = pair_of(cosine, {{"duration_s", 8}});
   if (!first.empty()) samples[0].set("signature", first);
   if (!second.empty()) samples[1].set("signature", second);
@@ -187,7 +188,8 @@ Ends seen(float cosine, const std::string& first, const std::string& second, con
 }
 
 TEST(Dedup, ALookAlikeStaysAndARetimedCopyGoes) {
-  const std::string shot = signature_bytes(1), other = signature_bytes(2), fast = signature_bytes(1, {.speed = 1.04});
+  const std::string shot = signature_bytes(1), other = signature_bytes(2),
+                    fast = signature_bytes(1, {.speed = 1.04});
   EXPECT_EQ(seen(0.9999F, shot, other).dropped.size(), 0u);
   const Ends ends = seen(0.95F, shot, fast);
   ASSERT_EQ(ends.dropped.size(), 1u);
@@ -195,8 +197,10 @@ TEST(Dedup, ALookAlikeStaysAndARetimedCopyGoes) {
   const json& duplicate = ends.facts.at(key_of(1))["duplicate"];
   EXPECT_NEAR(duplicate["motion"]["speed"].get<double>(), 1.04, 0.011);
   EXPECT_GT(duplicate["motion"]["correlation"].get<double>(), 0.95);
-  EXPECT_THAT(duplicate["why"].get<std::string>(),
-              ::testing::MatchesRegex("copy of 100000: cosine 0.9500, motion (0.9[5-9]|1.00) alike at 1.0[345] times the speed.*"));
+  EXPECT_THAT(
+      duplicate["why"].get<std::string>(),
+      ::testing::MatchesRegex(
+          "copy of 100000: cosine 0.9500, motion (0.9[5-9]|1.00) alike at 1.0[345] times the speed.*"));
   EXPECT_EQ(seen(0.95F, shot, fast, {.reach = 0.04}).dropped.size(), 0u) << "beyond its reach";
   EXPECT_EQ(seen(0.95F, shot, fast, {.motion = 1}).dropped.size(), 0u) << "the embedding alone";
   EXPECT_EQ(seen(0.9999F, shot, other, {.motion = 1}).dropped.size(), 1u) << "the embedding alone";
@@ -204,11 +208,13 @@ TEST(Dedup, ALookAlikeStaysAndARetimedCopyGoes) {
 
 TEST(Dedup, WhereNothingMovesOrOneHasNoSignatureTheEmbeddingDecides) {
   const std::string still = signature_bytes(1, {.gain = 0}), shot = signature_bytes(1);
-  for (const auto& [first, second] : {std::pair(still, still), {shot, ""}, {"", shot}, {signature_bytes(1, {.frames = 3}), shot}}) {
+  for (const auto& [first, second] :
+       {std::pair(still, still), {shot, ""}, {"", shot}, {signature_bytes(1, {.frames = 3}), shot}}) {
     const Ends ends = seen(0.995F, first, second);
     EXPECT_EQ(ends.dropped.size(), 1u);
     EXPECT_FALSE(ends.facts.at(key_of(1))["duplicate"].contains("motion"));
-    EXPECT_EQ(ends.facts.at(key_of(1))["duplicate"]["why"], "copy of 100000: cosine 0.9950, by the embedding alone");
+    EXPECT_EQ(ends.facts.at(key_of(1))["duplicate"]["why"],
+              "copy of 100000: cosine 0.9950, by the embedding alone");
     EXPECT_EQ(seen(0.98F, first, second).dropped.size(), 0u);
   }
   EXPECT_EQ(seen(0.9999F, still, shot).dropped.size(), 0u) << "one of them moves";
@@ -217,7 +223,8 @@ TEST(Dedup, WhereNothingMovesOrOneHasNoSignatureTheEmbeddingDecides) {
 // The most similar clip is another shot; the copy is the one after it.
 TEST(Dedup, LooksAtMoreThanTheNearestClip) {
   testing::start();
-  std::vector<Sample> samples{sample_of(0, {1, 0}), sample_of(1, {0.9F, 0.4359F}), sample_of(2, {0.95F, 0.3122F})};
+  std::vector<Sample> samples{sample_of(0, {1, 0}), sample_of(1, {0.9F, 0.4359F}),
+                              sample_of(2, {0.95F, 0.3122F})};
   samples[0].set("signature", signature_bytes(1));
   samples[1].set("signature", signature_bytes(2));
   samples[2].set("signature", signature_bytes(1, {.base = 60}));
@@ -287,7 +294,9 @@ TEST(Dedup, ExactIsOfTheContentWhateverTheEmbedding) {
   const Ends ends = run({a, b, c, d}, {});
   EXPECT_THAT(ends.kept, ElementsAre(key_of(0), key_of(2), key_of(3)));
   EXPECT_EQ(ends.dropped.at(key_of(1)), 1.0);
-  EXPECT_EQ(ends.facts.at(key_of(1))["duplicate"], json({{"of", key_of(0)}, {"similarity", 1.0}, {"why", "copy of " + key_of(0) + ": the same bytes"}}));
+  EXPECT_EQ(
+      ends.facts.at(key_of(1))["duplicate"],
+      json({{"of", key_of(0)}, {"similarity", 1.0}, {"why", "copy of " + key_of(0) + ": the same bytes"}}));
   EXPECT_EQ(run({a, b, c, d}, {.exact = false}).dropped.size(), 0u);
   EXPECT_EQ(run({a, b, c, d}, {.eps = 2, .semantic = false}).dropped.size(), 1u);
 }

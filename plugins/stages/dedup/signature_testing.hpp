@@ -38,9 +38,9 @@ class Spots {
 
 struct Shown {
   size_t frames = 32;
-  double speed = 1, start = 0;          // start: seconds of the scene
-  double gain = 1, base = 40;           // of brightness
-  double logo = 0;                      // brightness that the cells of a corner have instead
+  double speed = 1, start = 0;  // start: seconds of the scene
+  double gain = 1, base = 40;   // of brightness
+  double logo = 0;              // brightness that the cells of a corner have instead
 };
 
 // The field `signature` of a clip that shows the spots.
@@ -51,7 +51,8 @@ inline std::string signature_bytes(unsigned seed, const Shown& how = {}) {
     for (int y = 0; y < 8; ++y)
       for (int x = 0; x < 8; ++x) {
         const double time = how.start + how.speed * static_cast<double>(i) / kSignatureRate,
-                     light = how.logo > 0 && x > 5 && y < 2 ? how.logo : how.base + how.gain * spots(x, y, time);
+                     light =
+                         how.logo > 0 && x > 5 && y < 2 ? how.logo : how.base + how.gain * spots(x, y, time);
         out += static_cast<char>(static_cast<uint8_t>(std::lround(std::min(light, 255.0))));
       }
   return out;

@@ -161,7 +161,8 @@ TEST(EmbedClassic, SetsTheFieldAndItsFact) {
   EXPECT_THAT(read.shape, ElementsAre(kClassicSize));
   EXPECT_EQ(read.values, of({10, 30, 200}));
   const json facts = json::parse(out.need("json"));
-  EXPECT_EQ(facts["embeddings"]["looks"], json({{"model", "embed.classic"}, {"size", kClassicSize}, {"eps", 0.002}}));
+  EXPECT_EQ(facts["embeddings"]["looks"],
+            json({{"model", "embed.classic"}, {"size", kClassicSize}, {"eps", 0.002}}));
   EXPECT_EQ(facts["film"], "f");
 }
 

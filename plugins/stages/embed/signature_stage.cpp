@@ -18,8 +18,7 @@ constexpr size_t kSignatureFrames = 120;
 std::string signature_of(const Pictures& pictures, const std::vector<double>& times) {
   std::vector<std::vector<double>> frames;
   for (int64_t i = 0; i < pictures.count; ++i)
-    frames.push_back(
-        brightness(shrink(pictures.frame(i), pictures.height, pictures.width, kSignatureSide)));
+    frames.push_back(brightness(shrink(pictures.frame(i), pictures.height, pictures.width, kSignatureSide)));
   constexpr double kRounding = 1e-6;  // rounding error of times in microseconds
   std::string out;
   for (size_t n = 0, at = 0; n < kSignatureFrames; ++n) {

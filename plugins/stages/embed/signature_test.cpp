@@ -1,10 +1,9 @@
 // stage/clip.signature: the cells of a frame, and frames at four a second whatever the times of those sampled.
-#include "signature_stage.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kinora/testing.hpp"
+#include "signature_stage.hpp"
 
 namespace kinora::embed {
 namespace {
@@ -22,7 +21,8 @@ Sample halves(const std::vector<int>& greys, const json& facts) {
     for (int i = 0; i < kTall * kWide; ++i)
       pixels.insert(pixels.end(), 3, static_cast<uint8_t>(i % kWide < kWide / 2 ? grey : 0));
   Sample out("clip");
-  out.set_tensor("frames", std::move(pixels), {static_cast<int64_t>(greys.size()), kTall, kWide, 3}, KINORA_DL_UINT, 8);
+  out.set_tensor("frames", std::move(pixels), {static_cast<int64_t>(greys.size()), kTall, kWide, 3},
+                 KINORA_DL_UINT, 8);
   out.set("json", facts.dump());
   return out;
 }
@@ -50,8 +50,10 @@ TEST(ClipSignature, HasTheCellsOfFourFramesASecond) {
     return levels(signed_by(halves(greys, {{"frames_at", times}})));
   };
   EXPECT_EQ(of({10, 20, 30}, {0, 0.25, 0.5}), (std::vector{10, 20, 30}));
-  EXPECT_EQ(of({10, 20, 30, 40, 50}, {1, 1.125, 1.25, 1.375, 1.5}), (std::vector{10, 30, 50})) << "eight a second";
-  EXPECT_EQ(of({10, 30}, {0, 0.5}), (std::vector{10, 20, 30})) << "two a second: the one between is interpolated";
+  EXPECT_EQ(of({10, 20, 30, 40, 50}, {1, 1.125, 1.25, 1.375, 1.5}), (std::vector{10, 30, 50}))
+      << "eight a second";
+  EXPECT_EQ(of({10, 30}, {0, 0.5}), (std::vector{10, 20, 30}))
+      << "two a second: the one between is interpolated";
   EXPECT_EQ(of({10, 30}, {0, 0.499999}), (std::vector{10, 20, 30})) << "a time in microseconds";
   EXPECT_EQ(of({10, 30}, {0, 0.4}), (std::vector{10, 23})) << "10 + 20 * 0.25 / 0.4, rounded";
   EXPECT_EQ(of({90}, {7}), std::vector{90});

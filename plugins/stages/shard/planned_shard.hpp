@@ -1,7 +1,9 @@
 // A shard whose samples are decided, and how it is written.
 #pragma once
 #include <atomic>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kinora/energon.hpp"

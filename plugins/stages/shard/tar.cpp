@@ -13,15 +13,12 @@ constexpr size_t kBuffer = size_t{1} << 20;
 
 }  // namespace
 
-Utf8Names::Utf8Names() : locale_(::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr)) {
-  if (locale_) before_ = ::uselocale(locale_);
+Utf8Names::Utf8Names() {
+  static const locale_t utf8 = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);  // for the process's lifetime
+  before_ = ::uselocale(utf8);  // of a null locale: changes nothing
 }
 
-Utf8Names::~Utf8Names() {
-  if (!locale_) return;
-  ::uselocale(before_);
-  ::freelocale(locale_);
-}
+Utf8Names::~Utf8Names() { ::uselocale(before_); }
 
 TarWriter::TarWriter(std::string_view uri) : uri_(uri), out_(uri), archive_(archive_write_new()) {
   if (!archive_) throw std::bad_alloc();

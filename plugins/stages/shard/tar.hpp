@@ -29,7 +29,7 @@ class Utf8Names {
   ~Utf8Names();
 
  private:
-  locale_t locale_, before_ = nullptr;
+  locale_t before_;
 };
 
 // The same members give the same bytes: headers are ustar with mode 0644, time and owner 0. A name that is

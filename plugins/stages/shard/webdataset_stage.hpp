@@ -4,6 +4,7 @@
 #include <deque>
 #include <future>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <unordered_set>
@@ -18,14 +19,14 @@ namespace kinora::shard {
 // Samples arrive in the order of the source, and a shard ends at a count or a size that is known before it is
 // written. So the same input gives the same bytes, and as many shards are written at once as the run has
 // threads. A shard appears only when complete. Its samples are reported as stored when the shards before it
-// are complete too. After a kill, the run continues after the existing shards up to the first that is missing, and
-// receives the remaining samples again, so the result equals that of an uninterrupted run.
+// are complete too. After a kill, the run continues after the existing shards up to the first that is
+// missing, and receives the remaining samples again, so the result equals that of an uninterrupted run.
 //
 // Two fields of a sample are not stored. shard.folder names its folder in the dataset; a source that gives
 // samples folder by folder gets full shards. A run that continues another must then give all samples again.
-// shard.files names files whose bytes are fields, {"mp4": ["/clips/a.mp4", 12345]}: URI and size. They are read
-// when their shard is written. A byte field of the same name counts instead. Byte fields are kept in memory
-// until then.
+// shard.files names files whose bytes are fields, {"mp4": ["/clips/a.mp4", 12345]}: URI and size. They are
+// read when their shard is written. A byte field of the same name counts instead. Byte fields are kept in
+// memory until then.
 class WebDatasetStage final : public Stage {
  public:
   struct Options {

@@ -39,6 +39,10 @@ TransformLists lists_of(const JobView& job) {
   return transform_lists(job.runtime().registry(), job.spec().list("transforms"));
 }
 
+Isolation isolation_of(const JobView& job) {
+  return {.finishes = true, .trusts_media = job.spec().data->reading.trusted};
+}
+
 bool is_of_the_sample(const Error& e) {
   return e.code() == KINORA_ERROR_DATA || e.code() == KINORA_ERROR_UNSUPPORTED ||
          e.code() == KINORA_ERROR_NOT_FOUND;
@@ -53,13 +57,13 @@ LiveWindows::LiveWindows(const JobView& job, std::vector<WindowSize> sizes, int6
       failed_(job.spec().name, job.spec().data->reading),
       sizes_(std::move(sizes)),
       every_(every),
-      probe_(job.runtime(), "video.probe", json{{"count", true}}, {.finishes = true}),
-      before_(job.runtime().registry(), lists_of(job).of_samples, seed_),
-      after_(job.runtime().registry(), lists_of(job).of_windows, seed_),
+      probe_(job.runtime(), "video.probe", json{{"count", true}}, isolation_of(job)),
+      before_(job.runtime().registry(), lists_of(job).of_samples, seed_, isolation_of(job).trusts_media),
+      after_(job.runtime().registry(), lists_of(job).of_windows, seed_, isolation_of(job).trusts_media),
       transforms_frames_(!lists_of(job).of_windows.empty()) {
   for (const auto& size : sizes_)
     read_.push_back(std::make_unique<OneStage>(job.runtime(), "video.read", read_options(size, every_),
-                                               Isolation{.finishes = true}));
+                                               isolation_of(job)));
 }
 
 void LiveWindows::find(uint64_t slot, const std::function<bool(const DataOrder::Draw&)>& make) {

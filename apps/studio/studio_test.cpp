@@ -1,0 +1,119 @@
+// What the page requests, on folders of finished jobs.
+#include "apps/studio/studio.hpp"
+
+#include <fstream>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kinora/error.hpp"
+
+namespace kinora::studio {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class StudioTest : public testing::Test {
+ protected:
+  StudioTest() {
+    std::string name = (fs::temp_directory_path() / "kinora-studio-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+    for (const char* job : {"one", "two"}) {
+      fs::create_directories(folder_ / job / "data");
+      std::ofstream(folder_ / job / "job.json") << R"({"kind": "curate"})";
+      std::ofstream(folder_ / job / "summary.json") << "{}";
+      std::ofstream items(folder_ / job / "items.jsonl");
+      for (int i = 0; i < 4; ++i)
+        items << json{{"key", "k" + std::to_string(i)}, {"end", i == 3 ? "failed" : "kept"}, {"parent", "f"}} << "\n";
+    }
+  }
+  ~StudioTest() override { fs::remove_all(folder_); }
+  Studio studio(const char* author = "mia") {
+    return Studio(folder_, author, [](const auto&, const auto&) { return std::vector<std::vector<float>>(); });
+  }
+  static std::string decision(Studio& studio, const char* id) {
+    return studio.clip({{"id", id}})["decision"];
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(StudioTest, AStepOfSeveralJobsIsUndoneAsOne) {
+  Studio mia = studio();
+  const json ids{"one/k0", "two/k1", "two/k2", "one/none", "one/k0"};
+  const json saved = mia.edit({{"ids", ids}, {"set", {{"keep", false}, {"reason", " logo "}}}});
+  EXPECT_EQ(saved["changed"], 3);
+  EXPECT_EQ(saved["gone"], 1);
+  for (const char* id : {"one/k0", "two/k1", "two/k2"}) EXPECT_EQ(decision(mia, id), "rejected") << id;
+  EXPECT_EQ(mia.state()["reasons"], json::array({"logo"}));
+  EXPECT_EQ(mia.undo()["changed"], 3);
+  for (const char* id : {"one/k0", "two/k1", "two/k2"}) EXPECT_EQ(decision(mia, id), "") << id;
+  EXPECT_THROW((void)mia.undo(), Error);
+  EXPECT_EQ(mia.redo()["changed"], 3);
+  EXPECT_EQ(decision(mia, "two/k2"), "rejected");
+}
+
+TEST_F(StudioTest, OfManyClipsTheOnesThatCannotBePackedAreNotAccepted) {
+  Studio mia = studio();
+  const json saved = mia.edit({{"ids", {"one/k2", "one/k3"}}, {"set", {{"keep", true}}}});
+  EXPECT_EQ(saved["changed"], 1);
+  EXPECT_EQ(saved["unstorable"], 1);
+  EXPECT_EQ(decision(mia, "one/k3"), "");
+}
+
+TEST_F(StudioTest, ATagIsToggledForAllClipsTogether) {
+  Studio mia = studio();
+  const json toggle{{"ids", {"one/k0", "two/k0"}}, {"toggle", {"sea"}}};
+  (void)mia.edit({{"id", "one/k0"}, {"tag", {"calm", "sea"}}});
+  EXPECT_EQ(mia.edit(toggle)["changed"], 1) << "not all had it";
+  EXPECT_EQ(mia.state()["tags"], json::parse(R"([["calm", 1], ["sea", 2]])"));
+  EXPECT_EQ(mia.edit(toggle)["changed"], 2);
+  EXPECT_EQ(mia.state()["tags"], json::parse(R"([["calm", 1]])"));
+}
+
+TEST_F(StudioTest, AViewStaysAsItWasForThoseWhoAskForItsVersion) {
+  Studio mia = studio();
+  const Parameters open{{"decision", "open"}};
+  const json before = mia.ids(open);
+  EXPECT_EQ(before["ids"].size(), 8U);
+  (void)mia.edit({{"id", "one/k0"}, {"set", {{"keep", false}}}});
+  Parameters again = open;
+  again.emplace("at", before["version"].dump());
+  again.emplace("from", "1");
+  again.emplace("count", "2");
+  EXPECT_EQ(mia.ids(again), (json{{"version", before["version"]}, {"ids", {"one/k1", "one/k2"}}}));
+  EXPECT_EQ(mia.ids(open)["ids"].size(), 7U);
+  EXPECT_NE(mia.ids(open)["version"], before["version"]);
+}
+
+TEST_F(StudioTest, AnotherStudioSeesTheStepAndIsToldOfConflicts) {
+  Studio mia = studio(), tom = studio("tom");
+  const json seen = tom.state()["seen"];
+  (void)mia.edit({{"ids", {"one/k0", "two/k1"}}, {"set", {{"keep", false}, {"reason", "logo"}}}});
+  const json accept{{"ids", {"one/k0", "one/k1"}}, {"set", {{"keep", true}, {"reason", ""}}}, {"seen", seen}};
+  const json saved = tom.edit(accept);
+  EXPECT_EQ(saved["changed"], 1);
+  ASSERT_EQ(saved["conflicts"].size(), 1U);
+  EXPECT_EQ(saved["conflicts"][0]["key"], "k0");
+  EXPECT_EQ(saved["conflicts"][0]["author"], "mia");
+  EXPECT_EQ(saved["conflicts"][0]["set"], (json{{"keep", false}, {"reason", "logo"}}));
+  EXPECT_EQ(decision(tom, "one/k0"), "rejected");
+}
+
+TEST_F(StudioTest, SavedViewsAreSharedAndTheLastOfANameCounts) {
+  Studio mia = studio(), tom = studio("tom");
+  (void)mia.save_view({{"name", "open"}, {"view", "decision=open"}, {"where", ""}});
+  (void)tom.save_view({{"name", "sea"}, {"view", "tag=sea"}, {"where", "where = \"tags contains 'sea'\""}});
+  std::ofstream(folder_ / "one/views.jsonl", std::ios::app) << R"({"name": "torn)";
+  (void)mia.save_view({{"name", "open"}, {"view", "decision=rejected"}});
+  EXPECT_EQ(tom.state()["views"],
+            (json{{{"name", "open"}, {"view", "decision=rejected"}, {"where", ""}},
+                  {{"name", "sea"}, {"view", "tag=sea"}, {"where", "where = \"tags contains 'sea'\""}}}));
+  EXPECT_EQ(tom.save_view({{"name", "open"}, {"view", nullptr}}).size(), 1U);
+  EXPECT_THROW((void)tom.save_view({{"name", " "}, {"view", ""}}), Error);
+}
+
+}  // namespace
+}  // namespace kinora::studio
