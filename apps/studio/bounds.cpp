@@ -28,7 +28,7 @@ bool is_filtering(const std::string& stage, const json& options) {
   return stage == "filter.letterbox" ? mode == "filter" : mode.empty() || mode == "on" || mode == "filter";
 }
 
-// Fills rule, column and side of an option "at_least", "p10_at_most", ...; false: the option is no bound.
+// Fills rule, column and side of an option "at_least", "p10_at_most", ...; false: the option does not bound anything.
 bool name_bound(Bound& bound, const json& options) {
   for (const auto& one : kNamed)
     if (bound.stage == one.stage && bound.option == one.option) {

@@ -93,7 +93,7 @@ TEST(Moved, CountsTheClipsThatGoAndThoseThatComeBack) {
   EXPECT_EQ(at(4.5), std::pair(2L, 0L)) << "3 and 4; 4 of the other job stays";
   EXPECT_EQ(at(2), std::pair(0L, 1L)) << "a clip that equals the bound is kept";
   EXPECT_EQ(at(0), std::pair(0L, 1L)) << "the clip of another rule stays filtered";
-  EXPECT_EQ(moved(all, bounds, "scores.filter.blur", true, 0).gone, 0) << "there is no bound on this side";
+  EXPECT_EQ(moved(all, bounds, "scores.filter.blur", true, 0).gone, 0) << "this side has none";
   EXPECT_EQ(moved(all, bounds, "none", false, 9).gone, 0);
 }
 

@@ -66,7 +66,7 @@ export class Bounds {
     });
   }
 
-  /** What the moved bound would change, and how to make it so. */
+  /** Says what the moved bound would change, and how to make it so. */
   async tell(h, bounds, value, about, back) {
     const [bound] = bounds, turn = (about.turn = Symbol());
     const { gone, back: returning, where } = await get("/api/bound", { field: h.field, side: bound.is_most ? "most" : "least", value });

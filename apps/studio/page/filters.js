@@ -12,7 +12,7 @@ const kFolded = /^(start_s|end_s|first_frame|end_frame|frames|rotation|fps|audio
 
 const kLastShown = 2;
 
-/** What stands first: what a stage bounds, other scores, other numbers; then what says little, and what has two values only. */
+/** The order of histograms: what a stage bounds, other scores, other numbers; then what says little, and what has two values only. */
 function rank(h) {
   if (h.field === "similarity") return -1;
   if (h.bounds.length) return 0;

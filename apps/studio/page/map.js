@@ -48,7 +48,7 @@ export class ClipMap {
     this.draw();
   }
 
-  /** What the map can be coloured by. */
+  /** Fills the menu of facts that the map can be coloured by. */
   offer(fields) {
     const names = [...fields, ...(this.data?.texts ?? [])].filter((name) => name !== "film" && name !== "sha256"), text = names.join();
     if (text === this.offered) return;

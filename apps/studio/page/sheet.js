@@ -205,9 +205,11 @@ export class Sheet {
   fill(cell, row) {
     cell.row = row;
     cell.className = `cell ${row ? `${row.end} ${row.decision}` : ""}`;
-    cell.head.textContent = row ? row.key.slice(0, -this.tail) : ""; // cut in its middle if it is too long
-    cell.tail.textContent = row ? row.key.slice(-this.tail) : "";
-    cell.head.style.maxWidth = `calc(100% - ${cell.tail.textContent.length}ch)`;
+    const name = row ? row.key : "", from = this.cut(name, cell.place), letters = Math.min(name.length - from, this.tail);
+    cell.head.textContent = name.slice(0, from);
+    cell.tail.textContent = name.slice(from);
+    cell.head.style.maxWidth = `calc(100% - ${letters}ch)`;
+    cell.tail.style.maxWidth = name.length - from > letters ? `${letters}ch` : "100%";
     cell.key.title = row ? row.key : "";
     cell.end.textContent = row ? markOf(row) : "";
     cell.end.className = row ? markClass(row) : "mark";
@@ -220,7 +222,16 @@ export class Sheet {
     cell.setAttribute("aria-label", row ? `${row.key}, ${row.place ? `of ${row.place}, ` : ""}${row.is_film ? "video, " : ""}${outcome(row)}, ${near(row) ? `similarity ${near(row)}, ` : ""}${seconds(row.duration_s)}${row.tags.length ? `, tags ${row.tags.join(", ")}` : ""}. ${row.caption}` : "loading");
     const bitmap = row && this.pictures.get(row.id)?.bitmap;
     if (bitmap) this.draw(cell, bitmap);
-    else this.blank(cell, row && (bitmap === null || row.end === "failed") ? row.reason || "no picture" : "");
+    else this.blank(cell, row && (bitmap === null || row.end === "failed") ? nothingFor(row) : "");
+  }
+
+  /** Where a name that is too long is cut: before the word or number in which it differs from its neighbours, else near its end. */
+  cut(name, place) {
+    const known = (at) => this.windows.get(Math.floor(at / kWindow))?.[at % kWindow]?.key ?? "", last = Math.max(0, name.length - this.tail);
+    const same = (other) => [...name].findIndex((letter, at) => letter !== other[at]);
+    let from = Math.max(...[place - 1, place + 1].map((at) => (at < 0 ? 0 : same(known(at)))));
+    while (from > 0 && /[\p{L}\p{N}]/u.test(name[from - 1])) --from;
+    return Math.min(from < 1 ? last : from, last);
   }
 
   draw(cell, picture) {
@@ -348,7 +359,7 @@ export class Sheet {
     for (const cell of this.cells.values()) {
       if (cell.row?.id !== id) continue;
       cell.shown = "";
-      bitmap ? this.draw(cell, bitmap) : this.blank(cell, cell.row.reason || "no picture");
+      bitmap ? this.draw(cell, bitmap) : this.blank(cell, nothingFor(cell.row));
     }
   }
 
@@ -459,6 +470,7 @@ export class Sheet {
   }
 }
 
+const nothingFor = (row) => (row.end === "failed" && row.reason) || "no picture";
 const near = (row) => (Number.isFinite(row.similarity) ? row.similarity.toFixed(3) : "");
 
 /** "video failed", "copy", "accepted"; "" for a kept clip. */
