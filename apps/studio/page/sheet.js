@@ -459,8 +459,8 @@ export class Sheet {
         this.windows.delete(at);
         continue;
       }
-      const at = rows.findIndex((old) => old.id === row.id);
-      if (at >= 0) rows[at] = { ...row, similarity: rows[at].similarity, value: rows[at].value };
+      const i = rows.findIndex((old) => old.id === row.id);
+      if (i >= 0) rows[i] = { ...row, similarity: rows[i].similarity, value: rows[i].value };
     }
     this.render();
   }
