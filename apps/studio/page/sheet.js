@@ -155,10 +155,16 @@ export class Sheet {
       const row = this.row(place);
       if (cell.row !== row) this.fill(cell, row);
     }
-    for (const place of [end + kWindow, first - kWindow, end + 2 * kWindow]) if (place >= 0 && place < this.total) this.row(place); // so that scrolling meets no empty card
     this.mark();
+    if (this.list.scrollTop > 0) this.askAhead();
     clearTimeout(this.settled);
-    this.settled = setTimeout(() => this.wantPictures(), 60); // skips cells that are only scrolled past
+    this.settled = setTimeout(() => (this.wantPictures(), this.askAhead()), 60); // skips cells that are only scrolled past
+  }
+
+  /** Requests rows around those in sight, so that scrolling meets no empty card. */
+  askAhead() {
+    const [first, end] = this.inSight();
+    for (const place of [end + kWindow, first - kWindow, end + 2 * kWindow]) if (place >= 0 && place < this.total) this.row(place);
   }
 
   makeCell() {
