@@ -19,9 +19,9 @@ struct NamedBound {
   const char *stage, *option, *rule;
   bool is_most;
 };
-constexpr NamedBound kNamed[] = {{"filter.motion", "global_mean", "filter.motion", false},
-                            {"filter.motion", "patch_min", "filter.motion.patch_min", false},
-                            {"filter.ocr", "max_area", "filter.ocr", true}};
+constexpr NamedBound kOtherNames[] = {{"filter.motion", "global_mean", "filter.motion", false},
+                                      {"filter.motion", "patch_min", "filter.motion.patch_min", false},
+                                      {"filter.ocr", "max_area", "filter.ocr", true}};
 
 bool is_filtering(const std::string& stage, const json& options) {
   const std::string mode = core::text_in(options, "mode");
@@ -29,8 +29,8 @@ bool is_filtering(const std::string& stage, const json& options) {
 }
 
 // Fills rule, column and side of an option "at_least", "p10_at_most", ...; false: the option does not bound anything.
-bool name_bound(Bound& bound, const json& options) {
-  for (const auto& one : kNamed)
+bool name_bound(StageBound& bound, const json& options) {
+  for (const auto& one : kOtherNames)
     if (bound.stage == one.stage && bound.option == one.option) {
       bound.rule = one.rule;
       bound.column = "scores." + bound.rule;
@@ -39,7 +39,8 @@ bool name_bound(Bound& bound, const json& options) {
     }
   bound.is_most = bound.option.ends_with(kMost);
   if (!bound.is_most && !bound.option.ends_with(kLeast)) return false;
-  std::string part = bound.option.substr(0, bound.option.size() - std::string(bound.is_most ? kMost : kLeast).size());
+  std::string part =
+      bound.option.substr(0, bound.option.size() - std::string(bound.is_most ? kMost : kLeast).size());
   if (part.ends_with('_')) part.pop_back();
   const std::string fact = bound.stage == "filter.facts" ? core::text_in(options, "fact") : "";
   bound.rule = bound.stage + (fact.empty() ? "" : "." + fact) + (part.empty() ? "" : "." + part);
@@ -47,11 +48,11 @@ bool name_bound(Bound& bound, const json& options) {
   return true;
 }
 
-void add_bounds(const json& component, size_t job, std::vector<Bound>& out) {
+void add_bounds(const json& component, size_t job, std::vector<StageBound>& out) {
   const std::string id = core::text_in(component, "id");
   const json& options = core::object_in(component, "options");
   if (core::text_in(component, "slot") != "stages" || !id.starts_with(kStage)) return;
-  Bound bound{job, id.substr(std::string(kStage).size()), {}, {}, {}, false, 0};
+  StageBound bound{job, id.substr(std::string(kStage).size()), {}, {}, {}, false, 0};
   if (!is_filtering(bound.stage, options)) return;
   for (const auto& [option, value] : options.items()) {
     bound.option = option;
@@ -63,8 +64,8 @@ void add_bounds(const json& component, size_t job, std::vector<Bound>& out) {
 
 }  // namespace
 
-std::vector<Bound> bounds_of(const std::vector<JobFolder>& jobs) {
-  std::vector<Bound> out;
+std::vector<StageBound> bounds_of(const std::vector<JobFolder>& jobs) {
+  std::vector<StageBound> out;
   for (size_t job = 0; job < jobs.size(); ++job) {
     std::ifstream in(jobs[job].path / "job.json", std::ios::binary);
     const json about = core::parse_facts(std::string(std::istreambuf_iterator<char>(in), {}));
@@ -74,21 +75,22 @@ std::vector<Bound> bounds_of(const std::vector<JobFolder>& jobs) {
   return out;
 }
 
-Moved moved(const Catalogue& catalogue, const std::vector<Bound>& bounds, const std::string& column, bool is_most,
-            double value) {
+Moved moved(const Catalogue& catalogue, const std::vector<StageBound>& bounds, const std::string& column,
+            bool is_most, double value) {
   Moved out;
   const auto values = catalogue.columns.find(column);
   if (values == catalogue.columns.end()) return out;
-  for (Bound bound : bounds) {
+  for (StageBound bound : bounds) {
     if (bound.column != column || bound.is_most != is_most) continue;
-    const Bound before = bound;
+    const StageBound before = bound;
     bound.value = value;
     for (size_t i = 0; i < catalogue.clips.size(); ++i) {
       const Clip& clip = catalogue.clips[i];
       const double its = values->second[i];
       if (clip.job != bound.job || clip.consumed || std::isnan(its)) continue;
       out.gone += clip.end == End::kept && !bound.keeps(its);
-      out.back += clip.end == End::filtered && clip.reason == bound.rule && !before.keeps(its) && bound.keeps(its);
+      out.back +=
+          clip.end == End::filtered && clip.reason == bound.rule && !before.keeps(its) && bound.keeps(its);
     }
   }
   return out;

@@ -9,7 +9,7 @@
 
 namespace kinora::studio {
 
-struct Bound {
+struct StageBound {
   size_t job = 0;
   std::string stage, option;  // "filter.flow", "p10_at_least"
   std::string rule, column;   // "filter.flow.p10", "scores.filter.flow.p10"
@@ -20,7 +20,7 @@ struct Bound {
 };
 
 // The bounds that filter clips; stages that only record a score have none. In the order of the stages.
-std::vector<Bound> bounds_of(const std::vector<JobFolder>& jobs);
+std::vector<StageBound> bounds_of(const std::vector<JobFolder>& jobs);
 
 // Numbers of clips, as the stage alone decides: a clip that comes back may be filtered by a later stage.
 struct Moved {
@@ -28,6 +28,7 @@ struct Moved {
   int64_t back = 0;  // filtered clips that it would keep
 };
 // All of `bounds` on `column` and on the same side are moved to `value`.
-Moved moved(const Catalogue&, const std::vector<Bound>& bounds, const std::string& column, bool is_most, double value);
+Moved moved(const Catalogue&, const std::vector<StageBound>& bounds, const std::string& column, bool is_most,
+            double value);
 
 }  // namespace kinora::studio

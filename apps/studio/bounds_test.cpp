@@ -30,9 +30,9 @@ class BoundsTest : public testing::Test {
       components.push_back({{"slot", "stages"}, {"id", "stage/" + stage}, {"options", options}});
     std::ofstream(folder_ / "job.json") << json{{"kind", "curate"}, {"components", components}};
     std::vector<std::string> out;
-    for (const Bound& bound : bounds_of({{"clips", folder_}}))
-      out.push_back(bound.stage + " " + bound.option + " " + bound.column + (bound.is_most ? " <= " : " >= ") +
-                    json(bound.value).dump());
+    for (const StageBound& bound : bounds_of({{"clips", folder_}}))
+      out.push_back(bound.stage + " " + bound.option + " " + bound.column +
+                    (bound.is_most ? " <= " : " >= ") + json(bound.value).dump());
     return out;
   }
 
@@ -40,25 +40,28 @@ class BoundsTest : public testing::Test {
 };
 
 TEST_F(BoundsTest, AreThoseOfStagesThatFilter) {
-  EXPECT_THAT(bounds({{"video.probe", {{"threads", 1}}},
-                      {"filter.black", {{"mode", "on"}, {"at_most", 0.33}, {"pixel", 0.1}}},
-                      {"filter.blur", {{"mode", "score"}, {"at_least", 3.0}}},
-                      {"filter.flow", {{"mode", "on"}, {"at_least", 0.002}, {"at_most", 1e300}, {"p10_at_least", 0.5}}},
-                      {"filter.motion", {{"mode", "on"}, {"global_mean", 0.001}, {"patch_min", 1e-6}}},
-                      {"filter.letterbox", {{"mode", "crop"}, {"at_most", 0.02}}},
-                      {"filter.facts", {{"mode", "on"}, {"fact", "height"}, {"at_least", 360}, {"at_most", 1e300}}}}),
-              ElementsAre("filter.black at_most scores.filter.black <= 0.33",
-                          "filter.flow at_least scores.filter.flow >= 0.002",
-                          "filter.flow p10_at_least scores.filter.flow.p10 >= 0.5",
-                          "filter.motion global_mean scores.filter.motion >= 0.001",
-                          "filter.motion patch_min scores.filter.motion.patch_min >= 1e-06",
-                          "filter.facts at_least height >= 360.0"));
+  EXPECT_THAT(
+      bounds(
+          {{"video.probe", {{"threads", 1}}},
+           {"filter.black", {{"mode", "on"}, {"at_most", 0.33}, {"pixel", 0.1}}},
+           {"filter.blur", {{"mode", "score"}, {"at_least", 3.0}}},
+           {"filter.flow", {{"mode", "on"}, {"at_least", 0.002}, {"at_most", 1e300}, {"p10_at_least", 0.5}}},
+           {"filter.motion", {{"mode", "on"}, {"global_mean", 0.001}, {"patch_min", 1e-6}}},
+           {"filter.letterbox", {{"mode", "crop"}, {"at_most", 0.02}}},
+           {"filter.facts", {{"mode", "on"}, {"fact", "height"}, {"at_least", 360}, {"at_most", 1e300}}}}),
+      ElementsAre("filter.black at_most scores.filter.black <= 0.33",
+                  "filter.flow at_least scores.filter.flow >= 0.002",
+                  "filter.flow p10_at_least scores.filter.flow.p10 >= 0.5",
+                  "filter.motion global_mean scores.filter.motion >= 0.001",
+                  "filter.motion patch_min scores.filter.motion.patch_min >= 1e-06",
+                  "filter.facts at_least height >= 360.0"));
 }
 
 TEST_F(BoundsTest, AFileThatIsNoneOrOfAnotherFormHasNoBounds) {
   EXPECT_TRUE(bounds_of({{"clips", folder_}}).empty());
-  for (const char* text : {"", "[1]", R"({"components": 3})", R"({"components": [3, {"id": 4, "slot": "stages"}]})",
-                           R"({"components": [{"slot": "stages", "id": "stage/filter.x", "options": {"at_least": "3"}}]})"}) {
+  for (const char* text :
+       {"", "[1]", R"({"components": 3})", R"({"components": [3, {"id": 4, "slot": "stages"}]})",
+        R"({"components": [{"slot": "stages", "id": "stage/filter.x", "options": {"at_least": "3"}}]})"}) {
     std::ofstream(folder_ / "job.json") << text;
     EXPECT_TRUE(bounds_of({{"clips", folder_}}).empty()) << text;
   }
@@ -84,7 +87,8 @@ Catalogue six() {
 
 TEST(Moved, CountsTheClipsThatGoAndThoseThatComeBack) {
   const Catalogue all = six();
-  const std::vector<Bound> bounds{{0, "filter.blur", "at_least", "filter.blur", "scores.filter.blur", false, 3}};
+  const std::vector<StageBound> bounds{
+      {0, "filter.blur", "at_least", "filter.blur", "scores.filter.blur", false, 3}};
   const auto at = [&](double value) {
     const Moved out = moved(all, bounds, "scores.filter.blur", false, value);
     return std::pair(out.gone, out.back);

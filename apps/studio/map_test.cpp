@@ -47,7 +47,8 @@ TEST(PrincipalPlaces, FindTheTwoDirectionsOfMostVariationInTheirOrder) {
   EXPECT_GT(std::abs(correlation(places, all, 0)), 0.99);
   EXPECT_GT(std::abs(correlation(places, all, 1)), 0.99);
   for (size_t i = 1; i < places.size(); ++i) {
-    const double wanted = std::hypot(all.places[i][0] - all.places[0][0], all.places[i][1] - all.places[0][1]);
+    const double wanted =
+        std::hypot(all.places[i][0] - all.places[0][0], all.places[i][1] - all.places[0][1]);
     EXPECT_NEAR(std::hypot(places[i][0] - places[0][0], places[i][1] - places[0][1]), wanted, 1e-3) << i;
   }
   EXPECT_EQ(principal_places(all.rows, Plane::kSize), places) << "the same rows give the same map";

@@ -357,7 +357,7 @@ json Studio::histograms(const Parameters& parameters) {
   json out = json::array();
   for (const auto& h : studio::histograms(shelf(query), query)) {
     json bounds = json::array();
-    for (const Bound& bound : bounds_)
+    for (const StageBound& bound : bounds_)
       if (bound.column == h.field)
         bounds.push_back({{"job", jobs_[bound.job].name},
                           {"stage", bound.stage},

@@ -121,7 +121,7 @@ class Studio {
   std::filesystem::path folder_;
   std::vector<JobFolder> jobs_;
   Catalogue catalogue_;
-  std::vector<Bound> bounds_;
+  std::vector<StageBound> bounds_;
   std::vector<EditJournal> journals_;  // one per job
   std::string stamp_;
   int64_t version_ = 1;  // changes whenever earlier answers may be stale
