@@ -35,8 +35,8 @@ struct Clip {
   std::string copy_of;    // key of the clip or video that it is a copy of; "": not a copy
   std::string copy_rule;  // rule by which a dedup job leaves it out as a copy; "": it is not left out
   double copy_score = std::nan("");
-  double bound = std::nan("");  // the one that filtered it, if its stage has noted it
-  bool is_most = false;         // the bound is the largest value that is kept; else the smallest
+  double bound = std::nan("");      // the one that filtered it, if its stage has noted it
+  bool is_most = false;             // the bound is the largest value that is kept; else the smallest
   std::vector<std::string> copies;  // ids of the clips that a dedup job leaves out as copies of this one
   size_t job = 0;
   uint64_t line_at = 0, line_size = 0;  // its line in items.jsonl; size 0: the file does not exist yet

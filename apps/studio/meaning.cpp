@@ -205,7 +205,9 @@ Ranking Meaning::to_text(const Question& question) {
 std::string Meaning::embedding_of(const Question& question) const {
   const auto& names = collection_->names();
   const bool has_classic = std::find(names.begin(), names.end(), "classic") != names.end();
-  return !question.embedding.empty() ? question.embedding : has_classic || names.empty() ? "classic" : names.front();
+  return !question.embedding.empty()    ? question.embedding
+         : has_classic || names.empty() ? "classic"
+                                        : names.front();
 }
 
 Ranking Meaning::map(const Question& question) {

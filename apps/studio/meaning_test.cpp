@@ -107,7 +107,8 @@ TEST_F(MeaningTest, AMapHasAPlaceForEachClipWithAnEmbedding) {
   std::map<std::string, Place> places(answer->places.begin(), answer->places.end());
   ASSERT_EQ(places.size(), 3U);
   EXPECT_EQ(places["clips/a"], places["clips/c"]);
-  EXPECT_NEAR(std::abs(places["clips/a"][0] - places["clips/b"][0]), std::sqrt(2), 1e-5);  // distance of their vectors
+  EXPECT_NEAR(std::abs(places["clips/a"][0] - places["clips/b"][0]), std::sqrt(2),
+              1e-5);  // distance of their vectors
 }
 
 TEST_F(MeaningTest, WhatCannotBeRankedIsSaid) {

@@ -59,7 +59,8 @@ Found by_similarity(const Catalogue& catalogue, const Ranking& ranking) {
 
 // The number that a view is about: the one that it is sorted by, else the only one that it bounds; "": none.
 std::string shown_column(const Catalogue& catalogue, const Query& query) {
-  const std::string name = query.sort.empty() && query.ranges.size() == 1 ? query.ranges.begin()->first : query.sort;
+  const std::string name =
+      query.sort.empty() && query.ranges.size() == 1 ? query.ranges.begin()->first : query.sort;
   return catalogue.columns.contains(name) ? name : "";
 }
 
@@ -414,9 +415,14 @@ json Studio::map(const Parameters& parameters) {
     ids.push_back(id), x.push_back(place[0]), y.push_back(place[1]), in.push_back(is_shown[at->second] != 0);
     values.push_back(colour_of(by, at->second));
   }
-  return {{"ids", std::move(ids)},       {"x", std::move(x)},           {"y", std::move(y)},
-          {"in", std::move(in)},         {"values", std::move(values)}, {"all", answer->all},
-          {"names", meaning_.offer().pictures}, {"texts", catalogue_.texts}};
+  return {{"ids", std::move(ids)},
+          {"x", std::move(x)},
+          {"y", std::move(y)},
+          {"in", std::move(in)},
+          {"values", std::move(values)},
+          {"all", answer->all},
+          {"names", meaning_.offer().pictures},
+          {"texts", catalogue_.texts}};
 }
 
 json Studio::place(const Parameters& parameters) {
