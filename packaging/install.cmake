@@ -11,6 +11,8 @@ foreach(_config IN LISTS _configs)
   install(FILES "${_installed}" DESTINATION ${_share}/configs)
 endforeach()
 set_property(DIRECTORY "${CMAKE_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_configs})
+# Makes the weights of the detector transnetv2 from the published package (docs/operate.md).
+install(FILES "${CMAKE_SOURCE_DIR}/packaging/transnetv2.py" DESTINATION ${_share})
 # The videos that those run files name, and their licences.
 foreach(_name film.mp4 film.json bbb_A.mp4 bbb_B.mp4 bbb_C.mp4 bbb_D.mp4 city_cc0.mp4 LICENSES.md)
   install(FILES "${CMAKE_SOURCE_DIR}/tests/data/${_name}" DESTINATION ${_share}/media)

@@ -234,7 +234,7 @@ def check_examples(known):
 def check_stages(known):
     """Stages that curate; those of text and shards have documents of their own."""
     text = (ROOT / "plugins/stages/README.md").read_text()
-    for folder in ("video", "transnetv2", "filters", "embed", "embed-model", "dedup", "endpoint"):
+    for folder in ("video", "filters", "embed", "embed-model", "dedup", "endpoint"):
         for component in tomllib.loads((ROOT / "plugins/stages" / folder / "plugin.toml").read_text())["component"]:
             name = component["id"].split("/")[1]
             if f"`{name}`" not in text and f"/{name}`" not in text:

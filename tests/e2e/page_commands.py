@@ -44,7 +44,7 @@ NOT_RUN = [
     (r"KINORA_PRESET=cuda packaging/dev\.sh build$", "needs CUDA"),
     (r"cmake --install build/dev --prefix DIR$", "the test `installed` installs"),
     (r"pip install torch==|KINORA_ASSETS=FOLDER kinora run DIR/", "is of an installation: the test `installed`"),
-    (r"apt install ffmpeg libarchive|KINORA_ASSETS=assets kinora-|tar -xzf kinora-|python3 -m venv env|mkdir assets|pip install kinora-", "is of a release: the test `installed` uses an installation"),
+    (r"apt install ffmpeg libarchive|KINORA_ASSETS=assets kinora-|tar -xzf kinora-|python3 -m venv env|mkdir assets|python3 kinora-|pip install kinora-", "is of a release: the test `installed` uses an installation"),
     (r"pip install py-rattler|python3 packaging/conda/local\.py", "makes conda packages: the test `conda_recipe` renders the recipe"),
     (r"kinora plugins lock |kinora run my/film|kinora --plugins-lock ", "plugins.lock: the test `command_line`"),
     (r"kinora plugins validate (build|FILE)", "the checks of a plugin: the test `broken_plugins`"),

@@ -98,7 +98,7 @@ def energon():
 
 
 def rate(make, least):
-    """From the first batch on, when the workers have started, to at least so many samples."""
+    """Samples a second from the first batch on, when the workers have started, for at least so many samples."""
     loader, size = make()
     batches, done = iter(loader), 0
     next(batches)

@@ -6,6 +6,7 @@
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "shots/detector_set.hpp"
+#include "shots/network_file.hpp"
 #include "shots/shot_finder.hpp"
 #include "shots/shots_pass.hpp"
 
@@ -81,8 +82,7 @@ class ClipTranscode final : public Stage {
 // stage/video.clips: stage/shots and stage/clip.transcode in one decode of the video.
 //
 // The source video is not emitted, as in clip.transcode: no later stage could read its frames, so the options
-// that sample them do not exist here. To change the shots before cutting (shots.merge, shots.transnetv2), use
-// the two stages.
+// that sample them do not exist here. To change the shots before cutting (shots.merge), use the two stages.
 class VideoClips final : public Stage {
  public:
   struct Options : DetectorSet, ClipOptions {
@@ -104,16 +104,20 @@ class VideoClips final : public Stage {
     shots_.downscale = o.downscale;
     shots_.threads = o.threads;
     shots_.decoder = o.decoder;
+    check_network(shots_);
   }
   kinora_resources resources() const override {
     return clip_resources(options_, uses_nvenc(options_.encoder));
   }
-  void start(const Run&) override { check_coders(options_); }
+  void start(const Run&) override {
+    check_coders(options_);
+    load_network(shots_);
+  }
 
   void process(Sample film, const Emit& emit, const Run& run) override {
     const Media media = open_media(film);
     const Probe header = media_call([&] { return probe(*media.source, media.name); });
-    std::string damage = could_copy(header, transcode_options(options_))
+    std::string damage = could_copy(header, transcode_options(options_)) || !fits(header.video)
                              ? look_then_cut(film, media, emit, run)
                              : cut_at_once(film, media, header, emit, run);
     if (damage.empty()) damage = damage_before_remux(film);
@@ -122,6 +126,13 @@ class VideoClips final : public Stage {
   }
 
  private:
+  // Whether the frames that wait for the network's answers leave a quarter of the memory to the encoders' frames.
+  bool fits(const VideoInfo& video) const {
+    constexpr int64_t kBytesOfTwoPixels = 3;  // 4:2:0, the usual format
+    const int64_t frame = int64_t{video.width} * video.height * kBytesOfTwoPixels / 2;
+    return !needs_network(shots_) || frame * transnetv2::Sequence::kDelay <= options_.memory / 4 * 3;
+  }
+
   // Packets may be copied only if the video is intact to its end, so find the shots first; copied packets
   // need no decoding.
   std::string look_then_cut(Sample& film, const Media& media, const Emit& emit, const Run& run) const {

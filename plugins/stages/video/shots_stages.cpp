@@ -7,6 +7,7 @@
 #include "kinora/stage.hpp"
 #include "media/decoding.hpp"
 #include "shots/detector_set.hpp"
+#include "shots/network_file.hpp"
 #include "shots/shots_pass.hpp"
 
 namespace kinora::video {
@@ -54,7 +55,10 @@ void describe_shots(Describe<Options>& d) {
 class ShotsStage : public Stage {
  public:
   kinora_resources resources() const override { return reads_media(plan_.threads, plan_.decoder); }
-  void start(const Run&) override { check_decoder(plan_.decoder); }
+  void start(const Run&) override {
+    check_decoder(plan_.decoder);
+    load_network(plan_);
+  }
   void process(Sample in, const Emit& emit, const Run& run) override {
     const Media media = open_media(in);
     media_call([&] { find_shots(in, media, plan_, run); });
@@ -69,6 +73,7 @@ class ShotsStage : public Stage {
     plan_.sample_every = o.sample_every;
     plan_.sample_height = o.sample_height;
     plan_.thumbnails = o.thumbnails;
+    check_network(plan_);
   }
 
  private:

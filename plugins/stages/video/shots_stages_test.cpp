@@ -1,6 +1,8 @@
 // The stages that find shots, from the built plugin.
 #include <set>
 
+#include <gmock/gmock.h>
+
 #include "media/scaler.hpp"
 #include "stage_testing.hpp"
 
@@ -100,6 +102,40 @@ TEST(Shots, ThumbnailsAreThoseOfFfmpeg) {
   }
 }
 
+// A video of known pieces: the detector and the stage find the first frame of every shot, from one decode each.
+TEST(Shots, TheNetworkFindsTheCutsOfAFilmThatWasPutTogether) {
+  if (!testing::has_published_weights())
+    GTEST_SKIP() << "no weights of TransNet V2; run packaging/dev.sh setup to create them";
+  const Sample seen = core::OneStage(runtime(), "shots",
+                                     {{"detectors", {"transnetv2", "fixed"}},
+                                      {"decide", "transnetv2"},
+                                      {"thumbnails", true},
+                                      {"threads", 2}})(film_at("film_excerpt.webm"));
+  const json found = shots_of(seen);
+  EXPECT_EQ(found.at("cuts"), json::array({84}));
+  EXPECT_NEAR(found.at("times_us")[0].get<double>(), 84 / 24.0 * 1e6, 1000);
+  EXPECT_EQ(found.at("scores").size(), 168u);
+  EXPECT_GT(found.at("scores")[83].get<double>(), 0.9);
+  EXPECT_FALSE(found.contains("transitions"));
+  const Sample out = core::OneStage(runtime(), "shots.transnetv2", json::object())(seen);
+  EXPECT_EQ(shots_of(out), found);
+  EXPECT_EQ(out.tensor("thumbnails"), nullptr);
+}
+
+TEST(Shots, TheNetworkSaysWhatMustStandBefore) {
+  if (!testing::has_published_weights())
+    GTEST_SKIP() << "no weights of TransNet V2; run packaging/dev.sh setup to create them";
+  Sample film("film");
+  film.set("shots.json", "{}");
+  try {
+    core::OneStage(runtime(), "shots.transnetv2", json::object())(film);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(),
+                ::testing::HasSubstr("no tensor 'thumbnails'; set thumbnails = true on a stage shots"));
+  }
+}
+
 TEST(Shots, OptionsThatMakeNoSenseAreRefused) {
   const auto error_of = [](const char* id, const json& options) {
     try {
@@ -109,10 +145,14 @@ TEST(Shots, OptionsThatMakeNoSenseAreRefused) {
     }
     return std::string("none");
   };
+  using ::testing::AllOf;
   using ::testing::HasSubstr;
   EXPECT_THAT(error_of("shots", {{"detectors", {"magic"}}}), HasSubstr("there is no 'magic'"));
   EXPECT_THAT(error_of("shots", {{"detectors", {"hash", "hash"}}}), HasSubstr("twice"));
   EXPECT_THAT(error_of("shots", {{"decide", "hash"}}), HasSubstr("not among detectors"));
+  EXPECT_THAT(
+      error_of("shots", {{"detectors", {"transnetv2"}}, {"transnetv2_weights", "/no/such.safetensors"}}),
+      AllOf(HasSubstr("/no/such.safetensors"), HasSubstr("docs/operate.md says how to get them")));
   EXPECT_THAT(error_of("shots.content", {{"hue", 0}, {"saturation", 0}, {"value", 0}}),
               HasSubstr("all weights"));
   EXPECT_THAT(error_of("shots.content", {{"kernel_size", 4}}), HasSubstr("odd number"));

@@ -3,6 +3,8 @@
 // Runs stages of the built plugin through the C ABI, for tests.
 
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,12 +46,20 @@ inline Applied applied(const char* id, const json& given, const Sample& in) {
   run.n_threads = 2;
   run.cancelled = [](void*) -> int32_t { return KINORA_OK; };
   try {
+    if (stage.start) check(stage.start(self.get(), &run));
     check(stage.process(self.get(), in.get(), &sink, &run));
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), KINORA_ERROR_DATA);
     out.error = e.what();
   }
   return out;
+}
+
+// Whether the weights of TransNet V2 are among the assets.
+inline bool has_published_weights() {
+  const char* assets = std::getenv("KINORA_ASSETS");
+  return std::filesystem::exists(std::filesystem::path(assets ? assets : "") / "transnetv2" /
+                                 "transnetv2.safetensors");
 }
 
 // A sample with key "film" for the video of this name in the test data.

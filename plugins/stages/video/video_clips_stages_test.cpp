@@ -76,7 +76,7 @@ bool looks_for_shots(const std::string& option) {
                                             "downscale"};
   const auto begins = [&](const char* prefix) { return option.rfind(prefix, 0) == 0; };
   return others.count(option) || begins("content_") || begins("adaptive_") || begins("histogram_") ||
-         begins("hash_") || begins("threshold_") || begins("fixed_");
+         begins("hash_") || begins("threshold_") || begins("transnetv2_") || begins("fixed_");
 }
 
 // Applies the two stages; `film` receives the sample with the fields they set.
@@ -168,6 +168,13 @@ TEST(VideoClips, EqualsTheTwoStagesWithEveryDetectorAndDecision) {
   expect_equal(with({{"detectors", {"content"}}, {"shot_min_length", 50}}), film);
   expect_equal(
       with({{"detectors", {"threshold"}}, {"threshold_fade", "ceiling"}, {"threshold_threshold", 90}}), film);
+}
+
+TEST(VideoClips, EqualsTheTwoStagesWithANetwork) {
+  if (!testing::has_published_weights())
+    GTEST_SKIP() << "no weights of TransNet V2; run packaging/dev.sh setup to create them";
+  const Sample film = testing::film_at("film_excerpt.webm");
+  EXPECT_EQ(expect_equal(with({{"detectors", {"transnetv2", "content"}}, {"tolerance", 2}}), film), 2u);
 }
 
 // Each option of a set of detectors equals the detector's own option of that name and has an effect: another

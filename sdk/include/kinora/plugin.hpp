@@ -61,13 +61,14 @@ const kinora_plugin* plugin_entry(const kinora_host* host, const ComponentFn (&m
     return kinora::detail::component<Class>();                                        \
   }
 
-// A list of up to 16 components, written out by the preprocessor.
+// A list of up to 20 components, written out by the preprocessor.
 #define KINORA_FOR_EACH(M, ...) __VA_OPT__(KINORA_EXPAND(KINORA_EACH(M, __VA_ARGS__)))
 #define KINORA_EACH(M, a, ...) M(a) __VA_OPT__(KINORA_AGAIN KINORA_PARENS(M, __VA_ARGS__))
 #define KINORA_AGAIN() KINORA_EACH
 #define KINORA_PARENS ()
 #define KINORA_EXPAND(...) KINORA_EXPAND1(KINORA_EXPAND1(KINORA_EXPAND1(KINORA_EXPAND1(__VA_ARGS__))))
-#define KINORA_EXPAND1(...) KINORA_EXPAND2(KINORA_EXPAND2(KINORA_EXPAND2(KINORA_EXPAND2(__VA_ARGS__))))
+#define KINORA_EXPAND1(...) \
+  KINORA_EXPAND2(KINORA_EXPAND2(KINORA_EXPAND2(KINORA_EXPAND2(KINORA_EXPAND2(__VA_ARGS__)))))
 #define KINORA_EXPAND2(...) __VA_ARGS__
 #define KINORA_DECLARE(Class) \
   __attribute__((visibility("hidden"))) kinora_component kinora_component_##Class();

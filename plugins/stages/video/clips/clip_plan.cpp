@@ -96,15 +96,26 @@ void plan_shot(const Range& whole, const FrameTimes& times, const PlanOptions& o
   for (const Range& range : parts) out.push_back(planned(range, times, too_short(range, times, o)));
 }
 
+Range without_transitions(const Range& shot, const std::vector<Range>& transitions) {
+  Range out = shot;
+  const auto end_of = [](const Range& t, int64_t cut) { return t.end < cut; };
+  const auto holds = [&](auto t, int64_t cut) { return t != transitions.end() && t->first <= cut; };
+  const auto first = std::lower_bound(transitions.begin(), transitions.end(), shot.first, end_of);
+  const auto last = std::lower_bound(transitions.begin(), transitions.end(), shot.end, end_of);
+  if (holds(first, shot.first)) out.first = first->end;
+  if (holds(last, shot.end)) out.end = last->first;
+  return out;
+}
+
 std::vector<PlannedClip> plan_clips(const std::vector<int64_t>& cuts, const FrameTimes& times,
-                                    const PlanOptions& o) {
+                                    const PlanOptions& o, const std::vector<Range>& transitions) {
   std::vector<PlannedClip> plan;
   int64_t first = 0;
   for (const int64_t cut : cuts) {
-    plan_shot({first, cut}, times, o, plan);
+    plan_shot(without_transitions({first, cut}, transitions), times, o, plan);
     first = cut;
   }
-  plan_shot({first, times.known() - 1}, times, o, plan);
+  plan_shot(without_transitions({first, times.known() - 1}, transitions), times, o, plan);
   return plan;
 }
 

@@ -43,8 +43,12 @@ bool too_short(const Range& range, const FrameTimes& times, const PlanOptions& o
 void plan_shot(const Range& shot, const FrameTimes& times, const PlanOptions& options,
                std::vector<PlannedClip>& out);
 
+// Frames of a shot [first, end) between two cuts, or a cut and an end of the video, without those transitions that
+// hold one of its ends: [t.first, t.end) holds a cut c if t.first <= c <= t.end. May be empty. transitions: ascending.
+Range without_transitions(const Range& shot, const std::vector<Range>& transitions);
+
 // Returns the clips of a video whose shots begin at 0 and at each of `cuts` (ascending, within the video), in order of
-// their first frames. Rules for shots over max_seconds (long_shots):
+// their first frames; the frames of transitions are in none. Rules for shots over max_seconds (long_shots):
 //
 //   equal     the fewest parts within max_seconds, of equal length up to a frame; strides if the frames last
 //             too long for that
@@ -56,6 +60,6 @@ void plan_shot(const Range& shot, const FrameTimes& times, const PlanOptions& op
 // presentation times: as many frames as fit into a length, but at least one for max_seconds and the stride. At a
 // constant rate that is floor(seconds * fps).
 std::vector<PlannedClip> plan_clips(const std::vector<int64_t>& cuts, const FrameTimes& times,
-                                    const PlanOptions& options);
+                                    const PlanOptions& options, const std::vector<Range>& transitions = {});
 
 }  // namespace kinora::video

@@ -15,8 +15,8 @@ std::vector<Range> kept(const std::vector<PlannedClip>& plan) {
 }
 
 std::vector<PlannedClip> plan_clips(const std::vector<int64_t>& cuts, int64_t frames, double fps,
-                                    const PlanOptions& o) {
-  return plan_clips(cuts, FrameTimes(frames, fps, even_time(frames, fps)), o);
+                                    const PlanOptions& o, const std::vector<Range>& transitions = {}) {
+  return plan_clips(cuts, FrameTimes(frames, fps, even_time(frames, fps)), o, transitions);
 }
 
 TEST(ClipPlan, LongShotsBecomeEqualPartsStridesOrTheirBeginning) {
@@ -48,6 +48,18 @@ TEST(ClipPlan, EdgesAndMinimaOfBothKinds) {
   EXPECT_EQ(kept(plan), (std::vector<Range>{{142, 190}, {232, 388}}));
   o.min_frames = 49;
   EXPECT_EQ(kept(plan_clips({60, 130, 202, 220}, 400, 24, o)), (std::vector<Range>{{232, 388}}));
+}
+
+TEST(ClipPlan, FramesOfATransitionAreInNoClip) {
+  const PlanOptions o;
+  EXPECT_EQ(kept(plan_clips({100}, 200, 10, o, {{95, 106}})), (std::vector<Range>{{0, 95}, {106, 200}}));
+  EXPECT_EQ(kept(plan_clips({100}, 200, 10, o, {{100, 106}})), (std::vector<Range>{{0, 100}, {106, 200}}));
+  EXPECT_EQ(kept(plan_clips({100}, 200, 10, o, {{94, 100}})), (std::vector<Range>{{0, 94}, {100, 200}}));
+  EXPECT_EQ(kept(plan_clips({50, 55}, 200, 10, o, {{48, 60}})), (std::vector<Range>{{0, 48}, {60, 200}}))
+      << "a shot within a transition is none";
+  EXPECT_EQ(kept(plan_clips({100}, 200, 10, o, {{20, 30}, {95, 106}, {150, 160}})),
+            (std::vector<Range>{{0, 95}, {106, 200}}))
+      << "a transition whose cut was joined again";
 }
 
 // For any options, clips of equal parts without edges cover each frame of the video once.

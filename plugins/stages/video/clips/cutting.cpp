@@ -53,6 +53,22 @@ std::vector<int64_t> cuts_of(const Sample& film, const nlohmann::json& shots, in
   return cuts;
 }
 
+std::vector<Range> transitions_of(const Sample& film, const nlohmann::json& shots, int64_t frames) {
+  std::vector<Range> out;
+  for (const auto& t : shots.value("transitions", nlohmann::json::array())) {
+    const bool pair = t.is_array() && t.size() == 2 && t[0].is_number_integer() && t[1].is_number_integer();
+    const int64_t least = out.empty() ? 0 : out.back().end;
+    if (!pair || t[0] < least || t[1] < t[0] || t[1] > frames)
+      throw Error(KINORA_ERROR_DATA,
+                  "sample '" + std::string(film.key()) +
+                      "': its field shots.json has transitions that are not pairs of frames "
+                      "that ascend within its " +
+                      std::to_string(frames) + " frames; put a stage shots.* before this one");
+    out.push_back({t[0], t[1]});
+  }
+  return out;
+}
+
 }  // namespace
 
 ClipTeller::ClipTeller(const Sample& film, const Media& media, const ClipOptions& options, double fps)
@@ -111,7 +127,8 @@ Cutting::Cutting(const Sample& film, const Media& media, const nlohmann::json& s
                  const ClipOptions& options)
     : media_(media), frames_(shots.at("frames")), teller_(film, media, options, shots.at("fps")) {
   const FrameTimes times = times_of(film, shots);
-  for (const PlannedClip& clip : plan_clips(cuts_of(film, shots, frames_), times, plan_options(options))) {
+  for (const PlannedClip& clip : plan_clips(cuts_of(film, shots, frames_), times, plan_options(options),
+                                            transitions_of(film, shots, frames_))) {
     const auto number = static_cast<int64_t>(clips_.size());
     const double seconds = static_cast<double>(clip.span.end_us - clip.span.start_us) / 1e6;
     clips_.push_back({number, clip, teller_.fate(number, seconds, clip.too_short)});

@@ -237,16 +237,19 @@ class FilmCutter {
          pts);
   }
 
-  // Ends the open shot at `end`; its clips are now known.
-  void close(int64_t end) {
+  // Ends the open shot at the cut; its clips are now known.
+  void close(int64_t cut) {
+    const Range shot = without_transitions({cut_, cut}, finder_.transitions());
+    const int64_t end = std::max(shot_, shot.end);
     pass(sure_before(end));
     if (!open_.empty()) hear(pts_[static_cast<size_t>(at_)]);
     std::vector<PlannedClip> clips;
-    plan_shot({shot_, end}, times_, options_.plan, clips);
+    plan_shot(shot, times_, options_.plan, clips);
     while (planned_of_shot_ < static_cast<int64_t>(clips.size()))
       finish(clips[static_cast<size_t>(planned_of_shot_)]);
     let_go_open();
-    shot_ = end;
+    cut_ = cut;
+    shot_ = without_transitions({cut, cut}, finder_.transitions()).first;
     numbered_ += planned_of_shot_;
     opened_ = planned_of_shot_ = 0;
   }
@@ -316,8 +319,8 @@ class FilmCutter {
   FrameTimes times_;          // the same in microseconds from the first
   int64_t film_end_ = 0;
   std::shared_ptr<const FrameIndex> index_;
-  size_t cuts_ = 0;  // number of cuts that have closed a shot
-  int64_t shot_ = 0, at_ = 0;
+  size_t cuts_ = 0;                           // number of cuts that have closed a shot
+  int64_t cut_ = 0, shot_ = 0, at_ = 0;       // the open shot begins at the cut; its first frame is shot_
   int64_t numbered_ = 0;                      // clips of earlier shots
   int64_t opened_ = 0, planned_of_shot_ = 0;  // clips of the open shot
   int64_t last_opened_ = 0;                   // first frame of the clip opened last

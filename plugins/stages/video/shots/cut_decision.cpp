@@ -73,6 +73,7 @@ SettledFrames::SettledFrames(const DetectorOptions& options, double rate)
 
 int64_t SettledFrames::after(const ShotDetector& detector, const Moment& now) {
   if (options_.name == "adaptive") return std::max<int64_t>(0, now.frame - options_.window + 1);
+  if (options_.name == "transnetv2") return detector.settled();
   if (options_.name == "threshold") return after_fade(detector.scores().back(), now);
   if (options_.name != "content") return now.frame + 1;
   filter_.push(detector.scores().back() >= options_.threshold, now);

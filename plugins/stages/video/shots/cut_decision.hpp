@@ -58,7 +58,8 @@ class CutDecision {
 //
 //   content           at once, except for the last frame above the threshold of an open burst (see
 //   FlashFilter) adaptive          `window` frames late threshold         at once, except within an open
-//   fade: the cut may be anywhere in it histogram, hash, fixed   at once
+//   fade: the cut may be anywhere in it transnetv2        kDelay frames late, and not within an
+//   open change (see NetworkCuts) histogram, hash, fixed   at once
 class SettledFrames {
  public:
   // rate: nominal_frame_rate() of the video.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shots/flash_filter.hpp"
+#include "shots/network_detector.hpp"
 
 namespace kinora::video {
 namespace {
@@ -226,8 +227,8 @@ class FadeDetector final : public ShotDetector {
 }  // namespace
 
 const std::vector<std::string>& detector_names() {
-  static const std::vector<std::string> names{"content", "adaptive",  "histogram",
-                                              "hash",    "threshold", "fixed"};
+  static const std::vector<std::string> names{"content",   "adaptive",   "histogram", "hash",
+                                              "threshold", "transnetv2", "fixed"};
   return names;
 }
 
@@ -237,6 +238,7 @@ std::unique_ptr<ShotDetector> make_detector(const DetectorOptions& options, doub
   if (options.name == "histogram") return std::make_unique<HistogramDetector>(options, rate);
   if (options.name == "hash") return std::make_unique<HashDetector>(options, rate);
   if (options.name == "threshold") return std::make_unique<FadeDetector>(options, rate);
+  if (options.name == "transnetv2") return make_network_detector(options);
   if (options.name == "fixed") return std::make_unique<FixedDetector>(options);
   throw std::invalid_argument("unknown detector '" + options.name + "'");
 }

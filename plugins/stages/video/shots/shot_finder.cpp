@@ -1,6 +1,7 @@
 #include "shots/shot_finder.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "media/byte_source.hpp"
 #include "media/convert.hpp"
@@ -67,6 +68,11 @@ std::vector<std::string> names_of(const ShotsPlan& plan) {
   std::vector<std::string> names;
   for (const auto& options : plan.detectors) names.push_back(options.name);
   return names;
+}
+
+// Whether the rule looks at this detector's cuts.
+bool decides(const ShotsPlan& plan, const ShotDetector& detector) {
+  return plan.decide == "any" || plan.decide == "all" || plan.decide == detector.name();
 }
 
 bool measures_anything(const MeterOptions& needs) {
@@ -159,13 +165,23 @@ ShotFinder::ShotFinder(const VideoInfo& video, const ShotsPlan& plan)
     settled_.emplace_back(options, rate_);
     found_.push_back(&detectors_.back()->cuts());
     detectors_.back()->require(needs);
+    if (detectors_.back()->wants_thumbnails()) thumbnailer_.emplace(video.rotation);
   }
+  static const std::vector<Range> none;
+  transitions_ = &none;
+  for (const auto& detector : detectors_)
+    if (detector->wants_thumbnails() && decides(plan, *detector)) transitions_ = &detector->transitions();
   if (measures_anything(needs))
     source_.emplace(FrameSize{video.width, video.height}, video.rotation, plan.downscale, needs);
 }
 
 void ShotFinder::push(const AVFrame& picture, const Moment& now) {
   const FrameMeasures measures = source_ ? source_->push(picture) : FrameMeasures{};
+  if (thumbnailer_) {
+    std::array<uint8_t, Thumbnailer::kBytes> rgb;
+    thumbnailer_->scale(picture, rgb.data());
+    for (const auto& detector : detectors_) detector->see(rgb.data());
+  }
   for (const auto& detector : detectors_) detector->push(measures, now);
 }
 
@@ -185,18 +201,27 @@ nlohmann::json ShotFinder::shots(const FilmClock& clock) const {
   std::vector<NamedCuts> found;
   for (const auto& detector : detectors_) found.push_back({detector->name(), detector->cuts()});
   const auto cuts = decided_cuts(found, plan_.decide, plan_.tolerance);
-  const auto decides = std::find_if(detectors_.begin(), detectors_.end(),
-                                    [&](const auto& d) { return d->name() == plan_.decide; });
+  const auto chosen = std::find_if(detectors_.begin(), detectors_.end(),
+                                   [&](const auto& d) { return d->name() == plan_.decide; });
   nlohmann::json out{{"fps", rate_},
                      {"frames", times.size()},
                      {"cuts", cuts},
-                     {"scores", (decides == detectors_.end() ? detectors_.front() : *decides)->scores()}};
+                     {"scores", (chosen == detectors_.end() ? detectors_.front() : *chosen)->scores()}};
   auto& cut_times = out["times_us"] = nlohmann::json::array();
   for (const int64_t cut : cuts) cut_times.push_back(times[static_cast<size_t>(cut)]);
   write_frame_times(out, clock, rate_);
-  for (const auto& detector : detectors_)
-    out["detectors"][detector->name()] = {{"cuts", detector->cuts()}, {"scores", detector->scores()}};
+  for (const auto& detector : detectors_) {
+    auto& one =
+        out["detectors"][detector->name()] = {{"cuts", detector->cuts()}, {"scores", detector->scores()}};
+    if (detector->parts()) one["part"] = *detector->parts();
+  }
+  write_transitions(out, transitions());
   return out;
+}
+
+void write_transitions(nlohmann::json& shots, const std::vector<Range>& transitions) {
+  shots.erase("transitions");
+  for (const Range& t : transitions) shots["transitions"].push_back({t.first, t.end});
 }
 
 std::string no_frame(const std::string& name, const std::string& damaged) {

@@ -14,6 +14,7 @@
 #include "shots/cut_decision.hpp"
 #include "shots/frame_times.hpp"
 #include "shots/shot_detector.hpp"
+#include "shots/thumbnailer.hpp"
 
 namespace kinora::video {
 
@@ -65,6 +66,7 @@ struct ShotsPlan {
   int64_t sample_height = 0;
   bool thumbnails = false;
   std::string decoder = "cpu";  // see describe_decoder()
+  std::string weights;          // of transnetv2; see network_file.hpp
 };
 
 // [owner-thread]
@@ -79,6 +81,8 @@ class ShotFinder {
   const CutDecision& settle(const Moment& now);
   void finish(const Moment& last);
 
+  // Frames that belong to no shot, around some of the cuts; known for every cut that settle() has returned.
+  const std::vector<Range>& transitions() const { return *transitions_; }
   double rate() const { return rate_; }
   // Call after finish(): returns the field shots.json, given the frames' times.
   nlohmann::json shots(const FilmClock& clock) const;
@@ -91,7 +95,12 @@ class ShotFinder {
   std::vector<const std::vector<int64_t>*> found_;
   CutDecision decision_;
   std::optional<MeasureSource> source_;
+  std::optional<Thumbnailer> thumbnailer_;
+  const std::vector<Range>* transitions_;
 };
+
+// Sets the member `transitions` of shots.json, [first, end) each; without transitions there is none.
+void write_transitions(nlohmann::json& shots, const std::vector<Range>& transitions);
 
 // Message for a video that gave no frame; damaged: Decoder::damaged().
 std::string no_frame(const std::string& name, const std::string& damaged);

@@ -22,6 +22,7 @@
 #include "media/scaler.hpp"
 #include "media/spilled_tensor.hpp"
 #include "shots/frame_times.hpp"
+#include "shots/thumbnailer.hpp"
 
 namespace kinora::video {
 namespace {
@@ -43,33 +44,6 @@ class FrameSampler {
   std::vector<double> seconds_;
   SpilledTensor pixels_;
 };
-
-// Scales every frame to 48 x 27, upright, as `ffmpeg -s 48x27 -pix_fmt rgb24` does (bicubic; the frame's
-// matrix and range).
-class Thumbnailer {
- public:
-  static constexpr int kWidth = 48, kHeight = 27;
-
-  explicit Thumbnailer(int rotation) : rotation_(rotation) {}
-  ~Thumbnailer();
-  Thumbnailer(const Thumbnailer&) = delete;
-  Thumbnailer& operator=(const Thumbnailer&) = delete;
-
-  void push(const AVFrame& frame);
-  // Sets the tensor `thumbnails`, uint8 [T, 27, 48, 3], RGB.
-  void give(Sample& to) { pixels_.give(to, "thumbnails", {kHeight, kWidth, 3}); }
-
- private:
-  void prepare(const AVFrame& frame);
-
-  int rotation_;
-  SwsContext* scale_ = nullptr;
-  int from_[5]{};  // width, height, format, matrix, range
-  std::vector<uint8_t> padded_;
-  SpilledTensor pixels_;
-};
-
-constexpr int kPaddedStride = 256;  // swscale writes whole vectors past the end of a row
 
 ScalerOptions size_for(const VideoInfo& video, int64_t height) {
   ScalerOptions out;
@@ -95,47 +69,6 @@ void FrameSampler::push(const AVFrame& frame, const Moment& now) {
 std::vector<double> FrameSampler::give(Sample& to) {
   pixels_.give(to, "frames", {size_.height, size_.width, 3});
   return seconds_;
-}
-
-Thumbnailer::~Thumbnailer() { sws_freeContext(scale_); }
-
-// Configures swscale as FFmpeg's scale filter does.
-void Thumbnailer::prepare(const AVFrame& frame) {
-  const int kind[5] = {frame.width, frame.height, frame.format, frame.colorspace, is_full_range(frame)};
-  if (scale_ != nullptr && std::equal(kind, kind + 5, from_)) return;
-  sws_freeContext(scale_);
-  const bool turned = rotation_ % 180 != 0;
-  scale_ = sws_alloc_context();
-  const auto set = [&](const char* name, int64_t value) { av_opt_set_int(scale_, name, value, 0); };
-  set("srcw", frame.width);
-  set("srch", frame.height);
-  set("src_format", frame.format);
-  set("dstw", turned ? kHeight : kWidth);
-  set("dsth", turned ? kWidth : kHeight);
-  set("dst_format", AV_PIX_FMT_RGB24);
-  set("sws_flags", SWS_BICUBIC);
-  if (frame.format == AV_PIX_FMT_YUV420P) set("src_v_chr_pos", 128);
-  set("src_range", is_full_range(frame));
-  if (sws_init_context(scale_, nullptr, nullptr) < 0) {
-    const char* name = av_get_pix_fmt_name(static_cast<AVPixelFormat>(frame.format));
-    throw MediaError(std::string("frames of format ") + (name != nullptr ? name : "?") +
-                     " cannot be scaled to thumbnails; convert the video to yuv420p");
-  }
-  sws_setColorspaceDetails(scale_, sws_getCoefficients(frame.colorspace), is_full_range(frame),
-                           sws_getCoefficients(frame.colorspace), 1, 0, 1 << 16, 1 << 16);
-  std::copy(kind, kind + 5, from_);
-}
-
-void Thumbnailer::push(const AVFrame& frame) {
-  prepare(frame);
-  const bool turned = rotation_ % 180 != 0;
-  const int width = turned ? kHeight : kWidth, height = turned ? kWidth : kHeight;
-  padded_.resize(size_t{kPaddedStride} * static_cast<size_t>(height));
-  uint8_t* const to[4] = {padded_.data(), nullptr, nullptr, nullptr};
-  const int strides[4] = {kPaddedStride, 0, 0, 0};
-  sws_scale(scale_, frame.data, frame.linesize, 0, frame.height, to, strides);
-  uint8_t* const out = pixels_.append(size_t{kWidth} * kHeight * 3);
-  rotate_plane({padded_.data(), kPaddedStride}, width, height, 3, rotation_, {out, ptrdiff_t{kWidth} * 3});
 }
 
 struct TimedFrame {
@@ -201,12 +134,12 @@ class Takers {
   void take(const AVFrame& picture, const Moment& now) {
     finder_.push(picture, now);
     if (sampler_) sampler_->push(picture, now);
-    if (thumbnailer_) thumbnailer_->push(picture);
+    if (thumbnailer_) thumbnailer_->scale(picture, thumbnails_.append(Thumbnailer::kBytes));
   }
 
   void give(Sample& film, const std::vector<int64_t>& times) {
     if (thumbnailer_) {
-      thumbnailer_->give(film);
+      thumbnails_.give(film, "thumbnails", {Thumbnailer::kHeight, Thumbnailer::kWidth, 3});
       const auto* bytes = reinterpret_cast<const uint8_t*>(times.data());
       film.set_tensor("times_us", {bytes, bytes + times.size() * sizeof(int64_t)},
                       {static_cast<int64_t>(times.size())}, KINORA_DL_INT, 64);
@@ -221,6 +154,7 @@ class Takers {
   ShotFinder& finder_;
   std::optional<FrameSampler> sampler_;
   std::optional<Thumbnailer> thumbnailer_;
+  SpilledTensor thumbnails_;
 };
 
 void take_all(Decoder& decoder, FilmClock& clock, Takers& takers, const Run& run) {

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Precision and recall of the shot detectors on videos whose cuts are known (cut_films.py).
+
+    cuts_oracle.py KINORA [FOLDER]     prints the table of BENCHMARKS.md; FOLDER keeps the videos. About 15 minutes
+    cuts_oracle.py --quick KINORA      one short video: what transnetv2 must find, and that no clip shows a transition
+
+A cut counts as found if it is within 2 frames of a transition that no other cut has found. Exit status: 0 as it must be,
+1 not, 77 if numpy, ffmpeg or the weights of TransNet V2 are missing.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77
+TOLERANCE = 2
+SEED = 13  # of the quick video
+SHORT = {"min_length": 6, "tolerance": 2}
+RECIPES = {
+    'content': {"detectors": ["content"]},
+    'adaptive': {"detectors": ["adaptive"]},
+    'histogram': {"detectors": ["histogram"]},
+    'hash': {"detectors": ["hash"]},
+    'threshold': {"detectors": ["threshold"]},
+    'content, adaptive (the default)': {"detectors": ["content", "adaptive"]},
+    'content, threshold': {"detectors": ["content", "threshold"]},
+    'content, threshold; min_length 6, tolerance 2': {"detectors": ["content", "threshold"], **SHORT},
+    'adaptive, threshold; min_length 6, tolerance 2': {"detectors": ["adaptive", "threshold"], **SHORT},
+    'transnetv2': {"detectors": ["transnetv2"]},
+}  # fmt: skip
+
+
+def shots(kinora, film, options):
+    sets = [f"--set={name}={json.dumps(value)}" for name, value in options.items()]
+    done = subprocess.run([kinora, "apply", "stage/shots", str(film), "--json", *sets], check=True, stdout=subprocess.PIPE)
+    return json.loads(done.stdout)
+
+
+def matched(cuts, transitions):
+    """The transitions that were found, and the cuts that found none."""
+    left, found = list(cuts), []
+    for transition in sorted(transitions, key=lambda t: t[1]):
+        _, first, end = transition
+        hit = next((c for c in left if first - TOLERANCE <= c <= end + TOLERANCE), None)
+        if hit is not None:
+            left.remove(hit)
+            found.append(transition)
+    return found, left
+
+
+def by_kind(found, transitions):
+    kinds = sorted({kind for kind, _, _ in transitions})
+    count = lambda all, kind: sum(k == kind for k, _, _ in all)  # noqa: E731
+    return ", ".join(f"{kind} {count(found, kind)}/{count(transitions, kind)}" for kind in kinds)
+
+
+def table(kinora, folder):
+    import cut_films
+
+    films = [cut_films.make(folder / f"{name}.mp4", seed, 5, grain) for name, seed, grain in (("clean", 1, 0), ("grain", 2, 8), ("more grain", 3, 16))]
+    true = [t for film in films for t in film.transitions]
+    print(f"{len(true)} transitions, {sum(len(f.flashes) for f in films)} flashes, {sum(f.frames for f in films)} frames")
+    for name, options in RECIPES.items():
+        hits, wrong = [], []
+        for film in films:
+            found, left = matched(shots(kinora, film.path, options)["cuts"], film.transitions)
+            hits += found
+            wrong += left
+        cuts = len(hits) + len(wrong)
+        print(f"| {name} | {len(hits) / max(cuts, 1):.2f} | {len(hits) / len(true):.2f} | {by_kind(hits, true)} |", flush=True)
+
+
+def clips_of(kinora, folder, film):
+    """The shots.json of a video after video.clips, and (first, end) of its clips."""
+    run, out = folder / "run.toml", folder / "out"
+    stage = '{ use = "video.clips", detectors = ["transnetv2"], min_length = 0.0, min_frames = 1, edge_crop = 0.0, preset = "ultrafast" }'
+    run.write_text(f'[run]\nname = "cuts"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "{film}"\nstages = [{stage}]\n')
+    subprocess.run([kinora, "run", str(run), "--out", str(out)], check=True, capture_output=True)
+    items = [json.loads(line) for line in (out / "clips" / "items.jsonl").read_text().splitlines()]
+    clips = [i["facts"] for i in items if "start_s" in i.get("facts", {})]
+    return next(i["shots"] for i in items if "shots" in i), sorted((round(c["start_s"] * 25), round(c["end_s"] * 25)) for c in clips)
+
+
+def quick(kinora, folder):
+    import cut_films
+
+    film = cut_films.make(folder / "film.mp4", SEED, 1, 4, width=160, height=90, longest=40)
+    found, clips = clips_of(kinora, folder, film.path)
+    must = [t for t in film.transitions if t[0] != "wipe"]  # the network knows no wipes
+    hits, wrong = matched(found["cuts"], must)
+    print(f"{by_kind(hits, must)}; wrong {wrong}; transitions {found['transitions']}; flashes {film.flashes}; clips {clips}")
+    dissolves = [(first, end) for kind, first, end in must if "dissolve" in kind]
+    problems = [f"not found: {t}" for t in must if t not in hits] + [f"no cut is at {c}" for c in wrong]
+    problems += [f"clip {c} shows the middle of dissolve {d}" for d in dissolves for c in clips if c[0] <= sum(d) // 2 < c[1]]
+    ends = [0, *found["cuts"], film.frames]
+    expected = [r for r in (trimmed(pair, found["transitions"]) for pair in zip(ends, ends[1:])) if r[0] < r[1]]
+    if clips != expected:
+        problems.append(f"the clips are not the shots without their transitions: {expected}")
+    print(*problems, sep="\n")
+    return 1 if problems else 0
+
+
+def trimmed(shot, transitions):
+    """A shot without the transitions that hold its first frame or its end."""
+    first, end = shot
+    for t in transitions:
+        first, end = (t[1] if t[0] <= shot[0] <= t[1] else first), (t[0] if t[0] <= shot[1] <= t[1] else end)
+    return first, end
+
+
+def main(arguments):
+    quickly = arguments[:1] == ["--quick"]
+    kinora, *rest = arguments[quickly:]
+    weights = pathlib.Path(os.environ.get("KINORA_ASSETS", "")) / "transnetv2" / "transnetv2.safetensors"
+    try:
+        import numpy  # noqa: F401
+    except ImportError:
+        return SKIPPED
+    if not shutil.which("ffmpeg") or not weights.is_file():
+        print("ffmpeg or the weights of TransNet V2 are missing; run packaging/dev.sh setup")
+        return SKIPPED
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(rest[0] if rest else scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        return quick(kinora, folder) if quickly else table(kinora, folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
