@@ -16,7 +16,7 @@ struct BenchOptions {
   std::string film;
   int repeat = 5;
   int threads = 1;   // for shots: threads of our decoder; the peer takes all cores
-  std::string peer;  // a command, see bench_networks in apps/bench/benchmarks.hpp
+  std::string peer;  // a command, see bench_networks in apps/bench/benchmarks.hpp, and bench_data.cpp
   int64_t tokens = 256;
   std::string device = "auto";
   bool quick = false;  // small sizes: checks only that everything can be measured

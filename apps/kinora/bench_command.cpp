@@ -28,7 +28,8 @@ because machines are noisy: look at the ratios. The exit code is 1 where a bench
   curate_memory    only by name: peak memory of all processes of a curate job that samples frames, over a video of
                 10 minutes and one of 3 hours, and its growth
   record        only by name: the record of a curate job with 1,000,000 clips: outcomes a second, seconds to resume and to export, memory
-  data          only by name: samples a second of shards, in the order of a training, against reading the files from end to end
+  data          only by name: samples a second of shards, in the order of a training, against `cat` of the files; pictures decoded and
+                batched; with --peer in turns with loaders in Python
   train         a step of a small DiT: forward, backward, clipping, AdamW; with --peer in turns with PyTorch's
   sample        one call of that DiT's denoiser
   vae           tokenizer/wan at a quarter of its width: encode and decode
@@ -46,6 +47,7 @@ examples:
   kinora bench shots --film film_720p.mp4   on a film of yours
   kinora bench --json                       for programs
   kinora bench train --peer 'python3 tests/oracle/bench_peer.py' --repeat 2
+  kinora bench data --peer 'python3 tests/oracle/bench_data_peer.py' --repeat 3
   kinora bench block --device cuda --tokens 74000
 
 )";
@@ -134,7 +136,7 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
       "several "
       "videos at once, PySceneDetect takes all cores")(
       "peer", po::value<std::string>()->default_value("")->value_name("CMD"),
-      "command of a peer that measures train, sample and vae elsewhere, once per round")(
+      "command of a peer that measures train, sample and vae, or data, elsewhere, once per round")(
       "tokens", po::value<int64_t>()->default_value(256)->value_name("N"),
       "approximate number of video tokens in block")(
       "device", po::value<std::string>()->default_value("auto")->value_name("NAME"),

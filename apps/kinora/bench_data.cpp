@@ -1,22 +1,26 @@
-// kinora bench data: samples of shards in the order of a training, against reading the files from end to end.
+// kinora bench data: samples of shards in the order of a training, against reading the files from end to end; pictures
+// decoded and batched; and loaders in Python over the same shards.
 #include <chrono>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <thread>
 
 #include <fmt/format.h>
 
 #include "apps/kinora/bench.hpp"
-#include "plugins/jobs/loading/data_order.hpp"
+#include "apps/kinora/bench_shards.hpp"
+#include "core/base/paths.hpp"
+#include "core/run/one_stage.hpp"
+#include "kinora/webdataset.hpp"
 
 namespace kinora {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
-
-constexpr int64_t kOfShard = 5000;
+using Rates = std::vector<double>;  // samples a second, of each round
 
 double seconds_of(const std::function<void()>& f) {
   const auto start = std::chrono::steady_clock::now();
@@ -24,80 +28,16 @@ double seconds_of(const std::function<void()>& f) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// A member of a tar archive in the format ustar.
-std::string member(const std::string& name, const std::string& content) {
-  std::string out(512, '\0');
-  const auto put = [&](size_t at, const std::string& text) {
-    std::memcpy(&out[at], text.data(), text.size());
-  };
-  put(0, name);
-  put(100, "0000644");
-  put(124, fmt::format("{:011o}", content.size()));
-  put(148, "        ");
-  out[156] = '0';
-  put(257, std::string("ustar\0"
-                       "00",
-                       8));
-  unsigned sum = 0;
-  for (const char c : out) sum += static_cast<unsigned char>(c);
-  put(148, fmt::format("{:06o}", sum) + std::string(1, '\0'));
-  out += content;
-  out.resize((out.size() + 511) / 512 * 512);
-  return out;
+double rate_of(int64_t samples, const std::function<void()>& f) {
+  return static_cast<double>(samples) / seconds_of(f);
 }
 
-// Shards with an index; each sample has a picture's bytes, facts and a caption.
-class Shards {
- public:
-  explicit Shards(int64_t samples) {
-    std::string name = (fs::temp_directory_path() / "kinora-bench-XXXXXX").string();
-    if (!mkdtemp(name.data()))
-      throw Error(KINORA_ERROR_IO,
-                  name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
-    folder_ = name;
-    const std::string picture(12'000, 'p'), facts(200, 'f'), caption(60, 'c');
-    for (int64_t first = 0; first < samples; first += kOfShard) {
-      const fs::path file = folder_ / fmt::format("shard-{:06}.tar", first / kOfShard);
-      std::string bytes, index;
-      const auto mark = [&] {
-        const uint64_t at = bytes.size();
-        index.append(reinterpret_cast<const char*>(&at), sizeof at);
-      };
-      for (int64_t i = first; i < std::min(samples, first + kOfShard); ++i) {
-        mark();
-        const std::string key = fmt::format("{:09}", i);
-        bytes += member(key + ".jpg", picture) + member(key + ".json", facts) + member(key + ".txt", caption);
-      }
-      mark();
-      bytes.append(1024, '\0');
-      std::ofstream(file, std::ios::binary) << bytes;
-      std::ofstream(file.string() + ".idx", std::ios::binary) << index;
-      files_.push_back(file);
-    }
-  }
-  Shards(const Shards&) = delete;
-  Shards& operator=(const Shards&) = delete;
-  ~Shards() {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-
-  void read_files() const {
-    std::vector<char> block(1 << 20);
-    for (const auto& file : files_) {
-      std::ifstream in(file, std::ios::binary);
-      while (in.read(block.data(), static_cast<std::streamsize>(block.size()))) {
-      }
-    }
-  }
-  core::DataOrder order(int64_t shuffle) const {
-    return {core::DataInput{.path = folder_.string(), .parts = {}, .shuffle = shuffle}, 1};
-  }
-
- private:
-  fs::path folder_;
-  std::vector<fs::path> files_;
-};
+// The median of the rounds' ratios.
+double ratio_of(const Rates& a, const Rates& b) {
+  Rates out;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) out.push_back(a[i] / b[i]);
+  return median(out);
+}
 
 void read_all(core::DataOrder& order) {
   for (uint64_t slot = 0; slot < order.pass(); ++slot) {
@@ -106,23 +46,93 @@ void read_all(core::DataOrder& order) {
   }
 }
 
+// A loader of one rank of several: decodes its slots by stage/video.read, as a training does, and puts them into
+// batches.
+class PictureLoader {
+ public:
+  PictureLoader(core::Runtime& runtime, const BenchShards& shards, bool trusts_media)
+      : order_(shards.order(1000)),
+        decode_(runtime, "video.read", json{{"frames", 1}, {"height", kSide}, {"width", kSide}},
+                {.trusts_media = trusts_media}),
+        batch_(kBatch * kBytes) {}
+
+  // Slots first, first + of, first + 2 of ... below end.
+  void load(uint64_t first, uint64_t of, uint64_t end) {
+    size_t row = 0;
+    for (uint64_t slot = first; slot < end; slot += of) {
+      const auto draw = order_.at(slot);
+      const Sample decoded = decode_(to_sample(order_.set(draw.set).read(draw.place)));
+      const auto* frames = decoded.tensor("frames");
+      if (!frames || frames->shape[1] != kSide || frames->shape[2] != kSide)
+        throw Error(KINORA_ERROR_FAILED, "bench data: a picture was not decoded");
+      std::memcpy(batch_.data() + row * kBytes, static_cast<char*>(frames->data) + frames->byte_offset,
+                  kBytes);
+      row = (row + 1) % kBatch;
+    }
+  }
+
+ private:
+  static constexpr int64_t kSide = 256;
+  static constexpr size_t kBatch = 64, kBytes = 3 * kSide * kSide;
+  core::DataOrder order_;
+  core::OneStage decode_;
+  std::vector<uint8_t> batch_;
+};
+
+// One loader a core, as many ranks as that have; the first sample of each starts its process.
+class PictureLoaders {
+ public:
+  PictureLoaders(core::Runtime& runtime, const BenchShards& shards, bool trusts_media) {
+    const uint64_t cores = std::max(1U, std::thread::hardware_concurrency());
+    for (uint64_t i = 0; i < cores; ++i) {
+      loaders_.push_back(std::make_unique<PictureLoader>(runtime, shards, trusts_media));
+      loaders_.back()->load(i, cores, i + 1);
+    }
+  }
+  void load(uint64_t samples) {
+    std::vector<std::future<void>> threads;
+    for (uint64_t i = 0; i < loaders_.size(); ++i)
+      threads.push_back(std::async(std::launch::async,
+                                   [this, i, samples] { loaders_[i]->load(i, loaders_.size(), samples); }));
+    for (auto& thread : threads) thread.get();
+  }
+
+ private:
+  std::vector<std::unique_ptr<PictureLoader>> loaders_;
+};
+
+// Adds what the peers' command prints: {"raw.webdataset": 2900, ...}.
+void add_peers(const BenchOptions& options, const BenchShards& shards, std::map<std::string, Rates>& peers) {
+  const std::string folder = shell_quoted(shards.folder().string());
+  const json said = json::parse(output_of(options.peer + " " + folder), nullptr, false);
+  if (!said.is_object())
+    throw Error(KINORA_ERROR_FAILED, "bench data: the peer's command " + options.peer + " " + folder +
+                                         " printed no JSON; run it by hand to see why");
+  for (const auto& [name, rate] : said.items()) peers[name].push_back(rate.get<double>());
+}
+
 }  // namespace
 
-json bench_data(core::Runtime&, const BenchOptions& options) {
-  const int64_t samples = options.quick ? 500 : 50'000;
-  const Shards shards(samples);
+json bench_data(core::Runtime& runtime, const BenchOptions& options) {
+  const int64_t samples = options.quick ? 500 : 50'000, decoded = options.quick ? 100 : 10'000;
+  const auto pictures = made_pictures();
+  const BenchShards shards(samples, pictures), small(decoded, pictures);
   core::DataOrder plain = shards.order(0), shuffled = shards.order(1000);
-  std::vector<double> cat, in_order, in_blocks, of_cat, of_cat_shuffled, resumes;
+  PictureLoaders here(runtime, small, true), apart(runtime, small, false);
+  if (!options.peer.empty())
+    output_of(shell_quoted((core::executable_folder() / "kinora").string()) + " data index " +
+              shell_quoted(small.folder().string()));
+  Rates files, cat, in_order, in_blocks, decoded_here, decoded_apart, resumes;
+  std::map<std::string, Rates> peers;
   shards.read_files();  // into the page cache
   for (int round = 0; round < options.repeat; ++round) {
-    const auto rate = [&](const std::function<void()>& f) {
-      return static_cast<double>(samples) / seconds_of(f);
-    };
-    cat.push_back(rate([&] { shards.read_files(); }));
-    in_order.push_back(rate([&] { read_all(plain); }));
-    in_blocks.push_back(rate([&] { read_all(shuffled); }));
-    of_cat.push_back(in_order.back() / cat.back());
-    of_cat_shuffled.push_back(in_blocks.back() / cat.back());
+    files.push_back(rate_of(samples, [&] { shards.read_files(); }));
+    cat.push_back(rate_of(samples, [&] { shards.cat(); }));
+    in_order.push_back(rate_of(samples, [&] { read_all(plain); }));
+    in_blocks.push_back(rate_of(samples, [&] { read_all(shuffled); }));
+    decoded_here.push_back(rate_of(decoded, [&] { here.load(static_cast<uint64_t>(decoded)); }));
+    decoded_apart.push_back(rate_of(decoded, [&] { apart.load(static_cast<uint64_t>(decoded)); }));
+    if (!options.peer.empty()) add_peers(options, small, peers);
     resumes.push_back(seconds_of([&] {
       core::DataOrder resumed = shards.order(1000);
       const auto draw = resumed.at(uint64_t{1} << 40);
@@ -130,15 +140,23 @@ json bench_data(core::Runtime&, const BenchOptions& options) {
     }));
   }
   constexpr double kOfCat = 0.8;
-  return {{"samples", samples},
-          {"files_samples_per_second", median(cat)},
-          {"samples_per_second", median(in_order)},
-          {"shuffled_samples_per_second", median(in_blocks)},
-          {"of_files", median(of_cat)},
-          {"shuffled_of_files", median(of_cat_shuffled)},
-          {"first_sample_after_resume_seconds", median(resumes)},
-          {"bound", {{"of_files", kOfCat}}},
-          {"within", median(of_cat) >= kOfCat || options.quick}};
+  json out{{"samples", samples},
+           {"files_samples_per_second", median(files)},
+           {"cat_samples_per_second", median(cat)},
+           {"samples_per_second", median(in_order)},
+           {"shuffled_samples_per_second", median(in_blocks)},
+           {"of_files", ratio_of(in_order, files)},
+           {"of_cat", ratio_of(in_order, cat)},
+           {"shuffled_of_cat", ratio_of(in_blocks, cat)},
+           {"jpeg_samples_per_second", {{"trusted", median(decoded_here)}, {"apart", median(decoded_apart)}}},
+           {"first_sample_after_resume_seconds", median(resumes)},
+           {"bound", {{"of_cat", kOfCat}}},
+           {"within", options.quick || ratio_of(in_order, cat) >= kOfCat}};
+  for (const auto& [name, rates] : peers)
+    out["peers"][name] = {
+        {"samples_per_second", median(rates)},
+        {"faster_than_peer", ratio_of(name.starts_with("raw.") ? in_order : decoded_here, rates)}};
+  return out;
 }
 
 }  // namespace kinora

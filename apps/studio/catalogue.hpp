@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -34,6 +35,8 @@ struct Clip {
   std::string copy_of;    // key of the clip or video that it is a copy of; "": not a copy
   std::string copy_rule;  // rule by which a dedup job leaves it out as a copy; "": it is not left out
   double copy_score = std::nan("");
+  double bound = std::nan("");      // the one that filtered it, if its stage has noted it
+  bool is_most = false;             // the bound is the largest value that is kept; else the smallest
   std::vector<std::string> copies;  // ids of the clips that a dedup job leaves out as copies of this one
   size_t job = 0;
   uint64_t line_at = 0, line_size = 0;  // its line in items.jsonl; size 0: the file does not exist yet
@@ -68,6 +71,7 @@ struct Catalogue {
   // Every number of the items by name ("duration_s", "scores.filter.blur"), one value per clip; NaN: the clip
   // does not have it.
   std::map<std::string, std::vector<double>> columns;
+  std::set<std::string> texts;  // names of facts that are texts
   std::unordered_map<std::string, size_t> by_id;
   std::vector<nlohmann::json>
       usage;               // by job: {STAGE: {"requests", "prompt_tokens", ...}}, as in summary.json

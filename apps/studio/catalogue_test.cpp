@@ -43,7 +43,7 @@ TEST_F(CatalogueTest, ReadsItemsAndTheirNumbersAndSkipsWhatIsNone) {
       "\n"
       R"({"key":"f-0000","end":"kept","parent":"f","caption":"old"})"
       "\n"
-      R"({"key":"f-0000","end":"kept","parent":"f","caption":"new","facts":{"duration_s":4,"ok":true}})"
+      R"({"key":"f-0000","end":"kept","parent":"f","caption":"new","facts":{"duration_s":4,"ok":true,"bin":{"aspect":"16_9"}}})"
       "\n");
   const Catalogue c = read_catalogue(curate_jobs(folder_));
   ASSERT_EQ(c.clips.size(), 3U);
@@ -54,6 +54,10 @@ TEST_F(CatalogueTest, ReadsItemsAndTheirNumbersAndSkipsWhatIsNone) {
   EXPECT_TRUE(std::isnan(c.value("duration_s", 0)));  // an input video shown as its clips
   EXPECT_EQ(c.value("scores.filter.blur", 2), 3.5);
   EXPECT_EQ(c.value("scores.filter.motion", 2), 7);
+  EXPECT_EQ(c.texts, std::set<std::string>{"bin.aspect"});
+  EXPECT_EQ(c.clips[2].bound, 4);
+  EXPECT_FALSE(c.clips[2].is_most);
+  EXPECT_TRUE(std::isnan(c.clips[1].bound)) << "it was kept";
   EXPECT_FALSE(c.columns.contains("bounds.filter.blur.at_least")) << "an option does not measure the clip";
   EXPECT_EQ(item_of(c, c.clips[0])["shots"]["cuts"].size(), 2U);
   EXPECT_EQ(c.find("clips/../../etc/passwd"), nullptr);

@@ -65,7 +65,7 @@ std::shared_ptr<const Ranking> Meaning::ask(Question question) {
   if (waiting == asked_.end()) asked_.push_front(mine);
   work_.notify_one();
   done_.wait(lock, [&] { return mine->answer || stops_; });
-  static const auto kStopped = std::make_shared<const Ranking>(Ranking{{}, "the studio is stopping"});
+  static const auto kStopped = std::make_shared<const Ranking>(Ranking{{}, "the studio is stopping", {}, 0});
   return mine->answer ? mine->answer : kStopped;
 }
 
@@ -127,9 +127,10 @@ void Meaning::look() {
 Ranking Meaning::answer(const Question& question) {
   auto out = core::catching([&] {
     if (!collection_) throw Error(KINORA_ERROR_NOT_FOUND, "the run has no embeddings");
+    if (question.map) return map(question);
     return question.text.empty() ? to_clip(question) : to_text(question);
   });
-  return out ? std::move(*out) : Ranking{{}, out.failure().message};
+  return out ? std::move(*out) : Ranking{{}, out.failure().message, {}, 0};
 }
 
 const core::Embedded& Meaning::captions() {
@@ -201,12 +202,31 @@ Ranking Meaning::to_text(const Question& question) {
   return out;
 }
 
-Ranking Meaning::to_clip(const Question& question) {
+std::string Meaning::embedding_of(const Question& question) const {
   const auto& names = collection_->names();
   const bool has_classic = std::find(names.begin(), names.end(), "classic") != names.end();
-  const std::string name = !question.embedding.empty()    ? question.embedding
-                           : has_classic || names.empty() ? "classic"
-                                                          : names.front();
+  return !question.embedding.empty()    ? question.embedding
+         : has_classic || names.empty() ? "classic"
+                                        : names.front();
+}
+
+Ranking Meaning::map(const Question& question) {
+  const core::Embedded& all = pictures(embedding_of(question));
+  Ranking out;
+  out.all = all.clips.size();
+  const size_t step = (out.all + kMapped - 1) / kMapped;
+  std::vector<float> rows;
+  for (size_t i = 0; i < out.all; i += step) {
+    out.places.push_back({id_of(all.clips[i]), {}});
+    rows.insert(rows.end(), all.row(i).begin(), all.row(i).end());
+  }
+  const auto places = principal_places(rows, static_cast<size_t>(all.size));
+  for (size_t i = 0; i < places.size(); ++i) out.places[i].second = places[i];
+  return out;
+}
+
+Ranking Meaning::to_clip(const Question& question) {
+  const std::string name = embedding_of(question);
   const core::Embedded& all = pictures(name);
   for (size_t i = 0; i < all.clips.size(); ++i) {
     if (id_of(all.clips[i]) != question.like) continue;

@@ -12,20 +12,27 @@
 #include <unordered_map>
 
 #include "apps/studio/catalogue.hpp"
+#include "apps/studio/map.hpp"
 #include "plugins/jobs/curation/search/search.hpp"
 
 namespace kinora::studio {
+
+constexpr size_t kMapped = 20000;  // most clips of a map
 
 struct Question {
   std::string text;                           // if empty, `like` is used
   std::string like, embedding;                // id of a clip, and a name from Offer::pictures, "": its first
   std::map<std::string, std::string> edited;  // for a text: edited captions by id
+  bool map = false;                           // asks for the places of all clips by `embedding` instead
   bool operator==(const Question&) const = default;
 };
 
 struct Ranking {
   std::unordered_map<std::string, double> similarity;  // cosine by clip id
   std::string why;                                     // why there is no such order; "": there is one
+  // For a map: clips with their places; at most kMapped, evenly chosen among `all`.
+  std::vector<std::pair<std::string, Place>> places = {};
+  size_t all = 0;
 };
 
 // The searches that are possible now.
@@ -63,6 +70,8 @@ class Meaning {
   Ranking answer(const Question&);
   Ranking to_text(const Question&);
   Ranking to_clip(const Question&);
+  Ranking map(const Question&);
+  std::string embedding_of(const Question&) const;
   const core::Embedded& captions();
   const core::Embedded& pictures(const std::string& name);
   void encode(const Question&, const core::Embedded&);

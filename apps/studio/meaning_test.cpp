@@ -1,6 +1,7 @@
 #include "apps/studio/meaning.hpp"
 
 #include <atomic>
+#include <cmath>
 #include <fstream>
 #include <unistd.h>
 
@@ -96,9 +97,24 @@ TEST_F(MeaningTest, RanksByPicturesAndSeesARunThatGrows) {
   EXPECT_TRUE(m->offer().text);
 }
 
+TEST_F(MeaningTest, AMapHasAPlaceForEachClipWithAnEmbedding) {
+  picture("a", {1, 0});
+  picture("b", {0, 1});
+  picture("c", {1, 0});
+  const auto answer = opened()->ask({"", "", "", {}, true});
+  EXPECT_EQ(answer->why, "");
+  EXPECT_EQ(answer->all, 3U);
+  std::map<std::string, Place> places(answer->places.begin(), answer->places.end());
+  ASSERT_EQ(places.size(), 3U);
+  EXPECT_EQ(places["clips/a"], places["clips/c"]);
+  EXPECT_NEAR(std::abs(places["clips/a"][0] - places["clips/b"][0]), std::sqrt(2),
+              1e-5);  // distance of their vectors
+}
+
 TEST_F(MeaningTest, WhatCannotBeRankedIsSaid) {
   const auto m = opened();
   EXPECT_NE(m->ask({"", "clips/a", "", {}})->why, "");
+  EXPECT_NE(m->ask({"", "", "", {}, true})->why, "");
   picture("a", {1, 0});
   write("clips/items.jsonl", "{}\n{}\n");
   EXPECT_THAT(m->ask({"", "clips/none", "", {}})->why,

@@ -62,7 +62,7 @@ std::unique_ptr<FilmDecoder> Pictures::taken() {
 
 // The decoder process returns only pixels, so compressing them in this process is safe.
 Picture Pictures::make(FilmDecoder& decoder, const PictureSource& source) const {
-  const int64_t first = source.first + std::min<int64_t>(source.frames / 3, 48);
+  const int64_t first = source.first + source.frames / 2;
   const core::OneStage write(runtime_, "video.write", {{"format", "jpeg"}, {"quality", 80}});
   return std::make_shared<const std::string>(write(decoder.frame(source.path, first)).need("jpg"));
 }

@@ -98,9 +98,8 @@ class Pictures {
   // `bytes`: limit of all cached images.
   Pictures(core::Runtime& runtime, size_t bytes) : runtime_(runtime), kept_(bytes) {}
 
-  // A JPEG of a frame one third into the range, but never far in, since decoding begins at a key frame. null
-  // if it cannot be made, which is cached too. Two are made at once, each by a decoder process; further calls
-  // wait.
+  // A JPEG of the middle frame of the range: clips fade in and out. null if it cannot be made, which is cached too. Two
+  // are made at once, each by a decoder process; further calls wait.
   Picture get(const PictureSource&);
 
  private:

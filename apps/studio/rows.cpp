@@ -50,6 +50,9 @@ Clip clip_of(const json& item, const JobFolder& job, const Rows::Line& line) {
   clip.end = end_of(text_in(item, "end"));
   clip.consumed = core::flag_in(item, "consumed");
   if (const auto score = item.find("score"); score != item.end() && score->is_number()) clip.score = *score;
+  const json& bounds = object_in(object_in(object_in(item, "facts"), "bounds"), clip.reason.c_str());
+  clip.is_most = bounds.contains("at_most");
+  if (!bounds.empty()) clip.bound = core::number_in(bounds, clip.is_most ? "at_most" : "at_least");
   clip.copy_of = text_in(item, "of");
   if (clip.copy_of.empty()) clip.copy_of = text_in(object_in(object_in(item, "facts"), "duplicate"), "of");
   clip.job = line.job;
@@ -99,6 +102,7 @@ void Rows::add(const json& item, const Line& line) {
 
 void Rows::numbers(const json& value, const std::string& name, size_t row, int depth) {
   if (value.is_number()) set(name, row, value.get<double>());
+  if (value.is_string() && out_.texts.size() < kColumns) out_.texts.insert(name);
   if (!value.is_object() || depth > kDepth) return;
   for (const auto& [key, member] : value.items())
     if (depth > 0 || key != "bounds")  // options, which do not measure the clip

@@ -109,6 +109,8 @@ class Server {
     http_.set_keep_alive_timeout(20);
     http_.set_read_timeout(5);
     http_.set_write_timeout(5);  // a browser with enough of a video buffered requests the rest later
+    http_.set_tcp_nodelay(
+        true);  // else the body of an answer may wait 40 ms for the acknowledgement of its head
     http_.set_socket_options(
         [](socket_t socket) {  // not SO_REUSEPORT: a second studio must not share the port
           const int yes = 1;
@@ -177,6 +179,8 @@ class Server {
     query("/api/ids", &Studio::ids);
     query("/api/where", &Studio::where);
     query("/api/histograms", &Studio::histograms);
+    query("/api/bound", &Studio::bound);
+    query("/api/map", &Studio::map);
     query("/api/place", &Studio::place);
     query("/api/clip", &Studio::clip);
     query("/api/shots", &Studio::shots);

@@ -57,6 +57,13 @@ Found by_similarity(const Catalogue& catalogue, const Ranking& ranking) {
   return out;
 }
 
+// The number that a view is about: the one that it is sorted by, else the only one that it bounds; "": none.
+std::string shown_column(const Catalogue& catalogue, const Query& query) {
+  const std::string name =
+      query.sort.empty() && query.ranges.size() == 1 ? query.ranges.begin()->first : query.sort;
+  return catalogue.columns.contains(name) ? name : "";
+}
+
 json counts_json(const Counts& counts) {
   return {{"ends", counts.ends},
           {"rules", counts.rules},
@@ -96,6 +103,7 @@ void Studio::refresh(bool at_once) {
   }
   if (std::string stamp = stamp_of(jobs_); stamp != stamp_) {
     catalogue_ = read_catalogue(jobs_);
+    bounds_ = bounds_of(jobs_);
     reading_ = milliseconds() - now;
     stamp_ = std::move(stamp);
     views_.clear();
@@ -125,9 +133,9 @@ const Clip& Studio::need(const std::string& id) const {
 }
 
 Studio::Ranked Studio::ranked(const Query& query) {
-  if (!query.like.empty()) return meaning_.ask({"", query.like, query.embedding, {}});
+  if (!query.like.empty()) return meaning_.ask({"", query.like, query.embedding, {}, false});
   if (query.text.empty() || query.words) return nullptr;
-  Question question{query.text, "", "", {}};
+  Question question{query.text, "", "", {}, false};
   {
     const Lock lock(mutex_);
     refresh();
@@ -193,8 +201,7 @@ json Studio::row(size_t index, const Found* found) const {
            {"captioned", edits.caption && *edits.caption != clip.caption},
            {"decision", decision_of(edits)},
            {"tags", *now.tags},
-           {"duration_s", number_or_null(catalogue_.value("duration_s", index))},
-           {"scores", json::object()}};
+           {"duration_s", number_or_null(catalogue_.value("duration_s", index))}};
   if (found && !found->similarity.empty()) out["similarity"] = number_or_null(found->similarity[index]);
   if (clip.end != End::kept) out["stage"] = clip.stage, out["reason"] = clip.reason;
   if (!std::isnan(clip.score)) out["score"] = clip.score;
@@ -205,9 +212,7 @@ json Studio::row(size_t index, const Found* found) const {
   out["copy_id"] = original && original != &clip ? original->id : "";
   out["copies"] = copies_left(clip);
   out["unstored"] = out["decision"] == "accepted" && stored_file(catalogue_, clip, "mp4").empty();
-  const auto first = catalogue_.columns.lower_bound("scores.");
-  for (auto at = first; at != catalogue_.columns.end() && at->first.starts_with("scores."); ++at)
-    if (!std::isnan(at->second[index])) out["scores"][at->first.substr(7)] = at->second[index];
+  if (!std::isnan(clip.bound)) out["bound"] = {{clip.is_most ? "at_most" : "at_least", clip.bound}};
   return out;
 }
 
@@ -312,11 +317,14 @@ json Studio::clips(const Parameters& parameters) {
   const View& all = view(parameters, query, ranking);
   const auto from = static_cast<size_t>(whole_of(parameters, "from", 0));
   const auto count = static_cast<size_t>(std::min(whole_of(parameters, "count", 100), kWindow));
+  const std::string shows = shown_column(catalogue_, query);
   json list = json::array();
-  for (size_t i = from; i < all.rows.size() && i < from + count; ++i)
+  for (size_t i = from; i < all.rows.size() && i < from + count; ++i) {
     list.push_back(row(all.rows[i], &searched_.found));
-  return {{"total", all.rows.size()}, {"films", all.films},  {"from", from},           {"version", all.at},
-          {"by", searched_.by},       {"why", searched_.why}, {"rows", std::move(list)}};
+    list.back()["value"] = number_or_null(catalogue_.value(shows, all.rows[i]));
+  }
+  return {{"total", all.rows.size()}, {"films", all.films},   {"from", from},   {"version", all.at},
+          {"by", searched_.by},       {"why", searched_.why}, {"shows", shows}, {"rows", std::move(list)}};
 }
 
 json Studio::ids(const Parameters& parameters) {
@@ -348,14 +356,73 @@ json Studio::histograms(const Parameters& parameters) {
   refresh();
   search(query, ranking);
   json out = json::array();
-  for (const auto& h : studio::histograms(shelf(query), query))
+  for (const auto& h : studio::histograms(shelf(query), query)) {
+    json bounds = json::array();
+    for (const StageBound& bound : bounds_)
+      if (bound.column == h.field)
+        bounds.push_back({{"job", jobs_[bound.job].name},
+                          {"stage", bound.stage},
+                          {"option", bound.option},
+                          {"is_most", bound.is_most},
+                          {"value", bound.value}});
     out.push_back({{"field", h.field},
                    {"low", h.low},
                    {"high", h.high},
                    {"whole", h.whole},
                    {"all", h.all},
-                   {"shown", h.shown}});
+                   {"shown", h.shown},
+                   {"bounds", std::move(bounds)}});
+  }
   return out;
+}
+
+json Studio::bound(const Parameters& parameters) {
+  const std::string field = text_of(parameters, "field"), text = text_of(parameters, "value");
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
+    throw Error(KINORA_ERROR_INVALID, "value=" + text + ": expected a number");
+  const bool is_most = text_of(parameters, "side") == "most";
+  const Lock lock(mutex_);
+  refresh();
+  const Moved all = moved(catalogue_, bounds_, field, is_most, value);
+  return {{"gone", all.gone}, {"back", all.back}, {"where", where_of(field, is_most, value)}};
+}
+
+json Studio::colour_of(const std::string& by, size_t index) {
+  const Clip& clip = catalogue_.clips[index];
+  const std::string decision = decision_of(edits_of(clip));
+  if (by.empty()) return decision.empty() ? outcome_of(clip) : decision;
+  if (by == "film") return clip.film;
+  if (catalogue_.texts.contains(by)) return facts_.text(by, index, catalogue_);
+  return number_or_null(catalogue_.value(by, index));
+}
+
+json Studio::map(const Parameters& parameters) {
+  const Query query = parse_query(parameters);
+  const Ranked ranking = ranked(query);
+  const auto answer = meaning_.ask({"", "", text_of(parameters, "of"), {}, true});
+  if (!answer->why.empty()) throw Error(KINORA_ERROR_NOT_FOUND, answer->why);
+  const Lock lock(mutex_);
+  const View& all = view(parameters, query, ranking);
+  std::vector<char> is_shown(catalogue_.clips.size());
+  for (const size_t i : all.rows) is_shown[i] = 1;
+  const std::string by = text_of(parameters, "colour");
+  json ids = json::array(), x = json::array(), y = json::array(), in = json::array(), values = json::array();
+  for (const auto& [id, place] : answer->places) {
+    const auto at = catalogue_.by_id.find(id);
+    if (at == catalogue_.by_id.end()) continue;
+    ids.push_back(id), x.push_back(place[0]), y.push_back(place[1]), in.push_back(is_shown[at->second] != 0);
+    values.push_back(colour_of(by, at->second));
+  }
+  return {{"ids", std::move(ids)},
+          {"x", std::move(x)},
+          {"y", std::move(y)},
+          {"in", std::move(in)},
+          {"values", std::move(values)},
+          {"all", answer->all},
+          {"names", meaning_.offer().pictures},
+          {"texts", catalogue_.texts}};
 }
 
 json Studio::place(const Parameters& parameters) {
@@ -572,11 +639,11 @@ Media Studio::media(const std::string& id) {
 PictureSource Studio::picture(const std::string& id) {
   const Lock lock(mutex_);
   const Clip& clip = need(id);
-  if (auto preview = stored_file(catalogue_, clip, "preview.webp"); !preview.empty())
-    return {std::move(preview), 0, 0, true};
   if (clip.end == End::failed) return {};  // it was tried without success
   const auto index = static_cast<size_t>(&clip - catalogue_.clips.data());
   const Media media = media_of(catalogue_, clip);
+  if (auto preview = stored_file(catalogue_, clip, "preview.webp"); media.path.empty() && !preview.empty())
+    return {std::move(preview), 0, 0, true};
   const auto whole = [&](const char* name) {
     const double value = catalogue_.value(name, index);
     return std::isnan(value) || value < 0 || value > 1e15 ? int64_t{0} : static_cast<int64_t>(value);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 
+#include "apps/studio/bounds.hpp"
 #include "apps/studio/edit_journal.hpp"
 #include "apps/studio/meaning.hpp"
 #include "apps/studio/query.hpp"
@@ -34,15 +35,23 @@ class Studio {
   // counts of input videos only; reasons: the latest nine in the order of their first use, then earlier ones;
   // tags: [name, clips] in the order of their first use; seen: number of edits per job, for edit().
   nlohmann::json state();
-  // {"total", "films", "from", "version", "by", "why", "rows"}: `count` rows of the selection, starting at
-  // `from`, and how many of the selection are input videos. version: of the selection; a request with `at`, an
+  // {"total", "films", "from", "version", "by", "why", "shows", "rows"}: `count` rows of the selection, starting at
+  // `from`, and how many of the selection are input videos. shows: the number that the view is about, "value" of a row. version: of the selection; a request with `at`, an
   // earlier answer's version, gets that selection although edits have changed what the query selects, if the
   // studio still has it. by: how it was searched, "meaning", "words",
   // "pictures" or "". why: why not by meaning. Queries that search wait for Meaning, without the lock.
   nlohmann::json clips(const Parameters&);
   // {"version", "ids"}: the same for `count` ids, by default all.
   nlohmann::json ids(const Parameters&);
+  // [{"field", "low", "high", "whole", "all", "shown", "bounds": [{"job", "stage", "option", "is_most", "value"}]}]
   nlohmann::json histograms(const Parameters&);
+  // "field", "side" (least or most), "value" -> {"gone", "back", "where"}: what changes if the bound is moved there, and
+  // the condition of a select job.
+  nlohmann::json bound(const Parameters&);
+  // "of", an embedding, "" for the first; "colour", a fact, "film", or "" for outcomes -> {"ids", "x", "y", "in", "values",
+  // "all", "names", "texts"}: places of clips; in: whether the view has the clip; all: how many clips have the
+  // embedding, of which a map shows kMapped; names: of embeddings; texts: of facts. Waits for Meaning.
+  nlohmann::json map(const Parameters&);
   // {"where"}: the selection as a line of a run file.
   nlohmann::json where(const Parameters&);
   // {"place"}: index of a clip "id" in the selection, or -1.
@@ -102,6 +111,7 @@ class Studio {
   // found: the search that the row is part of; null: none.
   nlohmann::json row(size_t clip, const Found* found) const;
   nlohmann::json detail(const Clip&) const;
+  nlohmann::json colour_of(const std::string& by, size_t index);
   nlohmann::json stepped(bool back);
   nlohmann::json reasons() const;
   nlohmann::json tags(const Counts&) const;
@@ -111,6 +121,7 @@ class Studio {
   std::filesystem::path folder_;
   std::vector<JobFolder> jobs_;
   Catalogue catalogue_;
+  std::vector<StageBound> bounds_;
   std::vector<EditJournal> journals_;  // one per job
   std::string stamp_;
   int64_t version_ = 1;  // changes whenever earlier answers may be stale

@@ -115,5 +115,41 @@ TEST_F(StudioTest, SavedViewsAreSharedAndTheLastOfANameCounts) {
   EXPECT_THROW((void)tom.save_view({{"name", " "}, {"view", ""}}), Error);
 }
 
+TEST_F(StudioTest, AMovedBoundSaysWhatItChangesAndARowHasTheNumberOfItsOrder) {
+  std::ofstream(folder_ / "one/job.json")
+      << R"({"kind": "curate", "components": [{"slot": "stages", "id": "stage/filter.blur", "options": {"mode": "on", "at_least": 3}}]})";
+  std::ofstream items(folder_ / "one/items.jsonl");
+  for (int n = 1; n <= 6; ++n) {
+    json item{{"key", "b" + std::to_string(n)},
+              {"end", "kept"},
+              {"parent", "f"},
+              {"facts", {{"scores", {{"filter.blur", n}}}}}};
+    if (n < 3) {
+      item.update({{"end", "filtered"}, {"stage", "filter.blur"}, {"reason", "filter.blur"}, {"score", n}});
+      item["facts"]["bounds"]["filter.blur"] = {{"at_least", 3}};
+    }
+    items << item << "\n";
+  }
+  items.close();
+  Studio mia = studio();
+  const json at_5 = mia.bound({{"field", "scores.filter.blur"}, {"side", "least"}, {"value", "5"}});
+  EXPECT_EQ(at_5, (json{{"gone", 2}, {"back", 0}, {"where", "scores.filter.blur >= 5"}}));
+  EXPECT_EQ(mia.bound({{"field", "scores.filter.blur"}, {"side", "least"}, {"value", "2"}})["back"], 1);
+  EXPECT_THROW((void)mia.bound({{"field", "scores.filter.blur"}, {"side", "least"}, {"value", "low"}}),
+               Error);
+  const json histograms = mia.histograms({});
+  ASSERT_EQ(histograms.size(), 1U);
+  EXPECT_EQ(histograms[0]["bounds"], (json::array({{{"job", "one"},
+                                                    {"stage", "filter.blur"},
+                                                    {"option", "at_least"},
+                                                    {"is_most", false},
+                                                    {"value", 3.0}}})));
+  const json sorted = mia.clips({{"sort", "scores.filter.blur"}, {"count", "1"}});
+  EXPECT_EQ(sorted["shows"], "scores.filter.blur");
+  EXPECT_EQ(sorted["rows"][0]["value"], 1);
+  EXPECT_EQ(sorted["rows"][0]["bound"], (json{{"at_least", 3.0}}));
+  EXPECT_EQ(mia.clips({})["shows"], "");
+}
+
 }  // namespace
 }  // namespace kinora::studio

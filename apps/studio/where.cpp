@@ -79,6 +79,12 @@ std::function<bool(size_t)> Facts::condition(const std::string& where, const Cat
   };
 }
 
+std::string Facts::text(const std::string& name, size_t clip, const Catalogue& catalogue) {
+  if (!texts_.contains(name)) read({name}, catalogue);
+  const json& value = texts_.at(name)[clip];
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
 namespace {
 
 std::string quoted(const std::string& text) {
@@ -131,6 +137,10 @@ std::string where_of(const Shelf& shelf, const Query& query, const std::vector<s
   if (!tags.empty()) all.push_back(tags.size() > 1 ? "(" + any + ")" : any);
   if (!query.where.empty()) all.push_back(all.empty() ? query.where : "(" + query.where + ")");
   return fmt::format("{}", fmt::join(all, " and "));
+}
+
+std::string where_of(const std::string& fact, bool is_most, double value) {
+  return is_name(fact) ? fmt::format("{} {} {}", fact, is_most ? "<=" : ">=", value) : "";
 }
 
 }  // namespace kinora::studio

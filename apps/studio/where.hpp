@@ -16,6 +16,8 @@ class Facts {
   // Error(KINORA_ERROR_INVALID): "where: column 7: expected a number, ..., found 'x'", or if no clip has a fact of
   // that name. The catalogue must outlive the function.
   std::function<bool(size_t clip)> condition(const std::string& where, const Catalogue&, EditsOf edits);
+  // The clip's fact as text; "" if it has none.
+  std::string text(const std::string& name, size_t clip, const Catalogue&);
   // To be called when the catalogue has been read again.
   void forget() { texts_.clear(); }
 
@@ -30,5 +32,8 @@ class Facts {
 // decisions, outcomes and rules are no facts: a query by them becomes a list of keys. Throws
 // Error(KINORA_ERROR_INVALID) if that list would be longer than a run file should be.
 std::string where_of(const Shelf&, const Query&, const std::vector<size_t>& rows);
+
+// The condition of one bound; "" if an expression cannot name the fact.
+std::string where_of(const std::string& fact, bool is_most, double value);
 
 }  // namespace kinora::studio

@@ -63,7 +63,7 @@ json identity_of_work(const RunFile& run, const JobSpec& job) {
                     [&](const json& c) { return c["slot"] == slot.name; });
   identity["seed"] = run.seed;
   json& inputs = identity["inputs"] = json::array();
-  add_files(or_throw(Options::make(*job.kind, job.options)), inputs);
+  add_files(or_throw(Options::make(*job.kind, identity["options"])), inputs);
   for (const auto& c : job.components) add_files(c.options, inputs);
   return identity;
 }

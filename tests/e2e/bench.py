@@ -128,12 +128,27 @@ def check_usage():
 def check_record():
     done, lines = bench("record", "--quick")
     assert done.returncode == 0 and lines["record"]["clips"] == 1000 and lines["record"]["export_bytes"] > 100_000, done
-    done, lines = bench("data", "--quick", "--repeat", 1)
-    assert done.returncode == 0 and lines["data"]["samples"] == 500 and lines["data"]["shuffled_samples_per_second"] > 0, done
+
+
+def check_data():
+    """Loading with a peer, which finds the indexed shards of pictures; what is made is deleted."""
+    folder = SCRATCH / "data"
+    folder.mkdir()
+    peer = SCRATCH / "data_peer.sh"
+    peer.write_text('test -s "$1/shard-000000.tar" -a -s "$1/.nv-meta/.info.json" && echo \'{"raw.slow": 0.5, "jpeg.slow": 0.25}\'\n')
+    done, lines = bench("data", "--quick", "--repeat", 1, "--peer", f"sh {peer}", TMPDIR=str(folder))
+    found = lines["data"]
+    assert done.returncode == 0 and found["samples"] == 500 and min(found["shuffled_samples_per_second"], found["of_cat"], *found["jpeg_samples_per_second"].values()) > 0, done
+    slow = found["peers"]
+    assert abs(slow["raw.slow"]["faster_than_peer"] / found["samples_per_second"] - 2) < 1e-6, slow
+    assert abs(slow["jpeg.slow"]["faster_than_peer"] / found["jpeg_samples_per_second"]["trusted"] - 4) < 1e-6 and slow["jpeg.slow"]["samples_per_second"] == 0.25, slow
+    assert not list(folder.iterdir()), "the shards must be deleted"
+    done, lines = bench("data", "--quick", "--repeat", 1, "--peer", "false")
+    assert done.returncode == 1 and "printed no JSON" in lines["data"]["error"], done
 
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for check in (check_usage, check_record, check_table, check_bound, check_peer, check_network_peer, check_all):
+for check in (check_usage, check_record, check_data, check_table, check_bound, check_peer, check_network_peer, check_all):
     check()
     print("ok   ", check.__name__)

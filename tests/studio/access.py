@@ -23,7 +23,7 @@ def check_axe(page, what):
 def check_tree(page):
     """The tree that a screen reader gets."""
     tree = page.locator("body").aria_snapshot()
-    for part in ('listbox "Clips"', 'option "film-0000, kept, 3.5 s. A short', 'toolbar "duration_s"', 'toolbar "View and edits"', 'listbox "Shots of the video"', 'option "Shot 1, 0 s to 3.5 s: kept"',
+    for part in ('listbox "Clips"', 'option "film-0000, kept, 3.5 s. A short', 'toolbar "Length"', 'toolbar "View and edits"', 'listbox "Shots of the video"', 'option "Shot 1, 0 s to 3.5 s: kept"',
                  'textbox "Caption"', 'button "Reject (x)"', 'button "Kept', 'region "Selected clip"', 'complementary "Filters"', "search:", "status", "contentinfo"):
         assert part in tree, f"{part} is not in\n{tree}"
     eventually(lambda: page.locator("#status").get_attribute("aria-live") == "polite")
@@ -94,7 +94,7 @@ def check_keys_of_filters(page, every):
     kept = total(page)
     for _ in range(30):
         keys.press("Tab")
-        if page.evaluate("() => document.activeElement.closest('.bars')?.getAttribute('aria-label')") == "duration_s":
+        if page.evaluate("() => document.activeElement.closest('.bars')?.getAttribute('aria-label')") == "Length":
             break
     check_names(page, "the filters")
     keys.press("End")
@@ -196,6 +196,10 @@ def check_live(chromium, folder):
         live = page.locator("#live")
         told = has_news(page, job / "live.json")
         assert "clip.transcode bounds the rate" in told and "2 of 9 inputs" in told, told
+        eventually(lambda: page.locator("#live tr.bound td").first.is_hidden(), "the table, on demand only")
+        bar = page.get_by_role("progressbar", name="Progress of clips")
+        assert (bar.get_attribute("value"), bar.get_attribute("max")) == ("2", "9") and "about 4:23 left" in told, told  # 75 s for 2 of 9 inputs
+        page.locator("#live summary").click()
         eventually(lambda: page.locator("#live tr.bound td").first.inner_text() == "clip.transcode")
         kept = page.locator("#summary").inner_text()
         page.screenshot(path=str(SCRATCH / "running.png"))

@@ -82,7 +82,7 @@ def check_decisions(page, folder):
     assert edits(folder)[1]["film-0003"] == {"keep": False, "reason": "shaky"}, edits(folder)
     select(page, "film-0004")
     eventually(lambda: page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short")
-    eventually(lambda: "clip.too-short of clip.transcode: 3" in page.locator("#detail .note").inner_text())
+    eventually(lambda: "(clip.too-short of clip.transcode): 3 s, at least 3.2 s is kept" in page.locator("#detail .note").inner_text())
     page.keyboard.press("a")
     said(page, "Accepted")
     assert edits(folder)[1]["film-0004"]["keep"] is True
@@ -124,7 +124,7 @@ def check_filters(page, folder):
     page.keyboard.press("Enter")  # Kept
     kept = [item for item in shown if item["end"] == "kept"]
     eventually(lambda: total(page) == len(kept), "only what was kept")
-    bars = page.locator('.bars[aria-label="duration_s"] button')
+    bars = page.locator('.bars[aria-label="Length"] button')
     bars.first.focus()
     page.keyboard.press("End")
     page.keyboard.press("Enter")
@@ -133,7 +133,7 @@ def check_filters(page, folder):
     in_bar = [d for d in (item["facts"]["duration_s"] for item in kept) if d >= high - (high - low) / 24]
     eventually(lambda: total(page) == len(in_bar), f"{len(in_bar)} clips in the last bar")
     assert len(in_bar) < len(kept)
-    label = page.locator('.bars[aria-label="duration_s"] button[aria-pressed=true]').get_attribute("aria-label")
+    label = page.locator('.bars[aria-label="Length"] button[aria-pressed=true]').get_attribute("aria-label")
     assert label.endswith(f": {len(in_bar)} of {len(in_bar)}"), label
     page.get_by_role("button", name="Show all").click()
     eventually(lambda: total(page) == len(shown), "all again")

@@ -155,7 +155,8 @@ def check_two(chromium, mine, folder):
         said(second, "2 clips were changed meanwhile by mia")
         assert all(state(file)[key] == {"keep": False, "reason": "no"} for key in KEYS[-2:])
         second.unroute("**/api/state")
-        eventually(lambda: mark(second) == "rejected", "tom sees it")
+        eventually(lambda: mark(second) == "rejected" == second.locator(".cell[aria-selected=true] .mark").inner_text(), "tom sees it, in the list too")
+        second.wait_for_timeout(500)  # the page has also heard how many edits there are
         press(second, "a")
         said(second, "Accepted: 2 clips")
         eventually(lambda: mark(page) == "accepted", "mia sees it")

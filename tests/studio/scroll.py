@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """10,000 clips: only visible cells exist, and scrolling never blocks the browser for long.
 usage: scroll.py KINORA ROOT SCRATCH"""
-import functools, json, os, random, time
+import functools, json, os, random, shutil, time
 
 from browser import SCRATCH, Studio, eventually, page_of, run_alone
 from clips import curate_folder, lines, make_film
 
 CLIPS, LONGEST_TASK = 10_000, 100  # milliseconds
+LINKS = 20_000  # of one file
 WATCH = """() => {
   const seen = (window.seen = { frames: [], cells: 0 });
   let last = performance.now();
@@ -21,29 +22,39 @@ WATCH = """() => {
 
 
 @functools.cache
-def synthetic():
+def synthetic(clips=CLIPS):
     """A curate job's folder with that many clips of one small video, each stored under its own name."""
     film = SCRATCH / "many.mp4"
-    make_film(film, "160x90", seconds=1)
+    if not film.exists():
+        make_film(film, "160x90", seconds=1)
     chance, items = random.Random(7), []
-    for n in range(CLIPS):
+    for n in range(clips):
         facts = {"film": "film", "duration_s": round(chance.uniform(1, 20), 3), "fps": 12.0, "frames": 12, "scores": {"filter.blur": chance.gauss(100, 30), "filter.motion": chance.expovariate(1)}}
         end = {"end": "kept"} if n % 4 else {"end": "filtered", "stage": "filter.blur", "reason": "filter.blur", "score": facts["scores"]["filter.blur"]}
         items.append({"key": f"film-{n:05}", "parent": "film", "consumed": False, "facts": facts, "caption": f"clip number {n} of a long film with a caption of some length", **end})
-    folder = curate_folder(SCRATCH / "many", items)
-    for item in items:
-        if item["end"] == "kept":
-            os.link(film, folder / "data" / f"{item['key']}.mp4")
+    folder = curate_folder(SCRATCH / ("many" if clips == CLIPS else f"many-{clips}"), items)
+    for n, item in enumerate(items):
+        if item["end"] != "kept":
+            continue
+        if n % LINKS == 1:  # a file system may limit the links of a file
+            film = SCRATCH / f"many-{n}.mp4"
+            shutil.copy(SCRATCH / "many.mp4", film)
+        os.link(film, folder / "data" / f"{item['key']}.mp4")
     return folder
 
 
-def scroll(page):
-    """Three seconds of the mouse wheel, and jumps through the whole list."""
+def wheel(page):
+    """Three seconds of the mouse wheel."""
     page.locator("#list").hover()
     end = time.monotonic() + 3
     while time.monotonic() < end:
         page.mouse.wheel(0, 600)
         page.wait_for_timeout(15)
+
+
+def scroll(page):
+    """The mouse wheel, and jumps through the whole list."""
+    wheel(page)
     for part in (0.5, 0.1, 0.9, 0.3, 1.0, 0.0):
         page.evaluate("part => { const list = document.getElementById('list'); list.scrollTop = part * list.scrollHeight; }", part)
         page.wait_for_timeout(150)

@@ -55,7 +55,7 @@ def check_at_work(page, job):
     short = next(end for end in ends() if end["end"] == "filtered")
     select(page, short["key"])
     eventually(lambda: page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short")
-    eventually(lambda: f"clip.too-short of clip.transcode: {short['score']:.3g}, at least " in page.locator("#detail .note").inner_text())
+    eventually(lambda: f"Length of the shot (clip.too-short of clip.transcode): {round(short['score'], 1):g} s, at least 3.2 s is kept." in page.locator("#detail .note").inner_text())
     select(page, "broken")
     eventually(lambda: "not a video file" in page.locator("#detail .note").inner_text())
     eventually(lambda: page.locator(".cell[aria-selected=true] .mark").inner_text() == "video failed")

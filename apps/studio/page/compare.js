@@ -1,7 +1,8 @@
 // A copy next to its original: both play together, with the numbers that differ.
 import { address, get } from "./api.js";
 import { make } from "./elements.js";
-import { number, outcome, seconds } from "./format.js";
+import { outcome, seconds } from "./format.js";
+import { flat, textOf, titleOf } from "./names.js";
 
 const element = (id) => document.getElementById(id);
 
@@ -37,12 +38,9 @@ function figure(title, clip, other) {
   const facts = make("dl", { class: "facts" });
   for (const [name, value] of numbers(clip.facts ?? {})) {
     const its = new Map(numbers(other.facts ?? {})).get(name);
-    if (its !== value) facts.append(make("dt", {}, name), make("dd", {}, number(value)));
+    if (its !== value) facts.append(make("dt", { title: name }, titleOf(name)), make("dd", {}, textOf(name, value)));
   }
   return make("figure", {}, clip.media ? video : make("p", { class: "nothing" }, "There is nothing to play."), make("figcaption", {}, make("h3", {}, `${title}: ${clip.key}`), make("p", {}, `${outcome(clip)}, ${seconds(clip.duration_s)}. ${clip.caption}`)), facts);
 }
 
-function* numbers(value, name = "") {
-  if (typeof value === "number") yield [name, value];
-  else if (value !== null && typeof value === "object" && !Array.isArray(value)) for (const [key, member] of Object.entries(value)) yield* numbers(member, name ? `${name}.${key}` : key);
-}
+const numbers = (facts) => [...flat(facts)].filter(([, value]) => typeof value === "number");

@@ -3,6 +3,7 @@ import { said } from "./actions.js";
 import { address, get } from "./api.js";
 import { make } from "./elements.js";
 import { copiesOf, keyOf, markClass, number, outcome, seconds } from "./format.js";
+import { boundText, factGroups, flat, textOf, titleOf } from "./names.js";
 
 export class Detail {
   constructor(element, editor, timeline, actions) {
@@ -20,7 +21,7 @@ export class Detail {
     this.buttons = make("div", { class: "row" });
     this.tags = make("div", { class: "row", role: "group", "aria-label": "Tags" });
     this.rest = make("div");
-    this.film = make("div", { hidden: true }, make("h3", {}, "Shots of the video"), timeline.element);
+    this.film = make("div", { hidden: true }, make("h3", {}, "Shots of the video"), timeline.element, timeline.legend);
   }
 
   /** Shows the selected clip: the contents of its row at once, the rest when it arrives. row null: the row has not arrived either. */
@@ -199,10 +200,11 @@ function remedy({ reason, stage }) {
   return `loosen ${stage || reason} or set its mode to "score"`;
 }
 
-/** "filter.black: 1, at most 0.33 is kept."; for a rule without a bound "video.clips filtered it by rule clip.too-short with score 0.5." */
+/** "Black frames (filter.black): 100 %, at most 33 % is kept."; for a rule without a bound "video.clips filtered it by rule clip.too-short with score 0.5." */
 function filtered({ reason, stage, score, facts }) {
-  const [[name, bound] = []] = Object.entries(facts?.bounds?.[reason] ?? {});
-  if (name) return `${reason}${!stage || stage === reason ? "" : ` of ${stage}`}: ${number(score)}, ${name.replace("_", " ")} ${number(bound)} is kept.`;
+  const [[name, value] = []] = Object.entries(facts?.bounds?.[reason] ?? {}), field = `scores.${reason}`;
+  const rule = stage && stage !== reason ? `${reason} of ${stage}` : reason;
+  if (name) return `${titleOf(field)} (${rule}): ${textOf(field, score)}, ${boundText(field, { is_most: name === "at_most", value })} is kept.`;
   return `${stage || reason} filtered it${stage === reason ? "" : ` by rule ${reason}`}${score === undefined ? "" : ` with score ${number(score)}`}.`;
 }
 
@@ -226,22 +228,17 @@ function notes(clip) {
 }
 
 function tables(clip) {
-  const facts = make("dl", { class: "facts" });
-  for (const [name, value] of flat(clip.facts ?? {})) facts.append(make("dt", {}, name), make("dd", {}, typeof value === "number" ? number(value) : String(value)));
-  if (clip.url) facts.append(make("dt", {}, "file"), make("dd", {}, clip.url));
+  const list = (entries) => make("dl", { class: "facts" }, entries.flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]));
   const history = make("ol", { class: "history" }, clip.history.toReversed().map((edit) => make("li", {}, told(edit))));
+  const groups = factGroups(clip.facts ?? {}, clip.reason), all = [...flat(clip.facts ?? {})].map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : String(value)]);
   return [
     clip.history.length ? make("div", {}, make("h3", {}, "Edits"), history) : null,
-    facts.children.length ? make("div", {}, make("h3", {}, "Facts"), facts) : null,
+    ...groups.map(([title, entries]) => make("div", {}, make("h3", {}, title), list(entries))),
+    clip.url ? make("div", {}, make("h3", {}, "Source"), make("p", { class: "path" }, clip.url)) : null,
+    all.length ? make("details", { "aria-label": "All facts as stored" }, make("summary", {}, "All facts as stored"), list(all)) : null,
   ].filter(Boolean);
 }
 
 function told(edit) {
   return `${edit.step ? `${edit.step}: ` : ""}${said(edit.set)} (${edit.author}, ${new Date(edit.time).toLocaleString()})`;
-}
-
-function* flat(value, name = "") {
-  if (value !== null && typeof value === "object" && !Array.isArray(value))
-    for (const [key, member] of Object.entries(value)) yield* flat(member, name ? `${name}.${key}` : key);
-  else if (name) yield [name, Array.isArray(value) ? value.map((v) => (typeof v === "number" ? number(v) : typeof v === "object" ? JSON.stringify(v) : v)).join(", ") : value];
 }

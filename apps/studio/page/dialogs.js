@@ -10,7 +10,7 @@ const kKeys = [
   ["s", "select or unselect the clip (or Ctrl+click)"], ["Shift+arrows, J / K", "select a range (or Shift+click)"], ["Ctrl+A", "select all of the view"], ["i", "invert the selection"],
   ["a", "accept, like all that follow the selected clips, or this one"], ["x", "reject, with a reason: a number takes one of the list"], ["t", "tag"], ["1 / 9", "add or remove the tag with that number"],
   ["u / Shift+U", "undo, redo"], ["[ / ]", "previous and next shot of the video"],
-  ["m", "more clips like this one"], ["c", "show or hide copies"], ["o", "the original of this copy"], ["b", "a copy beside its original"], ["/", "search"], ["w", "switch between search by meaning and by words"], ["f", "filters: Tab moves to the next histogram, arrows move between bars, Enter selects a bar, Shift+Enter several"], ["Escape", "back to the clips; again: select none"], ["?", "this list of keys"],
+  ["m", "more clips like this one"], ["c", "show or hide copies"], ["o", "the original of this copy"], ["b", "a copy beside its original"], ["/", "search"], ["v", "a map of the clips, or the list"], ["+ / -", "larger, smaller pictures"], ["w", "switch between search by meaning and by words"], ["f", "filters: Tab moves to the next histogram, arrows move between bars, Enter selects a bar, Shift+Enter several"], ["Escape", "back to the clips; again: select none"], ["?", "this list of keys"],
 ];
 
 export function showKeys() {

@@ -1,16 +1,29 @@
 // The conditions: outcomes, rules and decisions as toggle buttons, numbers as histograms.
 import { get } from "./api.js";
+import { Bounds } from "./bounds.js";
 import { column } from "./charts.js";
 import { make } from "./elements.js";
-import { kinds, number } from "./format.js";
+import { kinds } from "./format.js";
+import { textOf, titleOf } from "./names.js";
 
 const kNames = { kept: "Kept", copy: "Copies", filtered: "Filtered", failed: "Failed", accepted: "Accepted", rejected: "Rejected", captioned: "Caption edited", open: "Not reviewed" };
 // Numbers that say little about a clip's content; they are available, but folded away.
 const kFolded = /^(start_s|end_s|first_frame|end_frame|frames|rotation|fps|audio\..*|embeddings\..*|usage\..*)$/;
 
+const kLastShown = 2;
+
+/** The order of histograms: what a stage bounds, other scores, other numbers; then what says little, and what has two values only. */
+function rank(h) {
+  if (h.field === "similarity") return -1;
+  if (h.bounds.length) return 0;
+  if (kFolded.test(h.field) || h.all.length < 3) return kLastShown + 1;
+  return h.field.startsWith("scores.") ? 1 : 2;
+}
+
 export class Filters {
-  constructor(conditions, numbers, query, changed) {
-    Object.assign(this, { conditions, numbers, query, changed });
+  /** page: {say, failed}. */
+  constructor(conditions, numbers, query, changed, page) {
+    Object.assign(this, { conditions, numbers, query, changed, bounds: new Bounds(page) });
     numbers.addEventListener("keydown", (event) => this.arrows(event));
     this.isFolded = true;
   }
@@ -43,7 +56,7 @@ export class Filters {
     return make(
       "button",
       { type: "button", "data-choice": `${name} ${value}`, "aria-pressed": set.has(value), onclick: press },
-      make("span", {}, ...(name === "tag" ? [...(at < 9 ? [make("kbd", {}, at + 1), " "] : []), value] : [kNames[value] ?? (value || "no name")])),
+      make("span", {}, ...(name === "end" ? [make("i", { class: `swatch ${value}` })] : []), ...(name === "tag" ? [...(at < 9 ? [make("kbd", {}, at + 1), " "] : []), value] : [kNames[value] ?? (name === "rule" && value ? `${titleOf(`scores.${value}`)} (${value})` : value || "no name")])),
       make("span", { class: "muted" }, count),
     );
   }
@@ -59,7 +72,7 @@ export class Filters {
     const all = await get("/api/histograms", this.query.parameters(), signal);
     signal.throwIfAborted();
     const focused = document.activeElement?.dataset?.bar;
-    const groups = all.map((h) => [kFolded.test(h.field), this.histogram(h)]);
+    const groups = all.sort((a, b) => rank(a) - rank(b)).map((h) => [rank(h) > kLastShown, this.histogram(h)]);
     const folded = groups.filter(([hidden]) => hidden).map(([, group]) => group);
     const fold = make("details", { "aria-label": "Other numbers", open: !this.isFolded, ontoggle: (event) => (this.isFolded = !event.target.open) }, make("summary", {}, "Other numbers"), folded);
     this.numbers.replaceChildren(...groups.filter(([hidden]) => !hidden).map(([, group]) => group), ...(folded.length ? [fold] : []));
@@ -68,24 +81,25 @@ export class Filters {
 
   histogram(h) {
     const largest = Math.max(...h.all), step = (h.high - h.low) / h.all.length;
-    const range = this.query.ranges.get(h.field);
+    const range = this.query.ranges.get(h.field), text = (value) => textOf(h.field, value), title = titleOf(h.field);
     const from = (i) => (i === h.all.length ? h.high : h.low + i * step);
     const isIn = (i) => range && from(i) >= range[0] - step / 1e6 && from(i + 1) <= range[1] + step / 1e6;
     const bars = h.all.map((n, i) => {
-      const name = h.whole ? number(from(i)) : `${number(from(i))} to ${number(from(i + 1))}`;
+      const name = h.whole ? text(from(i)) : `${text(from(i))} to ${text(from(i + 1))}`;
       const label = `${name}: ${h.shown[i]} of ${n}`;
       return make("button", { type: "button", "aria-label": label, title: label, "aria-pressed": Boolean(isIn(i)), tabIndex: -1, "data-bar": `${h.field} ${i}` }, column(n, h.shown[i], largest));
     });
     bars[0].tabIndex = 0;
-    const box = make("div", { class: "bars", role: "toolbar", "aria-label": h.field }, bars);
+    const box = make("div", { class: "bars", role: "toolbar", "aria-label": title }, bars), [lines, about] = this.bounds.of(h);
     this.ranges(box, bars, h.field, from);
-    const clear = range && make("button", { type: "button", "aria-label": `Clear ${h.field}`, onclick: () => this.set(h.field, null) }, `${number(range[0])}–${number(range[1])} ×`);
+    const clear = range && make("button", { type: "button", "aria-label": `Clear ${title}`, onclick: () => this.set(h.field, null) }, `${text(range[0])}–${text(range[1])} ×`);
     return make(
       "div",
       { class: "group" },
-      make("h2", {}, make("span", { title: h.field }, h.field.replace(/^scores\./, "").replace(/^measured\./, "")), clear),
-      box,
-      make("div", { class: "ends" }, make("span", {}, number(h.low)), make("span", {}, number(h.whole ? h.high - 1 : h.high))),
+      make("h2", {}, make("span", { title: h.field }, title), clear),
+      make("div", { class: "plot" }, box, ...lines),
+      make("div", { class: "ends" }, make("span", {}, text(h.low)), make("span", {}, text(h.whole ? h.high - 1 : h.high))),
+      ...about,
     );
   }
 

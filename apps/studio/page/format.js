@@ -1,22 +1,31 @@
 // Formats values.
+import { make } from "./elements.js";
+import { powerOfTen } from "./words.js";
 
-/** 0.123456 -> "0.123", 1234567 -> "1.23M"; whole numbers below a million as they are. */
+/** 0.123456 -> "0.123", 1234567 -> "1.23M", 0.000001 -> "1×10⁻⁶"; whole numbers below a million as they are. */
 export function number(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value);
   for (const [unit, scale] of [["G", 1e9], ["M", 1e6]]) if (Math.abs(value) >= scale) return trim((value / scale).toPrecision(3)) + unit;
   const size = Math.abs(value);
-  return size >= 1000 ? String(Math.round(value)) : size >= 0.001 || size === 0 ? trim(value.toPrecision(3)) : value.toExponential(1);
+  if (size < 1e-12) return "≈ 0";
+  if (size >= 1e-5) return size >= 1000 ? String(Math.round(value)) : trim(value.toPrecision(3));
+  const [digits, exponent] = value.toExponential(1).split("e");
+  return `${trim(digits)}×${powerOfTen(Number(exponent))}`;
 }
+
+/** 0.05 -> "5 %" */
+export const percentage = (value) => `${number(100 * value)} %`;
 
 const trim = (text) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
 
 /** A price in the currency of its stage's options: "1,204.50", "0.0008". */
 export const money = (value) => value.toLocaleString("en", value >= 1 ? { minimumFractionDigits: 2, maximumFractionDigits: 2 } : { maximumSignificantDigits: 3 });
 
-/** Seconds as "2.5 s", "1:05" or "1:02:03". */
+/** Seconds as "0.042 s", "2.5 s", "1:05" or "1:02:03". */
 export function seconds(value) {
   if (value === null || value === undefined) return "–";
+  if (value > 0 && value < 0.95) return `${trim(value.toPrecision(2))} s`;
   if (value < 60) return `${trim(value.toFixed(1))} s`;
   const whole = Math.round(value), hours = Math.floor(whole / 3600);
   const two = (n) => String(n).padStart(2, "0");
@@ -50,3 +59,6 @@ export function outcome(row) {
   if (row.end === "filtered") return `filtered by ${row.reason}`;
   return row.end;
 }
+
+/** Which colour is which outcome. */
+export const legend = (names) => make("ul", { class: "legend", "aria-label": "Colours" }, [...names].map((name) => make("li", {}, make("i", { class: `swatch ${name}` }), ` ${name}`)));

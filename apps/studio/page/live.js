@@ -1,4 +1,5 @@
-// Running jobs with a line per stage, finished jobs with one line, and the use of servers for both.
+// Running jobs as a bar with the time left, and a table of their stages on demand; finished jobs with one line; the use of servers for
+// both.
 import { make } from "./elements.js";
 import { money, number, plural, seconds } from "./format.js";
 
@@ -15,6 +16,7 @@ export class Live {
   constructor(element) {
     this.element = element;
     this.before = new Map(); // job and stage -> {out, seconds}, to compute a rate
+    this.opened = new Set(); // jobs whose table is shown
   }
 
   show(jobs) {
@@ -28,14 +30,22 @@ export class Live {
     const costs = paid(usage ?? {}).map((text) => make("p", { class: "muted" }, text));
     if (done || !figures) return summary ? [make("h2", {}, ended(job, summary)), ...costs] : costs;
     if (figures.ended) return [make("h2", {}, stopped(job, figures, failure)), ...costs];
-    const stages = Array.isArray(figures.stages) ? figures.stages : [];
-    const rows = stages.map((stage) => this.row(job, stage, figures.seconds));
-    const bound = boundOf(stages, figures);
+    const stages = Array.isArray(figures.stages) ? figures.stages : [], bound = boundOf(stages, figures);
+    const news = age_s > 10 ? `no news for ${seconds(age_s)}` : bound ? `${kBounds[bound] ?? bound} bounds the rate` : "";
+    const about = [progress(figures), `${seconds(figures.seconds)} so far`, left(figures), news].filter(Boolean).join(", ");
+    const bar = make("progress", { max: Math.max(1, figures.total ?? 0), value: figures.done ?? figures.inputs ?? 0, "aria-label": `Progress of ${job}` });
+    return [make("div", { class: "job" }, make("h2", {}, make("b", {}, job), `: ${about}`), bar), ...costs, this.table(job, stages, figures, bound)];
+  }
+
+  /** Stages that have worked so far; it stays open while its figures change. */
+  table(job, stages, figures, bound) {
+    const lines = stages.map((stage) => [stage, this.row(job, stage, figures.seconds)]).filter(([stage]) => stage.in > 0);
     const head = make("tr", {}, make("th", { scope: "col" }, "stage"), kColumns.map(([, title]) => make("th", { scope: "col" }, title)));
-    const lines = rows.map((cells, i) => make("tr", { class: stages[i].name === bound ? "bound" : "" }, cells));
-    const memory = figures.memory?.used !== undefined ? `, ${mebibytes(figures.memory.used)} of ${mebibytes(figures.memory.bound)} MiB between stages` : "";
-    const state = age_s > 10 ? `: no news for ${seconds(age_s)}` : bound ? `: ${kBounds[bound] ?? bound} bounds the rate` : "";
-    return [make("h2", {}, `${job}${state} (${seconds(figures.seconds)}, ${progress(figures)}${memory})`), ...costs, make("table", {}, make("thead", {}, head), make("tbody", {}, lines))];
+    const body = lines.map(([stage, cells]) => make("tr", { class: stage.name === bound ? "bound" : "" }, cells));
+    const memory = figures.memory?.used !== undefined ? [`${mebibytes(figures.memory.used)} of ${mebibytes(figures.memory.bound)} MiB between stages`] : [];
+    const idle = stages.length - lines.length, waits = idle ? [`${plural(idle, "stage")} ${idle > 1 ? "have" : "has"} had no sample yet`] : [];
+    const toggled = (event) => (event.target.open ? this.opened.add(job) : this.opened.delete(job));
+    return make("details", { "aria-label": `Stages of ${job}`, open: this.opened.has(job), ontoggle: toggled }, make("summary", {}, "Stages"), make("table", {}, make("thead", {}, head), make("tbody", {}, body)), make("p", { class: "muted" }, [...memory, ...waits].join("; ")));
   }
 
   row(job, stage, now) {
@@ -54,6 +64,11 @@ function boundOf(stages, figures) {
   const rest = (stage) => stage.busy / Math.max(1, stage.workers ?? 1);
   const busy = stages.filter((stage) => Number.isFinite(stage.busy));
   return busy.length ? busy.reduce((a, b) => (rest(b) > rest(a) ? b : a)).name : "";
+}
+
+/** "about 4:20 left", at the mean rate so far; "" before the first input has ended. */
+function left({ done = 0, total = 0, seconds: spent }) {
+  return done > 0 && done < total && spent > 0 ? `about ${seconds((spent / done) * (total - done))} left` : "";
 }
 
 /** "2 of 9 inputs and 27 clips have ended". */

@@ -9,6 +9,8 @@ import { Filters } from "./filters.js";
 import { make } from "./elements.js";
 import { kinds, plural } from "./format.js";
 import { Live } from "./live.js";
+import { ClipMap } from "./map.js";
+import { menuGroups, titleOf } from "./names.js";
 import { Selection } from "./selection.js";
 import { Sheet } from "./sheet.js";
 import { Timeline } from "./timeline.js";
@@ -30,22 +32,28 @@ function say(text, isError = false) {
 }
 
 const failed = (error) => error.name === "AbortError" || say(error.message, true);
-const toClips = () => element("list").focus({ preventScroll: true });
+const toClips = () => (map.isOpen ? map.canvas : element("list")).focus({ preventScroll: true });
 
 const timeline = new Timeline((id) => sheet.choose(id).catch(failed), neighbour);
 const editor = new Editor((id, caption, seen) => actions.saveCaption(id, caption, seen), toClips);
 const ofClip = { accept: () => actions.accept(), reject: () => actions.reject(), tag: () => actions.tag(), untag: (id, name) => actions.untag(id, name) };
 const detail = new Detail(element("detail"), editor, timeline, { failed, ...ofClip, alike, original, compare: compareCopies, close: closeDetail });
 const live = new Live(element("live"));
-const filters = new Filters(element("conditions"), element("numbers"), query, () => changeView().catch(failed));
+const filters = new Filters(element("conditions"), element("numbers"), query, () => changeView().catch(failed), { say, failed });
 const sheet = new Sheet(element("list"), element("space"), query, {
   failed,
   isWriting: () => editor.isWriting(),
-  selected: (row, isExpected) => detail.select(row, isExpected),
+  selected: (row, isExpected) => (detail.select(row, isExpected), map.draw()),
   clicked,
   outdated: () => sheet.reload().then(summarise).catch(failed),
 });
 const selection = new Selection(sheet, showSelection, failed);
+const map = new ClipMap(element("map"), {
+  query, failed, checked: sheet.checked, fields: () => state.fields ?? [],
+  selected: () => sheet.selectedId,
+  choose: (id) => sheet.choose(id).catch(failed),
+  lasso: (ids, isMore) => selection.take(ids, isMore),
+});
 const views = new Views(query, changeView, { say, failed });
 const actions = new Actions(sheet, selection, detail, editor, { state: () => state, seen: () => known.seen, say, failed, edited, look });
 
@@ -64,6 +72,7 @@ function showSelection() {
   if (size !== showSelection.size && (size || showSelection.size)) say(size ? `${plural(size, "clip")} selected` : "No clip selected");
   showSelection.size = size;
   sheet.mark();
+  map.draw();
 }
 
 /** After a change of query or order: reloads the sheet, the counts and the histograms. A search may wait for its first answer. */
@@ -72,8 +81,9 @@ async function changeView(toFirst = false) {
   if (element("text").value.trim() !== query.text) element("text").value = query.text;
   filters.showCounts(state);
   views.show();
-  for (const [id, isPressed] of [["how", query.words], ["copies", query.copies], ["order", query.descending]]) element(id).setAttribute("aria-pressed", isPressed);
-  element("sort").value = query.sort;
+  for (const [id, isPressed] of [["how", query.words], ["copies", query.copies]]) element(id).setAttribute("aria-pressed", isPressed);
+  showOrder();
+  map.show().catch(failed);
   const waiting = setTimeout(() => (element("summary").textContent = "Searching…"), 300);
   try {
     const [total] = await Promise.all([sheet.reload(toFirst), filters.showNumbers()]);
@@ -86,6 +96,15 @@ async function changeView(toFirst = false) {
   } finally {
     clearTimeout(waiting);
   }
+}
+
+/** The order and its direction, in words; a search without an order has only one. */
+function showOrder() {
+  const isByText = query.sort === "key" || query.sort === "caption" || !query.sort;
+  element("sort").value = query.sort;
+  const isBest = !query.sort && Boolean(query.text || query.like);
+  element("order").disabled = isBest;
+  element("order").textContent = isBest ? "best first" : query.descending ? (isByText ? "↓ Z to A" : "↓ high first") : isByText ? "↑ A to Z" : "↑ low first";
 }
 
 /** How the clips were found: by meaning or by words, and why not by meaning if that was requested. */
@@ -138,10 +157,11 @@ function showState(now) {
   live.show(now.live);
   element("how").hidden = !now.search.text;
   element("text").placeholder = now.search.text && !query.words ? "Search by meaning  ( / )" : "Search captions  ( / )";
-  const sort = element("sort"), fields = ["", "key", "caption", ...now.fields];
-  if (sort.options.length !== fields.length) {
-    sort.replaceChildren(...fields.map((field) => make("option", { value: field }, field ? `by ${field.replace(/^scores\./, "")}` : "in order")));
-    sort.value = query.sort;
+  element("show-map").hidden = !now.search.pictures.length;
+  const sort = element("sort"), option = (value, text) => make("option", { value }, text);
+  if (sort.options.length !== now.fields.length + 3) {
+    sort.replaceChildren(option("", "in order"), option("key", "name"), option("caption", "caption"), ...menuGroups(now.fields).map(([label, fields]) => make("optgroup", { label }, fields.map((field) => option(field, titleOf(field))))));
+    showOrder();
   }
 }
 
@@ -159,6 +179,7 @@ async function look() {
   const { version, seen } = state;
   if (version === known.version || actions.isSending) return;
   sheet.renew();
+  map.show().catch(failed);
   const [total] = await Promise.all([sheet.reload(), filters.showNumbers()]);
   known = { version, seen };
   summarise(total);
@@ -230,6 +251,29 @@ function byWords(words = !query.words) {
   if (query.text) changeView(true).catch(failed);
 }
 
+function showMap(isOpen = !map.isOpen) {
+  if (element("show-map").hidden) return;
+  map.isOpen = isOpen;
+  element("map").hidden = !isOpen;
+  element("list").hidden = isOpen;
+  element("show-map").setAttribute("aria-pressed", isOpen);
+  if (!isOpen) return toClips();
+  map.canvas.focus({ preventScroll: true });
+  map.show().catch(failed);
+}
+
+function resize(size) {
+  element("size").value = size;
+  sheet.resize(size);
+  localStorage.setItem("size", size);
+}
+
+/** One size up or down. */
+function resizeBy(step) {
+  const names = [...element("size").options].map(({ value }) => value);
+  resize(names[Math.min(Math.max(names.indexOf(sheet.size) + step, 0), names.length - 1)]);
+}
+
 function closeDetail() {
   element("detail").classList.remove("open");
   toClips();
@@ -258,14 +302,14 @@ const kActions = {
   s: () => selection.toggle(), i: () => selection.invert(), J: () => selection.extend(kMoves.j), K: () => selection.extend(kMoves.k),
   e: () => (element("detail").classList.add("open"), editor.open()), a: ofClip.accept, x: ofClip.reject, t: ofClip.tag,
   u: () => actions.step("/api/undo", "Undone"), U: () => actions.step("/api/redo", "Redone"),
-  m: alike, o: original, b: compareCopies, c: showCopies, w: () => byWords(), "/": () => element("text").focus(), "?": showKeys, f: () => openFilters(true),
+  m: alike, o: original, b: compareCopies, c: showCopies, w: () => byWords(), v: () => showMap(), "+": () => resizeBy(1), "=": () => resizeBy(1), "-": () => resizeBy(-1), "/": () => element("text").focus(), "?": showKeys, f: () => openFilters(true),
   Enter: () => (element("detail").classList.add("open"), element("detail").focus()),
 };
 for (let n = 1; n <= 9; ++n) kActions[n] = () => actions.toggleTag(n - 1);
 
 /** Back to the clips; from there, no clip is selected any more. */
 function escape() {
-  const isBack = document.activeElement === element("list") && !["detail", "filters"].some((id) => element(id).classList.contains("open"));
+  const isBack = [element("list"), map.canvas].includes(document.activeElement) && !["detail", "filters"].some((id) => element(id).classList.contains("open"));
   openFilters(false);
   closeDetail();
   if (isBack) selection.clear();
@@ -330,6 +374,8 @@ element("select-none").addEventListener("click", () => {
   selection.clear();
   toClips();
 });
+element("size").addEventListener("change", (event) => resize(event.target.value));
+element("show-map").addEventListener("click", () => showMap());
 element("undo").addEventListener("click", () => kActions.u());
 element("redo").addEventListener("click", () => kActions.U());
 element("keys").addEventListener("click", showKeys);
@@ -339,6 +385,7 @@ element("close-filters").addEventListener("click", () => {
   toClips();
 });
 
+if (localStorage.getItem("size") in { small: 1, large: 1 }) resize(localStorage.getItem("size"));
 history.replaceState(null, "", "/"); // the token is stored in a cookie, so it can leave the address
 get("/api/state")
   .then(async (now) => {

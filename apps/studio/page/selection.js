@@ -71,6 +71,12 @@ export class Selection {
     this.change(() => this.inView());
   }
 
+  /** Selects these, or these too. */
+  take(taken, isMore) {
+    this.forget();
+    this.change((ids) => (isMore ? [...new Set([...ids, ...taken])] : taken));
+  }
+
   invert() {
     this.forget();
     this.change(async (ids) => (await this.inView()).filter((id) => !ids.has(id)));

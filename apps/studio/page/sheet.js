@@ -2,12 +2,16 @@
 import { address, get } from "./api.js";
 import { make } from "./elements.js";
 import { decided, keyOf, markClass, number, outcome, seconds } from "./format.js";
+import { Hover } from "./hover.js";
+import { boundText, textOf, titleOf } from "./names.js";
 
 const kWindow = 100; // rows per request
 const kWindows = 40; // windows kept
-const kNarrowest = 168, kGap = 8; // pixels: two columns on a telephone
-const kTail = 6; // last letters of a name, which are always shown
-const kText = 76; // height below the picture
+const kGap = 8; // pixels
+// By size: the narrowest card, two columns of medium ones on a telephone, and the height below its picture.
+const kSizes = { small: { narrowest: 112, text: 40 }, medium: { narrowest: 168, text: 76 }, large: { narrowest: 300, text: 76 } };
+const kLetter = 7.8; // mean width of a letter of a name, pixels
+const kTailShare = 0.6; // of a name that is cut in its middle
 const kPictures = 400; // decoded pictures kept
 const kFetches = 4; // concurrent requests: a browser has six connections
 
@@ -28,6 +32,8 @@ export class Sheet {
     this.round = 0; // pictures of an earlier round are requested again
     this.wanted = [];
     this.fetching = 0;
+    this.size = "medium";
+    this.hover = new Hover(list);
     this.checked = new Set(); // ids of the clips selected for an action
     this.shown = { parameters: new URLSearchParams(), at: 0 }; // the query of the list, and the version of the studio's answer
     this.loading = Promise.resolve(); // the latest reload
@@ -66,6 +72,7 @@ export class Sheet {
     ++this.changes;
     this.shown = { parameters, at: first.version };
     this.found = { by: first.by, why: first.why };
+    this.shows = first.shows; // the number that the cards show
     this.films = first.films; // number of videos found
     if (this.first) this.list.scrollTop = 0;
     this.windows.clear();
@@ -93,14 +100,25 @@ export class Sheet {
   layout() {
     const width = this.list.clientWidth;
     if (!width) return;
-    this.columns = Math.max(1, Math.floor((width - kGap) / (kNarrowest + kGap)));
+    const { narrowest, text } = kSizes[this.size];
+    this.columns = Math.max(1, Math.floor((width - kGap) / (narrowest + kGap)));
     this.cellWidth = Math.floor((width - kGap) / this.columns) - kGap;
-    this.cellHeight = Math.round((this.cellWidth * 9) / 16) + kText;
+    this.cellHeight = Math.round((this.cellWidth * 9) / 16) + text;
+    this.tail = Math.max(4, Math.floor(((this.cellWidth - 14) / kLetter) * kTailShare)); // letters of a name that are always shown
     this.rowHeight = this.cellHeight + kGap;
     this.space.style.height = `${Math.ceil(this.total / this.columns) * this.rowHeight + kGap}px`;
     for (const cell of this.cells.values()) this.free(cell);
     this.cells.clear();
     this.render();
+  }
+
+  /** size: of kSizes. The selected clip, or the first one in sight, stays in sight. */
+  resize(size) {
+    const place = this.selected >= 0 ? this.selected : Math.floor(this.list.scrollTop / this.rowHeight) * this.columns;
+    this.size = size;
+    this.list.dataset.size = size;
+    this.layout();
+    if (this.columns && this.total) this.list.scrollTop = Math.floor(place / this.columns) * this.rowHeight;
   }
 
   schedule() {
@@ -138,8 +156,15 @@ export class Sheet {
       if (cell.row !== row) this.fill(cell, row);
     }
     this.mark();
+    if (this.list.scrollTop > 0) this.askAhead();
     clearTimeout(this.settled);
-    this.settled = setTimeout(() => this.wantPictures(), 60); // skips cells that are only scrolled past
+    this.settled = setTimeout(() => (this.wantPictures(), this.askAhead()), 60); // skips cells that are only scrolled past
+  }
+
+  /** Requests rows around those in sight, so that scrolling meets no empty card. */
+  askAhead() {
+    const [first, end] = this.inSight();
+    for (const place of [end + kWindow, first - kWindow, end + 2 * kWindow]) if (place >= 0 && place < this.total) this.row(place);
   }
 
   makeCell() {
@@ -152,14 +177,15 @@ export class Sheet {
     cell.tail = make("span");
     cell.key = make("span", { class: "key" }, cell.head, cell.tail);
     cell.end = make("span", { class: "mark" });
-    cell.scores = make("div", { class: "scores" });
+    cell.scores = make("span", { class: "scores" });
     cell.caption = make("div", { class: "caption" });
-    cell.append(make("div", { class: "still" }, cell.canvas, cell.none, cell.near, cell.time, make("span", { class: "check" })), make("div", { class: "line" }, cell.key, cell.end), cell.scores, cell.caption);
+    cell.append(make("div", { class: "still" }, cell.canvas, cell.none, cell.near, cell.time, make("span", { class: "check" })), make("div", { class: "line" }, cell.key), make("div", { class: "line" }, cell.end, cell.scores), cell.caption);
     this.space.append(cell);
     return cell;
   }
 
   free(cell) {
+    this.hover.left(cell);
     cell.hidden = true;
     cell.removeAttribute("id");
     cell.setAttribute("aria-selected", "false");
@@ -185,19 +211,33 @@ export class Sheet {
   fill(cell, row) {
     cell.row = row;
     cell.className = `cell ${row ? `${row.end} ${row.decision}` : ""}`;
-    cell.head.textContent = row ? row.key.slice(0, -kTail) : ""; // names differ at their ends
-    cell.tail.textContent = row ? row.key.slice(-kTail) : "";
+    const name = row ? row.key : "", from = this.cut(name, cell.place), letters = Math.min(name.length - from, this.tail);
+    cell.head.textContent = name.slice(0, from);
+    cell.tail.textContent = name.slice(from);
+    cell.head.style.maxWidth = `calc(100% - ${letters}ch)`;
+    cell.tail.style.maxWidth = name.length - from > letters ? `${letters}ch` : "100%";
     cell.key.title = row ? row.key : "";
     cell.end.textContent = row ? markOf(row) : "";
     cell.end.className = row ? markClass(row) : "mark";
     cell.time.textContent = row && row.duration_s !== null ? seconds(row.duration_s) : "";
     cell.near.textContent = row ? near(row) : "";
     cell.caption.textContent = row ? row.caption : "";
-    cell.scores.textContent = row ? [row.place, row.tags.map((tag) => `#${tag}`).join(" "), scoresOf(row)].filter(Boolean).join(" · ") : "";
+    cell.scores.textContent = row ? [row.place, row.tags.map((tag) => `#${tag}`).join(" "), scoreOf(row, this.shows)].filter(Boolean).join(" · ") : "";
+    cell.scores.title = cell.scores.textContent;
+    if (this.hover.cell === cell && cell.shown !== row?.id) this.hover.left(cell);
     cell.setAttribute("aria-label", row ? `${row.key}, ${row.place ? `of ${row.place}, ` : ""}${row.is_film ? "video, " : ""}${outcome(row)}, ${near(row) ? `similarity ${near(row)}, ` : ""}${seconds(row.duration_s)}${row.tags.length ? `, tags ${row.tags.join(", ")}` : ""}. ${row.caption}` : "loading");
     const bitmap = row && this.pictures.get(row.id)?.bitmap;
     if (bitmap) this.draw(cell, bitmap);
-    else this.blank(cell, row && (bitmap === null || row.end === "failed") ? row.reason || "no picture" : "");
+    else this.blank(cell, row && (bitmap === null || row.end === "failed") ? nothingFor(row) : "");
+  }
+
+  /** Where a name that is too long is cut: before the word or number in which it differs from its neighbours, else near its end. */
+  cut(name, place) {
+    const known = (at) => this.windows.get(Math.floor(at / kWindow))?.[at % kWindow]?.key ?? "", last = Math.max(0, name.length - this.tail);
+    const same = (other) => [...name].findIndex((letter, at) => letter !== other[at]);
+    let from = Math.max(...[place - 1, place + 1].map((at) => (at < 0 ? 0 : same(known(at)))));
+    while (from > 0 && /[\p{L}\p{N}]/u.test(name[from - 1])) --from;
+    return Math.min(from < 1 ? last : from, last);
   }
 
   draw(cell, picture) {
@@ -325,7 +365,7 @@ export class Sheet {
     for (const cell of this.cells.values()) {
       if (cell.row?.id !== id) continue;
       cell.shown = "";
-      bitmap ? this.draw(cell, bitmap) : this.blank(cell, cell.row.reason || "no picture");
+      bitmap ? this.draw(cell, bitmap) : this.blank(cell, nothingFor(cell.row));
     }
   }
 
@@ -425,8 +465,8 @@ export class Sheet {
         this.windows.delete(at);
         continue;
       }
-      const at = rows.findIndex((old) => old.id === row.id);
-      if (at >= 0) rows[at] = { ...row, similarity: rows[at].similarity };
+      const i = rows.findIndex((old) => old.id === row.id);
+      if (i >= 0) rows[i] = { ...row, similarity: rows[i].similarity, value: rows[i].value };
     }
     this.render();
   }
@@ -436,6 +476,7 @@ export class Sheet {
   }
 }
 
+const nothingFor = (row) => (row.end === "failed" && row.reason) || "no picture";
 const near = (row) => (Number.isFinite(row.similarity) ? row.similarity.toFixed(3) : "");
 
 /** "video failed", "copy", "accepted"; "" for a kept clip. */
@@ -444,9 +485,12 @@ function markOf(row) {
   return row.is_film ? `video ${mark}`.trim() : mark;
 }
 
-function scoresOf(row) {
+/** One number: what its outcome is about, with the bound that it broke, else the one that the view is sorted by. */
+function scoreOf(row, shows) {
   if (row.end === "copy") return `of ${row.copy_of} · ${number(row.score)}`;
-  const names = Object.keys(row.scores);
-  if (row.end === "filtered" && names.includes(row.reason)) names.sort((a, b) => (b === row.reason) - (a === row.reason));
-  return names.map((name) => `${name.replace(/^filter\./, "")} ${number(row.scores[name])}`).join(" · ");
+  const sorted = shows && row.value !== null && row.value !== undefined ? `${titleOf(shows)} ${textOf(shows, row.value)}` : "";
+  if (row.end !== "filtered") return sorted;
+  const field = `scores.${row.reason}`, [[side, value] = []] = Object.entries(row.bound ?? {});
+  const score = `${titleOf(field)}${row.score === undefined ? "" : ` ${textOf(field, row.score)}`}${side ? `, ${boundText(field, { is_most: side === "at_most", value })}` : ""}`;
+  return sorted && shows !== field ? `${score} · ${sorted}` : score;
 }

@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { drawing, percent, scoreLine } from "./charts.js";
 import { make, styled } from "./elements.js";
-import { seconds } from "./format.js";
+import { legend, seconds } from "./format.js";
 
 const kNarrowest = 5; // pixels per shot
 
@@ -16,6 +16,7 @@ export class Timeline {
       const shot = this.shots?.[event.target.closest(".shot")?.index];
       if (shot) this.open(shot);
     });
+    this.legend = make("div", { class: "below" });
     this.film = "";
   }
 
@@ -59,6 +60,8 @@ export class Timeline {
     });
     inner.append(...this.options);
     this.element.replaceChildren(inner);
+    const marks = new Set(data.shots.map(({ clips: [first] }) => (first ? first.decision || first.end : "no clip")));
+    this.legend.replaceChildren(legend(marks), ...(data.curve.length ? [make("p", { class: "muted" }, "Line: how much the picture changes, as the shot detector sees it")] : []));
   }
 
   mark(id) {

@@ -5,8 +5,9 @@
 //   .nv-meta/.info.json                                                  Energon: the shards and how many samples each has
 //
 // A name is split at the first dot of its last part: "a.b/clip.shots.json" is the key "a.b/clip" and the
-// field "shots.json". A leading "./", as of `tar -cf x.tar .`, is left out. Names without a dot, and those with a part __x__ at the front, are not samples and are
-// skipped. webdataset_files.hpp finds the shards, webdataset_reader.hpp reads one, energon.hpp indexes one.
+// field "shots.json". A leading "./", as of `tar -cf x.tar .`, is left out. Names without a dot, and
+// those with a part __x__ at the front, are not samples and are skipped. webdataset_files.hpp finds the shards,
+// webdataset_reader.hpp reads one, energon.hpp indexes one.
 #pragma once
 #include <algorithm>
 #include <optional>

@@ -196,6 +196,8 @@ Sample LiveWindows::decoded(const Known& known, int64_t first) const {
   Sample clip = known.clip;
   clip.set("first", std::to_string(first));
   Sample out = (*read_[known.taken.size])(clip);
+  if (const auto damage = damage_in(out); !damage.empty() && damage != damage_in(clip))
+    raise(KINORA_ERROR_DATA, "{}: {}; replace its video, or remove the sample", clip.key(), damage);
   const auto* frames = out.tensor("frames");
   const int64_t count = frames ? frames->shape[0] : 0, wanted = sizes_[known.taken.size].frames;
   if (count != wanted)

@@ -65,6 +65,23 @@ TEST(LiveWindows, OfClipsThatAreNotAcceptedAreReplacedByOthers) {
               HasSubstr("1000 samples in a row cannot be used"));
 }
 
+// Its decoder conceals what is missing and delivers every frame.
+TEST(LiveWindows, OfAVideoThatIsDamagedInsideAreReplacedByOthers) {
+  const auto run = prepared();
+  {
+    std::fstream shard(run->of("shards") / "shard-000000.tar", std::ios::binary | std::ios::in | std::ios::out);
+    const auto size = fs::file_size(fs::path(KINORA_TEST_DATA) / kClips.at("a"));
+    shard.seekp(static_cast<std::streamoff>(512 + size / 3));  // the first member is a.mp4
+    shard << std::string(4000, 'x');
+  }
+  const JobSpec spec = live_spec(*run);
+  EncodedWindows live(JobView(test::runtime(), run->run(), spec), at::kCPU);
+  const auto accept = [](const std::string& key) { return key == "a" || key == "c"; };
+  for (uint64_t slot = 0; slot < 10; ++slot)
+    EXPECT_THAT(live.at(slot, accept).key, testing::StartsWith("c@"));
+  EXPECT_GE(live.failed(), 1);
+}
+
 TEST(LiveWindows, HaveTheSizeThatIsAskedForWhateverSuitsTheirClip) {
   const auto run = prepared();
   const JobSpec spec = live_spec(*run);

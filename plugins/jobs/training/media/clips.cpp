@@ -12,13 +12,10 @@
 #include "plugins/jobs/loading/order.hpp"
 
 namespace kinora::core {
-namespace {
 
 std::string damage_in(const Sample& sample) {
   return text_in(parse_facts(sample.text("json").value_or("null")), "damaged");
 }
-
-}  // namespace
 
 at::Tensor frames_of_sample(const Sample& sample) {
   const kinora_dl_tensor* t = sample.tensor("frames");

@@ -85,6 +85,9 @@ void set_frames(Sample& sample, const at::Tensor& frames);
 // another form.
 at::Tensor frames_of_sample(const Sample& sample);
 
+// The sample's fact `damaged`, or "". A stage that decodes sets it to what it met.
+std::string damage_in(const Sample& sample);
+
 // Index of the n-th sample when all are drawn repeatedly, shuffled anew in each epoch. A function of its
 // arguments only, with the same small cost for any count.
 int64_t shuffled(int64_t n, int64_t count, uint64_t seed);

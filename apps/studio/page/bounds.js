@@ -1,0 +1,92 @@
+// The bounds of a histogram: lines where the job's stages filter, which can be moved to see what would change.
+import { get } from "./api.js";
+import { percent } from "./charts.js";
+import { make, styled } from "./elements.js";
+import { plural } from "./format.js";
+import { boundText, titleOf } from "./names.js";
+
+const kStep = 0.01; // of the histogram's width, for a key; ten times that with Shift
+
+export class Bounds {
+  /** say(text), failed(error). */
+  constructor({ say, failed }) {
+    Object.assign(this, { say, failed, moved: new Map() }); // "field side" -> where the user has moved it
+  }
+
+  /** h: from /api/histograms. Returns [lines over the bars, what they say]. */
+  of(h) {
+    const sides = [false, true].map((isMost) => h.bounds.filter((bound) => bound.is_most === isMost)).filter(([first]) => first && !neverFilters(first, h));
+    const parts = sides.map((bounds) => this.side(h, bounds));
+    return [parts.map(([line]) => line), parts.map(([, about]) => about)];
+  }
+
+  /** The bounds of one side, one of each job that has one; they move together. */
+  side(h, bounds) {
+    const name = `${h.field} ${bounds[0].is_most ? "most" : "least"}`, own = bounds[0].value;
+    const width = h.high - h.low, clamp = (value) => Math.min(Math.max(value, Math.min(h.low, own)), Math.max(h.high, own));
+    const about = make("p", { class: "bound", role: "status" });
+    const line = make("button", { type: "button", role: "slider", class: "line", "aria-label": `Bound of ${titleOf(h.field)}`, "aria-valuemin": Math.min(h.low, own), "aria-valuemax": Math.max(h.high, own), "data-bar": name });
+    const draw = () => {
+      const value = this.moved.get(name) ?? own, share = (value - h.low) / width;
+      styled(line, { left: percent(Math.min(Math.max(share, 0), 1)) });
+      line.classList.toggle("beyond", share < 0 || share > 1);
+      line.title = boundText(h.field, { ...bounds[0], value });
+      line.setAttribute("aria-valuenow", value);
+      line.setAttribute("aria-valuetext", line.title);
+      if (!this.moved.has(name)) about.replaceChildren(`${bounds.map((bound) => `${boundText(h.field, bound)}${bounds.length > 1 ? ` in ${bound.job}` : ""}`).join(", ")} is kept`);
+    };
+    const move = (value) => {
+      const rounded = Number(clamp(value).toPrecision(3));
+      if (rounded === Number(own.toPrecision(3))) this.moved.delete(name);
+      else this.moved.set(name, rounded);
+      draw();
+      clearTimeout(line.soon);
+      if (this.moved.has(name)) line.soon = setTimeout(() => this.tell(h, bounds, rounded, about, () => move(own)).catch(this.failed), 100);
+    };
+    this.listen(line, h, () => this.moved.get(name) ?? own, move);
+    draw();
+    if (this.moved.has(name)) this.tell(h, bounds, this.moved.get(name), about, () => move(own)).catch(this.failed);
+    return [line, about];
+  }
+
+  listen(line, h, now, move) {
+    const width = h.high - h.low;
+    line.addEventListener("pointerdown", (event) => line.setPointerCapture(event.pointerId));
+    line.addEventListener("pointermove", (event) => {
+      if (!line.hasPointerCapture(event.pointerId)) return;
+      const box = line.parentElement.getBoundingClientRect();
+      move(h.low + ((event.clientX - box.left) / box.width) * width);
+    });
+    line.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      event.stopPropagation();
+      move(Math.min(Math.max(now(), h.low), h.high) + step * width * kStep * (event.shiftKey ? 10 : 1));
+    });
+  }
+
+  /** Says what the moved bound would change, and how to make it so. */
+  async tell(h, bounds, value, about, back) {
+    const [bound] = bounds, turn = (about.turn = Symbol());
+    const { gone, back: returning, where } = await get("/api/bound", { field: h.field, side: bound.is_most ? "most" : "least", value });
+    if (turn !== about.turn || !this.moved.has(`${h.field} ${bound.is_most ? "most" : "least"}`)) return;
+    const lines = [`${boundText(h.field, { ...bound, value })} instead of ${boundText(h.field, bound).split(" ").slice(2).join(" ")}: ${change(gone, returning)}`];
+    if (returning) lines.push(`To get clips back, set ${bound.option} = ${value} of ${bound.stage} in the run file and run the job again.`);
+    const copy = where && make("button", { type: "button", title: where, onclick: () => this.copy(where) }, "Copy as where");
+    about.replaceChildren(...lines.map((text) => make("span", {}, text)), make("span", { class: "row" }, ...(copy && gone ? [copy] : []), make("button", { type: "button", onclick: back }, "Back")));
+  }
+
+  /** For a select job. */
+  async copy(where) {
+    const line = `where = ${JSON.stringify(where)}`;
+    await navigator.clipboard?.writeText(line).then(() => this.say(`Copied: ${line}`), () => this.say(line)) ?? this.say(line);
+  }
+}
+
+const neverFilters = (bound, h) => !bound.is_most && bound.value <= 0 && h.low >= 0;
+
+function change(gone, back) {
+  const parts = [...(gone ? [`${plural(gone, "more clip")} would go`] : []), ...(back ? [`${plural(back, "clip")} would come back`] : [])];
+  return parts.length ? parts.join(", ") : "no clip would change";
+}

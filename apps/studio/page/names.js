@@ -1,0 +1,90 @@
+// Facts of clips in words: their titles, their units, and the groups that a reader looks for.
+import { number, percentage, seconds } from "./format.js";
+import { timecode } from "./words.js";
+
+const share = percentage;
+const perSecond = (value) => `${number(value)} frames/s`;
+
+// Title, text of a value.
+const kFacts = {
+  duration_s: ["Length", seconds], frames: ["Frames"], fps: ["Frame rate", perSecond], start_s: ["Start in the video", timecode], end_s: ["End in the video", timecode],
+  first_frame: ["First frame in the video"], end_frame: ["Frame after the last"], height: ["Height"], width: ["Width"], rotation: ["Rotation", (value) => `${value}°`],
+  codec: ["Codec", codec], container: ["Container", container], pixel_format: ["Pixels"], field_order: ["Fields"], matrix: ["Colours"], sha256: ["SHA-256 of the video"],
+  "bin.aspect": ["Shape", (value) => String(value).replaceAll("_", ":")], "bin.duration": ["Range of lengths", range("s")], "bin.resolution": ["Range of heights", range("lines")],
+  similarity: ["Similarity"],
+  "scores.filter.black": ["Black frames", share], "scores.filter.blur": ["Sharpness"], "scores.filter.brightness": ["Brightness"], "scores.filter.flow": ["Optical flow"],
+  "scores.filter.flow.p10": ["Flow of the stillest tenth"], "scores.filter.motion": ["Motion"], "scores.filter.motion.patch_min": ["Motion of the stillest part"], "scores.filter.frozen": ["Frozen frames", share],
+  "scores.filter.letterbox": ["Black bars", share], "scores.filter.text": ["Text in the picture", share], "scores.filter.ocr": ["Readable text", share], "scores.clip.too-short": ["Length of the shot", seconds],
+};
+const kContainers = { mov: "MP4 or MOV", matroska: "Matroska or WebM", mpegts: "MPEG-TS", ogg: "Ogg", avi: "AVI", flv: "FLV", mpeg: "MPEG-PS" };
+const kCodecs = { h264: "H.264", hevc: "HEVC", av1: "AV1", vp8: "VP8", vp9: "VP9", mpeg4: "MPEG-4", mpeg2video: "MPEG-2", theora: "Theora", prores: "ProRes", aac: "AAC", opus: "Opus", vorbis: "Vorbis" };
+
+function container(names) {
+  return kContainers[String(names).split(",")[0]] ?? String(names);
+}
+
+function codec(name) {
+  return kCodecs[name] ?? String(name);
+}
+
+/** "lt_720" is "below 720 lines", "5_10" is "5 to 10 s". */
+function range(unit) {
+  return (value) => `${String(value).replace(/^lt_/, "below ").replace(/^(ge|gt)_/, "from ").replace(/(\d)_(\d)/, "$1 to $2")} ${unit}`;
+}
+
+/** "scores.filter.blur" is "Sharpness", "user.my_rating" is "User my rating". */
+export function titleOf(field) {
+  if (kFacts[field]) return kFacts[field][0];
+  const words = field.replace(/^scores\./, "").replace(/^filter\./, "").replace(/[._]+/g, " ");
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/** The value of a fact, in its unit. */
+export function textOf(field, value) {
+  if (value === null || value === undefined) return "–";
+  if (kFacts[field]?.[1]) return kFacts[field][1](value);
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (Array.isArray(value)) return value.length > 8 ? `${value.length} values` : value.map((one) => textOf("", one)).join(", ");
+  return typeof value === "number" ? number(value) : typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+/** A bound that a score must keep: "at least 60". */
+export const boundText = (field, { is_most: isMost, value }) => `at ${isMost ? "most" : "least"} ${textOf(field, value)}`;
+
+/** Fields for a menu, in groups: [[group, [field, ...]], ...]. */
+export function menuGroups(fields) {
+  const isScore = (field) => /^(scores|measured)\./.test(field);
+  const known = (field) => Boolean(kFacts[field]);
+  const by = (test) => fields.filter(test).sort((a, b) => titleOf(a).localeCompare(titleOf(b)));
+  return [["Scores", by(isScore)], ["Length and picture", by((field) => !isScore(field) && known(field))], ["Other facts", by((field) => !isScore(field) && !known(field))]].filter(([, all]) => all.length);
+}
+
+/** Members of an object by their dotted names. */
+export function* flat(value, name = "") {
+  if (value !== null && typeof value === "object" && !Array.isArray(value)) for (const [key, member] of Object.entries(value)) yield* flat(member, name ? `${name}.${key}` : key);
+  else if (name) yield [name, value];
+}
+
+const kGroups = [
+  ["Length", ["duration_s", "frames", "fps", "start_s", "end_s"]],
+  ["Picture", ["width", "height", "bin.aspect", "rotation", "codec", "pixel_format"]],
+  ["File", ["container"]],
+];
+const kHidden = /^(bounds|usage|embeddings|frames_at|bin|film|sha256|copied|first_frame|end_frame|field_order|matrix|frames_estimated|tags|duplicate)(\.|$)/; // in the list of all facts
+
+/** The facts that a reader looks for: [[group, [[title, text], ...]], ...]. bounds: of its rule, if it was filtered. */
+export function factGroups(facts, reason) {
+  const all = new Map(flat(facts)), used = new Set();
+  const told = (names) => names.filter((name) => all.has(name) && !(name === "rotation" && all.get(name) === 0)).map((name) => (used.add(name), [titleOf(name), textOf(name, all.get(name))]));
+  const groups = kGroups.map(([title, names]) => [title, told(names)]);
+  const scores = [...all.keys()].filter((name) => name.startsWith("scores."));
+  groups.push(["Scores", scores.map((name) => [titleOf(name), textOf(name, all.get(name)) + brokenBound(facts, name, reason)])]);
+  const others = [...all.keys()].filter((name) => !used.has(name) && name !== "rotation" && !name.startsWith("scores.") && !kHidden.test(name));
+  groups.push(["Other", told(others)]);
+  return groups.filter(([, list]) => list.length);
+}
+
+function brokenBound(facts, name, reason) {
+  const [[side, value] = []] = name === `scores.${reason}` ? Object.entries(facts.bounds?.[reason] ?? {}) : [];
+  return side ? `, ${boundText(name, { is_most: side === "at_most", value })} is kept` : "";
+}
