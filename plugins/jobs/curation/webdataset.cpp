@@ -1,6 +1,7 @@
 #include "plugins/jobs/curation/webdataset.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <span>
 #include <unordered_set>
@@ -31,20 +32,66 @@ RandomBytes bytes_in(const std::string& name, std::span<const uint8_t> bytes) {
           }};
 }
 
-// The sample that the bytes are, which begin at `offset` of a shard, by WebDatasetReader::next() or next_names(). Throws
+// The command that writes the index of a shard again.
+std::string index_command(const std::string& shard) {
+  const size_t slash = shard.rfind('/');
+  return fmt::format("`kinora data index {}`", slash == std::string::npos ? "." : shard.substr(0, slash));
+}
+
+[[noreturn]] void refuse_stale(const std::string& shard, const std::string& what) {
+  throw Error(KINORA_ERROR_DATA,
+              fmt::format("{}: {}; the index does not belong to this shard; write it again with {}", shard,
+                          what, index_command(shard)));
+}
+
+// " 'KEY'" of the first member, or "" if that cannot be read.
+std::string quoted_key(const RandomBytes& bytes) {
+  try {
+    const auto member = TarReader(bytes, false).next();
+    const auto name = member ? split_member_name(member->name) : std::nullopt;
+    return name ? fmt::format(" '{}'", name->key) : "";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+// Names key and place of the bytes that begin at `offset` of a shard in their error. Bytes that do not begin as an
+// archive does have a damaged header.
+Error placed(const Error& error, const RandomBytes& bytes, uint64_t offset) {
+  std::string_view what = error.what();
+  if (const std::string before = bytes.name + ": "; what.starts_with(before))
+    what.remove_prefix(before.size());
+  const std::string key = quoted_key(bytes);
+  if (key.empty() && what.starts_with("not a tar archive"))
+    return {
+        KINORA_ERROR_DATA,
+        fmt::format(
+            "{}: the sample at byte {}: no header is there; copy the shard again, or write its index again "
+            "with {}",
+            bytes.name, offset, index_command(bytes.name))};
+  return {KINORA_ERROR_DATA, fmt::format("{}: the sample{} at byte {}: {}", bytes.name, key, offset, what)};
+}
+
+// The only sample of the bytes, which begin at `offset` of a shard, by WebDatasetReader::next() or next_names(). Throws
 // Error.
-WebDatasetSample parse_one(RandomBytes bytes, uint64_t offset, const WebDatasetLimits& limits,
+WebDatasetSample parse_one(const RandomBytes& bytes, uint64_t offset, const WebDatasetLimits& limits,
                            bool contents) {
   WebDatasetLimits inside = limits;
   inside.need_end = false;
-  const std::string name = bytes.name;
-  WebDatasetReader reader(std::move(bytes), inside);
-  auto sample = contents ? reader.next() : reader.next_names();
-  if (!sample)
-    throw Error(
-        KINORA_ERROR_DATA,
-        fmt::format("{}: no sample at byte {}; the index does not belong to this shard; write it again", name,
-                    offset));
+  std::optional<WebDatasetSample> sample, second;
+  try {
+    WebDatasetReader reader(bytes, inside);
+    sample = contents ? reader.next() : reader.next_names();
+    if (sample) second = reader.next_names();
+  } catch (const Error& e) {
+    if (e.code() != KINORA_ERROR_DATA) throw;
+    throw placed(e, bytes, offset);
+  }
+  if (!sample) refuse_stale(bytes.name, fmt::format("no sample at byte {}", offset));
+  if (second)
+    refuse_stale(bytes.name,
+                 fmt::format("the samples '{}' and '{}' at byte {}, where the index has one sample",
+                             sample->key(), second->key(), offset));
   sample->where.offset += offset;
   return *std::move(sample);
 }
@@ -110,11 +157,34 @@ Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDat
   }
   const auto& o = shard.offsets_;
   const bool rising = std::adjacent_find(o.begin(), o.end(), std::greater_equal<>()) == o.end();
-  if (o.empty() || text->size() % 8 != 0 || !rising || o.back() > shard.source_->size())
+  if (o.empty() || text->size() % 8 != 0 || !rising)
     return fail(KINORA_ERROR_DATA,
                 "{}: not an index of {} ({} bytes); copy the folder again, or run the job that made it again",
                 name, uri, text->size());
+  const auto checked = catching([&] { shard.check_end(); });
+  if (!checked) return checked.failure();
   return shard;
+}
+
+void WebDatasetShard::check_end() const {
+  constexpr uint64_t kBlock = 512, kEnd = 2 * kBlock;  // of a tar archive
+  const uint64_t end = offsets_.back(), size = source_->size();
+  if (end + kEnd >= size) return;
+  std::array<uint8_t, kBlock> block{};
+  or_throw(source_->read_kept(end, block.data(), kBlock));
+  if (block == decltype(block){}) return;
+  WebDatasetLimits inside = limits_;
+  inside.need_end = false;
+  std::optional<WebDatasetSample> behind;
+  try {
+    behind = WebDatasetReader(bytes_of(source_).part(end, size), inside).next_names();
+  } catch (const Error& e) {
+    if (e.code() != KINORA_ERROR_DATA) throw;  // an index leaves out what is damaged
+  }
+  if (behind)
+    refuse_stale(
+        source_->name(),
+        fmt::format("the sample '{}' at byte {} comes after the last one of the index", behind->key(), end));
 }
 
 void WebDatasetShard::read_from(std::shared_ptr<const ByteSource> source) {
@@ -125,9 +195,18 @@ void WebDatasetShard::read_from(std::shared_ptr<const ByteSource> source) {
 template <class Read>
 auto WebDatasetShard::reading(size_t i, const Read& read) const {
   return catching([&] {
+    if (!is_whole() && i + 1 >= size()) throw Error(KINORA_ERROR_DATA, damage_);
     if (i >= size())
       throw Error(KINORA_ERROR_INVALID,
                   fmt::format("{}: sample {} was asked for, there are {}", source_->name(), i, size()));
+    if (offsets_[i + 1] > source_->size())
+      throw Error(
+          KINORA_ERROR_DATA,
+          fmt::format(
+              "{}: sample {} is at bytes {} to {} by the index, and the shard has {}; copy it again, or "
+              "write the index again with {}",
+              source_->name(), i, offsets_[i], offsets_[i + 1], source_->size(),
+              index_command(source_->name())));
     return read(offsets_[i], offsets_[i + 1] - offsets_[i]);
   });
 }
@@ -178,15 +257,30 @@ Result<WebDatasetShard> WebDatasetShard::open_or_scan(std::string_view uri, cons
     shard.limits_ = limits;
     shard.has_index_ = false;
     shard.read_from(or_throw(open_file(uri)));
-    WebDatasetReader reader(bytes_of(shard.source_), limits);
-    if (!reader.seekable()) refuse_compressed(uri);
-    shard.offsets_ = {0};
-    while (const auto sample = reader.next_names()) {
-      shard.offsets_.back() = sample->where.offset;
-      shard.offsets_.push_back(sample->where.offset + sample->where.size);
-    }
+    shard.scan();
     return shard;
   });
+}
+
+void WebDatasetShard::scan() {
+  WebDatasetReader reader(bytes_of(source_), limits_);
+  if (!reader.seekable()) refuse_compressed(source_->name());
+  offsets_ = {0};
+  while (true) {
+    try {
+      if (!reader.next_names()) return;
+    } catch (const Error& e) {
+      if (e.code() != KINORA_ERROR_DATA || (reader.broken() && size() == 0)) throw;
+      if (reader.broken()) return end_at_damage(e.what());
+    }
+    offsets_.back() = reader.last().offset;
+    offsets_.push_back(reader.last().offset + reader.last().size);
+  }
+}
+
+void WebDatasetShard::end_at_damage(const std::string& why) {
+  damage_ = fmt::format("{} (the shard is left out from byte {} on)", why, offsets_.back());
+  offsets_.push_back(std::max(source_->size(), offsets_.back() + 1));
 }
 
 Result<WebDatasetSample> read_webdataset(const WebDatasetEntry& entry, const WebDatasetLimits& limits) {

@@ -20,14 +20,21 @@ class BlockReader;
 
 // Random access to one shard through its .tar.idx: little-endian uint64 offsets of each sample's first
 // header, then of the end of the last sample. [any-thread] after open.
+//
+// A sample that is damaged, that the shard is too short for, or that the index joins with another one is a failure,
+// KINORA_ERROR_DATA.
 class WebDatasetShard {
  public:
+  // KINORA_ERROR_DATA if the shard has samples behind the last one of the index.
   static Result<WebDatasetShard> open(std::string_view uri, const WebDatasetLimits& limits = {},
                                       const OpenBytes& open_file = open_bytes);
-  // The same for a shard that may have no .tar.idx: then its headers are read.
+  // The same for a shard that may have no .tar.idx: then its headers are read, and what follows a damaged one is
+  // one more sample, which is a failure.
   static Result<WebDatasetShard> open_or_scan(std::string_view uri, const WebDatasetLimits& limits = {},
                                               const OpenBytes& open_file = open_bytes);
   bool has_index() const { return has_index_; }
+  // Whether all headers could be read; true with an index.
+  bool is_whole() const { return damage_.empty(); }
   size_t size() const { return offsets_.size() - 1; }
   Result<WebDatasetSample> at(size_t i) const;
   // The number of bytes of a sample in the shard, headers included.
@@ -40,12 +47,16 @@ class WebDatasetShard {
  private:
   WebDatasetShard() = default;
   void read_from(std::shared_ptr<const ByteSource> source);
+  void check_end() const;
+  void scan();
+  void end_at_damage(const std::string& why);
   // read(offset, size) of the i-th sample.
   template <class Read>
   auto reading(size_t i, const Read& read) const;
   std::shared_ptr<const ByteSource> source_;
   std::vector<uint64_t> offsets_;
   bool has_index_ = true;
+  std::string damage_;  // why the last sample, the rest of the shard, cannot be read; empty: there is none such
   WebDatasetLimits limits_;
   std::shared_ptr<BlockReader> blocks_;  // null: of a storage
 };

@@ -20,6 +20,7 @@ namespace kinora::core {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Files = test::TarFiles;
@@ -250,6 +251,15 @@ TEST(WebDataset, GroupsNeighboursWithOneKey) {
               ElementsAre("a: txt=1 shots.json=2", "b: txt=", "a: mp4=4"));
 }
 
+TEST(WebDataset, ADotAndSlashAreNoPartOfAKey) {
+  const Files files{
+      {"./", ""}, {"./a.txt", "1"}, {"./d/b.txt", "2"}, {"./.c.txt", "3"}, {"./__notes__/d.txt", "4"}};
+  EXPECT_THAT(read_all(tar(files)), ElementsAre("a: txt=1", "d/b: txt=2"));
+  std::string bytes = tar({{"./a.txt", "1"}, {"./a.cls", "2"}});
+  bytes.resize(bytes.size() - 1024);
+  EXPECT_EQ(shown(plain(bytes)), "a|txt=1|cls=2");
+}
+
 TEST(WebDataset, PassesOverWhatIsNoSample) {
   EXPECT_THAT(read_all(tar({{"__notes__", "x"},
                             {"__notes__/a.txt", "x"},
@@ -380,6 +390,10 @@ class WebDatasetFolder : public ::testing::Test {
     fs::create_directories(fs::path(folder + "/" + name).parent_path());
     std::ofstream(folder + "/" + name, std::ios::binary) << bytes;
   }
+  // The index of s.tar.
+  void put(const std::vector<uint64_t>& offsets) {
+    write("s.tar.idx", std::string(reinterpret_cast<const char*>(offsets.data()), offsets.size() * 8));
+  }
   std::string folder;
 };
 
@@ -432,9 +446,6 @@ TEST_F(WebDatasetFolder, FindsEverySampleAgain) {
 TEST_F(WebDatasetFolder, ReadsThroughTheIndexAndRefusesAForeignOne) {
   const std::string bytes = tar({{"a.txt", "1"}, {"b.txt", "22"}});
   write("s.tar", bytes);
-  const auto put = [&](const std::vector<uint64_t>& offsets) {
-    write("s.tar.idx", std::string(reinterpret_cast<const char*>(offsets.data()), offsets.size() * 8));
-  };
   put({0, 1024, 2048});
   const auto shard = WebDatasetShard::open(folder + "/s.tar");
   ASSERT_TRUE(shard) << shard.failure().message;
@@ -442,7 +453,7 @@ TEST_F(WebDatasetFolder, ReadsThroughTheIndexAndRefusesAForeignOne) {
   EXPECT_EQ(shard->at(1)->key(), "b");
   EXPECT_EQ(shard->at(0)->key(), "a");
   EXPECT_EQ(shard->at(2).failure().code, KINORA_ERROR_INVALID);
-  for (const auto& bad : {std::vector<uint64_t>{}, {0, 5000}, {0, 0}, {1024, 0}}) {
+  for (const auto& bad : {std::vector<uint64_t>{}, {0, 0}, {1024, 0}}) {
     put(bad);
     EXPECT_THAT(WebDatasetShard::open(folder + "/s.tar").failure().message, HasSubstr("not an index of"));
   }
@@ -451,6 +462,98 @@ TEST_F(WebDatasetFolder, ReadsThroughTheIndexAndRefusesAForeignOne) {
   EXPECT_THAT(off->at(1).failure().message, HasSubstr("no sample at byte 2048"));
   write("twice.tar", bytes);
   EXPECT_THAT(index_webdataset(folder).failure().message, HasSubstr("a second sample 'a'"));
+}
+
+// 1024 bytes a sample, n0 to n7.
+Files eight() {
+  Files out;
+  for (int i = 0; i < 8; ++i) out.emplace_back(fmt::format("n{}.txt", i), "y");
+  return out;
+}
+
+TEST_F(WebDatasetFolder, AnIndexOfAnotherShardLosesNoSampleUnseen) {
+  write("s.tar", tar(eight()));
+  const std::string remedy = "write it again with `kinora data index " + folder + "`";
+  put({0, 2048, 4096, 6144, 8192});
+  const auto shard = or_throw(WebDatasetShard::open(folder + "/s.tar"));
+  for (size_t i = 0; i < 4; ++i) {
+    const std::string both =
+        fmt::format("/s.tar: the samples 'n{}' and 'n{}' at byte {}, ", 2 * i, 2 * i + 1, 2048 * i);
+    for (const auto& failure : {shard.at(i).failure(), shard.key(i).failure()}) {
+      EXPECT_EQ(failure.code, KINORA_ERROR_DATA);
+      EXPECT_THAT(failure.message, AllOf(HasSubstr(both), HasSubstr(remedy)));
+    }
+  }
+  put({0, 1024, 2048, 3072, 4096});
+  const auto appended = WebDatasetShard::open(folder + "/s.tar");
+  ASSERT_FALSE(appended);
+  EXPECT_EQ(appended.failure().code, KINORA_ERROR_DATA);
+  EXPECT_THAT(appended.failure().message,
+              AllOf(HasSubstr("/s.tar: the sample 'n4' at byte 4096 comes after "), HasSubstr(remedy)));
+}
+
+TEST_F(WebDatasetFolder, WhatFollowsTheLastSampleMayBePaddingAndNoSamples) {
+  put({0, 1024, 2048, 3072, 4096, 5120, 6144, 7168, 8192});
+  std::string padded = tar(eight());
+  padded.resize(20'480);
+  Files more = eight();
+  more.insert(more.end(), {{"README", "x"}, {"LICENSE", std::string(5000, 'x')}});
+  for (const auto& bytes : {padded, tar(more)}) {
+    write("s.tar", bytes);
+    EXPECT_EQ(or_throw(WebDatasetShard::open(folder + "/s.tar")).at(7)->key(), "n7");
+  }
+}
+
+TEST_F(WebDatasetFolder, ACutShardCostsTheSamplesThatAreCut) {
+  write("s.tar", tar(eight()).substr(0, 2 * 1024 + 700));
+  put({0, 1024, 2048, 3072, 4096});
+  const auto shard = or_throw(WebDatasetShard::open(folder + "/s.tar"));
+  ASSERT_EQ(shard.size(), 4u);
+  EXPECT_EQ(shard.at(0)->key(), "n0");
+  EXPECT_EQ(shard.at(1)->key(), "n1");
+  for (const auto& failure : {shard.at(2).failure(), shard.key(2).failure(), shard.bytes(2).failure()}) {
+    EXPECT_EQ(failure.code, KINORA_ERROR_DATA);
+    EXPECT_THAT(failure.message,
+                HasSubstr("/s.tar: sample 2 is at bytes 2048 to 3072 by the index, and the shard has 2748"));
+  }
+  EXPECT_EQ(shard.at(3).failure().code, KINORA_ERROR_DATA);
+}
+
+TEST_F(WebDatasetFolder, AScanKeepsWhatLiesBeforeTheDamage) {
+  write("s.tar", tar(eight()).substr(0, 2 * 1024 + 700));
+  const auto shard = or_throw(WebDatasetShard::open_or_scan(folder + "/s.tar"));
+  EXPECT_FALSE(shard.is_whole());
+  ASSERT_EQ(shard.size(), 3u) << "two samples and the damage";
+  EXPECT_EQ(shard.at(0)->key(), "n0");
+  EXPECT_EQ(shard.at(1)->key(), "n1");
+  for (size_t i = 2; i < 5; ++i) {  // .nv-meta/.info.json may count more
+    EXPECT_EQ(shard.at(i).failure().code, KINORA_ERROR_DATA);
+    EXPECT_THAT(shard.at(i).failure().message, HasSubstr("(the shard is left out from byte 2048 on)"));
+  }
+  write("s.tar", std::string(5000, 'x'));
+  EXPECT_THAT(WebDatasetShard::open_or_scan(folder + "/s.tar").failure().message,
+              HasSubstr("not a tar archive"));
+  write("s.tar", tar({{"a.txt", "1"}, {"b.txt", "2"}, {"b.txt", "3"}, {"c.txt", "4"}}));
+  const auto twice = or_throw(WebDatasetShard::open_or_scan(folder + "/s.tar"));
+  EXPECT_TRUE(twice.is_whole());
+  ASSERT_EQ(twice.size(), 3u);
+  EXPECT_EQ(twice.at(1).failure().code, KINORA_ERROR_DATA);
+  EXPECT_EQ(twice.at(2)->key(), "c");
+}
+
+TEST_F(WebDatasetFolder, DamageIsNamedByKeyAndPlaceInTheShard) {
+  std::string bytes = tar({{"a.txt", "1"}, {"a.cls", "1"}, {"b.txt", "2"}, {"b.cls", "2"}});
+  bytes.replace(3 * 1024 + 148, 6, "777777");  // the checksum of b.cls
+  write("s.tar", bytes);
+  put({0, 2048, 4096});
+  const auto shard = or_throw(WebDatasetShard::open(folder + "/s.tar"));
+  EXPECT_EQ(shard.at(0)->key(), "a");
+  EXPECT_THAT(shard.at(1).failure().message,
+              HasSubstr("/s.tar: the sample 'b' at byte 2048: entry 2 is damaged"));
+  bytes.replace(2 * 1024 + 148, 6, "777777");  // of b.txt
+  write("s.tar", bytes);
+  EXPECT_THAT(or_throw(WebDatasetShard::open(folder + "/s.tar")).at(1).failure().message,
+              HasSubstr("/s.tar: the sample at byte 2048: no header is there; "));
 }
 
 TEST_F(WebDatasetFolder, ReadsTheKeyAndOneFieldOfASample) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/cancel.hpp"
+#include "kinora/sample.hpp"
 #include "plugins/jobs/data/media.hpp"
 
 namespace kinora::data {
@@ -21,6 +22,21 @@ bool is_json(std::string_view field) { return field == "json" || field.ends_with
 bool leaves_folder(std::string_view name) {
   const std::filesystem::path path(name);
   return path.is_absolute() || std::find(path.begin(), path.end(), "..") != path.end();
+}
+
+// Why readers leave the sample out for its names; "" if they do not.
+std::string flaw_of_names(const energon::StoredSample& sample) {
+  try {
+    Sample named(sample.key);
+    for (const auto& part : sample.parts) {
+      named.set(part.name.c_str(), std::string_view());
+      named.remove(part.name.c_str());
+    }
+    return "";
+  } catch (const Error& e) {
+    if (e.code() != KINORA_ERROR_INVALID) throw;
+    return std::string(e.what()) + "; readers leave the sample out";
+  }
 }
 
 // The checks of one shard, member by member.
@@ -80,6 +96,8 @@ class Check {
   }
 
   void end_sample(energon::StoredSample sample) {
+    if (!leaves_folder(sample.key))
+      if (auto flaw = flaw_of_names(sample); !flaw.empty()) add(sample.key, sample.offset, std::move(flaw));
     std::set<std::string_view> seen;
     uint64_t bytes = 0;
     for (const auto& part : sample.parts) {

@@ -54,7 +54,10 @@ TEST_F(Verify, NamesThePlaceOfEachFault) {
       {{{"a.facts.json", "[1, 2"}}, "s.tar: a at 0: the field facts.json is not JSON"},
       {{{"a.txt", "1"}, {"a.cls", ""}}, "s.tar: a at 0: the field cls is empty"},
       {{{"a.txt", ""}, {"a.cls", ""}}, "s.tar: a at 0: the sample has 0 bytes"},
-      {{{"\x1b[31m\n.txt", ""}}, "s.tar: \\x1b[31m  at 0: the sample has 0 bytes"},
+      {{{"\x1b[31m\n.txt", "1"}}, "s.tar: \\x1b[31m  at 0: sample key '?[31m?': it has control characters"},
+      {{{"./a.txt", "1"}, {"./b//c.txt", "1"}},
+       "s.tar: b//c at 1024: sample key 'b//c': a part of it is empty"},
+      {{{"a.", "1"}}, "s.tar: a at 0: '' is no field name"},
   };
   for (const auto& fault : faults) {
     write("s.tar", test::tar_bytes(fault.files));

@@ -161,14 +161,73 @@ TEST_F(DataSetOf, DamagedSamplesAreLeftOut) {
     file << "999999";  // the checksum of the first header
   }
   std::string index;
-  for (uint64_t i = 0; i <= 9; ++i) {  // without the samples that have two members
-    const uint64_t offset = 3072 * i;
+  uint64_t offset = 0;
+  for (int i = 0; i <= 25; ++i) {
     index.append(reinterpret_cast<const char*>(&offset), sizeof offset);
+    offset += i % 10 == 9 ? 2048 : 3072;
   }
   std::ofstream(folder_ / "clips/s-0.tar.idx", std::ios::binary) << index;
   const Keys kept = keys(DataSet(clips("duration_s >= 0")));
   EXPECT_EQ(kept.front(), key(1));
-  EXPECT_EQ(kept[8], key(25));
+  EXPECT_EQ(kept[8], key(10)) << "clip 9 has no facts";
+}
+
+TEST_F(DataSetOf, ANameThatNoSampleCanHaveCostsItsSample) {
+  write("odd", 0,
+        {{"./good.txt", "1"}, {"../../x.txt", "2"}, {"q\x01.txt", "3"}, {"x.", "4"}, {"a//b.txt", "5"}});
+  const DataSet set(DataInput{.path = path("odd"), .parts = {}});
+  ASSERT_EQ(set.size(), 5u);
+  EXPECT_EQ(to_sample(set.read({0, 0})).key(), "good");
+  for (uint64_t i = 1; i < 5; ++i) {
+    try {
+      to_sample(set.read({0, i}));
+      ADD_FAILURE() << "sample " << i;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), KINORA_ERROR_DATA) << e.what();
+      EXPECT_THAT(e.what(), AllOf(HasSubstr("/odd/s-0.tar: "),
+                                  HasSubstr(fmt::format("(the sample at byte {})", 1024 * i))));
+    }
+  }
+}
+
+TEST_F(DataSetOf, AShardOfAnotherCountThanListedIsRefused) {
+  fs::create_directories(folder_ / "clips/.nv-meta");
+  std::ofstream(folder_ / "clips/.nv-meta/.info.json")
+      << R"({"shard_counts": {"s-0.tar": 25, "s-1.tar": 26}})";
+  const DataSet set(clips());
+  EXPECT_EQ(set.read({0, 24}).key(), key(24));
+  EXPECT_THAT(test::refusal([&] {
+                set.read({1, 0});
+              }),
+              AllOf(HasSubstr("/s-1.tar: has 25 samples by its headers, and .nv-meta/.info.json says 26; "),
+                    HasSubstr("`kinora data index " + path("clips") + "`")));
+}
+
+TEST_F(DataSetOf, ShardsThatTheIndexDoesNotListAreNamed) {
+  fs::create_directories(folder_ / "clips/.nv-meta");
+  std::ofstream(folder_ / "clips/.nv-meta/.info.json")
+      << R"({"shard_counts": {"s-0.tar": 25, "s-1.tar": 25}})";
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(DataSet(clips()).size(), 50u);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("2 shards are not in .nv-meta/.info.json and not read, the first is s-2.tar; "),
+                    HasSubstr("`kinora data index " + path("clips") + "`")));
+}
+
+TEST_F(DataSetOf, ACutShardWithoutAnIndexCostsOneSample) {
+  const fs::path shard = folder_ / "clips/s-3.tar";
+  fs::resize_file(shard,
+                  9 * 3072 + 2048 + 1024);  // clips 75 to 84, of which 79 has two members, and a part of 85
+  DataInput input = clips();
+  DataOrder order(input, 1);
+  const auto& samples = order.set(0).samples();
+  EXPECT_EQ(samples.back(), 11u);
+  EXPECT_EQ(order.set(0).key({3, 9}), key(84));
+  EXPECT_THAT(test::refusal([&] {
+                order.set(0).read({3, 10});
+              }),
+              HasSubstr("the shard is left out from byte "));
+  EXPECT_EQ(order.pass(), 86u);
 }
 
 TEST_F(DataSetOf, JoinsTakeFieldsOfTheSampleWithTheSameKey) {

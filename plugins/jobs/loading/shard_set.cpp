@@ -1,7 +1,9 @@
 #include "plugins/jobs/loading/shard_set.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
+#include <set>
 
 #include "core/base/digest.hpp"
 #include "core/base/facts.hpp"
@@ -17,6 +19,7 @@ class TarShard final : public SampleShard {
   TarShard(const std::string& uri, const OpenBytes& open)
       : shard_(or_throw(WebDatasetShard::open_or_scan(uri, {}, open))) {}
   bool has_index() const { return shard_.has_index(); }
+  bool is_whole() const { return shard_.is_whole(); }
   uint64_t size() const override { return shard_.size(); }
   WebDatasetSample at(uint64_t i) const override { return or_throw(shard_.at(i)); }
   uint64_t bytes(uint64_t i) const override { return or_throw(shard_.bytes(i)); }
@@ -30,6 +33,27 @@ class TarShard final : public SampleShard {
  private:
   WebDatasetShard shard_;
 };
+
+// Warns of the shards in a local folder that its .info.json does not list.
+void warn_of_unlisted(const std::string& path, const std::vector<std::string>& names) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(fs::path(path) / ".nv-meta/.info.json", error)) return;
+  std::set<fs::path> listed;
+  for (const auto& name : names) listed.insert(fs::path(name).lexically_normal());
+  std::set<std::string> unlisted;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name.ends_with(".tar") && name.front() != '.' && !listed.contains(at->path().lexically_normal()))
+      unlisted.insert(name);
+  }
+  if (!unlisted.empty())
+    log_warn(
+        "{}: {} not in .nv-meta/.info.json and not read, the first is {}; add them with `kinora data index "
+        "{}`",
+        path, counted(static_cast<int64_t>(unlisted.size()), "shard is", "shards are"), *unlisted.begin(),
+        path);
+}
 
 }  // namespace
 
@@ -65,6 +89,7 @@ void ShardSet::list_tars() {
   if (without_index > 0)
     log_warn("{}: {} without an index, so their headers were read; write it once with `kinora data index {}`",
              path_, counted(without_index, "shard", "shards"), path_);
+  warn_of_unlisted(path_, names_);
 }
 
 std::string ShardSet::digest() const {
@@ -86,8 +111,17 @@ std::shared_ptr<const SampleShard> ShardSet::shard(size_t number) const {
       return it->second;
     }
   }
-  if (mds_.empty()) return keep(number, std::make_shared<TarShard>(names_[number], opener()));
-  return keep(number, open_mds(mds_[number], opener()));
+  if (!mds_.empty()) return keep(number, open_mds(mds_[number], opener()));
+  auto opened = std::make_shared<TarShard>(names_[number], opener());
+  if (opened->is_whole() && opened->size() != samples_[number])
+    throw Error(
+        KINORA_ERROR_DATA,
+        fmt::format(
+            "{}: has {} by its {}, and .nv-meta/.info.json says {}; write both again with `kinora data "
+            "index {}`",
+            names_[number], counted(static_cast<int64_t>(opened->size()), "sample", "samples"),
+            opened->has_index() ? "index" : "headers", samples_[number], path_));
+  return keep(number, std::move(opened));
 }
 
 std::shared_ptr<const SampleShard> ShardSet::keep(size_t number,

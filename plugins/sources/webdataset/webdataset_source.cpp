@@ -150,11 +150,8 @@ std::optional<Sample> WebDatasetSource::read_sample() {
   if (!read) return next_file(), std::nullopt;
   pass_sample();
   if (!mine) return std::nullopt;
-  try {
-    return to_sample(std::move(*read));
-  } catch (const Error& e) {
-    throw Error(KINORA_ERROR_DATA, files_[at_.file].uri + ": " + e.what());
-  }
+  read->where.offset += base_;
+  return to_sample(std::move(*read));
 }
 
 std::string WebDatasetSource::state() {

@@ -5,7 +5,7 @@
 //   .nv-meta/.info.json                                                  Energon: the shards and how many samples each has
 //
 // A name is split at the first dot of its last part: "a.b/clip.shots.json" is the key "a.b/clip" and the
-// field "shots.json". Names without a dot, and those with a part __x__ at the front, are not samples and are
+// field "shots.json". A leading "./", as of `tar -cf x.tar .`, is left out. Names without a dot, and those with a part __x__ at the front, are not samples and are
 // skipped. webdataset_files.hpp finds the shards, webdataset_reader.hpp reads one, energon.hpp indexes one.
 #pragma once
 #include <algorithm>
@@ -49,12 +49,18 @@ struct WebDatasetSample {
   }
 };
 
-// For stages and engines; keeps the memory instead of copying it. Throws Error(KINORA_ERROR_INVALID) for a
-// key or a field that a sample cannot have.
+// For stages and engines; keeps the memory instead of copying it. Throws Error(KINORA_ERROR_DATA) with shard and
+// offset for a key or a field that a sample cannot have.
 inline Sample to_sample(WebDatasetSample&& from) {
-  Sample out(from.key());
-  for (auto& field : from.fields) out.set(field.name.c_str(), std::move(field.bytes));
-  return out;
+  try {
+    Sample out(from.key());
+    for (auto& field : from.fields) out.set(field.name.c_str(), std::move(field.bytes));
+    return out;
+  } catch (const Error& e) {
+    if (e.code() != KINORA_ERROR_INVALID) throw;
+    throw Error(KINORA_ERROR_DATA, from.where.shard + ": " + e.what() + " (the sample at byte " +
+                                       std::to_string(from.where.offset) + ")");
+  }
 }
 
 // Key and field of a member, or nothing if it is not part of a sample.
@@ -62,6 +68,7 @@ struct WebDatasetName {
   std::string_view key, field;
 };
 inline std::optional<WebDatasetName> split_member_name(std::string_view name) {
+  while (name.starts_with("./")) name.remove_prefix(2);
   if (name.starts_with("__")) {  // "__x__", to a slash or the end
     const std::string_view part = name.substr(0, name.find('/'));
     if (part.size() >= 4 && part.ends_with("__")) return std::nullopt;
