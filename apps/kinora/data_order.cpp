@@ -17,6 +17,8 @@ namespace {
 namespace po = boost::program_options;
 using nlohmann::json;
 
+constexpr int64_t kMostBatch = 1'000'000;  // the slots and keys of a step are held in memory
+
 constexpr const char* kOrderHelp = R"(usage: kinora data order FILE.toml JOB [options]
 
 Prints which samples each rank takes at each step of a training from shards, without training: one line for each step and rank,
@@ -77,9 +79,15 @@ Steps steps_of(const core::JobSpec& job, const po::variables_map& given) {
              batch =
                  given.count("batch") ? given["batch"].as<int64_t>() : job.options.value("batch", int64_t{0}),
              accumulate = job.options.value("accumulate", int64_t{1});
+  if (const auto steps = given["steps"].as<int64_t>(); steps < 1)
+    throw Error(KINORA_ERROR_INVALID, fmt::format("--steps {}: must be at least 1", steps));
+  if (batch > kMostBatch)
+    throw Error(
+        KINORA_ERROR_INVALID,
+        fmt::format("batch = {}: must be at most {} samples; give a smaller --batch", batch, kMostBatch));
   if (batch == 0)
     throw Error(KINORA_ERROR_INVALID, "job '" + job.name + "' has no option batch; give --batch");
-  if (ranks < 1 || batch < 0 || batch % (ranks * accumulate) != 0)
+  if (ranks < 1 || batch < 0 || ranks > batch || accumulate > batch || batch % (ranks * accumulate) != 0)
     throw Error(KINORA_ERROR_INVALID,
                 fmt::format("batch = {} must be a multiple of accumulate ({}) times --ranks ({})", batch,
                             accumulate, ranks));
