@@ -121,12 +121,14 @@ void DataOrder::find_usable(uint64_t slot, const Use& use, FailedSamples* failed
                           kMost, why.empty() ? "it is too short, held out or dropped" : why));
 }
 
-std::string DataOrder::key(uint64_t slot, const std::function<bool(const std::string&)>& accepts) {
+std::string DataOrder::key(uint64_t slot, const std::function<bool(const std::string&)>& accepts,
+                           FailedSamples* failed) {
   std::string out;
-  find_usable(slot, [&](const Draw& draw, std::string&) {
+  const auto use = [&](const Draw& draw, std::string&) {
     out = sets_[draw.set]->key(draw.place);
     return !accepts || accepts(out);
-  });
+  };
+  find_usable(slot, use, failed);
   return out;
 }
 

@@ -180,6 +180,9 @@ TEST_F(DataOrderOf, ADamagedSampleIsReplacedByAnotherOfItsSet) {
   for (size_t i = 0; i < 10; ++i) EXPECT_EQ(all[i] == fmt::format("b0-{}", i), i != 3) << all[i];
   EXPECT_EQ(all[3], keys(order, 3, 1)[0]);
   EXPECT_THAT(test::refusal([&] { order.set(0).read({0, 3}); }), HasSubstr("s-0.tar"));
+  FailedSamples failed("order", {});
+  for (uint64_t slot = 0; slot < 20; ++slot) order.key(slot, {}, &failed);
+  EXPECT_THAT(failed.names(), testing::ElementsAre("sample 3 of " + file_of("b", 0).string()));
 }
 
 TEST_F(DataOrderOf, AStateIsOfItsDataAlone) {
