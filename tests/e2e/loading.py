@@ -84,6 +84,11 @@ def check_resume(file, whole):
     assert "the position is of other data" in said, said
     said = order(file, 3, 1, code=2)
     assert "batch = 8 must be a multiple of accumulate (1) times --ranks (3)" in said, said
+    for steps in (-1, 0):
+        assert f"--steps {steps}: must be at least 1" in order(file, 1, steps, code=2)
+    for batch in (1_000_001, 99999999999999):
+        assert f"batch = {batch}: must be at most 1000000 samples" in order(file, 1, 1, batch=batch, code=2)
+    assert "must be a multiple" in order(file, 2**62, 1, code=2)
     said = order(order_file("plain", '"a"'), 1, 1, code=2)
     assert "neither job 'latents' nor one that it reads has a table of data" in said, said
 
