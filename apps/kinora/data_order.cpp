@@ -17,12 +17,15 @@ namespace {
 namespace po = boost::program_options;
 using nlohmann::json;
 
+constexpr int64_t kMostBatch = 1'000'000;  // the slots and keys of a step are held in memory
+
 constexpr const char* kOrderHelp = R"(usage: kinora data order FILE.toml JOB [options]
 
 Prints which samples each rank takes at each step of a training from shards, without training: one line for each step and rank,
 with the samples' keys. JOB has a table of data as its input, or trains on such a job. The order depends on the run file, the data and
 the seed alone. A position saved with one number of ranks continues with any other. For windows of several sizes (`sizes`) and more than
-one rank it reads the facts of the samples, as the training does.
+one rank it reads the facts of the samples, as the training does. It decodes nothing: training replaces a clip that cannot be decoded, or
+is too short, by another one.
 
 examples:
   kinora data order my.toml dit --ranks 8 --steps 3
@@ -77,9 +80,15 @@ Steps steps_of(const core::JobSpec& job, const po::variables_map& given) {
              batch =
                  given.count("batch") ? given["batch"].as<int64_t>() : job.options.value("batch", int64_t{0}),
              accumulate = job.options.value("accumulate", int64_t{1});
+  if (const auto steps = given["steps"].as<int64_t>(); steps < 1)
+    throw Error(KINORA_ERROR_INVALID, fmt::format("--steps {}: must be at least 1", steps));
+  if (batch > kMostBatch)
+    throw Error(
+        KINORA_ERROR_INVALID,
+        fmt::format("batch = {}: must be at most {} samples; give a smaller --batch", batch, kMostBatch));
   if (batch == 0)
     throw Error(KINORA_ERROR_INVALID, "job '" + job.name + "' has no option batch; give --batch");
-  if (ranks < 1 || batch < 0 || batch % (ranks * accumulate) != 0)
+  if (ranks < 1 || batch < 0 || ranks > batch || accumulate > batch || batch % (ranks * accumulate) != 0)
     throw Error(KINORA_ERROR_INVALID,
                 fmt::format("batch = {} must be a multiple of accumulate ({}) times --ranks ({})", batch,
                             accumulate, ranks));
@@ -129,11 +138,10 @@ std::vector<std::vector<Slots>> divided_slots(const Asked& asked, uint64_t first
 }
 
 void print_rank(core::DataOrder& order, const core::JobSpec& job, uint64_t step, uint64_t rank,
-                const Slots& slots, bool as_json) {
+                const Slots& slots, bool as_json, core::FailedSamples& damaged) {
+  const auto accepts = [&](const std::string& key) { return core::hash_share(key) >= held_out_of(job); };
   std::vector<std::string> taken;
-  for (const uint64_t slot : slots)
-    taken.push_back(
-        order.key(slot, [&](const std::string& key) { return core::hash_share(key) >= held_out_of(job); }));
+  for (const uint64_t slot : slots) taken.push_back(order.key(slot, accepts, &damaged));
   if (as_json)
     std::cout << json{{"step", step}, {"rank", rank}, {"keys", taken}}.dump(-1, ' ', false,
                                                                             json::error_handler_t::replace)
@@ -157,13 +165,14 @@ int print_order(core::Runtime& runtime, const core::RunFile& run, const core::Jo
   if (given.count("state")) state = core::read_data_state(given["state"].as<std::string>(), order.digest());
   const bool are_divided = steps.ranks > 1 && !source->options.value("sizes", json::array()).empty();
   const auto divided = are_divided ? divided_slots(asked, state.slots) : std::vector<std::vector<Slots>>();
+  core::FailedSamples damaged(job.name, {.max_failed_share = 1});  // any number
   for (int64_t i = 0; i < asked.count(); ++i) {
     if (core::cancelled()) return kInterrupted;
     for (uint64_t rank = 0; rank < steps.ranks; ++rank)
       print_rank(
           order, job, state.slots / steps.batch() + 1, rank,
           are_divided ? divided.at(static_cast<size_t>(i)).at(rank) : slots_of(steps, state.slots, rank),
-          given.count("json") > 0);
+          given.count("json") > 0, damaged);
     state.slots += steps.batch();
   }
   std::cout << std::flush;

@@ -84,6 +84,11 @@ def check_resume(file, whole):
     assert "the position is of other data" in said, said
     said = order(file, 3, 1, code=2)
     assert "batch = 8 must be a multiple of accumulate (1) times --ranks (3)" in said, said
+    for steps in (-1, 0):
+        assert f"--steps {steps}: must be at least 1" in order(file, 1, steps, code=2)
+    for batch in (1_000_001, 99999999999999):
+        assert f"batch = {batch}: must be at most 1000000 samples" in order(file, 1, 1, batch=batch, code=2)
+    assert "must be a multiple" in order(file, 2**62, 1, code=2)
     said = order(order_file("plain", '"a"'), 1, 1, code=2)
     assert "neither job 'latents' nor one that it reads has a table of data" in said, said
 
@@ -230,14 +235,16 @@ def check_training(shards):
     assert all(line["data_wait"] >= 0 for line in lines_of(out)) and "validation_loss" in lines_of(out)[-1]
     summary = json.loads((out / "latents/summary.json").read_text())
     assert summary["measured"] == 4 and summary["sets"] == 2 and not (out / "latents/latents.h5").exists(), summary
-    killed, command = training("killed", shards, 8)
+    killed, command = training("killed", shards, 8, f"latents.latent_cache={SCRATCH / 'kept-latents'}")
     process = subprocess.Popen([KINORA, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 120
     while time.monotonic() < end and not list(killed.glob("dit/checkpoints/*/state.json")):
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    run(KINORA, *command)
+    for _ in range(2):  # a cache that has filled meanwhile is no new input
+        said = run(KINORA, *command)
+        assert "starts from scratch" not in said, said
     assert (killed / "dit/weights.safetensors").read_bytes() == (out / "dit/weights.safetensors").read_bytes()
     ranks, command = training("ranks", shards, 8, "dit.parallel=[\"ddp\"]")
     run(KINORA, "launch", "-n", "2", "--", *command)

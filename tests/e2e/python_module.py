@@ -130,7 +130,14 @@ def check_load():
     assert fails(lambda: kinora.load({"path": shards, "readers": -2}, 2), "option 'readers' of input takes an int from 0 to 64") == "invalid"
     assert fails(lambda: kinora.load({"path": shards, "shufle": 1}, 2), "shufle", "shuffle") == "invalid"
     assert fails(lambda: kinora.load(SCRATCH / "nowhere", 2), "nowhere") == "not found"
-    for wrong in (lambda: kinora.load(table, 3, ranks=2), lambda: kinora.load(table, 4, seed=2, state=state)):
+    closed = kinora.load(table, 4)
+    next(closed)
+    closed.close()
+    closed.close()
+    wrongs = [lambda: kinora.load(table, 3, ranks=2), lambda: kinora.load(table, 4, seed=2, state=state), lambda: next(closed), lambda: next(closed)]
+    positions = [{**state, "slots": slots} for slots in (-1, "12", 1.5, True, 2**64)] + [{}, [], {"slots": 12}, {"data": state["data"]}]
+    wrongs += [lambda given=given: kinora.load(table, 4, seed=1, state=given) for given in positions]
+    for wrong in wrongs:
         try:
             wrong()
             raise AssertionError("accepted")

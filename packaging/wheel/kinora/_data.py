@@ -49,13 +49,19 @@ class Loader:
         self._order = _Order(host, table, stages, seed)
         self._slots, self._digest, self._pass = 0, self._order.digest, self._order.size
         if state is not None:
-            if state["data"] != self._digest:
-                raise ValueError("the state is of other data; the table, the shards and the seed must be those that it was saved with")
-            self._slots = state["slots"]
+            self._slots = self._slots_of(state)
         self._order.follow(self._slots + rank * self._share, self._share, batch)
         self._made, self._ends = queue.Queue(ahead), threading.Event()
         self._thread = threading.Thread(target=self._work, args=(self._slots,), name="kinora-loader", daemon=True)
         self._thread.start()
+
+    def _slots_of(self, state):
+        slots, data = (state.get("slots"), state.get("data")) if isinstance(state, dict) else (None, None)
+        if type(slots) is not int or not 0 <= slots < 2**63 or not isinstance(data, str):
+            raise ValueError(f"state = {state!r}: not a position in data; give what state() of a loader returned")
+        if data != self._digest:
+            raise ValueError("the state is of other data; the table, the shards and the seed must be those that it was saved with")
+        return slots
 
     def __len__(self):
         """Batches in one pass over the data."""
@@ -82,13 +88,14 @@ class Loader:
         return made
 
     def close(self):
-        """Ends the loader's thread."""
+        """Ends the loader's thread. After it next() raises ValueError."""
         self._ends.set()
-        while self._thread.is_alive():
+        while self._thread.is_alive() or not self._made.empty():
             try:
                 self._made.get_nowait()
             except queue.Empty:
                 self._thread.join(0.01)
+        self._made.put(ValueError("the loader is closed; open another one with state=loader.state()"))
         if self._order:
             self._last_stats = self._order.stats()
             self._order.close()

@@ -1,12 +1,39 @@
 #include "plugins/jobs/loading/data_order.hpp"
 
 #include <cmath>
+#include <numeric>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/digest.hpp"
 
 namespace kinora::core {
+
+namespace {
+
+// How many slots each part of a blend has in a pass of it. sizes: slots of a pass of each part. Throws Error.
+std::vector<uint64_t> slots_of_parts(const DataInput& blend, const std::vector<uint64_t>& sizes) {
+  std::vector<double> weights;
+  for (const auto& part : blend.parts) weights.push_back(part.weight);
+  auto out = slots_of_weights(weights);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const DataInput& part = blend.parts[i];
+    const double of_pass = part.epochs * static_cast<double>(sizes[i]);
+    if (part.epochs > 0) out[i] = of_pass < 0x1p48 ? static_cast<uint64_t>(std::llround(of_pass)) : 0;
+    if (out[i] > 0) continue;
+    const auto given = part.epochs > 0 ? fmt::format("epochs = {} of {} samples", part.epochs, sizes[i])
+                                       : fmt::format("weight = {}", part.weight);
+    throw Error(
+        KINORA_ERROR_INVALID,
+        fmt::format("part {} of the blend{}: {} {}", i + 1, part.is_blend() ? "" : ", " + part.path, given,
+                    of_pass < 1 ? "gives it no sample; give it more, or remove the part"
+                                : "are more than 2^48 samples a pass; give it fewer"));
+  }
+  return out;
+}
+
+}  // namespace
 
 DataOrder::DataOrder(const DataInput& input, uint64_t seed) : seed_(seed) {
   const DataReading& reading = input.reading;
@@ -28,16 +55,15 @@ DataOrder::Node DataOrder::open(const DataInput& input, const std::string& strea
     identity += fmt::format("{}: shuffle {} of {}\n", stream, input.shuffle, set.digest());
     return out;
   }
-  std::vector<double> weights;
-  for (const auto& part : input.parts) {
-    const Node& opened =
-        out.parts.emplace_back(open(part, fmt::format("{}/{}", stream, weights.size()), identity));
-    const auto slots = static_cast<double>(opened.slots);
-    weights.push_back(part.epochs > 0 ? part.epochs * slots : part.weight);
-    out.slots += part.epochs > 0 ? static_cast<uint64_t>(std::llround(part.epochs * slots)) : opened.slots;
-    identity += fmt::format("{}: share {:.17g}\n", stream, weights.back());
-  }
-  out.blend = std::make_unique<BlendOrder>(weights, seed_, stream);
+  std::vector<uint64_t> sizes;
+  for (const auto& part : input.parts)
+    sizes.push_back(
+        out.parts.emplace_back(open(part, fmt::format("{}/{}", stream, sizes.size()), identity)).slots);
+  const auto slots = slots_of_parts(input, sizes);
+  const auto& counted = input.parts.front().epochs > 0 ? slots : sizes;
+  out.slots = std::accumulate(counted.begin(), counted.end(), uint64_t{0});
+  identity += fmt::format("{}: slots of a pass {}\n", stream, fmt::join(slots, " "));
+  out.blend = std::make_unique<BlendOrder>(slots, seed_, stream);
   return out;
 }
 
@@ -95,12 +121,14 @@ void DataOrder::find_usable(uint64_t slot, const Use& use, FailedSamples* failed
                           kMost, why.empty() ? "it is too short, held out or dropped" : why));
 }
 
-std::string DataOrder::key(uint64_t slot, const std::function<bool(const std::string&)>& accepts) {
+std::string DataOrder::key(uint64_t slot, const std::function<bool(const std::string&)>& accepts,
+                           FailedSamples* failed) {
   std::string out;
-  find_usable(slot, [&](const Draw& draw, std::string&) {
+  const auto use = [&](const Draw& draw, std::string&) {
     out = sets_[draw.set]->key(draw.place);
     return !accepts || accepts(out);
-  });
+  };
+  find_usable(slot, use, failed);
   return out;
 }
 

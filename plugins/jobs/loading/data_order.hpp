@@ -33,8 +33,10 @@ class DataOrder {
   // Error(KINORA_ERROR_DATA) after 1,000 in a row, or if `failed` has more than it accepts.
   using Use = std::function<bool(const Draw& draw, std::string& why)>;
   void find_usable(uint64_t slot, const Use& use, FailedSamples* failed = nullptr) const;
-  // The key of the first sample whose headers are sound and whose key is accepted (empty: all are).
-  std::string key(uint64_t slot, const std::function<bool(const std::string&)>& accepts = {});
+  // The key of the first sample whose headers are sound and whose key is accepted (empty: all are); damaged ones count
+  // in `failed`.
+  std::string key(uint64_t slot, const std::function<bool(const std::string&)>& accepts = {},
+                  FailedSamples* failed = nullptr);
   // A draw for messages: "sample 17 of shards/shard-000003.tar".
   std::string text_of(const Draw& draw) const;
   // Slots in which each sample is taken once, or as often as `epochs` say; of a blend by weight, the number of

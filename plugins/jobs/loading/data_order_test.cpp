@@ -78,16 +78,64 @@ TEST_F(DataOrderOf, ABlendHasItsSharesAndEachPartItsEpochs) {
   EXPECT_EQ(of_a, 768);
 }
 
-TEST_F(DataOrderOf, APassOfABlendByEpochsTakesEachSampleThatOften) {
+// Each pass, the later ones included, has each sample of a part as often as its epochs say.
+TEST_F(DataOrderOf, EveryPassOfABlendByEpochsTakesEachSampleThatOften) {
+  write("few", 0, 7);
+  write("many", 0, 1100);
+  const auto expect = [&](const DataInput& blend, uint64_t pass, const std::map<std::string, int>& epochs) {
+    DataOrder order(blend, 1);
+    ASSERT_EQ(order.pass(), pass);
+    for (const uint64_t number : {0, 1, 2, 1000}) {
+      std::map<std::string, std::map<std::string, int>> seen;  // of each set, how often each key came
+      for (const auto& key : keys(order, number * pass, pass)) ++seen[key.substr(0, key.find('0'))][key];
+      for (const auto& [name, of_set] : epochs) {
+        uint64_t samples = 0;
+        for (const auto& [key, count] : seen[name]) {
+          EXPECT_EQ(count, of_set) << key << " in pass " << number << " of " << pass;
+          ++samples;
+        }
+        EXPECT_EQ(samples, name == "few" ? 7u : name == "b" ? 10u : 1100u) << name;
+      }
+    }
+  };
+  const auto part = [&](DataInput of, double epochs) {
+    of.epochs = epochs;
+    return of;
+  };
+  DataInput one, thrice, nested;
+  one.parts = {part(set("few", 0), 1), part(set("b", 5), 1)};
+  expect(one, 17, {{"few", 1}, {"b", 1}});
+  thrice.parts = {part(set("b", 0), 3), part(set("many", 100), 1), part(set("few", 2), 2)};
+  expect(thrice, 1144, {{"b", 3}, {"many", 1}, {"few", 2}});
+  nested.parts = {part(one, 2), part(set("many", 0), 1)};
+  expect(nested, 1134, {{"few", 2}, {"b", 2}, {"many", 1}});
+}
+
+TEST_F(DataOrderOf, HalfAnEpochAPassGoesOnInTheNext) {
   DataInput blend;
-  blend.parts = {set("a", 0), set("b", 0)};
-  blend.parts[0].epochs = 1;
-  blend.parts[1].epochs = 3;
+  blend.parts = {set("a", 5), set("b", 5)};
+  blend.parts[0].epochs = 0.5;
+  blend.parts[1].epochs = 1;
   DataOrder order(blend, 1);
-  EXPECT_EQ(order.pass(), 60u);
-  std::map<char, int> of;
-  for (const auto& key : keys(order, 0, 1024)) ++of[key[0]];
-  EXPECT_NEAR(of['a'], 512, 1);
+  EXPECT_EQ(order.pass(), 25u);
+  std::map<std::string, int> seen;
+  for (const auto& key : keys(order, 0, 50)) ++seen[key];
+  EXPECT_EQ(seen.size(), 40u);
+  for (const auto& [key, count] : seen) EXPECT_EQ(count, key[0] == 'a' ? 1 : 2) << key;
+}
+
+TEST_F(DataOrderOf, APartThatWouldNeverBeTakenIsRefused) {
+  const auto refusal = [&](double weight, double epochs) {
+    DataInput blend;
+    blend.parts = {set("a", 0), set("b", 0, weight)};
+    if (epochs > 0) blend.parts[0].epochs = 1;
+    blend.parts[1].epochs = epochs;
+    return test::refusal([&] { DataOrder(blend, 1); });
+  };
+  EXPECT_THAT(refusal(1e-20, 0),
+              testing::AllOf(HasSubstr("part 2 of the blend"), HasSubstr("/b: weight = 1e-20 gives")));
+  EXPECT_THAT(refusal(1, 0.01), HasSubstr("epochs = 0.01 of 10 samples gives it no sample"));
+  EXPECT_THAT(refusal(1, 1e300), HasSubstr("more than 2^48 samples a pass"));
 }
 
 TEST_F(DataOrderOf, BlendsNest) {
@@ -132,6 +180,9 @@ TEST_F(DataOrderOf, ADamagedSampleIsReplacedByAnotherOfItsSet) {
   for (size_t i = 0; i < 10; ++i) EXPECT_EQ(all[i] == fmt::format("b0-{}", i), i != 3) << all[i];
   EXPECT_EQ(all[3], keys(order, 3, 1)[0]);
   EXPECT_THAT(test::refusal([&] { order.set(0).read({0, 3}); }), HasSubstr("s-0.tar"));
+  FailedSamples failed("order", {});
+  for (uint64_t slot = 0; slot < 20; ++slot) order.key(slot, {}, &failed);
+  EXPECT_THAT(failed.names(), testing::ElementsAre("sample 3 of " + file_of("b", 0).string()));
 }
 
 TEST_F(DataOrderOf, AStateIsOfItsDataAlone) {

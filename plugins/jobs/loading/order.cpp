@@ -58,50 +58,55 @@ ShardOrder::Place ShardOrder::at(uint64_t n) const {
   return {shard, i - (*end - samples_[shard])};
 }
 
-namespace {
-
-constexpr uint64_t kBlock = 1024;  // slots whose turns are dealt together
-constexpr unsigned kShareBits = 48;
-__extension__ using Wide = unsigned __int128;
-
-}  // namespace
-
-BlendOrder::BlendOrder(const std::vector<double>& weights, uint64_t seed, const std::string& stream)
-    : random_(seed, stream) {
-  double left = 0;  // of this part and those behind it
-  for (auto weight = weights.rbegin(); weight != weights.rend(); ++weight) {
-    left += *weight;
-    share_.push_back(static_cast<uint64_t>(std::llround(std::ldexp(*weight / left, kShareBits))));
-  }
-  std::reverse(share_.begin(), share_.end());
+std::vector<uint64_t> slots_of_weights(const std::vector<double>& weights) {
+  constexpr int kBits = 48;
+  const double most = *std::max_element(weights.begin(), weights.end());
+  double sum = 0;  // of weights of at most 1, which is finite
+  for (const double weight : weights) sum += weight / most;
+  std::vector<uint64_t> out;
+  for (const double weight : weights)
+    out.push_back(static_cast<uint64_t>(std::llround(std::ldexp(weight / most / sum, kBits))));
+  return out;
 }
 
+BlendOrder::BlendOrder(std::vector<uint64_t> slots, uint64_t seed, const std::string& stream)
+    : slots_(std::move(slots)), left_(slots_.size()), random_(seed, stream) {
+  std::partial_sum(slots_.rbegin(), slots_.rend(), left_.rbegin());
+}
+
+// Each part takes its share of what the parts before it leave, rounded down. So a whole number of passes has
+// exactly the slots of each.
 std::vector<uint64_t> BlendOrder::counts(uint64_t slots) const {
+  __extension__ using Wide = unsigned __int128;
   std::vector<uint64_t> out;
-  for (const uint64_t share : share_) {
-    out.push_back(static_cast<uint64_t>(Wide{slots} * share >> kShareBits));
+  for (size_t part = 0; part < slots_.size(); ++part) {
+    out.push_back(static_cast<uint64_t>(Wide{slots} * slots_[part] / left_[part]));
     slots -= out.back();
   }
   return out;
 }
 
 // counts() grows by less than two parts' worth at each slot and never shrinks, so the differences between the
-// ends of a block are what each part has in it.
+// ends of a block are what each part has in it. No block holds slots of two passes.
 std::vector<BlendOrder::Turn> BlendOrder::deal(uint64_t block) const {
-  auto next = counts(block * kBlock);
-  const auto ends = counts((block + 1) * kBlock);
+  const uint64_t pass = left_[0], in_pass = block % blocks() * kBlock,
+                 first = block / blocks() * pass + in_pass, size = std::min(kBlock, pass - in_pass);
+  auto next = counts(first);
+  const auto ends = counts(first + size);
   std::vector<size_t> parts;
   for (size_t part = 0; part < ends.size(); ++part) parts.insert(parts.end(), ends[part] - next[part], part);
   std::vector<Turn> out;
-  for (uint64_t i = 0; i < kBlock; ++i) {
-    const size_t part = parts[permuted(i, kBlock, random_, block)];
+  for (uint64_t i = 0; i < size; ++i) {
+    const size_t part = parts[permuted(i, size, random_, block)];
     out.push_back({part, next[part]++});
   }
   return out;
 }
 
 BlendOrder::Turn BlendOrder::at(uint64_t slot) const {
-  return blocks_.get(slot / kBlock, [this](uint64_t block) { return deal(block); })[slot % kBlock];
+  const uint64_t pass = slot / left_[0], in_pass = slot % left_[0];
+  const auto make = [this](uint64_t block) { return deal(block); };
+  return blocks_.get(pass * blocks() + in_pass / kBlock, make)[in_pass % kBlock];
 }
 
 }  // namespace kinora::core

@@ -46,24 +46,31 @@ class ShardOrder {
   mutable LastTwo<Epoch> epochs_;
 };
 
-// Chooses the part of a blend that each slot takes its sample from. Of every 1,024 slots each part
-// has its share but for a sample or two, and the parts follow each other in random order. [owner-thread]
+// Numbers of slots with the ratios of the weights, about 2^48 together: the slots of each part in a pass of a
+// blend that has no end. 0 for a part whose share is below 2^-49. weights: positive and finite, one a part.
+std::vector<uint64_t> slots_of_weights(const std::vector<double>& weights);
+
+// Chooses the part of a blend that each slot takes its sample from. A pass has exactly `slots` of each part. Of every
+// 1,024 slots of a pass each part has its share but for a sample or two, and the parts follow each other in random
+// order. [owner-thread]
 class BlendOrder {
  public:
   struct Turn {
     size_t part;
     uint64_t n;  // the slot takes the part's n-th sample
   };
-  // weights: positive and finite, one a part.
-  BlendOrder(const std::vector<double>& weights, uint64_t seed, const std::string& stream);
+  // slots: of each part in a pass; positive, below 2^63 together.
+  BlendOrder(std::vector<uint64_t> slots, uint64_t seed, const std::string& stream);
   Turn at(uint64_t slot) const;
 
  private:
   // How many of the first `slots` slots each part has.
   std::vector<uint64_t> counts(uint64_t slots) const;
   std::vector<Turn> deal(uint64_t block) const;
+  uint64_t blocks() const { return (left_[0] - 1) / kBlock + 1; }  // of a pass; the last one may be short
 
-  std::vector<uint64_t> share_;  // of each part in what the parts before it leave, in units of 2^-48
+  static constexpr uint64_t kBlock = 1024;  // slots whose turns are dealt together
+  std::vector<uint64_t> slots_, left_;      // of each part in a pass; of it and the parts behind it
   Random random_;
   mutable LastTwo<std::vector<Turn>> blocks_;
 };

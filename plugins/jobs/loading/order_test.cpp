@@ -92,7 +92,7 @@ TEST(LastTwo, TakesTurnsBetweenTwoNumbersWithoutMakingThemAgain) {
 TEST(BlendOrder, EveryBlockHasTheSharesButForASampleAPart) {
   const std::vector<double> weights{3, 1, 0.5, 1e-3};
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  const BlendOrder order(weights, 1, "b");
+  const BlendOrder order(slots_of_weights(weights), 1, "b");
   std::vector<uint64_t> counts(weights.size());
   for (uint64_t slot = 0; slot < 100 * 1024; ++slot) {
     const auto turn = order.at(slot);
@@ -105,7 +105,8 @@ TEST(BlendOrder, EveryBlockHasTheSharesButForASampleAPart) {
 }
 
 TEST(BlendOrder, ASlotFarAwayIsFoundAsFast) {
-  const BlendOrder order({1, 2}, 1, "b"), other({1, 2}, 1, "b");
+  const auto slots = slots_of_weights({1, 2});
+  const BlendOrder order(slots, 1, "b"), other(slots, 1, "b");
   constexpr uint64_t kFar = uint64_t{1} << 50;
   for (uint64_t slot = kFar; slot < kFar + 3000; ++slot) {
     const auto turn = order.at(slot);
@@ -116,18 +117,48 @@ TEST(BlendOrder, ASlotFarAwayIsFoundAsFast) {
 }
 
 TEST(BlendOrder, NeighboursAreRandom) {
-  const BlendOrder order({1, 1}, 1, "b");
+  const BlendOrder order(slots_of_weights({1, 1}), 1, "b");
   int alike = 0;
   for (uint64_t slot = 0; slot < 10240; ++slot) alike += order.at(slot).part == order.at(slot + 1).part;
   EXPECT_NEAR(alike, 5120, 4 * 50.6);  // four standard deviations
 }
 
-TEST(BlendOrder, OnePartAndExtremeSharesAreFine) {
-  const BlendOrder alone({0.3}, 1, "b"), extreme({1, 1e-20}, 1, "b");
-  for (uint64_t slot = 0; slot < 5000; ++slot) {
-    EXPECT_EQ(alone.at(slot).n, slot);
-    EXPECT_EQ(extreme.at(slot).part, 0u);
+// Each pass takes the next samples of each part, as many as it has slots, in an order of its own.
+TEST(BlendOrder, EachPassHasTheSlotsOfEachPart) {
+  const std::vector<std::vector<uint64_t>> cases{{7, 3}, {700, 300}, {9, 9},
+                                                 {5},    {1, 1023},  {2000, 1, 3000, 47}};
+  for (const auto& slots : cases) {
+    const BlendOrder order(slots, 1, "b");
+    const uint64_t pass = std::accumulate(slots.begin(), slots.end(), uint64_t{0});
+    std::vector<uint64_t> next(slots.size());
+    std::set<std::vector<size_t>> orders;
+    for (uint64_t number = 0; number < 5; ++number) {
+      std::vector<size_t> parts;
+      for (uint64_t slot = number * pass; slot < (number + 1) * pass; ++slot) {
+        const auto turn = order.at(slot);
+        EXPECT_EQ(turn.n, next[turn.part]++) << slot;
+        parts.push_back(turn.part);
+      }
+      for (size_t part = 0; part < slots.size(); ++part)
+        EXPECT_EQ(next[part], (number + 1) * slots[part]) << number << " " << pass;
+      orders.insert(parts);
+    }
+    EXPECT_EQ(orders.size() > 1, slots.size() > 1) << pass;
   }
+}
+
+TEST(BlendOrder, OnePartTakesEverySlot) {
+  const BlendOrder alone(slots_of_weights({0.3}), 1, "b");
+  for (uint64_t slot = 0; slot < 5000; ++slot) EXPECT_EQ(alone.at(slot).n, slot);
+}
+
+TEST(SlotsOfWeights, HaveTheirRatiosHoweverLargeOrSmallTheyAre) {
+  constexpr uint64_t kAll = uint64_t{1} << 48;
+  using Slots = std::vector<uint64_t>;
+  for (const double unit : {1e-308, 1.0, 3e307})
+    EXPECT_EQ(slots_of_weights({unit, 3 * unit}), (Slots{kAll / 4, kAll / 4 * 3})) << unit;
+  EXPECT_EQ(slots_of_weights({1e308, 1e308}), (Slots{kAll / 2, kAll / 2}));
+  EXPECT_EQ(slots_of_weights({1, 1e-20}), (Slots{kAll, 0}));
 }
 
 }  // namespace
