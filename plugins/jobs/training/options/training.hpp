@@ -201,7 +201,7 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
   bool prefetch = true;
   bool are_buckets() const { return batches == "buckets"; }
   static void describe(Describe<TrainOptions>& d) {
-    d.name("train").help("Trains a model on cached latents");
+    d.name("train").help("Trains a model on the latents of an encode job");
     d.option("pipeline", &TrainOptions::pipeline)
         .path()
         .help(
