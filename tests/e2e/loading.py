@@ -139,8 +139,8 @@ def check_subsets():
     for name, path in (("tars", "clips"), ("mds", "mds"), ("mds_uri", f"file://{SCRATCH.resolve()}/mds")):
         lines = order(order_file(name, f'{{ path = "{path}", {where}, join = {{ path = "captions", fields = ["txt"] }} }}'), 1, len(expected), batch=2)
         assert by_slot(lines) == 2 * expected, (name, by_slot(lines), expected)
-    said = order(order_file("none", '{ path = "clips", where = "blur >= 20" }'), 1, 1, code=2)
-    assert "no sample is left of 60" in said and "has no fact 'blur' (its facts: duration_s, scores.filter.blur)" in said, said
+    said = order(order_file("none", '{ path = "clips", where = "motion >= 20" }'), 1, 1, code=2)
+    assert "no sample is left of 60" in said and "has no fact 'motion' (its facts: duration_s, scores.filter.blur)" in said, said
     said = order(order_file("wrong", '{ path = "clips", where = "duration_s > " }'), 1, 1, code=2)
     assert "where: column 14: expected a number" in said, said
 

@@ -146,8 +146,8 @@ TEST_F(DataSetOf, ASubsetOfNothingSaysWhichConditionIsAtFault) {
       test::refusal([&] { DataSet(clips("duration_s > 7")); }),
       HasSubstr("/clips: no sample is left of 100; where = \"duration_s > 7\" holds for none of 100"));
   EXPECT_THAT(
-      test::refusal([&] { DataSet(clips("blur > 7")); }),
-      HasSubstr("the sample 'clip-000' has no fact 'blur' (its facts: duration_s, scores.filter.blur)"));
+      test::refusal([&] { DataSet(clips("motion > 7")); }),
+      HasSubstr("the sample 'clip-000' has no fact 'motion' (its facts: duration_s, scores.filter.blur)"));
   EXPECT_THAT(
       test::refusal([&] { DataSet(clips("duration_s > 1", 0, 1e-9)); }),
       AllOf(HasSubstr("no sample is left of 100; part = [0, 1e-09] leaves 0"), Not(HasSubstr("where"))));
