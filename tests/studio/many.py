@@ -45,6 +45,7 @@ def press(page, *keys):
 
 def check_selection(page):
     """Ranges that grow and shrink, single clips, all, the others, none."""
+    eventually(lambda: total(page) == CLIPS and page.locator(".cell:visible", has=page.get_by_text(KEYS[0], exact=True)).count() == 1, "the clips")
     press(page, "Home", "j", "Shift+ArrowRight", "Shift+ArrowRight", "Shift+ArrowRight", "Shift+ArrowLeft")
     eventually(lambda: checked(page) == set(KEYS[1:4]) and selected(page) == 3)
     cell = lambda key: page.locator(".cell:visible", has=page.get_by_text(key, exact=True))

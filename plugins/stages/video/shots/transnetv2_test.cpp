@@ -96,7 +96,7 @@ TEST(TransNetV2, AnswersEveryFrameOnce) {
     size_t late = 0;
     for (size_t i = 0; i < frames; ++i) {
       sequence.push(frame.data());
-      late = std::max(late, i + 1 - sequence.change().size());
+      late = std::max<size_t>(late, i + 1 - sequence.change().size());
     }
     EXPECT_LT(static_cast<int64_t>(late), Sequence::kDelay);
     sequence.finish();
