@@ -260,7 +260,7 @@ def check_random(chromium, latency):
 
 
 def main(chromium):
-    folder = synthetic("many")
+    folder = synthetic("selection")
     with Studio(folder.parent) as studio:
         with page_of(chromium, studio, refused=(400,)) as page:
             check_selection(page)
