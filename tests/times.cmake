@@ -14,7 +14,7 @@ set(KINORA_TEST_SECONDS
 set(KINORA_SLOW_TEST_SECONDS
   parallel_mutants_1 125 parallel_mutants_2 125 parallel_mutants_3 125 parallel_mutants_4 125
   parallel_mutants_5 125 parallel_mutants_6 125 parallel_mutants_7 125 parallel_mutants_8 125
-  shots_oracle_all_1 145 shots_oracle_all_2 145 shots_oracle_all_3 360 shots_oracle_all_4 390 hostile_corpus_all 60 copies 110 packages 40 bench_all 415 curate_kill_all 260 run_kill_all 150 sdk_template_kinds 120
+  shots_oracle_all_1 145 shots_oracle_all_2 145 shots_oracle_all_3 360 shots_oracle_all_4 390 hostile_corpus_all 60 copies 55 packages 40 bench_all 415 curate_kill_all 260 run_kill_all 150 sdk_template_kinds 120
   abi_growth_host 560 abi_libtorch_next 1300  # with a build of the program from scratch
   sanitizers_tsan_1 520  # for a build from scratch; the others take longer than CI's ten minutes, and --all runs them
   sanitizers_tsan_2 900 sanitizers_asan_1 900 sanitizers_asan_2 900 sanitizers_asan_3 900)
