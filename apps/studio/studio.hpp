@@ -36,10 +36,10 @@ class Studio {
   // tags: [name, clips] in the order of their first use; seen: number of edits per job, for edit().
   nlohmann::json state();
   // {"total", "films", "from", "version", "by", "why", "shows", "rows"}: `count` rows of the selection, starting at
-  // `from`, and how many of the selection are input videos. shows: the number that the view is about, "value" of a row. version: of the selection; a request with `at`, an
-  // earlier answer's version, gets that selection although edits have changed what the query selects, if the
-  // studio still has it. by: how it was searched, "meaning", "words",
-  // "pictures" or "". why: why not by meaning. Queries that search wait for Meaning, without the lock.
+  // `from`, and how many of the selection are input videos. shows: the number that the view is about, "value" of a
+  // row. version: of the selection; a request with `at`, an earlier answer's version, gets that selection although
+  // edits have changed what the query selects, if the studio still has it. by: how it was searched, "meaning",
+  // "words", "pictures" or "". why: why not by meaning. Queries that search wait for Meaning, without the lock.
   nlohmann::json clips(const Parameters&);
   // {"version", "ids"}: the same for `count` ids, by default all.
   nlohmann::json ids(const Parameters&);
@@ -99,7 +99,7 @@ class Studio {
     std::vector<size_t> rows;
     int64_t films = 0;
   };
-  // Takes a query's parameters apart and selects. The caller holds the lock.
+  // Selects, or returns the selection that the page names by `at`. The caller holds the lock.
   const View& view(const Parameters&, const Query&, const Ranked&);
   // Clips of a request, and those that would take their place if `with_copies`; each once.
   std::vector<const Clip*> targets(const nlohmann::json& request, bool with_copies, size_t& gone) const;

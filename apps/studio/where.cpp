@@ -21,7 +21,8 @@ constexpr const char* kTags = "tags";
 
 // The numbers of a fact, which may have a short name as in expressions; null: it has none.
 const std::vector<double>* column_of(const Catalogue& catalogue, const std::string& name) {
-  for (const char* place : {"", "scores.filter.", "scores.", "user."})
+  if (const auto at = catalogue.columns.find(name); at != catalogue.columns.end()) return &at->second;
+  for (const char* place : core::kFactPlaces)
     if (const auto at = catalogue.columns.find(place + name); at != catalogue.columns.end()) return &at->second;
   return nullptr;
 }

@@ -389,7 +389,7 @@ void add_names(const json& facts, const std::string& before, int depth, size_t a
 
 const json* find_fact(const json& facts, std::string_view name) {
   if (const json* found = find_whole(facts, name)) return found;
-  for (const char* place : {"scores.filter.", "scores.", "user."})
+  for (const char* place : kFactPlaces)
     if (const json* found = find_whole(facts, place + std::string(name))) return found;
   return nullptr;
 }

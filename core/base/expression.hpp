@@ -14,6 +14,7 @@
 // is missing, null or of another type than the value, also with !=. A fact that is a text counts as a number if it is one, as
 // those of a CSV, and is compared with one. In quotes, a backslash takes the next character as it is.
 #pragma once
+#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -44,6 +45,9 @@ class Expression {
   std::shared_ptr<const Node> root_;
   std::vector<std::string> facts_, compared_, conditions_;
 };
+
+// Where a short name is looked up, in this order.
+inline constexpr std::array kFactPlaces{"scores.filter.", "scores.", "user."};
 
 // The fact with this name, which may be a short one (above); null if there is none. Names of members may contain dots
 // themselves: "scores.filter.blur" is the member "filter.blur" of "scores".

@@ -20,7 +20,7 @@ std::string rule_of(const std::string& condition) {
 
 // "blur" for "scores.filter.blur", as find_fact() finds it.
 std::string short_name(const std::string& name) {
-  for (const char* place : {"scores.filter.", "scores.", "user."})
+  for (const char* place : kFactPlaces)
     if (name.starts_with(place)) return name.substr(std::string_view(place).size());
   return name;
 }

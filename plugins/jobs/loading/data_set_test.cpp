@@ -214,6 +214,14 @@ TEST_F(DataSetOf, ShardsThatTheIndexDoesNotListAreNamed) {
                     HasSubstr("`kinora data index " + path("clips") + "`")));
 }
 
+TEST_F(DataSetOf, AMissingShardThatTheIndexListsIsRefused) {
+  fs::create_directories(folder_ / "clips/.nv-meta");
+  std::ofstream(folder_ / "clips/.nv-meta/.info.json")
+      << R"({"shard_counts": {"s-0.tar": 25, "s-9.tar": 25}})";
+  EXPECT_THAT(test::refusal([&] { DataSet{clips()}; }),
+              AllOf(HasSubstr("/s-9.tar: missing, "), HasSubstr("`kinora data index " + path("clips") + "`")));
+}
+
 TEST_F(DataSetOf, ACutShardWithoutAnIndexCostsOneSample) {
   const fs::path shard = folder_ / "clips/s-3.tar";
   fs::resize_file(shard,

@@ -34,13 +34,21 @@ class TarShard final : public SampleShard {
   WebDatasetShard shard_;
 };
 
-// Warns of the shards in a local folder that its .info.json does not list.
-void warn_of_unlisted(const std::string& path, const std::vector<std::string>& names) {
+// Compares the shards of a local folder with its .info.json. Throws Error(KINORA_ERROR_DATA) if a listed one is
+// missing, and warns of those that are not listed.
+void check_listing(const std::string& path, const std::vector<std::string>& names) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!fs::exists(fs::path(path) / ".nv-meta/.info.json", error)) return;
   std::set<fs::path> listed;
-  for (const auto& name : names) listed.insert(fs::path(name).lexically_normal());
+  for (const auto& name : names) {
+    if (!fs::exists(name, error))
+      throw Error(KINORA_ERROR_DATA,
+                  fmt::format("{}: missing, but {}/.nv-meta/.info.json lists it; bring it back, or leave it out "
+                              "with `kinora data index {}`",
+                              name, path, path));
+    listed.insert(fs::path(name).lexically_normal());
+  }
   std::set<std::string> unlisted;
   for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
@@ -89,7 +97,7 @@ void ShardSet::list_tars() {
   if (without_index > 0)
     log_warn("{}: {} without an index, so their headers were read; write it once with `kinora data index {}`",
              path_, counted(without_index, "shard", "shards"), path_);
-  warn_of_unlisted(path_, names_);
+  check_listing(path_, names_);
 }
 
 std::string ShardSet::digest() const {

@@ -1,0 +1,168 @@
+// What the page changes: edits of clips as steps of undo, and saved views.
+#include <algorithm>
+#include <cstdint>
+#include <ranges>
+#include <set>
+
+#include "apps/studio/catalogue.hpp"
+#include "apps/studio/studio.hpp"
+#include "core/base/facts.hpp"
+#include "core/base/status.hpp"
+#include "plugins/jobs/curation/edits.hpp"
+
+namespace kinora::studio {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kNamed = 5;  // clips that an answer names
+
+}  // namespace
+
+std::vector<const Clip*> Studio::targets(const json& request, bool with_copies, size_t& gone) const {
+  const bool is_one = request.is_object() && request.contains("id") && request["id"].is_string();
+  const json ids = is_one                ? json::array({request["id"]})
+                   : request.is_object() ? request.value("ids", json())
+                                         : json();
+  if (!ids.is_array() || !std::ranges::all_of(ids, [](const json& id) { return id.is_string(); }))
+    throw Error(KINORA_ERROR_INVALID, R"(expected {"id": ID} or {"ids": [ID, ...]}, and what to set)");
+  std::vector<const Clip*> out;
+  std::set<const Clip*> known;
+  const auto add = [&](const Clip& clip) {
+    if (known.insert(&clip).second) out.push_back(&clip);
+  };
+  for (const json& id : ids) {
+    const auto& text = id.get_ref<const std::string&>();
+    const Clip* clip = is_one ? &need(text) : catalogue_.find(text);
+    gone += clip == nullptr;
+    if (clip) add(*clip);
+    if (clip && with_copies)
+      for (const auto& copy : copies_left(*clip)) add(need(copy));
+  }
+  return out;
+}
+
+json Studio::edit(const json& request) {
+  const Lock lock(mutex_);
+  refresh(true);
+  size_t gone = 0, unstorable = 0;
+  auto clips = targets(request, core::flag_in(request, "copies"), gone);
+  const auto tags = [&](const char* name) {
+    return request.contains(name) ? core::tags_of(request[name], name) : core::Tags();
+  };
+  Wish wish{core::change_of(request.value("set", json::object())), tags("tag"), tags("untag")};
+  if (wish.set.caption) wish.set.caption = core::trimmed(*wish.set.caption);
+  if (wish.set.reason) wish.set.reason = core::trimmed(*wish.set.reason);
+  if (request.contains("caption_seen"))
+    wish.caption_seen = core::trimmed(core::text_in(request, "caption_seen"));
+  if (wish.set.keep == true && clips.size() > 1)
+    unstorable = std::erase_if(clips, [&](const Clip* clip) { return !can_be_accepted(*clip); });
+  for (const auto& tag : tags("toggle")) {
+    const bool all_have = std::ranges::all_of(clips, [&](const Clip* clip) {
+      return std::ranges::count(*values_now(*clip, edits_of(*clip)).tags, tag) > 0;
+    });
+    (all_have ? wish.untag : wish.tag).push_back(tag);
+  }
+  const core::Tags untagged = wish.untag;
+  const Saved all = change(clips, std::move(wish), request.value("seen", json()));
+  if (!all.keys.empty()) ++version_;
+  const bool is_one = request.contains("id") || request["ids"].size() == 1;
+  json out = saved(all, is_one && !clips.empty() ? clips.front() : nullptr);
+  out["gone"] = gone;
+  out["untagged"] = untagged;
+  out["unstorable"] = unstorable;
+  return out;
+}
+
+Saved Studio::change(const std::vector<const Clip*>& clips, Wish wish, const json& seen) {
+  std::vector<std::vector<Target>> by_job(jobs_.size());
+  for (const Clip* clip : clips)
+    by_job[clip->job].push_back({clip->key, own_values(*clip),
+                                 core::subject_of(core::object_in(item_of(catalogue_, *clip), "facts"))});
+  wish.time = time_now();  // of all jobs, so that they are undone together
+  Saved out;
+  for (size_t job = 0; job < jobs_.size(); ++job) {
+    const bool is_known = seen.is_array() && job < seen.size() && seen[job].is_number_unsigned();
+    wish.seen = is_known ? seen[job].get<size_t>() : SIZE_MAX;
+    if (by_job[job].empty()) continue;
+    Saved of_job = core::or_throw(journals_[job].change(by_job[job], wish));
+    std::ranges::move(of_job.keys, std::back_inserter(out.keys));
+    std::ranges::move(of_job.conflicts, std::back_inserter(out.conflicts));
+  }
+  return out;
+}
+
+// clip: the only one that the step is for.
+json Studio::saved(const Saved& all, const Clip* clip) const {
+  json conflicts = json::array();
+  for (const Edit& edit : all.conflicts)
+    conflicts.push_back({{"key", edit.key}, {"author", edit.author}, {"set", set_of(edit)}});
+  const std::vector<std::string> keys(
+      all.keys.begin(), all.keys.begin() + static_cast<ptrdiff_t>(std::min(kNamed, all.keys.size())));
+  json out{{"changed", all.keys.size()}, {"keys", keys}, {"conflicts", std::move(conflicts)}};
+  out["version"] = version_;
+  out["clip"] = clip ? detail(*clip) : json();
+  return out;
+}
+
+json Studio::copies(const json& request) {
+  const Lock lock(mutex_);
+  refresh();
+  size_t gone = 0;
+  const auto without = targets(request, false, gone), with = targets(request, true, gone);
+  json keys = json::array();
+  for (const Clip* clip : with)
+    if (keys.size() < kNamed && std::ranges::find(without, clip) == without.end()) keys.push_back(clip->key);
+  return {{"copies", with.size() - without.size()}, {"keys", std::move(keys)}};
+}
+
+json Studio::save_view(const json& request) {
+  const std::string name = core::trimmed(core::text_in(request, "name"));
+  const json view = request.is_object() ? request.value("view", json()) : json();
+  if (name.empty() || name.size() > 200 || !(view.is_null() || view.is_string()))
+    throw Error(KINORA_ERROR_INVALID,
+                R"(expected {"name": a text of 1 to 200 bytes, "view": PARAMETERS or null})");
+  const Lock lock(mutex_);
+  saved_views_.save({{"name", name},
+                     {"view", view},
+                     {"where", core::text_in(request, "where")},
+                     {"author", journals_.front().author()},
+                     {"time", time_now()}});
+  return saved_views_.all();
+}
+
+// Undoes or redoes the author's last step in any job, by time. A step of several jobs has one time.
+json Studio::stepped(bool back) {
+  const Lock lock(mutex_);
+  refresh(true);
+  const auto next = [&](const EditJournal& journal) {
+    const auto step =
+        back ? journal.history().undoable(journal.author()) : journal.history().redoable(journal.author());
+    return step.empty() ? "" : step.front()->time;
+  };
+  std::string time;
+  for (const auto& journal : journals_)
+    if (const std::string its = next(journal);
+        time.empty() || (!its.empty() && (back ? its > time : its < time)))
+      time = its;
+  Saved all;
+  std::vector<std::string> ids;
+  for (size_t job = 0; job < jobs_.size(); ++job) {
+    if (next(journals_[job]) != time) continue;
+    const auto own = [&](const std::string& key) {
+      const Clip* clip = catalogue_.find(jobs_[job].name + "/" + key);
+      return clip ? own_values(*clip) : Change{"", "", true, core::Tags()};
+    };
+    const Saved of_job = core::or_throw(back ? journals_[job].undo(own) : journals_[job].redo());
+    for (const auto& key : of_job.keys) ids.push_back(jobs_[job].name + "/" + key);
+    std::ranges::copy(of_job.keys, std::back_inserter(all.keys));
+    std::ranges::copy(of_job.conflicts, std::back_inserter(all.conflicts));
+  }
+  ++version_;
+  return saved(all, ids.size() == 1 ? catalogue_.find(ids.front()) : nullptr);
+}
+
+json Studio::undo() { return stepped(true); }
+json Studio::redo() { return stepped(false); }
+
+}  // namespace kinora::studio
