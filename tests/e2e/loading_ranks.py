@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A training fed by a blend of shards, one clip of which is no video, continues at other numbers of ranks, after kill -9 and after Ctrl-C, with the losses,
-gradients and weights of one uninterrupted process: batches of one size, packed rows and buckets.
+gradient norms and weights of one uninterrupted process: batches of one size, packed rows and buckets.
 usage: loading_ranks.py KINORA ROOT SCRATCH"""
 import io, json, os, pathlib, re, shutil, signal, subprocess, sys, tarfile, time
 
@@ -134,11 +134,15 @@ class Training:
         return [[line["loss"], line["gradient_norm"]] for line in lines], safetensors.numpy.load_file(self.out / "dit/weights.safetensors")
 
 
-def check(batches, *parts, last, like=None):
-    """parts: (ranks, signal) of each part but the last. Returns the uninterrupted training."""
-    whole = Training("whole", batches, like)
+def uninterrupted(batches):
+    whole = Training("whole", batches)
     whole.finish(1)
     assert json.loads((whole.out / "dit/summary.json").read_text())["failed"] == 1
+    return whole
+
+
+def check(batches, whole, *parts, last):
+    """parts: (ranks, signal) of each part but the last, which has `last` ranks."""
     parted = Training("parted", batches, whole)
     for ranks, how in parts:
         parted.interrupt(ranks, how)
@@ -148,13 +152,13 @@ def check(batches, *parts, last, like=None):
     gaps = {name: float(np.abs(weights[name] - tensor).max() / np.abs(tensor).max()) for name, tensor in expected.items()}
     assert weights.keys() == expected.keys() and max(gaps.values()) < 1e-10, gaps
     print(f"ok    {batches}", flush=True)
-    return whole
 
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
 write_shards()
 TOKENIZER = tokenizer()
-check("plain", (2, signal.SIGKILL), (1, signal.SIGINT), last=2)
-packed = check("packed", (1, signal.SIGKILL), last=2)
-check("buckets", (2, signal.SIGINT), last=1, like=packed)
+check("plain", uninterrupted("plain"), (2, signal.SIGKILL), (1, signal.SIGINT), last=2)
+several = uninterrupted("packed")  # a step has the same samples however they are divided, and each the loss that it would have alone
+check("packed", several, (1, signal.SIGKILL), last=2)
+check("buckets", several, (2, signal.SIGINT), last=1)
