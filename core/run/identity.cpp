@@ -51,7 +51,7 @@ std::string remote_digest(const std::string& uri) {
   return sha256(or_throw(io->contents(uri)));
 }
 
-// Of a file, a folder, or the shards that a pattern in braces names.
+// The digest of a file, a folder, or the shards that a pattern in braces names.
 std::string local_digest(const std::string& path) {
   std::error_code error;
   if (path.find('{') == path.npos || fs::exists(path, error)) return stat_digest(path);
