@@ -144,8 +144,8 @@ Result<std::vector<Listed>> Io::list_named(const std::string& pattern) {
     const auto at = std::lower_bound(files.begin(), files.end(), name.substr(folder.size()),
                                      [](const Listed& a, const std::string& b) { return a.name < b; });
     if (at == files.end() || folder + at->name != name)
-      return fail(KINORA_ERROR_NOT_FOUND, "{}: no such file, but {} names it; fix the pattern, or copy the file", name,
-                  pattern);
+      return fail(KINORA_ERROR_NOT_FOUND,
+                  "{}: no such file, but {} names it; fix the pattern, or copy the file", name, pattern);
     out.push_back({name, false, at->size, at->modified});
   }
   return out;

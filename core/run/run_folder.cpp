@@ -38,8 +38,8 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder) {
   if (lock.fd_ < 0)
     return fail(KINORA_ERROR_IO, "{}: {}; make the folder writable or choose another with --out",
                 file.string(), std::strerror(errno));
-  for (const auto end = Clock::now() + kToEnd; flock(lock.fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-       std::this_thread::sleep_for(10ms))
+  for (const auto end = Clock::now() + kToEnd;
+       flock(lock.fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; std::this_thread::sleep_for(10ms))
     if (Clock::now() > end)
       return fail(KINORA_ERROR_FAILED,
                   "another kinora run is writing to {}; wait for it or choose another folder with --out",
