@@ -192,7 +192,7 @@ def check_set():
     (SCRATCH / "run.toml").write_text('[run]\nout = "out"\n' + RUN)
     subprocess.run([KINORA, "run", str(SCRATCH / "run.toml"), "--out", str(SCRATCH / "out")], check=True, capture_output=True)
     loose, close, motion = (score(job) for job in ("eps_0_01", "embedding", "motion"))
-    assert motion[0] == 1 and motion[1] > 0.78 and motion[2] == 0, motion
+    assert motion[0] == 1 and motion[1] > 0.75 and motion[2] == 0, motion
     assert motion[1] > max(close[1], loose[1]) and motion[0] > max(close[0], loose[0])
 
 

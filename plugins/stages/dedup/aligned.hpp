@@ -22,7 +22,7 @@ constexpr double kSignatureRate = 4;      // frames a second
 constexpr size_t kSignatureFrames = 120;  // later ones are not compared
 constexpr size_t kFewestFrames = 4;       // that two clips must have in common to be compared
 constexpr double kMotionless = 0.5;       // of 255 levels: rounding and encoding change as much
-constexpr double kOnlyLight = 0.1;        // of beyond_light: one layer fades, over or under one that stands still
+constexpr double kOnlyLight = 0.1;        // share of the motion: less is beyond the fade of one layer
 constexpr double kFastest = 1.1;          // of two speeds; the slowest is its inverse
 constexpr double kSpeedStep = 0.01;
 
@@ -31,7 +31,7 @@ struct Signature {
   std::vector<float> square;  // [frames + 1]: motion(t) . motion(t); 0 at the end
   std::vector<float> next;    // [frames]: motion(t) . motion(t + 1); 0 for the last
   double change = 0;          // root mean square of the motion, of 255 levels
-  double beyond_light = 0;    // share of it (of the root mean square) that is not one layout of changing strength
+  double beyond_light = 0;    // share of it that is not one layout of changing strength
   size_t frames() const { return next.size(); }
   bool can_be_compared() const { return frames() >= kFewestFrames; }
   bool is_motionless() const { return change < kMotionless || beyond_light < kOnlyLight; }

@@ -222,7 +222,8 @@ TEST(Dedup, WhereNothingMovesOrOneHasNoSignatureTheEmbeddingDecides) {
 
 // Two title cards that fade in and out: their motion is the fade.
 TEST(Dedup, WhereOnlyTheLightChangesTheEmbeddingDecides) {
-  const Shown fading{.frames = 16, .speed = 0, .fade = 5}, other{.frames = 16, .speed = 0, .start = 0.1, .fade = 5};
+  const Shown fading{.frames = 16, .speed = 0, .fade = 5},
+      other{.frames = 16, .speed = 0, .start = 0.1, .fade = 5};
   const std::string card = signature_bytes(1, fading), next = signature_bytes(1, other);
   EXPECT_GT(seen(0.995F, card, next).dropped.size(), 0u);
   EXPECT_EQ(seen(0.98F, card, next).dropped.size(), 0u);

@@ -54,8 +54,9 @@ inline std::string signature_bytes(unsigned seed, const Shown& how = {}) {
         const double strength =
             how.fade > 0 ? std::min(1.0, static_cast<double>(std::min(i, how.frames - 1 - i)) / how.fade) : 1;
         const double time = how.start + how.speed * static_cast<double>(i) / kSignatureRate,
-                     light =
-                         how.logo > 0 && x > 5 && y < 2 ? how.logo : strength * (how.base + how.gain * spots(x, y, time));
+                     light = how.logo > 0 && x > 5 && y < 2
+                                 ? how.logo
+                                 : strength * (how.base + how.gain * spots(x, y, time));
         out += static_cast<char>(static_cast<uint8_t>(std::lround(std::min(light, 255.0))));
       }
   return out;

@@ -12,14 +12,17 @@
 namespace kinora::video {
 namespace {
 
-constexpr int64_t kLongest = 4, kKept = 2 * transnetv2::Sequence::kDelay;
+constexpr int64_t kLongestFlash = 4, kKept = 2 * transnetv2::Sequence::kDelay;
 constexpr double kBrighter = 16;  // of 255, of the means of two pictures
-constexpr double kAlike = 24;     // of 255, largest difference of two pictures of one shot, up to motion
-constexpr double kShown = 0.4;    // smallest correlation of a flash with what it shows
+constexpr double kAlike =
+    24;  // of 255, largest difference of two pictures of one shot, up to motion and light
+constexpr double kMostLight = 2;        // times brighter or darker that one of them may be
+constexpr double kShown = 0.4;          // smallest correlation of a flash with what it shows
 constexpr int kDark = 5, kLight = 250;  // of 255; values at the ends show nothing
 constexpr double kPlain = 4;            // of 255, standard deviation of a picture that shows nothing
-constexpr int kReach = 4;                           // pixels that a block may have moved
-constexpr int kRows = 3, kColumns = 6, kHigh = transnetv2::kHeight / kRows, kWide = transnetv2::kWidth / kColumns;
+constexpr int kMoved = 4;               // pixels that a block may have moved
+constexpr int kRows = 3, kColumns = 6, kHigh = transnetv2::kHeight / kRows,
+              kWide = transnetv2::kWidth / kColumns;
 
 using Values = std::vector<uint8_t>;
 
@@ -46,15 +49,23 @@ double difference(const Values& a, const Values& b) {
   for (int row = 0; row < kRows; ++row)
     for (int column = 0; column < kColumns; ++column) {
       int64_t least = std::numeric_limits<int64_t>::max();
-      const int up = std::min(kReach, row * kHigh), left = std::min(kReach, column * kWide),
-                down = std::min(kReach, (kRows - 1 - row) * kHigh),
-                right = std::min(kReach, (kColumns - 1 - column) * kWide);
+      const int up = std::min(kMoved, row * kHigh), left = std::min(kMoved, column * kWide),
+                down = std::min(kMoved, (kRows - 1 - row) * kHigh),
+                right = std::min(kMoved, (kColumns - 1 - column) * kWide);
       for (int dy = -up; dy <= down; ++dy)
         for (int dx = -left; dx <= right; ++dx)
           least = std::min(least, block_difference(a, b, row, column, dx, dy));
       sum += least;
     }
   return static_cast<double>(sum) / static_cast<double>(transnetv2::kFrameBytes);
+}
+
+Values scaled(const Values& picture, double gain) {
+  Values out(picture.size());
+  std::transform(picture.begin(), picture.end(), out.begin(), [&](uint8_t value) {
+    return static_cast<uint8_t>(std::min(255.0, std::round(gain * value)));
+  });
+  return out;
 }
 
 // The correlation of a flash's values that are neither black nor white with another picture's: 1 if they are plain or few.
@@ -81,8 +92,8 @@ void Flashes::see(const uint8_t* picture) {
 }
 
 std::optional<Flash> Flashes::at(int64_t frame) const {
-  for (int64_t before = frame - kLongest; before <= frame; ++before)
-    for (int64_t after = std::max(frame + 1, before + 2); after <= before + kLongest + 1; ++after)
+  for (int64_t before = frame - kLongestFlash; before <= frame; ++before)
+    for (int64_t after = std::max(frame + 1, before + 2); after <= before + kLongestFlash + 1; ++after)
       if (const auto flash = between(before, after)) return flash;
   return std::nullopt;
 }
@@ -101,7 +112,9 @@ std::optional<Flash> Flashes::between(int64_t before, int64_t after) const {
   const double as_before = shown(picture(before + 1)->values, a->values),
                as_after = shown(picture(after - 1)->values, b->values);
   if (std::max(as_before, as_after) < kShown) return std::nullopt;
-  return Flash{before + 1, after, difference(a->values, b->values) <= kAlike, as_before > as_after};
+  const double gain = std::clamp((a->mean + 1) / (b->mean + 1), 1 / kMostLight, kMostLight);
+  return Flash{before + 1, after, difference(a->values, scaled(b->values, gain)) <= kAlike,
+               as_before > as_after};
 }
 
 // Whether the light changes towards that of the frames between already before and still after the two.
@@ -114,8 +127,9 @@ bool Flashes::is_fade(int64_t before, int64_t after, double sign) const {
 
 const Flashes::Picture* Flashes::picture(int64_t frame) const {
   const int64_t place = frame - first_;
-  return place < 0 || place >= static_cast<int64_t>(pictures_.size()) ? nullptr
-                                                                      : &pictures_[static_cast<size_t>(place)];
+  return place < 0 || place >= static_cast<int64_t>(pictures_.size())
+             ? nullptr
+             : &pictures_[static_cast<size_t>(place)];
 }
 
 }  // namespace kinora::video

@@ -1,6 +1,6 @@
 // Finds flashes in the 48 x 27 pictures of a video: at most 4 frames that are all brighter, or all darker, than
-// the frame before them and the frame after them, and that show what one of these two shows, or nothing (plain white or
-// black). A short insert of another shot is none, nor is the middle of a fade.
+// the frame before them and the frame after them, and that show what one of these two shows, or plain white or
+// black. The middle of a fade and a short insert of another shot do not count.
 #pragma once
 #include <cstdint>
 #include <deque>

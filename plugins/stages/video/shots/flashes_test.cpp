@@ -36,7 +36,8 @@ double mean_difference(const TestPicture& a, const TestPicture& b) {
 TEST(Flashes, WithinAShotThatMoves) {
   ASSERT_GT(mean_difference(shot_picture(0, 9), shot_picture(0, 13)), 25) << "the pictures move";
   for (const Light light : {kLit, kWhite, kUnlit, Light{0, 0}, Light{1, 40}})
-    for (const int frames : {1, 2, 3, 4}) expect_flash(lit(20, 10, 10 + frames, light), 10, 10 + frames, true);
+    for (const int frames : {1, 2, 3, 4})
+      expect_flash(lit(20, 10, 10 + frames, light), 10, 10 + frames, true);
 }
 
 TEST(Flashes, WhereTheShotChanges) {

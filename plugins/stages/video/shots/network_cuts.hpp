@@ -7,8 +7,8 @@
 // the threshold on, the frames between the first and the last of them are a transition: they show both shots
 // or black, and belong to neither.
 //
-// A flash (flashes.hpp) within a shot is no cut, and one at which the shot changes is one cut: the frame at which
-// what it shows changes, whatever the network says of it above 0.2.
+// Nothing is cut at a flash (flashes.hpp) within a shot. A flash in which the shot changes is one cut, at the frame
+// that shows another shot first, also where the probability is between 0.2 and the threshold.
 #pragma once
 #include <cstdint>
 #include <vector>
