@@ -362,6 +362,34 @@ def check_storage(shards):
         server.stop()
 
 
+def check_storage_faults():
+    """A shard that its storage cannot give costs its own samples, and is asked for no more often than the retries say; one that it refuses ends the
+    command, which says where and why."""
+    server, faults = s3_server.Server(SCRATCH, "faulty"), {}
+    proxy = Proxy(server.at, lambda number, method, target: faults.get(target.split("?")[0].rsplit("/")[-1]))
+    file = order_file("faulty", '{ path = "s3://bucket/a" }', f'[storage.s3]\nendpoint = "{proxy.url}"\nretries = 1\n')
+
+    def said(code=0):
+        return run(KINORA, "data", "order", file, "latents", "--steps", 3, "--batch", 10, "--json", code=code, env=s3_server.environment(SCRATCH))
+
+    try:
+        shutil.copytree(SCRATCH / "a", server.file("a"))
+        run(KINORA, "data", "index", server.file("a"))
+        faults["s-1.tar"] = "500"
+        lines = said().splitlines()
+        keys = by_slot(json.loads(line) for line in lines if line.startswith("{"))
+        assert keys[:10] + keys[20:] == [f"a{shard}-{i}" for shard in (0, 2) for i in range(10)] and all(key[:2] in ("a0", "a2") for key in keys[10:20]), keys
+        lost = [line for line in lines if "of s3://bucket/a/s-1.tar is left out: s3://bucket/a/s-1.tar: cannot be read" in line]
+        assert len(lost) >= 10 and all("HTTP 500 InternalError" in line and "(2 tries)" in line for line in lost), lines
+        asked = [target for _, target, *_ in proxy.log if target.split("?")[0].endswith("s-1.tar")]
+        assert len(asked) == 2, asked
+        faults["s-1.tar"] = "403"
+        refused = said(code=2)
+        assert all(words in refused for words in ("s3://bucket/a/s-1.tar: cannot be read", f"server {proxy.url.split('//')[1]}", "access is denied to", "ask the bucket's owner")), refused
+    finally:
+        server.stop()
+
+
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
@@ -388,6 +416,8 @@ def main():
     print("ok    damage", flush=True)
     check_storage(SCRATCH / "base/shards")
     print("ok    storage", flush=True)
+    check_storage_faults()
+    print("ok    storage faults", flush=True)
 
 
 main()

@@ -42,11 +42,11 @@ void encode_live(JobContext& context, const EncodeOptions& options) {
   json out = facts.to_json();
   out["data"] = windows.order().digest();
   or_throw(write_file_atomically(context.folder() / "latents.json", out.dump(2) + "\n"));
+  windows.lost().log();
+  context.summary.update(windows.lost().counts());
   context.summary.update({{"samples", pass},
                           {"sets", windows.order().sets()},
                           {"measured", count},
-                          {"failed", windows.failed()},
-                          {"too_short", windows.too_short()},
                           {"latent_shape", facts.shape},
                           {"sizes", of_size}});
 }

@@ -17,20 +17,28 @@ namespace {
 class TarShard final : public SampleShard {
  public:
   TarShard(const std::string& uri, const OpenBytes& open)
-      : shard_(or_throw(WebDatasetShard::open_or_scan(uri, {}, open))) {}
+      : uri_(uri), shard_(or_throw(WebDatasetShard::open_or_scan(uri, {}, open))) {}
   bool has_index() const { return shard_.has_index(); }
   bool is_whole() const { return shard_.is_whole(); }
   uint64_t size() const override { return shard_.size(); }
   WebDatasetSample at(uint64_t i) const override { return or_throw(shard_.at(i)); }
+  uint64_t offset(uint64_t i) const override { return shard_.offset(i); }
   uint64_t bytes(uint64_t i) const override { return or_throw(shard_.bytes(i)); }
   std::string key(uint64_t i) const override { return or_throw(shard_.key(i)); }
   nlohmann::json facts(uint64_t i) const override {
     const auto bytes = or_throw(shard_.field(i, "json"));
-    return bytes ? parse_facts({reinterpret_cast<const char*>(bytes->data()), bytes->size()})
-                 : nlohmann::json();
+    if (!bytes) return {};
+    auto out = parse_facts({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+    if (out.is_discarded())
+      throw Error(KINORA_ERROR_DATA,
+                  fmt::format("{}: the sample '{}' at byte {}: its json is not JSON, or nested more than 64 "
+                              "levels deep; fix it, or remove the sample",
+                              uri_, key(i), shard_.offset(i)));
+    return out;
   }
 
  private:
+  std::string uri_;
   WebDatasetShard shard_;
 };
 
@@ -65,8 +73,8 @@ void check_listing(const std::string& path, const std::vector<std::string>& name
 
 }  // namespace
 
-ShardSet::ShardSet(std::string path, std::shared_ptr<SampleCache> cache)
-    : path_(std::move(path)), files_(path_, std::move(cache)) {
+ShardSet::ShardSet(std::string path, std::shared_ptr<SampleCache> cache, OpenBytes open)
+    : path_(std::move(path)), files_(path_, std::move(cache), std::move(open)) {
   if (auto files = mds_files(path_)) {
     mds_ = *std::move(files);
     for (const auto& file : mds_) {
@@ -143,6 +151,28 @@ std::shared_ptr<const SampleShard> ShardSet::keep(size_t number,
   }
   used_.push_front(number);
   return open_[number] = std::move(opened);
+}
+
+void ShardSet::refuse_unreachable(size_t number) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = unreachable_.find(number);
+  if (found != unreachable_.end() && Clock::now() < found->second.until)
+    throw Error(KINORA_ERROR_DATA, found->second.why);
+}
+
+Error ShardSet::unreachable(size_t number, const std::string& why) const {
+  constexpr auto kPause = std::chrono::minutes(10);
+  constexpr int kMostInARow = 5;
+  const std::scoped_lock lock(mutex_);
+  Unreachable& its = unreachable_[number];
+  if (Clock::now() >= its.until) ++unreachable_in_a_row_;
+  if (unreachable_in_a_row_ >= kMostInARow)
+    return {KINORA_ERROR_IO,
+            fmt::format("{}; {} shards of {} in a row could not be read, so the storage seems to be away; run it "
+                        "again when it is back",
+                        why, kMostInARow, path_)};
+  its = {Clock::now() + kPause, why + "; the samples of this shard are left out for 10 minutes"};
+  return {KINORA_ERROR_DATA, its.why};
 }
 
 std::string ShardSet::text_of(size_t number, uint64_t sample) const {

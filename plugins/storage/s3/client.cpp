@@ -122,7 +122,8 @@ void Client::retry_or_throw(const Call& call, const HttpAnswer& answer, const Cr
     return;
   }
   if (call.stop && *call.stop) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
-  throw failure(call.at.uri() + ": " + call.doing, answer, said, used, options_.region, tries.count());
+  throw failure(call.at.uri() + ": " + call.doing + " (server " + endpoint_.host + ")", answer, said, used,
+                options_.region, tries.count());
 }
 
 HttpAnswer Client::send(const Call& call, Tries& tries) {
