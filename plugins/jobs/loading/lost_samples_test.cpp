@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -163,7 +164,9 @@ TEST(LostSamples, TheStateContinuesTheCount) {
 
 TEST(LostSamples, TheStateIsSmallAndItsNumberExact) {
   LostSamples many("job", {.max_failed_share = 1}), after("job", {.max_failed_share = 1});
-  for (int i = 0; i < 10'000; ++i) many.add(sample(i), kTorn);
+  std::set<std::string> names;
+  for (int i = 0; i < 10'000; ++i) names.insert(fmt::format("{:012x}", i));
+  many.merge({json{{"damaged", names}}.dump()});
   const std::string state = many.state().dump();
   EXPECT_LT(state.size(), 65536u);
   after.restore(json::parse(state));

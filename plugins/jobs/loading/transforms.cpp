@@ -5,9 +5,8 @@
 namespace kinora::core {
 
 Transforms::Transforms(Registry& registry, const json& stages, uint64_t seed, bool trusts_media)
-    : call_{.seed = seed}, run_(run_of(call_)), to_(sink()) {
+    : call_{{.seed = seed}}, run_(run_of(call_)), to_(sink()) {
   run_.progress = nullptr;
-  run_.cancelled = [](void*) -> int32_t { return KINORA_OK; };
   if (!stages.is_array() || !stages.empty())
     chain_.emplace(registry, stages, to_, run_, Isolation{.trusts_media = trusts_media});
 }
@@ -38,6 +37,7 @@ std::optional<Sample> Transforms::operator()(Sample sample, uint64_t slot, Unuse
   if (!chain_) return sample;
   made_.reset();
   unused_ = {.why = "the transforms make nothing of it"};
+  call_.asked_to_stop = 0;
   sample.set("slot", std::to_string(slot));
   chain_->process(std::move(sample));
   unused = unused_;

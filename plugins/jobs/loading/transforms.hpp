@@ -11,7 +11,8 @@
 
 namespace kinora::core {
 
-// [owner-thread] A sample passes them also after the run was asked to stop: a training step may need it.
+// [owner-thread] A sample passes them also after the run was asked to stop, since a training step may need it; but a
+// stage that then does not end (NeededCall) is stopped: Error(KINORA_ERROR_CANCELLED).
 class Transforms {
  public:
   // stages: as of StageChain; an empty list changes nothing. seed: the run's. trusts_media: of Isolation. Throws
@@ -30,7 +31,7 @@ class Transforms {
 
   std::optional<Sample> made_;
   Unused unused_;
-  Call call_;
+  NeededCall call_;
   kinora_run run_;
   kinora_emit to_;
   std::optional<StageChain> chain_;

@@ -35,7 +35,7 @@ TransformLists lists_of(const JobView& job) {
 }
 
 Isolation isolation_of(const JobView& job) {
-  return {.finishes = true, .trusts_media = job.spec().data->reading.trusted};
+  return {.patience = NeededCall().patience, .trusts_media = job.spec().data->reading.trusted};
 }
 
 bool is_of_the_sample(const Error& e) {
