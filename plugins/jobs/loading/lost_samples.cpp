@@ -168,6 +168,7 @@ void LostSamples::restore(const json& state) {
   const std::scoped_lock lock(mutex_);
   for (size_t at = 0; at < names.size(); at += kNameSize) names_[kDamaged].insert(names.substr(at, kNameSize));
   unnamed_ = failed - named;
+  check_taken("named in the log of the run before");
 }
 
 }  // namespace kinora::core

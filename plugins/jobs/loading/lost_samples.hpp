@@ -69,7 +69,7 @@ class LostSamples {
   // The failed samples, for a checkpoint: {"failed": 2, "names": "0f3a..."}, below 64 KiB. Names are hashes; beyond
   // the first 4,000 only the number is stored, so further ones may count again after a resume.
   nlohmann::json state() const;
-  // Throws Error(KINORA_ERROR_DATA) for anything that is no state.
+  // Throws Error(KINORA_ERROR_DATA) for anything that is no state, and as add().
   void restore(const nlohmann::json& state);
 
  private:

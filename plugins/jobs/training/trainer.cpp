@@ -243,8 +243,8 @@ void Trainer::run(const Micro& micro_loss) {
   if (throughput.flops_per_sample > 0 && options_.peak_flops == 0)
     throughput.peak_flops =
         measured_peak_flops(network_.chain().leaves().at(0).tensor.device(), parallel_.product_dtype());
+  if (lost) lost->set_used(step_ * options_.batch);
   if (lost && !restored_lost_.is_null()) lost->restore(restored_lost_);
-  share_lost(/*at_end=*/false);
   Progress progress(context_.spec().name, options_.steps, "steps");
   const auto start = Clock::now();
   const int64_t first_step = step_;
