@@ -102,7 +102,8 @@ void StageInstance::process(kinora_sample* in, const kinora_emit& emit, const ki
     start_once(run);
     called(stage_->process(self_, in, &emit, &run), id_);
   } catch (const Error& e) {
-    if (e.code() == KINORA_ERROR_CANCELLED) log_warn("{}: stopped before it ended, as the run was to stop", of);
+    if (e.code() == KINORA_ERROR_CANCELLED)
+      log_warn("{}: stopped before it ended, as the run was to stop", of);
     throw;
   }
 }

@@ -18,7 +18,7 @@ namespace kinora::core {
 struct Isolation {
   bool is_allowed = true;
   double timeout = 300;  // seconds
-  // Of OneStage: seconds for which it goes on after the run was asked to stop, as NeededCall.
+  // Seconds for which OneStage continues after the run was asked to stop, as NeededCall.
   double patience = 0;
   // Whoever made the run vouches for its media: only a third party's stage has a process.
   bool trusts_media = false;

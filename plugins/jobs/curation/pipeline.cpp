@@ -223,8 +223,8 @@ struct Group {
 };
 constexpr Group kLoadingGroups[] = {
     {"kinora_data_bytes_total", "counter", "Bytes read from each set, by its path", "bytes", "source"},
-    {"kinora_data_dropped_total", "counter", "Samples that a transform's rule dropped, each counted once", "dropped",
-     "rule"},
+    {"kinora_data_dropped_total", "counter", "Samples that a transform's rule dropped, each counted once",
+     "dropped", "rule"},
     {"kinora_data_left_out", "gauge", "Samples of the sets that part or where leaves out", "left_out", "by"}};
 
 void add_head(std::string& out, const char* name, const char* type, const char* help) {

@@ -58,7 +58,8 @@ class WebDatasetShard {
   std::shared_ptr<const ByteSource> source_;
   std::vector<uint64_t> offsets_;
   bool has_index_ = true;
-  std::string damage_;  // why the last sample, the rest of the shard, cannot be read; empty: there is none such
+  std::string
+      damage_;  // why the last sample, the rest of the shard, cannot be read; empty: there is none such
   WebDatasetLimits limits_;
   std::shared_ptr<BlockReader> blocks_;  // null: of a storage
 };

@@ -22,7 +22,8 @@ void encode_live(JobContext& context, const EncodeOptions& options) {
              count = std::min(options.scale_windows, pass);
   windows.follow({.first = 0, .count = 1, .of = 1, .end = static_cast<uint64_t>(count)});
   log_info(
-      "{}: training encodes each window when it takes it, so no latents.h5 is written; measures the scale of {}",
+      "{}: training encodes each window when it takes it, so no latents.h5 is written; measures the scale of "
+      "{}",
       context.spec().name, counted(count, "window", "windows"));
   Progress progress(context.spec().name, count, "windows");
   for (int64_t n = 0; n < count; ++n) {

@@ -132,9 +132,10 @@ void DataOrder::find_usable(uint64_t slot, const Use& use, LostSamples* lost) co
     if (unused.kind == Unused::Kind::failed) damage = "; the last damaged one: " + unused.why;
     if (lost) lost->add(text_of(draw), unused);
   }
-  throw Error(KINORA_ERROR_DATA, fmt::format("{}: {} samples in a row cannot be used: {}{}; change what leaves "
-                                             "them out, or give other data",
-                                             sets_[first.set]->path(), kMost, text_of_reasons(reasons), damage));
+  throw Error(KINORA_ERROR_DATA,
+              fmt::format("{}: {} samples in a row cannot be used: {}{}; change what leaves "
+                          "them out, or give other data",
+                          sets_[first.set]->path(), kMost, text_of_reasons(reasons), damage));
 }
 
 void DataOrder::count_unread(LostSamples& lost) const {

@@ -14,9 +14,10 @@ DataSet::DataSet(const DataInput& input, const std::shared_ptr<SampleCache>& cac
   for (const auto& from : input.joins) joins_.emplace_back(from, cache);
   if (input.part != std::pair<double, double>{0, 1} || !input.where.empty()) {
     rule_ = fmt::format("part {} {} where {}", input.part.first, input.part.second, input.where);
-    KeptSamples kept = kept_samples(
-        set_, input,
-        [this](const SampleShard& shard, uint64_t i, const std::string& key) { return facts(shard, i, key); });
+    KeptSamples kept =
+        kept_samples(set_, input, [this](const SampleShard& shard, uint64_t i, const std::string& key) {
+          return facts(shard, i, key);
+        });
     kept_ = std::move(kept.numbers);
     unread_ = std::move(kept.damaged);
     without_part_ = kept.without_part;

@@ -175,7 +175,10 @@ TEST_F(DataSetOf, DamagedSamplesAreLeftOut) {
 TEST_F(DataSetOf, BrokenJsonIsADamagedSampleThatIsNamedAndCounted) {
   const std::string deep = std::string(65, '[') + std::string(65, ']');
   write("broken", 0,
-        {{"a.json", facts(3).dump()}, {"b.json", "{\"duration_s\": "}, {"c.json", facts(4).dump()}, {"d.txt", "x"}});
+        {{"a.json", facts(3).dump()},
+         {"b.json", "{\"duration_s\": "},
+         {"c.json", facts(4).dump()},
+         {"d.txt", "x"}});
   write("broken", 1, {{"e.json", deep}, {"f.json", facts(5).dump()}});
   DataInput input{.path = path("broken"), .parts = {}, .where = "duration_s > 3"};
   DataOrder order(input, 1);
@@ -264,8 +267,9 @@ TEST_F(DataSetOf, AMissingShardThatTheIndexListsIsRefused) {
   fs::create_directories(folder_ / "clips/.nv-meta");
   std::ofstream(folder_ / "clips/.nv-meta/.info.json")
       << R"({"shard_counts": {"s-0.tar": 25, "s-9.tar": 25}})";
-  EXPECT_THAT(test::refusal([&] { DataSet{clips()}; }),
-              AllOf(HasSubstr("/s-9.tar: missing, "), HasSubstr("`kinora data index " + path("clips") + "`")));
+  EXPECT_THAT(
+      test::refusal([&] { DataSet{clips()}; }),
+      AllOf(HasSubstr("/s-9.tar: missing, "), HasSubstr("`kinora data index " + path("clips") + "`")));
 }
 
 TEST_F(DataSetOf, ACutShardWithoutAnIndexCostsOneSample) {

@@ -23,10 +23,14 @@ std::string name_of(const std::string& which) { return sha256(which).substr(0, k
 
 std::string Unused::reason() const {
   switch (kind) {
-    case Kind::failed: return kDamaged;
-    case Kind::too_short: return kTooShort;
-    case Kind::dropped: return kDroppedBy + why;
-    case Kind::unwanted: break;
+    case Kind::failed:
+      return kDamaged;
+    case Kind::too_short:
+      return kTooShort;
+    case Kind::dropped:
+      return kDroppedBy + why;
+    case Kind::unwanted:
+      break;
   }
   return why;
 }
@@ -166,7 +170,8 @@ void LostSamples::restore(const json& state) {
   const auto named = static_cast<int64_t>(names.size() / kNameSize), failed = state["failed"].get<int64_t>();
   refuse_if(names.size() % kNameSize != 0 || failed < named);
   const std::scoped_lock lock(mutex_);
-  for (size_t at = 0; at < names.size(); at += kNameSize) names_[kDamaged].insert(names.substr(at, kNameSize));
+  for (size_t at = 0; at < names.size(); at += kNameSize)
+    names_[kDamaged].insert(names.substr(at, kNameSize));
   unnamed_ = failed - named;
   check_taken("named in the log of the run before");
 }

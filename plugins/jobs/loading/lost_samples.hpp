@@ -61,19 +61,19 @@ class LostSamples {
   // Ranks tell each other what they lost, so that the limits hold for all of them together.
   // Whether this rank has failed samples that take_shared() has not returned yet.
   bool has_new() const;
-  // Those, as text for merge(); all_reasons: everything, also what has been returned before.
+  // Returns them as text for merge(); all_reasons: everything, also what has been returned before.
   std::string take_shared(bool all_reasons);
-  // What all ranks shared, in the same order on each. Throws as add().
+  // Adds what all ranks shared, in the same order on each. Throws as add().
   void merge(const std::vector<std::string>& shared);
 
   // The failed samples, for a checkpoint: {"failed": 2, "names": "0f3a..."}, below 64 KiB. Names are hashes; beyond
   // the first 4,000 only the number is stored, so further ones may count again after a resume.
   nlohmann::json state() const;
-  // Throws Error(KINORA_ERROR_DATA) for anything that is no state, and as add().
+  // Throws Error(KINORA_ERROR_DATA) for what state() cannot have returned, and as add().
   void restore(const nlohmann::json& state);
 
  private:
-  using Names = std::set<std::string>;  // hashes
+  using Names = std::set<std::string>;   // hashes
   static constexpr int64_t kFew = 1000;  // samples taken from which on the share counts
 
   int64_t count_failed() const;
@@ -87,7 +87,7 @@ class LostSamples {
   mutable std::mutex mutex_;
   // Guarded by it.
   int64_t used_ = 0;
-  uint64_t next_ = 0;  // the first slot that has not come yet
+  uint64_t next_ = 0;                   // the first slot that has not come yet
   std::map<std::string, Names> names_;  // by Unused::reason()
   Names new_;                           // failed and not shared
   int64_t unnamed_ = 0;                 // failed before the checkpoint, without a name in it

@@ -24,7 +24,7 @@ const Unused kTorn{.kind = Unused::Kind::failed, .why = "torn", .remedy = {}};
 const Unused kShort{Unused::Kind::too_short, "5 frames where a window needs 17", "where = \"frames >= 33\""};
 Unused dropped_by(const std::string& rule) { return {Unused::Kind::dropped, rule, ""}; }
 
-// What is logged, from information on.
+// Returns what is logged, from information on.
 std::string said(const std::function<void()>& f) {
   or_throw(set_log_level("info"));
   testing::internal::CaptureStderr();
@@ -77,16 +77,16 @@ TEST(LostSamples, OfEachReasonAreCountedApartAndOutsideTheBudget) {
     lost.add(sample(20), kHeldOut);
     lost.log();
   });
-  EXPECT_EQ(lost.counts(), json({{"failed", 0},
-                                 {"too_short", 3},
-                                 {"dropped", {{"filter.blur", 3}, {"filter.facts", 1}}}}));
+  EXPECT_EQ(lost.counts(),
+            json({{"failed", 0}, {"too_short", 3}, {"dropped", {{"filter.blur", 3}, {"filter.facts", 1}}}}));
   EXPECT_EQ(log.find("where = \"frames >= 33\""), log.rfind("where = \"frames >= 33\""));
-  EXPECT_THAT(log, AllOf(HasSubstr("latents: sample 0 of a.tar is too short and left out: 5 frames where a window "
-                                   "needs 17"),
-                         HasSubstr("latents: sample 10 of a.tar is dropped by filter.blur"),
-                         Not(HasSubstr("sample 1 of")), Not(HasSubstr("sample 11")), Not(HasSubstr("sample 20")),
-                         HasSubstr("latents: samples left out: 3 dropped by filter.blur, 1 dropped by "
-                                   "filter.facts, 3 too short")));
+  EXPECT_THAT(log,
+              AllOf(HasSubstr("latents: sample 0 of a.tar is too short and left out: 5 frames where a window "
+                              "needs 17"),
+                    HasSubstr("latents: sample 10 of a.tar is dropped by filter.blur"),
+                    Not(HasSubstr("sample 1 of")), Not(HasSubstr("sample 11")), Not(HasSubstr("sample 20")),
+                    HasSubstr("latents: samples left out: 3 dropped by filter.blur, 1 dropped by "
+                              "filter.facts, 3 too short")));
 }
 
 TEST(LostSamples, TheErrorNamesTheLastTheNumbersAndTheRemedy) {
@@ -112,9 +112,10 @@ TEST(LostSamples, FoundAtTheOpeningCountAgainstTheNumberAndTheirShareOfTheSet) {
   LostSamples share("latents", {.max_failed_share = 0.001});
   share.add_unread(sample(0), "torn", 2000);
   share.add_unread(sample(1), "torn", 2000);
-  EXPECT_THAT(test::refusal([&] { share.add_unread(sample(2), "torn", 2000); }),
-              HasSubstr("3 of 2000 samples cannot be used, more than max_failed_share = 0.001 allows; the last is "
-                        "sample 2 of a.tar: torn"));
+  EXPECT_THAT(
+      test::refusal([&] { share.add_unread(sample(2), "torn", 2000); }),
+      HasSubstr("3 of 2000 samples cannot be used, more than max_failed_share = 0.001 allows; the last is "
+                "sample 2 of a.tar: torn"));
 }
 
 // Two ranks that share what they lost have the limit of one, and count a sample that both met once.
@@ -179,7 +180,8 @@ TEST(LostSamples, RefuseWhatIsNoState) {
         R"({"failed": 1, "names": "000000000000111111111111"})", R"({"failed": 1.5, "names": ""})",
         R"({"failed": 1, "names": 2})"}) {
     LostSamples lost("job", {});
-    EXPECT_THAT(test::refusal([&] { lost.restore(json::parse(bad)); }), HasSubstr("failed samples are damaged"))
+    EXPECT_THAT(test::refusal([&] { lost.restore(json::parse(bad)); }),
+                HasSubstr("failed samples are damaged"))
         << bad;
     EXPECT_EQ(lost.failed(), 0);
   }

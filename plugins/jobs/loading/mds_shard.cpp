@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
+#include "core/base/facts.hpp"
 #include "core/io/byte_source.hpp"
 #include "kinora/sample.hpp"
-#include "core/base/facts.hpp"
 #include "plugins/jobs/loading/mds.hpp"
 
 namespace kinora::core {
@@ -80,9 +80,10 @@ class MdsShard final : public SampleShard {
       }
       const json value = parse_facts({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
       if (value.is_discarded())
-        damaged(fmt::format("has a damaged sample {}: its json at byte {} is not JSON, or nested more than 64 "
-                            "levels deep",
-                            i, cell.offset));
+        damaged(
+            fmt::format("has a damaged sample {}: its json at byte {} is not JSON, or nested more than 64 "
+                        "levels deep",
+                        i, cell.offset));
       if (value.is_object()) out.update(value);
     }
     return out;

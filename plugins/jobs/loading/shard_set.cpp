@@ -51,10 +51,11 @@ void check_listing(const std::string& path, const std::vector<std::string>& name
   std::set<fs::path> listed;
   for (const auto& name : names) {
     if (!fs::exists(name, error))
-      throw Error(KINORA_ERROR_DATA,
-                  fmt::format("{}: missing, but {}/.nv-meta/.info.json lists it; bring it back, or leave it out "
-                              "with `kinora data index {}`",
-                              name, path, path));
+      throw Error(
+          KINORA_ERROR_DATA,
+          fmt::format("{}: missing, but {}/.nv-meta/.info.json lists it; bring it back, or leave it out "
+                      "with `kinora data index {}`",
+                      name, path, path));
     listed.insert(fs::path(name).lexically_normal());
   }
   std::set<std::string> unlisted;
@@ -167,10 +168,11 @@ Error ShardSet::unreachable(size_t number, const std::string& why) const {
   Unreachable& its = unreachable_[number];
   if (Clock::now() >= its.until) ++unreachable_in_a_row_;
   if (unreachable_in_a_row_ >= kMostInARow)
-    return {KINORA_ERROR_IO,
-            fmt::format("{}; {} shards of {} in a row could not be read, so the storage seems to be away; run it "
-                        "again when it is back",
-                        why, kMostInARow, path_)};
+    return {
+        KINORA_ERROR_IO,
+        fmt::format("{}; {} shards of {} in a row could not be read, so the storage seems to be away; run it "
+                    "again when it is back",
+                    why, kMostInARow, path_)};
   its = {Clock::now() + kPause, why + "; the samples of this shard are left out for 10 minutes"};
   return {KINORA_ERROR_DATA, its.why};
 }

@@ -53,8 +53,9 @@ class ShardSet {
       return out;
     } catch (const Error& e) {
       if (e.code() != KINORA_ERROR_IO) throw;
-      throw unreachable(number, e.what() + (opened ? fmt::format(" (the sample at byte {})", opened->offset(sample))
-                                                   : std::string()));
+      throw unreachable(number,
+                        e.what() + (opened ? fmt::format(" (the sample at byte {})", opened->offset(sample))
+                                           : std::string()));
     }
   }
   // "sample 17 of shards/shard-000003.tar".

@@ -41,8 +41,8 @@ class ShardSetOf : public ::testing::Test {
     std::string name = (std::filesystem::temp_directory_path() / "kinora-shards-XXXXXX").string();
     folder_ = mkdtemp(name.data());
     for (size_t shard = 0; shard < kShards; ++shard)
-      std::ofstream(folder_ / (std::to_string(shard) + ".tar"), std::ios::binary)
-          << test::tar_bytes({{"a" + std::to_string(shard) + ".txt", "x"}, {"b" + std::to_string(shard) + ".txt", "y"}});
+      std::ofstream(folder_ / (std::to_string(shard) + ".tar"), std::ios::binary) << test::tar_bytes(
+          {{"a" + std::to_string(shard) + ".txt", "x"}, {"b" + std::to_string(shard) + ".txt", "y"}});
     set_.emplace(folder_.string(), nullptr,
                  [this](std::string_view uri) -> Result<std::shared_ptr<const ByteSource>> {
                    auto file = open_bytes(uri);
@@ -76,8 +76,9 @@ TEST_F(ShardSetOf, AShardThatCannotBeReadCostsItsSamplesAlone) {
   EXPECT_EQ(key(2, 1), "b2");
   const std::string said = key(3, 1);
   EXPECT_THAT(said, testing::StartsWith(kOfSample));
-  EXPECT_THAT(said, HasSubstr("/3.tar: cannot be read: HTTP 500 (the sample at byte 1024); the samples of this shard "
-                              "are left out for 10 minutes"));
+  EXPECT_THAT(
+      said, HasSubstr("/3.tar: cannot be read: HTTP 500 (the sample at byte 1024); the samples of this shard "
+                      "are left out for 10 minutes"));
   const int before = tries_;
   EXPECT_GT(before, 0);
   EXPECT_EQ(key(3, 0), said);

@@ -209,7 +209,7 @@ std::string size_text(const WindowSize& size) {
   return fmt::format("{}x{}x{}", size.frames, size.height, size.width);
 }
 
-// What a crop leaves of a window. Throws Error(KINORA_ERROR_INVALID) if its rectangle is larger.
+// Returns what a crop leaves of a window. Throws Error(KINORA_ERROR_INVALID) if its rectangle is larger.
 WindowSize cropped(const ComponentUse& crop, const WindowSize& window) {
   const auto left = [&](const char* option, int64_t of) {
     const int64_t to = crop.options.values().value(option, int64_t{0});
@@ -233,7 +233,8 @@ void check_crops(JobCheck& check, const kinora_tokenizer_info& info, const std::
         const WindowSize left = cropped(*use, window);
         if (sizes.size() > 1 && left != window)
           raise(KINORA_ERROR_INVALID,
-                "transforms: video.crop leaves {} of windows of {}, and with `sizes` each window keeps its size; "
+                "transforms: video.crop leaves {} of windows of {}, and with `sizes` each window keeps its "
+                "size; "
                 "leave video.crop or sizes out",
                 size_text(left), size_text(window));
         latent_rows(info, tokenizer, left.height);

@@ -65,7 +65,7 @@ class LiveSamples final : public TrainingSamples {
   int64_t bytes_ = 0;                        // read before the last take_bytes()
   mutable std::mutex mutex_;                 // of turns_
   SlotTurns turns_;                          // of the training
-  Ahead ahead_;  // last: its thread uses the others
+  Ahead ahead_;                              // last: its thread uses the others
 };
 
 }  // namespace kinora::core

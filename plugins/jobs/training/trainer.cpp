@@ -220,8 +220,7 @@ void Trainer::picture(int64_t step, const std::string& tag, const std::filesyste
 void Trainer::share_lost(bool at_end) {
   if (!lost) return;
   lost->set_used(step_ * options_.batch);
-  if (at_end || parallel_.any(lost->has_new()))
-    lost->merge(exchange_.gather(lost->take_shared(at_end)));
+  if (at_end || parallel_.any(lost->has_new())) lost->merge(exchange_.gather(lost->take_shared(at_end)));
   if (at_end && parallel_.rank() == 0) lost->log();
 }
 

@@ -76,7 +76,7 @@ TEST(LiveTransforms, ThatDropOrFailReplaceTheSample) {
                                 {{"a", {{"score", 1}}}, {"c", {{"score", 5}}}});
   const auto windows = first_windows(*run);
   for (const auto& window : windows.all) EXPECT_THAT(window.key, ::testing::StartsWith("c@"));
-  EXPECT_EQ(windows.lost, json({{"failed", 2}, {"too_short", 0}, {"dropped", {{"filter.facts", 1}}}}))
+  EXPECT_EQ(windows.lost, json({{"failed", 2}, {"too_short", 0}, {"dropped", {{"filter.facts.score", 1}}}}))
       << "b and d have no score; a is dropped, which is no failure";
 }
 
@@ -84,8 +84,9 @@ TEST(LiveTransforms, ThatDropEverySampleAreNamed) {
   const json low{{"score", 1}};
   const auto run = transforming("{ use = 'filter.facts', fact = 'score', at_least = 3.0 }",
                                 {{"a", low}, {"b", low}, {"c", low}, {"d", low}});
-  EXPECT_THAT(test::refusal([&] { first_windows(*run, 1); }),
-              HasSubstr("/shards: 1000 samples in a row cannot be used: 1000 dropped by filter.facts; "));
+  EXPECT_THAT(
+      test::refusal([&] { first_windows(*run, 1); }),
+      HasSubstr("/shards: 1000 samples in a row cannot be used: 1000 dropped by filter.facts.score; "));
 }
 
 TEST(LiveTransforms, NeedJsonThatIsJson) {

@@ -147,9 +147,10 @@ std::optional<LiveWindows::Taken> LiveWindows::taken(const std::string& key, con
   const int64_t least = std::min_element(sizes_.begin(), sizes_.end(), [](const auto& a, const auto& b) {
                           return a.frames < b.frames;
                         })->frames;
-  unused_ = {Unused::Kind::too_short, fmt::format("{}: {} frames where a window needs {}", key, frames, least),
-             fmt::format("where = \"frames >= {}\" in the table of data leaves such clips out from the beginning",
-                         (least - 1) * every_ + 1)};
+  unused_ = {
+      Unused::Kind::too_short, fmt::format("{}: {} frames where a window needs {}", key, frames, least),
+      fmt::format("where = \"frames >= {}\" in the table of data leaves such clips out from the beginning",
+                  (least - 1) * every_ + 1)};
   return std::nullopt;
 }
 

@@ -72,7 +72,7 @@ class LiveWindows {
                              const std::optional<WindowSize>& size);
   std::optional<Window> window(const DataOrder::Draw& draw, uint64_t slot, const Accept& accept,
                                const std::optional<WindowSize>& size);
-  // What a window takes of a clip with this shape.
+  // Returns what a window takes of a clip with this shape.
   std::optional<Taken> taken(const std::string& key, const WindowSize& shape);
   std::optional<Sample> transformed(Transforms& by, Sample sample, uint64_t slot);
   bool is_accepted(const Accept& accept, const std::string& key);

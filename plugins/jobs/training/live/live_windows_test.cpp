@@ -69,7 +69,8 @@ TEST(LiveWindows, OfClipsThatAreNotAcceptedAreReplacedByOthers) {
 TEST(LiveWindows, OfAVideoThatIsDamagedInsideAreReplacedByOthers) {
   const auto run = prepared();
   {
-    std::fstream shard(run->of("shards") / "shard-000000.tar", std::ios::binary | std::ios::in | std::ios::out);
+    std::fstream shard(run->of("shards") / "shard-000000.tar",
+                       std::ios::binary | std::ios::in | std::ios::out);
     const auto size = fs::file_size(fs::path(KINORA_TEST_DATA) / kClips.at("a"));
     shard.seekp(static_cast<std::streamoff>(512 + size / 3));  // the first member is a.mp4
     shard << std::string(4000, 'x');
