@@ -51,7 +51,7 @@ class Io {
   Result<std::shared_ptr<Store>> store(const std::string& scheme);
   // The direct contents of a folder, by name.
   Result<std::vector<Listed>> list(std::string_view uri);
-  // All files below a folder at any depth, by name; for a file, itself under the name "". Of a web server only a file.
+  // All files below a folder at any depth, by name; for a file, itself under the name "". A web server lists only a file.
   Result<std::vector<Listed>> list_all(std::string_view uri);
   // One line per file of list_all(): name, size, time; of a folder of a web server, that of its index of shards. Listing
   // is slow, so the first result is kept for the lifetime of this object.

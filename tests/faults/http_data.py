@@ -6,6 +6,7 @@ import io, itertools, json, os, pathlib, random, re, shutil, subprocess, sys, ta
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve()
 sys.path += [str(ROOT / "tests/support"), str(ROOT / "packaging/wheel")]
 os.environ["KINORA_PREFIX"] = str(pathlib.Path(KINORA).resolve().parents[1])
+os.environ.setdefault("KINORA_TORCH", str(ROOT / ".deps/torch/torch"))
 os.environ["HOME"] = str(SCRATCH)  # for .netrc
 for name in [name for name in os.environ if "proxy" in name.lower()]:
     del os.environ[name]
@@ -81,7 +82,7 @@ def check_same(server):
     assert sorted(one) == sorted(sample for sample in local[:SAMPLES] if sample[0].startswith("more")), "of one shard"
     pattern, *_ = samples(url + "/a-{0..1}.tar", 40)
     assert sorted(pattern) == sorted(sample for sample in local[:SAMPLES] if sample[0].startswith("a-")), "of a pattern"
-    return local
+    return local, whole
 
 
 def check_cache(server, local):
@@ -96,13 +97,13 @@ def check_cache(server, local):
     assert not server.gets(".tar"), server.gets(".tar")
 
 
-def check_faults(local):
+def check_faults(local, whole):
     """A server that is out of order, that cuts answers and that falls silent costs time alone."""
     turns = {}
 
     def plan(_, method, path):
         turns[path] = turns.get(path, 0) + 1
-        return {1: "cut", 4: "500"}.get(turns[path] % 7) if method == "GET" else None
+        return {1: "cut", 7: "500"}.get(turns[path] % 12) if method == "GET" else None
 
     server = Server(SITE, plan)
     taken, _, stats = samples(server.url + "/data/shards", SAMPLES)
@@ -111,7 +112,7 @@ def check_faults(local):
     assert faults.count("cut") >= 3 and faults.count("500") >= 3, faults
     stalls = ["stall"]
     silent = Server(SITE, lambda _, method, path: stalls.pop() if path.endswith("a-0.tar") and stalls else None)
-    assert order("silent", silent.url + "/data/shards", storage="[storage.http]\ntimeout = 1\n") == order("spoken", SHARDS)
+    assert order("silent", silent.url + "/data/shards", storage="[storage.http]\ntimeout = 1\n") == whole
     assert not stalls
 
 
@@ -146,6 +147,19 @@ def check_endings(server):
     assert "the server redirects to an address that is not followed" in said, said
 
 
+def check_identity(server):
+    """A job's identity has the index of the folder, which stands for its shards; a folder without one is refused before anything runs."""
+    def dry(path, code=0):
+        (SCRATCH / "identity.toml").write_text(f'[run]\nout = "out"\n[[job]]\nname = "tokenizer"\nkind = "train-tokenizer"\ninput = "{server.url}{path}"\ntokenizer = {{ use = "cosmos" }}\n'
+                                               'frames = 9\nheight = 64\nwidth = 96\n')
+        return run(KINORA, "run", SCRATCH / "identity.toml", "--dry-run", code=code)
+
+    server.forget()
+    dry("/data/shards")
+    assert [entry[:3] for entry in server.log] == [("HEAD", "/data/shards/.nv-meta/.info.json", 200)], server.log
+    assert "a web server does not list its folders; for shards, run `kinora data index`" in dry("/data/none", code=1)
+
+
 def check_secrets(server):
     """A password belongs into ~/.netrc; in an address it is refused, and nothing shows it."""
     host = server.url.removeprefix("http://")
@@ -158,12 +172,12 @@ def check_secrets(server):
     (SCRATCH / ".netrc").unlink()
 
 
-def check_certificate():
+def check_certificate(whole):
     server = Server(SITE, tls=SCRATCH)
     said = order("untrusted", server.url + "/data/shards", code=2)
     assert "the server's certificate is not trusted; name its authority's file by ca_file in [storage.https]" in said, said
     trusted = f'[storage.https]\nca_file = "{server.certificate}"\n'
-    assert order("trusted", server.url + "/data/shards", storage=trusted) == order("plain", SHARDS)
+    assert order("trusted", server.url + "/data/shards", storage=trusted) == whole
 
 
 def check_commands(server):
@@ -188,17 +202,19 @@ def main():
     SCRATCH.mkdir(parents=True)
     make()
     server = Server(SITE)
-    local = check_same(server)
+    local, whole = check_same(server)
     print("ok    same", flush=True)
     check_cache(server, local)
     print("ok    cache", flush=True)
-    check_faults(local)
+    check_faults(local, whole)
     print("ok    faults", flush=True)
     check_endings(server)
     print("ok    endings", flush=True)
+    check_identity(server)
+    print("ok    identity", flush=True)
     check_secrets(server)
     print("ok    secrets", flush=True)
-    check_certificate()
+    check_certificate(whole)
     print("ok    certificate", flush=True)
     check_commands(server)
     print("ok    commands", flush=True)

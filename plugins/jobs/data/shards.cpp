@@ -45,7 +45,7 @@ void check_name(const std::string& folder, const std::string& name) {
   }
 }
 
-// What a web server says of its files; nothing of those that it does not have.
+// Asks a web server for sizes and times of files. A file that it does not have has none.
 std::vector<std::optional<core::Listed>> ask_web(const std::vector<std::string>& uris) {
   constexpr size_t kAtOnce = 16;
   std::vector<std::optional<core::Listed>> out(uris.size());

@@ -52,7 +52,7 @@ struct HttpAnswer {
 struct Span {
   uint64_t begin = 0, total = 0;
 };
-// Of Content-Range; without it, of a whole object. Nothing if the answer does not say it.
+// Reads Content-Range; without it the answer is a whole object. Nothing if the headers do not say it.
 std::optional<Span> span_of(const HttpAnswer& answer);
 // The value of HttpRequest::range.
 std::string bytes_from(uint64_t begin, uint64_t size);
