@@ -87,9 +87,10 @@ int index_data(core::Runtime&, const DataFolder& folder, const po::variables_map
     return complain(kUsage,
                     "data index: " + folder.shards[0].uri + " is one shard; give the folder of the shards");
   if (core::is_web(folder.uri))
-    return complain(kUsage, "data index: " + folder.uri +
-                                ": a web server is only read; run it where the shards are, and upload .nv-meta and the "
-                                ".tar.idx files");
+    return complain(
+        kUsage, "data index: " + folder.uri +
+                    ": a web server is only read; run it where the shards are, and upload .nv-meta and the "
+                    ".tar.idx files");
   data::IndexOptions options{given["threads"].as<uint64_t>(), given.count("again") > 0, {}};
   if (given.count("val")) options.val = given["val"].as<double>();
   if (options.val && !(*options.val >= 0 && *options.val <= 1))

@@ -221,16 +221,18 @@ Status check_no_secret(const std::string& scheme, std::string_view rest) {
   const size_t at = host.rfind('@');
   if (at != host.npos) {
     host.remove_prefix(at + 1);
-    return fail(KINORA_ERROR_INVALID,
-                "{}://***@{}/...: logs would show the name and password in the address; leave them out, and put "
-                "'machine {} login NAME password PASSWORD' into ~/.netrc",
-                scheme, host, host.substr(0, host.find(':')));
+    return fail(
+        KINORA_ERROR_INVALID,
+        "{}://***@{}/...: logs would show the name and password in the address; leave them out, and put "
+        "'machine {} login NAME password PASSWORD' into ~/.netrc",
+        scheme, host, host.substr(0, host.find(':')));
   }
   if (rest.find_first_of("?#") != rest.npos)
-    return fail(KINORA_ERROR_INVALID,
-                "{}://{}/...: the address has a query ('?') or fragment ('#'), which may be a secret that logs would "
-                "show; give one without, or copy the file here",
-                scheme, host);
+    return fail(
+        KINORA_ERROR_INVALID,
+        "{}://{}/...: the address has a query ('?') or fragment ('#'), which may be a secret that logs would "
+        "show; give one without, or copy the file here",
+        scheme, host);
   return {};
 }
 

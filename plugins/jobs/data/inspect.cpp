@@ -83,7 +83,8 @@ void look_at_texts(const DataFolder& folder, Overview& out) {
 std::string state_of_index(const DataFolder& folder) {
   if (folder.is_one_file) return "not compared with one shard; give its folder";
   if (!folder.meta.contains(".info.json")) return "none; kinora data index writes one";
-  if (core::is_web(folder.uri)) return "there; kinora data verify compares it";  // times change when files are copied
+  if (core::is_web(folder.uri))
+    return "there; kinora data verify compares it";  // times change when files are copied
   const EarlierIndex index(folder);
   if (index.knows_exactly(folder.shards)) return "current";
   if (index.record().index.empty())

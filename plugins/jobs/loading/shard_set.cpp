@@ -37,12 +37,14 @@ class TarShard final : public SampleShard {
 
 // uri: of a shard that .info.json lists. path: of the set.
 std::string missing(const std::string& uri, const std::string& path) {
-  return fmt::format("{}: missing, but {}/.nv-meta/.info.json lists it; bring it back, or leave it out with `kinora "
-                     "data index {}",
-                     uri, path, is_web(path) ? "FOLDER` where the shards are, and upload .nv-meta" : path + "`");
+  return fmt::format(
+      "{}: missing, but {}/.nv-meta/.info.json lists it; bring it back, or leave it out with `kinora "
+      "data index {}",
+      uri, path, is_web(path) ? "FOLDER` where the shards are, and upload .nv-meta" : path + "`");
 }
 
-std::shared_ptr<TarShard> open_listed(const std::string& uri, const std::string& path, const OpenBytes& open) {
+std::shared_ptr<TarShard> open_listed(const std::string& uri, const std::string& path,
+                                      const OpenBytes& open) {
   try {
     return std::make_shared<TarShard>(uri, open);
   } catch (const Error& e) {
@@ -59,8 +61,7 @@ void check_listing(const std::string& path, const std::vector<std::string>& name
   if (!fs::exists(fs::path(path) / ".nv-meta/.info.json", error)) return;
   std::set<fs::path> listed;
   for (const auto& name : names) {
-    if (!fs::exists(name, error))
-      throw Error(KINORA_ERROR_DATA, missing(name, path));
+    if (!fs::exists(name, error)) throw Error(KINORA_ERROR_DATA, missing(name, path));
     listed.insert(fs::path(name).lexically_normal());
   }
   std::set<std::string> unlisted;

@@ -53,17 +53,19 @@ Client::About Client::about(const Address& at) {
     if (a.url.ends_with('/')) refuse_folder(at.uri);
     const auto size = length_of(a);
     if (!size)
-      throw Error(KINORA_ERROR_UNSUPPORTED,
-                  at.uri + ": cannot be read: the server does not say how large it is; use a server of files");
+      throw Error(
+          KINORA_ERROR_UNSUPPORTED,
+          at.uri + ": cannot be read: the server does not say how large it is; use a server of files");
     return {*size, ranged::server_time(a.header("last-modified"))};
   }
 }
 
 void refuse_folder(const std::string& uri) {
-  throw Error(KINORA_ERROR_UNSUPPORTED,
-              uri +
-                  ": a web server does not list its folders; for shards, run `kinora data index` where they are "
-                  "and upload .nv-meta, else give the address of each file");
+  throw Error(
+      KINORA_ERROR_UNSUPPORTED,
+      uri +
+          ": a web server does not list its folders; for shards, run `kinora data index` where they are "
+          "and upload .nv-meta, else give the address of each file");
 }
 
 HttpAnswer WebFile::get(uint64_t offset, uint64_t size, char* to, const std::atomic<bool>* stop) {
@@ -77,10 +79,11 @@ HttpAnswer WebFile::get(uint64_t offset, uint64_t size, char* to, const std::ato
 }
 
 void WebFile::refuse_whole_files() const {
-  throw Error(KINORA_ERROR_UNSUPPORTED,
-              at_.uri +
-                  ": cannot be read: the server sends only whole files, not ranges of them (HTTP 200 instead of "
-                  "206); use one that does, such as nginx, Apache or Caddy, or copy the files here");
+  throw Error(
+      KINORA_ERROR_UNSUPPORTED,
+      at_.uri +
+          ": cannot be read: the server sends only whole files, not ranges of them (HTTP 200 instead of "
+          "206); use one that does, such as nginx, Apache or Caddy, or copy the files here");
 }
 
 ranged::RangedObject::Start WebFile::open(uint64_t most) {
@@ -114,9 +117,10 @@ void WebFile::check_version(const HttpAnswer& a) const {
   const bool is_changed = a.status == 416 || (span && span->total != size_) || differs(etag_, etag) ||
                           (!has_etags && differs(modified_, a.header("last-modified")));
   if (is_changed)
-    throw Error(KINORA_ERROR_DATA, at_.uri +
-                                       ": cannot be read: it was changed while it was read; do not write to what "
-                                       "a run reads");
+    throw Error(KINORA_ERROR_DATA,
+                at_.uri +
+                    ": cannot be read: it was changed while it was read; do not write to what "
+                    "a run reads");
 }
 
 void WebFile::read(uint64_t offset, uint64_t size, char* to, const std::atomic<bool>* stop) {

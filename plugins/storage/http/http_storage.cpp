@@ -34,9 +34,9 @@ void HttpsStorage::describe(Describe<Options>& d) {
 
 std::unique_ptr<StorageReader> WebStorage::open(std::string_view path) {
   const Options& options = client_->options();
-  return std::make_unique<ranged::RangedReader>(
-      std::make_unique<WebFile>(client_, address_of(scheme_, path)),
-      static_cast<uint64_t>(options.read_ahead), static_cast<uint64_t>(options.parallel));
+  return std::make_unique<ranged::RangedReader>(std::make_unique<WebFile>(client_, address_of(scheme_, path)),
+                                                static_cast<uint64_t>(options.read_ahead),
+                                                static_cast<uint64_t>(options.parallel));
 }
 
 int32_t WebStorage::list(std::string_view path, const Each& each) {

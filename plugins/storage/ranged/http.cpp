@@ -102,7 +102,8 @@ void set_addresses(CURL* h, const HttpOptions& o, const HttpRequest& r) {
   curl_easy_setopt(h, CURLOPT_URL, r.url.c_str());
   curl_easy_setopt(h, CURLOPT_PATH_AS_IS, 1L);  // "..", "//" are ordinary names
   curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, o.is_web ? 1L : 0L);  // a signature is valid for one address only
+  curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION,
+                   o.is_web ? 1L : 0L);  // a signature is valid for one address only
   if (!o.is_web) return;
   curl_easy_setopt(h, CURLOPT_MAXREDIRS, 10L);
   curl_easy_setopt(h, CURLOPT_REDIR_PROTOCOLS_STR, r.url.starts_with("https:") ? "https" : "http,https");

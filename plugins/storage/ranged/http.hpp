@@ -15,7 +15,7 @@
 namespace kinora::ranged {
 
 struct HttpOptions {
-  std::string ca_file;                       // certificates to trust; empty: the system's
+  std::string ca_file;                        // certificates to trust; empty: the system's
   double connect_timeout = 10, timeout = 60;  // s; the latter without a byte from or to the server
   // Redirects are followed, from https to https only, and names and passwords are those of ~/.netrc.
   bool is_web = false;
@@ -29,8 +29,8 @@ struct HttpRequest {
   std::string range;      // "0-65535"
   char* to = nullptr;     // destination of the body of a successful answer, at most `room` bytes
   uint64_t room = 0;
-  const std::atomic<bool>* stop = nullptr;       // ends the request when it becomes true
-  std::function<void(CURL*)> prepare = {};       // sets further options of libcurl
+  const std::atomic<bool>* stop = nullptr;  // ends the request when it becomes true
+  std::function<void(CURL*)> prepare = {};  // sets further options of libcurl
 };
 
 struct HttpAnswer {

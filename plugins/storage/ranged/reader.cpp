@@ -76,7 +76,8 @@ std::shared_ptr<RangedReader::Window> RangedReader::fetch(uint64_t begin, uint64
   return out;
 }
 
-std::shared_ptr<RangedReader::Window> RangedReader::window_at(uint64_t offset, uint64_t size, Windows& dropped) {
+std::shared_ptr<RangedReader::Window> RangedReader::window_at(uint64_t offset, uint64_t size,
+                                                              Windows& dropped) {
   for (Stream& s : streams_) {
     if (s.windows.empty() || offset < s.windows.front()->begin) continue;
     const uint64_t end = s.windows.back()->end;
@@ -87,7 +88,7 @@ std::shared_ptr<RangedReader::Window> RangedReader::window_at(uint64_t offset, u
 }
 
 std::shared_ptr<RangedReader::Window> RangedReader::go_on(Stream& s, uint64_t offset, uint64_t size,
-                                                  Windows& dropped) {
+                                                          Windows& dropped) {
   if (const uint64_t end = s.windows.back()->end; offset >= end)
     s.windows.push_back(
         fetch(end, std::clamp(std::max(size + (offset - end), s.run / 4), kSmallest, largest_)));

@@ -75,7 +75,8 @@ class Client {
   // One request with the current credentials, which are stored in `used` (none: anonymous).
   HttpAnswer once(const Call& call, std::shared_ptr<const Credentials>& used);
   // After a failure: waits and returns if another try makes sense, otherwise throws.
-  void retry_or_throw(const Call& call, const HttpAnswer& answer, const Credentials* used, ranged::Tries& tries);
+  void retry_or_throw(const Call& call, const HttpAnswer& answer, const Credentials* used,
+                      ranged::Tries& tries);
   HttpAnswer send(const Call& call, ranged::Tries& tries);
   HttpAnswer send(const Call& call);
 

@@ -9,7 +9,8 @@
 namespace kinora::s3 {
 
 // libcurl signs the request when it is performed.
-ranged::HttpRequest signed_request(ranged::HttpRequest request, const Credentials& keys, const std::string& region);
+ranged::HttpRequest signed_request(ranged::HttpRequest request, const Credentials& keys,
+                                   const std::string& region);
 
 // Checksums by which a server verifies an upload.
 std::string md5_bytes(std::string_view bytes);  // 16 bytes, not hexadecimal
