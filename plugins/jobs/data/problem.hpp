@@ -30,8 +30,15 @@ struct Problem {
   }
 };
 
-// Damage of a shard. last: key of the last sample that could be read; what: the message of the error.
-Problem damage_of_shard(const Shard& shard, const std::string& last, uint64_t offset, std::string_view what);
+// Damage of a shard. samples: how many are whole before it, the last with the key `last`; what: the message of the
+// error.
+Problem damage_of_shard(const Shard& shard, const std::string& last, uint64_t samples, uint64_t offset,
+                        std::string_view what);
+
+// Of a field that is there to be parsed.
+inline std::string not_json(const std::string& field) {
+  return "the field " + field + " is not JSON; write it again";
+}
 
 // [owner-thread] Receives problems as they are found.
 using OnProblem = std::function<void(const Problem&)>;
