@@ -33,8 +33,10 @@ All but index also take one .tar file.
   index      writes Megatron-Energon's index: SHARD.tar.idx next to each shard, and .nv-meta. Each shard is read once, by its headers.
              A shard is not read again if its size and time of modification are those of the last index, which makes an interrupted
              index continue. A damaged shard is reported and has the samples before the damage. Of samples with one key the first is
-             in index.sqlite. A split.yaml or dataset.yaml that something else wrote stays
-  verify     reads all bytes and prints one line per problem: SHARD: KEY at OFFSET: what is wrong; what to do
+             in index.sqlite. A split.yaml that something else wrote keeps its parts; names of shards that are gone are removed, and new
+             shards are added to train. A dataset.yaml that something else wrote stays
+  verify     reads all bytes and prints one line per problem: SHARD: KEY at OFFSET: what is wrong; what to do. It also finds a shard that
+             was replaced with the same size and time of modification, which index and inspect do not see
   inspect    prints numbers and sizes of the samples' fields, what their JSON contains, whether the index is current, and one line for
              each damaged shard (how many samples before the damage are whole) and for broken JSON of the up to 1,000 samples it looks at
   preview    writes a page with pictures, keys and captions of some samples, one file that needs no network, and prints such lines of them

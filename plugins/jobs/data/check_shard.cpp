@@ -89,8 +89,7 @@ class Check {
     const auto refuse = [&](const std::string& what) { add(key, member.header, what); };
     if (is_json(field) && member.size <= kMostJson) {
       const auto bytes = tar.content();
-      if (!bytes.empty() && !nlohmann::json::accept(bytes.begin(), bytes.end()))
-        refuse(not_json(field));
+      if (!bytes.empty() && !nlohmann::json::accept(bytes.begin(), bytes.end())) refuse(not_json(field));
     } else if (decode_ && is_medium(field) && member.size > 0 &&
                member.size <= WebDatasetLimits{}.sample_bytes) {
       const std::string why = decode_(key, tar.content());

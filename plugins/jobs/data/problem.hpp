@@ -35,7 +35,7 @@ struct Problem {
 Problem damage_of_shard(const Shard& shard, const std::string& last, uint64_t samples, uint64_t offset,
                         std::string_view what);
 
-// Of a field that is there to be parsed.
+// Says that a field's content cannot be parsed.
 inline std::string not_json(const std::string& field) {
   return "the field " + field + " is not JSON; write it again";
 }

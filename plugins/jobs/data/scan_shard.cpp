@@ -45,10 +45,13 @@ Problem damage_of_shard(const Shard& shard, const std::string& last, uint64_t sa
                         std::string_view what) {
   const std::string before = shard.uri + ": ";
   if (what.starts_with(before)) what.remove_prefix(before.size());
+  std::string text(what);
+  if (offset > 0)
+    text += fmt::format(" ({} before it; the file has {} bytes)",
+                        core::counted(static_cast<int64_t>(samples), "whole sample", "whole samples"),
+                        shard.size);
   return {shard.name, last.empty() ? "" : "after '" + last + "'", std::min(offset, shard.size),
-          fmt::format("{} ({} before it; the file has {} bytes)", what,
-                      core::counted(static_cast<int64_t>(samples), "whole sample", "whole samples"),
-                      shard.size)};
+          std::move(text)};
 }
 
 bool Pieces::add(energon::StoredSample sample) {
