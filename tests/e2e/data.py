@@ -254,6 +254,20 @@ def main():
     assert seen["facts"]["fps"] == {"integer": 120} and seen["captions"]["count"] == 120, seen
     assert re.search(r"^  mp4 +4 +", kinora("inspect", good), re.M)
 
+    sparse = SCRATCH / "sparse"
+    sparse.mkdir()
+    with open(sparse / "b.bin", "wb") as file:
+        file.truncate(1 << 20)
+        file.seek(1 << 20)
+        file.write(b"end")
+    (sparse / "a.txt").write_bytes(b"1")
+    subprocess.run(["tar", "-C", sparse, "--sparse", "-cf", sparse / "a.tar", "a.txt", "b.bin"], check=True)
+    add_all(sparse / "b.tar", [("c.txt", b"1")])
+    for part in ("index", "inspect", "verify"):
+        said = kinora(part, sparse, code=1)
+        assert re.search(r"^a\.tar: at 1024: entry 2 is a sparse file; pack it without --sparse \(0 whole", said, re.M), said
+    assert json.loads((sparse / ".nv-meta/.info.json").read_text())["shard_counts"] == {"a.tar": 0, "b.tar": 1}
+
     broken = SCRATCH / "broken"
     broken.mkdir()
     add_all(broken / "b.tar", [("x.txt", b"1"), ("x.json", b"{}"), ("y.txt", b"1"), ("y.json", b"{,}")])

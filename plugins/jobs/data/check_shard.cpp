@@ -59,7 +59,7 @@ class Check {
              "no file in it is a field of a sample, such as KEY.json; remove the shard, or pack it again"});
       check_index(tar.end());
     } catch (const Error& e) {
-      if (e.code() != KINORA_ERROR_DATA) throw;
+      if (!is_of_one_shard(e)) throw;
       piece_.problems.push_back(damage_of_shard(shard_, last_, samples_, end_, e.what()));
     }
     flush();

@@ -198,6 +198,15 @@ TEST_F(Index, ContinuesAfterAnInterruption) {
 
 TEST_F(Index, RefusesNamesThatItsFilesCannotHave) {
   EXPECT_THROW(find_shards(root), Error) << "no shards";
+  write("shard.00000.mds", "");
+  try {
+    find_shards(root);
+    FAIL() << "it is no folder of tar files";
+  } catch (const Error& e) {
+    EXPECT_THAT(
+        e.what(),
+        HasSubstr("no .tar files; give a folder of shards of WebDataset (only tables of data read MDS)"));
+  }
   write("a{1}.tar", shard("a", 1));
   EXPECT_THROW(find_shards(root), Error);
   fs::remove(root / "a{1}.tar");

@@ -86,7 +86,7 @@ std::string state_of_index(const DataFolder& folder) {
   const EarlierIndex index(folder);
   if (index.knows_exactly(folder.shards)) return "current";
   if (index.record().index.empty())
-    return "there, written by another program; kinora data verify compares it";
+    return "there, of a shard job or another program; kinora data verify compares it";
   const auto unknown = std::count_if(folder.shards.begin(), folder.shards.end(),
                                      [&](const Shard& shard) { return !index.knows(shard); });
   return fmt::format(

@@ -32,7 +32,7 @@ void read_headers(const Shard& shard, const Each& each, const End& end, const Pu
       if (!pieces.add(*std::move(sample))) return;
     }
   } catch (const Error& e) {
-    if (e.code() != KINORA_ERROR_DATA) throw;
+    if (!is_damage(e)) throw;
     damage = damage_of_shard(shard, last, count, scan ? scan->end() : 0, e.what());
   }
   end(damage ? last_end : scan->end(), !damage);
@@ -83,8 +83,13 @@ void scan_shard(const DataFolder& folder, const Shard& shard, const PushPiece& p
 }
 
 void list_shard(const Shard& shard, const PushPiece& push) {
-  read_headers(
-      shard, [](const energon::StoredSample&) {}, [](uint64_t, bool) {}, push);
+  try {
+    read_headers(
+        shard, [](const energon::StoredSample&) {}, [](uint64_t, bool) {}, push);
+  } catch (const Error& e) {
+    if (!is_of_one_shard(e)) throw;
+    push({{}, damage_of_shard(shard, "", 0, 0, e.what())});
+  }
 }
 
 bool scan_kept(const DataFolder& folder, const Shard& shard, const PushPiece& push) {

@@ -36,7 +36,7 @@ void some_samples(
         each(shard, bytes, *sample);
       }
     } catch (const Error& e) {
-      if (e.code() != KINORA_ERROR_DATA) throw;
+      if (!is_of_one_shard(e)) throw;
       damage(damage_of_shard(shard, last, taken, scan ? scan->end() : 0, e.what()));
     }
   }

@@ -197,8 +197,8 @@ SplitChange adapt(SplitFile& split, const std::vector<energon::ShardInfo>& shard
     return false;
   };
   for (auto& [part, names] : split.parts) change.gone += remove_gone(names, is_shard);
-  change.gone += remove_gone(split.exclude,
-                             [&](const std::string& name) { return is_shard(name) || is_sample(name); });
+  change.gone +=
+      remove_gone(split.exclude, [&](const std::string& name) { return is_shard(name) || is_sample(name); });
   if (split.parts.empty()) split.parts.emplace_back("train", Names());
   const auto train = std::find_if(split.parts.begin(), split.parts.end(),
                                   [](const auto& part) { return part.first == "train"; });

@@ -18,7 +18,8 @@ TEST(SplitFile, ReadsTheStylesOfOneContent) {
   const char* const texts[] = {
       kPlain,
       // As PyYAML writes it.
-      "exclude:\n- s-000.tar/it's\nsplit_parts:\n  train:\n  - s-{000..001}.tar\n  - a b/s-002.tar\n  held out: []\n",
+      "exclude:\n- s-000.tar/it's\nsplit_parts:\n  train:\n  - s-{000..001}.tar\n  - a b/s-002.tar\n  held "
+      "out: []\n",
       "---\r\n# shards\r\nsplit_parts:  # by hand\r\n    train:\r\n        - 's-{000..001}.tar'\r\n"
       "        - \"a b/s-002.tar\" # one\r\n\r\n    'held out': [ ]\r\nexclude: ['s-000.tar/it''s']\r\n",
       "exclude: [s-000.tar/it's]\nsplit_parts:\n train: ['s-{000..001}.tar', a b/s-002.tar]\n held out:\n",
@@ -31,7 +32,8 @@ TEST(SplitFile, ReadsTheStylesOfOneContent) {
 }
 
 TEST(SplitFile, WritesNamesThatItReads) {
-  const SplitFile split{{{"t", {"a: b.tar", "a #b.tar", "'q'.tar", "-.tar", "{a,b}.tar"}}}, {"s.tar/k:", "s.tar/k "}};
+  const SplitFile split{{{"t", {"a: b.tar", "a #b.tar", "'q'.tar", "-.tar", "{a,b}.tar"}}},
+                        {"s.tar/k:", "s.tar/k "}};
   const auto read = read_split(split_text(split));
   ASSERT_TRUE(read) << split_text(split);
   EXPECT_EQ(read->parts, split.parts);
@@ -40,12 +42,12 @@ TEST(SplitFile, WritesNamesThatItReads) {
 
 TEST(SplitFile, IsLeftAloneIfItHasAnythingElse) {
   for (const char* text :
-       {"", "theirs", "exclude: []\n", "split_parts: [a.tar]\n", "split_parts:\n- a.tar\n", "  train:\n  - a.tar\n",
-        "more: 1\nsplit_parts: {}\n", "split_parts:\n  train: *all\n", "split_parts:\n  train:\n  - {a: b}\n",
-        "split_parts:\n  train:\n  - a: b\n", "split_parts:\n  train:\n  - a.tar\n    b.tar\n",
-        "split_parts:\n  train:\n  - 'a.tar\n", "split_parts:\n  train:\n  - \"a\\n.tar\"\n",
-        "split_parts:\n  train: [a.tar\n", "split_parts:\n  train:\n  - s-{1.tar\n",
-        "split_parts:\n  train:\n  - s-{0..99999999999}.tar\n"})
+       {"", "theirs", "exclude: []\n", "split_parts: [a.tar]\n", "split_parts:\n- a.tar\n",
+        "  train:\n  - a.tar\n", "more: 1\nsplit_parts: {}\n", "split_parts:\n  train: *all\n",
+        "split_parts:\n  train:\n  - {a: b}\n", "split_parts:\n  train:\n  - a: b\n",
+        "split_parts:\n  train:\n  - a.tar\n    b.tar\n", "split_parts:\n  train:\n  - 'a.tar\n",
+        "split_parts:\n  train:\n  - \"a\\n.tar\"\n", "split_parts:\n  train: [a.tar\n",
+        "split_parts:\n  train:\n  - s-{1.tar\n", "split_parts:\n  train:\n  - s-{0..99999999999}.tar\n"})
     EXPECT_FALSE(read_split(text)) << text;
 }
 

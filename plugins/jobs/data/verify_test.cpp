@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plugins/jobs/data/data_testing.hpp"
+#include "plugins/jobs/data/inspect.hpp"
 
 namespace kinora::data {
 namespace {
@@ -95,6 +96,16 @@ TEST_F(Verify, AcceptsDeepJsonAndAnyDamageWithoutACrash) {
     verify();
     index();
   }
+}
+
+TEST_F(Verify, ReportsAShardThatCannotBeOpenedAndReadsTheOthers) {
+  write("b.tar", shard("b", 2));
+  fs::create_symlink("nowhere", root / "a.tar");
+  EXPECT_EQ(verify().samples, 2u);
+  EXPECT_THAT(lines, ElementsAre("a.tar: at 0: cannot be read: no such file or folder; check the path"));
+  EXPECT_THAT(passed(), ElementsAre("b.tar"));
+  EXPECT_THAT(inspect_folder(find_shards(root), 2).problems, ElementsAre(lines[0]));
+  EXPECT_THROW(index(), Error) << "an index without the shard would pass as whole";
 }
 
 TEST_F(Verify, LetsOptionalFieldsMiss) {
