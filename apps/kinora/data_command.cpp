@@ -42,7 +42,7 @@ All but index also take one .tar file.
   preview    writes a page with pictures, keys and captions of some samples, one file that needs no network, and prints such lines of them
   order      prints which samples each rank takes at each step of a training
 
-exit codes: 0 done, 1 a shard is damaged, a key comes twice or a line says another problem, 2 wrong usage, 130 interrupted
+exit codes: 0 done, 1 failed, or a line names a problem of a shard, 2 wrong usage, 130 interrupted
 
 examples:
   kinora data index shards/ --val 0.05
