@@ -200,7 +200,7 @@ def large(folder, samples, shards, size):
 def timed(*command):
     """(seconds, seconds of processor time, MB of memory at most)"""
     begun = time.monotonic()
-    process = subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     assert status == 0, command
     return time.monotonic() - begun, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000
