@@ -201,7 +201,7 @@ TEST_F(Index, RefusesNamesThatItsFilesCannotHave) {
   write("shard.00000.mds", "");
   try {
     find_shards(root);
-    FAIL() << "it is no folder of tar files";
+    FAIL() << "nothing there is a tar file";
   } catch (const Error& e) {
     EXPECT_THAT(
         e.what(),
