@@ -157,6 +157,9 @@ def check_identity(server):
     server.forget()
     dry("/data/shards")
     assert [entry[:3] for entry in server.log] == [("HEAD", "/data/shards/.nv-meta/.info.json", 200)], server.log
+    server.forget()
+    dry("/data/shards/a-{0..1}.tar")
+    assert [entry[:3] for entry in server.log] == [("HEAD", f"/data/shards/a-{i}.tar", 200) for i in (0, 1)], server.log
     assert "a web server does not list its folders; for shards, run `kinora data index`" in dry("/data/none", code=1)
 
 
