@@ -77,8 +77,7 @@ json Studio::edit(const json& request) {
 Saved Studio::change(const std::vector<const Clip*>& clips, Wish wish, const json& seen) {
   std::vector<std::vector<Target>> by_job(jobs_.size());
   for (const Clip* clip : clips)
-    by_job[clip->job].push_back({clip->key, own_values(*clip),
-                                 core::subject_of(core::object_in(item_of(catalogue_, *clip), "facts"))});
+    by_job[clip->job].push_back({clip->key, own_values(*clip), footage_of(*clip)});
   wish.time = time_now();  // of all jobs, so that they are undone together
   Saved out;
   for (size_t job = 0; job < jobs_.size(); ++job) {
@@ -109,11 +108,14 @@ json Studio::copies(const json& request) {
   const Lock lock(mutex_);
   refresh();
   size_t gone = 0;
-  const auto without = targets(request, false, gone), with = targets(request, true, gone);
+  const auto clips = targets(request, false, gone);
+  std::set<const Clip*> known(clips.begin(), clips.end());
+  const size_t named = known.size();
   json keys = json::array();
-  for (const Clip* clip : with)
-    if (keys.size() < kNamed && std::ranges::find(without, clip) == without.end()) keys.push_back(clip->key);
-  return {{"copies", with.size() - without.size()}, {"keys", std::move(keys)}};
+  for (const Clip* clip : clips)
+    for (const auto& id : copies_left(*clip))
+      if (const Clip& copy = need(id); known.insert(&copy).second && keys.size() < kNamed) keys.push_back(copy.key);
+  return {{"copies", known.size() - named}, {"keys", std::move(keys)}};
 }
 
 json Studio::save_view(const json& request) {
