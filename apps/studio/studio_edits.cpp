@@ -109,13 +109,21 @@ json Studio::copies(const json& request) {
   refresh();
   size_t gone = 0;
   const auto clips = targets(request, false, gone);
-  std::set<const Clip*> known(clips.begin(), clips.end());
-  const size_t named = known.size();
+  const std::set<const Clip*> chosen(clips.begin(), clips.end());
+  std::set<const Clip*> copies;
   json keys = json::array();
-  for (const Clip* clip : clips)
-    for (const auto& id : copies_left(*clip))
-      if (const Clip& copy = need(id); known.insert(&copy).second && keys.size() < kNamed) keys.push_back(copy.key);
-  return {{"copies", known.size() - named}, {"keys", std::move(keys)}};
+  int64_t replaced = 0;
+  for (const Clip* clip : clips) {
+    bool has_one = false;
+    for (const auto& id : copies_left(*clip)) {
+      const Clip& copy = need(id);
+      if (chosen.contains(&copy)) continue;
+      has_one = true;
+      if (copies.insert(&copy).second && keys.size() < kNamed) keys.push_back(copy.key);
+    }
+    replaced += has_one;
+  }
+  return {{"copies", copies.size()}, {"keys", std::move(keys)}, {"replaced", replaced}};
 }
 
 json Studio::save_view(const json& request) {
