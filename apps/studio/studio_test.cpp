@@ -66,7 +66,7 @@ int64_t reads() {
   return value;
 }
 
-TEST_F(StudioTest, AnActionOnManyClipsReadsNoFileOfAClipAndIsOneWrite) {
+TEST_F(StudioTest, AnActionOnManyClipsIsOneStepAndReadsNoFileOfAClip) {
   constexpr int kClips = 500;
   std::ofstream items(folder_ / "one/items.jsonl");
   for (int i = 0; i < kClips; ++i) {
