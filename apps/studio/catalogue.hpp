@@ -98,7 +98,7 @@ Catalogue read_catalogue(const std::vector<JobFolder>& jobs);
 // Changes if read_catalogue would now give a different result.
 std::string stamp_of(const std::vector<JobFolder>& jobs);
 
-// What an edit of the clip says of its footage (core::subject_of).
+// Footage of the clip (core::subject_of), as edits record it.
 nlohmann::json footage_of(const Clip&);
 
 // The clips that a job has kept, like core::kept_in without reading a file per clip. Refers to the catalogue.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Keys pressed faster than the studio answers: each acts on the clip that was selected when it was pressed, and exactly
-the typed text is saved; copies beside their originals, and the question about them. usage: keys.py KINORA ROOT SCRATCH"""
+the typed text is saved; copies next to their originals, and the question about them. usage: keys.py KINORA ROOT SCRATCH"""
 import contextlib, json, os, time
 
 from browser import SCRATCH, Studio, page_of, run_alone
@@ -187,7 +187,7 @@ def check_copies(typist):
 
 
 def check_compare(typist):
-    """A copy beside its original: keys pressed before it is loaded are the dialog's, a late answer never shows another copy, and afterwards keys are the list's."""
+    """A copy next to its original: keys pressed before it is loaded are the dialog's, a late answer never shows another copy, and afterwards keys are the list's."""
     page, held = typist.page, []
     titles = lambda: page.evaluate("() => [document.getElementById('compare-dialog').open, document.getElementById('compare-title').textContent, ...[...document.querySelectorAll('#compared h3')].map((title) => title.textContent)]")
     pair = lambda place: [True, f"copy-{'ab'[place]}, a copy of film-0001 ({place + 1} of 2, arrows show others)", "Original: film-0001", f"Copy: copy-{'ab'[place]}"]
