@@ -10,7 +10,7 @@
 namespace kinora::video {
 namespace {
 
-using File = std::span<const uint8_t>;
+using FileBytes = std::span<const uint8_t>;
 
 constexpr int64_t kLargestFile = int64_t{1} << 27;
 constexpr int64_t kMostScans = 500;  // an encoder writes about ten
@@ -34,14 +34,14 @@ struct Outline {
 };
 
 // Of an APP0 segment's content: JFIF's densities of both directions, whatever their unit, are equal or unknown.
-bool has_square_pixels(File segment) {
+bool has_square_pixels(FileBytes segment) {
   if (segment.size() < 12 || std::memcmp(segment.data(), "JFIF", 5) != 0) return true;
   const int x = segment[8] << 8 | segment[9], y = segment[10] << 8 | segment[11];
   return x == y || x == 0 || y == 0;
 }
 
 // Goes from marker to marker. In a scan's data 0xFF comes only before a zero or a restart marker.
-Outline outline_of(File file) {
+Outline outline_of(FileBytes file) {
   Outline out;
   size_t at = 2;
   while (at + 4 <= file.size()) {
@@ -94,7 +94,7 @@ std::optional<JpegPicture> JpegPicture::open(ByteSource& source, const std::stri
   if (outline.scans > kMostScans)
     throw MediaError(name + ": a JPEG of more than " + std::to_string(kMostScans) +
                      " scans, which would take hours to decode; encode it again");
-  int sampling = 0, space = 0;
+  int sampling = 0, space = -1;  // unchanged where a file ends before its picture
   const auto header = decompressor();
   const bool is_read = tjDecompressHeader3(header.get(), out.file_.data(), out.file_.size(), &out.width_,
                                            &out.height_, &sampling, &space) == 0;
