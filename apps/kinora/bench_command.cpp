@@ -33,7 +33,8 @@ because machines are noisy: look at the ratios. The exit code is 1 where a bench
   train         a step of a small DiT: forward, backward, clipping, AdamW; with --peer in turns with PyTorch's
   sample        one call of that DiT's denoiser
   vae           tokenizer/wan at a quarter of its width: encode and decode
-  block         forward and backward of one block of the 7B DiT, in bfloat16 on a GPU: its share of a large product is the MFU
+  block         forward and backward of one block of the 7B DiT; on a GPU in bfloat16, where its share of a large product is the
+                MFU, and in fp8 and nvfp4, and the forward with and without a CUDA graph
   parallel      overhead of strategies on a single rank; attention, layouts and pipelines on two and four ranks of this
                 machine, against one process with as many threads and against each other
   balance       only by name: the placement of workers on clusters of 1 to 4,096 nodes against the optimum or a bound, and in simulated time

@@ -7,6 +7,7 @@
 #include "core/base/paths.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/options.hpp"
+#include "kinora/webdataset_files.hpp"
 
 struct kinora_reader {
   std::shared_ptr<kinora::core::Store> store;
@@ -126,12 +127,36 @@ Result<std::vector<Listed>> Io::list_all(std::string_view text) {
   return out;
 }
 
+// The files that a pattern in braces names, from one listing of each folder.
+Result<std::vector<Listed>> Io::list_named(const std::string& pattern) {
+  std::map<std::string, std::vector<Listed>> folders;
+  std::vector<Listed> out;
+  const auto names = catching([&] { return expand_braces(pattern); });
+  if (!names) return names.failure();
+  for (const auto& name : *names) {
+    const std::string folder = name.substr(0, name.rfind('/') + 1);
+    if (!folders.contains(folder)) {
+      auto listed = list(folder);
+      if (!listed) return listed.failure();
+      folders[folder] = *std::move(listed);
+    }
+    const auto& files = folders[folder];
+    const auto at = std::lower_bound(files.begin(), files.end(), name.substr(folder.size()),
+                                     [](const Listed& a, const std::string& b) { return a.name < b; });
+    if (at == files.end() || folder + at->name != name)
+      return fail(KINORA_ERROR_NOT_FOUND,
+                  "{}: no such file, but {} names it; fix the pattern, or copy the file", name, pattern);
+    out.push_back({name, false, at->size, at->modified});
+  }
+  return out;
+}
+
 Result<std::string> Io::contents(const std::string& uri) {
   {
     const std::lock_guard lock(mutex_);
     if (const auto it = contents_.find(uri); it != contents_.end()) return it->second;
   }
-  const auto files = list_all(uri);
+  const auto files = uri.find('{') == uri.npos ? list_all(uri) : list_named(uri);
   if (!files) return files.failure();
   std::string out;
   for (const auto& file : *files) out += fmt::format("{} {} {}\n", file.name, file.size, file.modified);

@@ -48,8 +48,8 @@ class Io {
   Result<std::vector<Listed>> list(std::string_view uri);
   // All files below a folder at any depth, by name; for a file, itself under the name "".
   Result<std::vector<Listed>> list_all(std::string_view uri);
-  // One line per file of list_all(): name, size, time. Listing is slow, so the first result is kept for the
-  // lifetime of this object.
+  // One line per file of list_all(), or that a pattern such as "s3://bucket/s-{000..012}.tar" names: name, size, time.
+  // Listing is slow, so the first result is kept for the lifetime of this object.
   Result<std::string> contents(const std::string& uri);
   Status remove(std::string_view uri);
   // Reads whole small files; bounded, so that a hostile size cannot exhaust memory.
@@ -58,6 +58,7 @@ class Io {
 
  private:
   Result<std::vector<Listed>> list_one(std::string_view uri);
+  Result<std::vector<Listed>> list_named(const std::string& pattern);
   Registry& registry_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Store>> stores_;

@@ -302,20 +302,27 @@ def check_tokenizer(shards):
 
 
 def check_changed(shards):
-    """Shards that changed after their latents were measured are refused; a pattern hides the change from the job's identity."""
+    """A shard that a pattern names and that another one of its size has replaced is measured anew. One that has its time too is refused, since it has fewer
+    samples."""
     copy = SCRATCH / "changing"
     shutil.copytree(shards, copy)
+    shard = copy / "shard-000000.tar"
     out, command = training("changed", f"{copy}/shard-{{000000..000000}}.tar", 2)
     run(KINORA, *command, "--only", "latents")
-    for shard in copy.glob("*.tar"):  # without its last sample
-        with tarfile.open(shard) as tar:
-            members = [(member, tar.extractfile(member).read()) for member in tar]
-        last = members[-1][0].name.split(".")[0]
-        with tarfile.open(shard, "w", format=tarfile.USTAR_FORMAT) as tar:
-            for member, data in members:
-                if not member.name.startswith(last):
-                    tar.addfile(member, io.BytesIO(data))
-        pathlib.Path(f"{shard}.idx").unlink()
+    assert "latents: already done" in run(KINORA, *command, "--only", "latents")
+    os.utime(shard)
+    assert "latents: training encodes each window" in run(KINORA, *command, "--only", "latents")
+    before = shard.stat()
+    with tarfile.open(shard) as tar:
+        members = [(member, tar.extractfile(member).read()) for member in tar]
+    last = members[-1][0].name.split(".")[0]
+    with tarfile.open(shard, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for member, data in members:
+            if not member.name.startswith(last):
+                tar.addfile(member, io.BytesIO(data))
+    os.truncate(shard, before.st_size)
+    os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
+    pathlib.Path(f"{shard}.idx").unlink()
     said = run(KINORA, *command, code=1)
     assert "the shards have changed since job 'latents' measured their latents; remove its folder" in said, said
 
@@ -356,14 +363,15 @@ def metrics_of(out):
 
 
 def check_storage(shards):
-    """From a storage: the numbers of local shards, read ahead; and a second training over the same cache asks the server for no bytes of a shard."""
+    """From a storage: the numbers of local shards, read ahead; and a second training over the same cache, which names them by a pattern, asks the server
+    for no bytes of a shard."""
     server, bucket = s3_server.Server(SCRATCH, "server"), "s3://bucket/shards"
 
-    def trained(name, keys):
+    def trained(name, keys, path=bucket):
         """The run's folder, what its training says of its loading, and the names of shards and indices that it asked the server for."""
         proxy = Proxy(server.at)
         # Without validation, which reads keys ahead of all samples.
-        out, command = training(name, bucket, 8, "dit.validation_every=0 dit.sample_every=0", keys=f', cache = "{SCRATCH}/kept"{keys}', storage=f'[storage.s3]\nendpoint = "{proxy.url}"\n')
+        out, command = training(name, path, 8, "dit.validation_every=0 dit.sample_every=0", keys=f', cache = "{SCRATCH}/kept"{keys}', storage=f'[storage.s3]\nendpoint = "{proxy.url}"\n')
         run(KINORA, *command, env=s3_server.environment(SCRATCH))
         return out, json.loads((out / "dit/summary.json").read_text())["loading"], [target for _, target, *_ in proxy.log if ".tar" in target]
 
@@ -376,9 +384,12 @@ def check_storage(shards):
         assert float(metrics[f'kinora_data_bytes_total{{job="dit",source="{bucket}"}}']) == loading["bytes"][bucket], (metrics, loading)
         assert metrics['kinora_train_step{job="dit"}'] == metrics['kinora_train_steps{job="dit"}'] == "8" and float(metrics['kinora_train_loss{job="dit"}']) == losses(out)[-1], metrics
         assert {f'kinora_data_{name}{{job="dit"}}' for name in ("queue", "wait_seconds_total", "samples_total")} <= metrics.keys(), metrics
-        out, loading, asked = trained("second", ", readers = 0")  # it reads what the first has taken, and nothing that was read ahead besides
+        pattern = bucket + "/shard-{000000..000000}.tar"
+        out, loading, asked = trained("second", ", readers = 0", pattern)  # it reads what the first has taken, and nothing that was read ahead besides
         assert not asked and losses(out) == losses(SCRATCH / "whole"), asked
-        assert loading["bytes"] == {bucket: 0} and loading["cache_hits"] >= 16 and loading["ahead_peak"] == 0, loading
+        assert loading["bytes"] == {pattern: 0} and loading["cache_hits"] >= 16 and loading["ahead_peak"] == 0, loading
+        said = run(KINORA, *training("absent", bucket + "/shard-{000000..000001}.tar", 8, storage=f'[storage.s3]\nendpoint = "{server.url}"\n')[1], code=1, env=s3_server.environment(SCRATCH))
+        assert f"{bucket}/shard-000001.tar: no such file, but {bucket}/shard-{{000000..000001}}.tar names it" in said, said
     finally:
         server.stop()
 

@@ -87,8 +87,12 @@ DataFolder find_shards(const std::string& path) {
     check_name(out.uri, file.name);
     out.shards.push_back({file.name, out.uri + "/" + file.name, file.size, file.modified, {}});
   }
-  if (out.shards.empty())
-    throw Error(KINORA_ERROR_NOT_FOUND, out.uri + ": no .tar files; give a folder of shards");
+  if (out.shards.empty()) {
+    const bool is_mds =
+        std::any_of(files.begin(), files.end(), [](const auto& file) { return file.name.ends_with(".mds"); });
+    throw Error(KINORA_ERROR_NOT_FOUND, out.uri + ": no .tar files; give a folder of shards" +
+                                            (is_mds ? " of WebDataset (only tables of data read MDS)" : ""));
+  }
   for (auto& shard : out.shards)
     if (const auto at = indexes.find(shard.name); at != indexes.end()) shard.index_size = at->second;
   return out;

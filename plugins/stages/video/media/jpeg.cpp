@@ -33,7 +33,7 @@ struct Outline {
   bool is_followed = false;  // by another picture
 };
 
-// Of an APP0 segment's content: JFIF's densities of both directions, whatever their unit, are equal or unknown.
+// Whether an APP0 segment gives equal densities for both directions, in any unit, or none (JFIF 1.02, page 5).
 bool has_square_pixels(FileBytes segment) {
   if (segment.size() < 12 || std::memcmp(segment.data(), "JFIF", 5) != 0) return true;
   const int x = segment[8] << 8 | segment[9], y = segment[10] << 8 | segment[11];
