@@ -126,16 +126,19 @@ TEST(Stills, AreCroppedToTheMiddleAndShrunkByMeans) {
 TEST(Stills, OfAJpegThatIsCutOffTheDamageIsAFact) {
   Bytes file = encode_image(testing::picture(96, 64, 1).data(), 64, 96, "jpeg");
   file.resize(file.size() / 2);
-  for (const auto& [id, options] : {std::pair{"video.read", json::object()}, {"video.probe", json{{"count", true}}}}) {
+  for (const auto& [id, options] :
+       {std::pair{"video.read", json::object()}, {"video.probe", json{{"count", true}}}}) {
     const Applied out = applied(id, options, still("jpg", file));
     ASSERT_EQ(out.results.emitted.size(), 1u) << out.error;
-    EXPECT_THAT(facts_in(out.results.emitted[0]).value("damaged", ""), HasSubstr("still.jpg: a damaged JPEG")) << id;
+    EXPECT_THAT(facts_in(out.results.emitted[0]).value("damaged", ""), HasSubstr("still.jpg: a damaged JPEG"))
+        << id;
   }
 }
 
 TEST(Stills, HaveOneFrame) {
   const Bytes file = encode_image(testing::picture(96, 64, 1).data(), 64, 96, "jpeg");
-  EXPECT_THAT(applied("video.read", {{"first", 1}}, still("jpg", file)).error, HasSubstr("no frame from number 1"));
+  EXPECT_THAT(applied("video.read", {{"first", 1}}, still("jpg", file)).error,
+              HasSubstr("no frame from number 1"));
 }
 
 }  // namespace

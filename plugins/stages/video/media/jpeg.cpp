@@ -56,8 +56,9 @@ Outline outline_of(FileBytes file) {
     } else if (marker == kStart || marker == kEnd) {
       constexpr std::string_view kPicture = "\xFF\xD8\xFF";
       const auto rest = file.subspan(at);
-      out.is_followed = std::string_view(reinterpret_cast<const char*>(rest.data()), rest.size()).find(kPicture) !=
-                        std::string_view::npos;
+      out.is_followed =
+          std::string_view(reinterpret_cast<const char*>(rest.data()), rest.size()).find(kPicture) !=
+          std::string_view::npos;
       break;
     } else {
       const size_t content = std::max(2, file[at + 2] << 8 | file[at + 3]) - size_t{2};

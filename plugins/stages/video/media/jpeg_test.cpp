@@ -23,7 +23,8 @@ Bytes owned(unsigned char* bytes, unsigned long size) {
 
 using Coder = std::unique_ptr<void, int (*)(tjhandle)>;
 
-Bytes encoded(const Bytes& pixels, int width, int height, int sampling, int flags = 0, int format = TJPF_RGB) {
+Bytes encoded(const Bytes& pixels, int width, int height, int sampling, int flags = 0,
+              int format = TJPF_RGB) {
   const Coder coder(tjInitCompress(), tjDestroy);
   unsigned char* bytes = nullptr;
   unsigned long size = 0;
@@ -135,8 +136,8 @@ TEST(Jpeg, NoticesWhatIsCutOff) {
   for (const int flags : {0, TJFLAG_PROGRESSIVE}) {
     const Bytes file = encoded(testing::picture(96, 64, 1), 96, 64, TJSAMP_420, flags);
     for (const double kept : {0.4, 0.7, 0.95}) {
-      auto picture =
-          opened({file.begin(), file.begin() + static_cast<int64_t>(kept * static_cast<double>(file.size()))});
+      auto picture = opened(
+          {file.begin(), file.begin() + static_cast<int64_t>(kept * static_cast<double>(file.size()))});
       ASSERT_TRUE(picture) << kept;
       decoded(*picture);
       EXPECT_NE(picture->damaged().find("a.jpg: a damaged JPEG"), std::string::npos) << kept;
