@@ -5,6 +5,7 @@ through a cache.
 usage: loading.py KINORA ROOT SCRATCH"""
 import contextlib, hashlib, io, itertools, json, os, pathlib, random, shutil, signal, struct, subprocess, sys, tarfile, time
 
+import cv2
 import numpy as np
 import safetensors.numpy
 
@@ -176,6 +177,26 @@ def check_trusted():
             frames.append(np.from_dlpack(next(loader)[0].tensor("frames")).copy())
             assert bool(workers()) is not trusted, workers()
     assert frames[0].shape == (4, 48, 64, 3) and np.array_equal(*frames)
+
+
+def check_jpeg():
+    """The pixels of a JPEG are those of OpenCV, which has a libjpeg-turbo of its own, to the bit; one that is cut off is damaged."""
+    y, x = np.mgrid[0:121, 0:203]
+    made = np.stack([x * 255 // 202, y * 255 // 120, (x * y) % 256], -1).astype(np.uint8)  # edges in colour, odd sides
+    sampling = lambda factors: [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, factors]
+    ways = {"420": sampling(cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420), "422": sampling(cv2.IMWRITE_JPEG_SAMPLING_FACTOR_422), "444": sampling(cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444),
+            "coarse": [cv2.IMWRITE_JPEG_QUALITY, 20], "progressive": [cv2.IMWRITE_JPEG_PROGRESSIVE, 1], "restarts": [cv2.IMWRITE_JPEG_RST_INTERVAL, 3]}
+    files = {key: cv2.imencode(".jpg", made, way)[1].tobytes() for key, way in ways.items()} | {"grey": cv2.imencode(".jpg", made[..., 0])[1].tobytes()}
+    expected = {key: cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)[..., ::-1] for key, data in files.items()}
+    files["cut"] = files["420"][:len(files["420"]) // 2]
+    write_tar(SCRATCH / "jpeg/s-0.tar", [(f"{key}.jpg", data) for key, data in files.items()])
+    for trusted in (True, False):
+        with kinora.load({"path": SCRATCH / "jpeg", "trusted": trusted}, 1, stages=[{"use": "video.read"}]) as loader:
+            taken = {batch[0].key: batch[0] for batch in itertools.islice(loader, len(files))}
+        assert taken.keys() == files.keys()
+        for key, sample in taken.items():
+            assert ("damaged JPEG" in json.loads(sample["json"]).get("damaged", "")) == (key == "cut"), (key, sample["json"])
+            assert key == "cut" or np.array_equal(np.from_dlpack(sample.tensor("frames"))[0], expected[key]), (key, trusted)
 
 
 def check_sizes():
@@ -412,6 +433,7 @@ def main():
     check_transforms()
     print("ok    transforms", flush=True)
     check_trusted()
+    check_jpeg()
     print("ok    trusted", flush=True)
     check_sizes()
     print("ok    sizes", flush=True)

@@ -9,6 +9,7 @@
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
+#include "core/io/io.hpp"
 #include "plugins/jobs/curation/webdataset.hpp"
 
 namespace kinora::core {
@@ -42,6 +43,24 @@ class TarShard final : public SampleShard {
   WebDatasetShard shard_;
 };
 
+// uri: of a shard that .info.json lists. path: of the set.
+std::string missing(const std::string& uri, const std::string& path) {
+  return fmt::format(
+      "{}: missing, but {}/.nv-meta/.info.json lists it; bring it back, or leave it out with `kinora "
+      "data index {}",
+      uri, path, is_web(path) ? "FOLDER` where the shards are, and upload .nv-meta" : path + "`");
+}
+
+std::shared_ptr<TarShard> open_listed(const std::string& uri, const std::string& path,
+                                      const OpenBytes& open) {
+  try {
+    return std::make_shared<TarShard>(uri, open);
+  } catch (const Error& e) {
+    if (e.code() != KINORA_ERROR_NOT_FOUND || !is_web(uri)) throw;
+    throw Error(e.code(), missing(uri, path));
+  }
+}
+
 // Compares the shards of a local folder with its .info.json. Throws Error(KINORA_ERROR_DATA) if a listed one is
 // missing, and warns of those that are not listed.
 void check_listing(const std::string& path, const std::vector<std::string>& names) {
@@ -50,12 +69,7 @@ void check_listing(const std::string& path, const std::vector<std::string>& name
   if (!fs::exists(fs::path(path) / ".nv-meta/.info.json", error)) return;
   std::set<fs::path> listed;
   for (const auto& name : names) {
-    if (!fs::exists(name, error))
-      throw Error(
-          KINORA_ERROR_DATA,
-          fmt::format("{}: missing, but {}/.nv-meta/.info.json lists it; bring it back, or leave it out "
-                      "with `kinora data index {}`",
-                      name, path, path));
+    if (!fs::exists(name, error)) throw Error(KINORA_ERROR_DATA, missing(name, path));
     listed.insert(fs::path(name).lexically_normal());
   }
   std::set<std::string> unlisted;
@@ -129,7 +143,7 @@ std::shared_ptr<const SampleShard> ShardSet::shard(size_t number) const {
     }
   }
   if (!mds_.empty()) return keep(number, open_mds(mds_[number], opener()));
-  auto opened = std::make_shared<TarShard>(names_[number], opener());
+  auto opened = open_listed(names_[number], path_, opener());
   if (opened->is_whole() && opened->size() != samples_[number])
     throw Error(
         KINORA_ERROR_DATA,
