@@ -146,11 +146,11 @@ def compose(random, joins, width, height, longest):
 
 
 def long_dissolves(path, lengths=(50, 75), width=320, height=180):
-    """Dissolves of these lengths from every long run to the next, between 20 frames of each; hard cuts between them."""
+    """Dissolves of these lengths from every long run to one of another video, between 20 frames of each; hard cuts between them."""
     long = [run for run in RUNS if run[2] >= 95]
     parts, transitions, at = [], [], 0
     for length in lengths:
-        for (name, first, _), (other, start, _) in zip(long, long[1:] + long[:1]):
+        for (name, first, _), (other, start, _) in zip(long, long[3:] + long[:3]):
             before, after = real(name, first, 20 + length, width, height), real(other, start, 20 + length, width, height)
             parts += [before[:20], blend("dissolve", before[20:], after[:length]), after[length:]]
             transitions += [(f"dissolve of {length}", at + 20, at + 20 + length), ("hard", at + 40 + length, at + 40 + length)]
