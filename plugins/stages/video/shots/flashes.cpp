@@ -13,9 +13,8 @@ namespace kinora::video {
 namespace {
 
 constexpr int64_t kLongestFlash = 4, kKept = 2 * transnetv2::Sequence::kDelay;
-constexpr double kBrighter = 16;  // of 255, of the means of two pictures
-constexpr double kAlike =
-    24;  // of 255, largest difference of two pictures of one shot, up to motion and light
+constexpr double kBrighter = 16;        // of 255, of the means of two pictures
+constexpr double kAlike = 24;           // of 255, largest difference within a shot, up to motion and light
 constexpr double kMostLight = 2;        // times brighter or darker that one of them may be
 constexpr double kShown = 0.4;          // smallest correlation of a flash with what it shows
 constexpr int kDark = 5, kLight = 250;  // of 255; values at the ends show nothing
@@ -68,7 +67,8 @@ Values scaled(const Values& picture, double gain) {
   return out;
 }
 
-// The correlation of a flash's values that are neither black nor white with another picture's: 1 if they are plain or few.
+// The correlation of a flash's values that are neither black nor white with another picture's: 1 if they are
+// plain or few.
 double shown(const Values& flash, const Values& other) {
   double count = 0, x = 0, y = 0, xx = 0, yy = 0, xy = 0;
   for (size_t i = 0; i < flash.size(); ++i) {
