@@ -133,9 +133,12 @@ bool is_reserved(std::string_view word) {
   return std::find(kReserved.begin(), kReserved.end(), word) != kReserved.end();
 }
 
-const std::map<std::string, Comparison> kComparisons{{"==", Comparison::equal}, {"!=", Comparison::unequal},
-                                                     {"<", Comparison::less},   {"<=", Comparison::at_most},
-                                                     {">", Comparison::more},   {">=", Comparison::at_least}};
+const std::map<std::string, Comparison>& comparisons() {
+  static const std::map<std::string, Comparison> by_symbol{
+      {"==", Comparison::equal},   {"!=", Comparison::unequal}, {"<", Comparison::less},
+      {"<=", Comparison::at_most}, {">", Comparison::more},     {">=", Comparison::at_least}};
+  return by_symbol;
+}
 
 std::string trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
@@ -174,16 +177,14 @@ class ExpressionLexer {
     return {ExpressionToken::Type::symbol, std::string(text_.substr(begin, at_ - begin)), begin};
   }
 
-  // "; if 'a (v2)' is the name of a fact, write it in backquotes: `a (v2)`", if a comparison comes after such a name, which
-  // begins at this offset.
+  // "; a fact called 'a (v2)' is written `a (v2)`" if a comparison comes after such a name, which begins at this offset.
   std::string name_hint(size_t begin) const {
     const size_t end = std::min(
         {text_.find_first_of("=!<>", begin), text_.find(" in [", begin), text_.find(" contains ", begin)});
     std::string name = end == text_.npos ? "" : trimmed(text_.substr(begin, end - begin));
     std::erase(name, '`');
     if (name.empty() || name.find_first_of("\"'") != name.npos) return "";
-    return fmt::format("; if '{}' is the name of a fact, write it in backquotes: {}", name,
-                       fact_in_expression(name));
+    return fmt::format("; a fact called '{}' is written {}", name, fact_in_expression(name));
   }
 
   [[noreturn]] void fail(size_t at, const std::string& what) const {
@@ -284,7 +285,7 @@ class ExpressionParser {
   Node condition() {
     const size_t begin = token_.at;
     if (take("not")) {
-      if (token_.type == ExpressionToken::Type::symbol && kComparisons.contains(token_.text))
+      if (token_.type == ExpressionToken::Type::symbol && comparisons().contains(token_.text))
         expected("a condition", {}, lexer_.name_hint(begin));
       Node out{NodeKind::no};
       out.of.push_back(one());
@@ -326,8 +327,8 @@ class ExpressionParser {
     Node out{NodeKind::compare};
     note(compared_, fact);
     out.fact = std::move(fact);
-    const auto by = kComparisons.find(token_.type == ExpressionToken::Type::symbol ? token_.text : "");
-    if (by != kComparisons.end()) {
+    const auto by = comparisons().find(token_.type == ExpressionToken::Type::symbol ? token_.text : "");
+    if (by != comparisons().end()) {
       advance();
       out.by = by->second;
       const size_t at = token_.at;

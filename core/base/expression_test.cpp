@@ -216,22 +216,20 @@ TEST(Expression, SaysWhatIsWrongAndWhere) {
       {"has('blur')", "column 5: expected the name of a fact"},
       {"(blur > 1", "expected 'and', 'or' or ')', found the end"},
       {"blur > 1)", "expected 'and', 'or' or the end, found ')'"},
-      {"and > 1",
-       "column 1: expected the name of a fact, has(...), 'not' or '(', found 'and'; if 'and' is the name "
-       "of a fact, write it in backquotes: `and`"},
-      {"has > 1", "column 5: expected '(' and the name of a fact, found '>'; if 'has' is the name of a fact"},
-      {"not > 1", "column 5: expected a condition, found '>'; if 'not' is the name of a fact"},
+      {"and > 1", "found 'and'; a fact called 'and' is written `and`"},
+      {"has > 1",
+       "column 5: expected '(' and the name of a fact, found '>'; a fact called 'has' is written `has`"},
+      {"not > 1", "column 5: expected a condition, found '>'; a fact called 'not' is written `not`"},
       {"blur > 1 and quality score >= 3",
-       "column 22: expected ==, !=, <, <=, >, >=, 'in' or 'contains', found 'score'; if 'quality score' is "
-       "the name "
-       "of a fact, write it in backquotes: `quality score`"},
+       "column 22: expected ==, !=, <, <=, >, >=, 'in' or 'contains', found 'score'; a fact called 'quality "
+       "score' is written `quality score`"},
       {"2nd >= 3",
-       "column 1: expected the name of a fact, has(...), 'not' or '(', found '2nd'; if '2nd' is the"},
-      {"not a (v2) in [1]", "found '('; if 'a (v2)' is the name of a fact, write it in backquotes: `a (v2)`"},
-      {"a/b contains 'x'", "found '/'; if 'a/b' is the name of a fact, write it in backquotes: `a/b`"},
+       "column 1: expected the name of a fact, has(...), 'not' or '(', found '2nd'; a fact called "
+       "'2nd' is written `2nd`"},
+      {"not a (v2) in [1]", "found '('; a fact called 'a (v2)' is written `a (v2)`"},
+      {"a/b contains 'x'", "found '/'; a fact called 'a/b' is written `a/b`"},
       {"user.`quality score` > 1",
-       "column 6: expected ==, !=, <, <=, >, >=, 'in' or 'contains', found `quality "
-       "score`; if 'user.quality score' is the name of a fact"},
+       "found `quality score`; a fact called 'user.quality score' is written `user."},
       {"'quality score' > 1",
        "expected the name of a fact, found the text 'quality score'; a name is written without quotes: "
        "`quality score`"},
