@@ -24,6 +24,10 @@ TEST(Where, SaysWhichConditionRemoves) {
   const Where where("blur >= 20 and (width == 640 or has(user.keep))");
   EXPECT_THAT(where.rules(), ElementsAre("blur >= 20", "(width == 640 or has(user.keep))"));
   EXPECT_THAT(where.facts(), ElementsAre("blur", "width"));
+  EXPECT_TRUE(where.compares("width"));
+  EXPECT_FALSE(where.compares("user.keep")) << "it is only in has()";
+  EXPECT_TRUE(Where("tags contains 'sea'").compares("tags"));
+  EXPECT_FALSE(Where("").compares("tags"));
   EXPECT_EQ(where.removed_by({{"scores", {{"filter.blur", 19}}}, {"width", 640}}, "k"), 0u);
   EXPECT_EQ(where.removed_by({{"scores", {{"filter.blur", 20}}}, {"width", 641}}, "k"), 1u);
   EXPECT_EQ(where.removed_by({{"scores", {{"filter.blur", 20}}}, {"width", 640}}, "k"), std::nullopt);
@@ -43,6 +47,19 @@ TEST(FactsSeen, NamesTheNearestOfAFactThatNoClipHas) {
   seen.require();
   misspelt.add(with);
   EXPECT_EQ(refusal([&] { misspelt.require(); }), "per: no clip has the fact 'widht', did you mean 'width'?");
+}
+
+TEST(FactsSeen, WritesNamesAsAConditionWould) {
+  const json odd = {{"user", {{"2nd", 1}, {"quality score", 1}}}};
+  for (const auto& [option, near, listed] :
+       {std::tuple{"where", "did you mean '`quality score`'?", "; facts: `2nd`, `quality score`"},
+        {"per", "did you mean 'quality score'?", "; facts: 2nd, quality score"}}) {
+    FactsSeen misspelt(option, {"quality_score"}), other(option, {"licence"});
+    misspelt.add(odd);
+    EXPECT_THAT(refusal([&] { misspelt.require(); }), testing::EndsWith(near));
+    other.add(odd);
+    EXPECT_THAT(refusal([&] { other.require(); }), testing::EndsWith(listed));
+  }
 }
 
 class KeptClips : public testing::Test {
