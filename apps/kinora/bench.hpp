@@ -23,7 +23,7 @@ struct BenchOptions {
 };
 
 // The result says whether the median of the rounds is "within" its bound; it says nothing if the benchmark
-// has no bound without a peer.
+// has no bound without a peer, or for these sizes.
 struct Benchmark {
   const char* name;
   nlohmann::json (*run)(core::Runtime&, const BenchOptions&);

@@ -9,6 +9,7 @@
 #include "core/base/cancel.hpp"
 #include "core/base/quantity.hpp"
 #include "core/base/suggest.hpp"
+#include "core/io/io.hpp"
 #include "plugins/jobs/data/index.hpp"
 #include "plugins/jobs/data/inspect.hpp"
 #include "plugins/jobs/data/media.hpp"
@@ -30,20 +31,26 @@ constexpr const char* kDataHelp = R"(usage: kinora data index PATH [--threads N]
 PATH is a folder of WebDataset shards (tar archives), also below other folders, on this machine or on a storage (s3://bucket/shards).
 All but index also take one .tar file.
 
+A folder of a web server (https://host/shards) has the shards that its .nv-meta/.info.json lists; it is not indexed there.
+
   index      writes Megatron-Energon's index: SHARD.tar.idx next to each shard, and .nv-meta. Each shard is read once, by its headers.
              A shard is not read again if its size and time of modification are those of the last index, which makes an interrupted
              index continue. A damaged shard is reported and has the samples before the damage. Of samples with one key the first is
-             in index.sqlite. A split.yaml or dataset.yaml that something else wrote stays
-  verify     reads all bytes and prints one line per problem: SHARD: KEY at OFFSET: what is wrong; what to do
-  inspect    prints numbers and sizes of the samples' fields, what their JSON contains, and whether the index is current
-  preview    writes a page with pictures, keys and captions of some samples, one file that needs no network
+             in index.sqlite. A split.yaml that something else wrote keeps its parts; names of shards that are gone are removed, and new
+             shards are added to train. A dataset.yaml that something else wrote stays
+  verify     reads all bytes and prints one line per problem: SHARD: KEY at OFFSET: what is wrong; what to do. It also finds a shard that
+             was replaced with the same size and time of modification, which index and inspect do not see
+  inspect    prints numbers and sizes of the samples' fields, what their JSON contains, whether the index is current, and one line for
+             each damaged shard (how many samples before the damage are whole) and for broken JSON of the up to 1,000 samples it looks at
+  preview    writes a page with pictures, keys and captions of some samples, one file that needs no network, and prints such lines of them
   order      prints which samples each rank takes at each step of a training
 
-exit codes: 0 done, 1 a shard is damaged, a key comes twice or verify found a problem, 2 wrong usage, 130 interrupted
+exit codes: 0 done, 1 failed, or a line names a problem of a shard, 2 wrong usage, 130 interrupted
 
 examples:
   kinora data index shards/ --val 0.05
   kinora data verify s3://bucket/shards --media
+  kinora data inspect https://data.example.org/shards
   kinora data preview shards/ --out shards.html
 
 )";
@@ -82,6 +89,11 @@ int index_data(core::Runtime&, const DataFolder& folder, const po::variables_map
   if (folder.is_one_file)
     return complain(kUsage,
                     "data index: " + folder.shards[0].uri + " is one shard; give the folder of the shards");
+  if (core::is_web(folder.uri))
+    return complain(
+        kUsage, "data index: " + folder.uri +
+                    ": a web server is only read; run it where the shards are, and upload .nv-meta and the "
+                    ".tar.idx files");
   data::IndexOptions options{given["threads"].as<uint64_t>(), given.count("again") > 0, {}};
   if (given.count("val")) options.val = given["val"].as<double>();
   if (options.val && !(*options.val >= 0 && *options.val <= 1))
@@ -123,7 +135,7 @@ int verify_data(core::Runtime& runtime, const DataFolder& folder, const po::vari
 int inspect_data(core::Runtime&, const DataFolder& folder, const po::variables_map& given) {
   const auto overview = data::inspect_folder(folder, given["threads"].as<uint64_t>());
   std::cout << (given.count("json") ? overview_json(overview) : overview_text(overview));
-  return kDone;
+  return overview.problems.empty() ? kDone : kFailed;
 }
 
 int preview_data(core::Runtime& runtime, const DataFolder& folder, const po::variables_map& given) {
@@ -133,10 +145,14 @@ int preview_data(core::Runtime& runtime, const DataFolder& folder, const po::var
   if (limit < 1 || limit > 1000)
     return complain(kUsage, fmt::format("--limit {}: must be from 1 to 1000", limit));
   data::PictureMaker pictures(runtime.registry());
-  const auto cards = data::cards_of(folder, limit, std::ref(pictures));
+  bool has_problem = false;
+  const auto cards = data::cards_of(folder, limit, std::ref(pictures), [&](const data::Problem& problem) {
+    has_problem = true;
+    print_problem(problem);
+  });
   data::write_small(given["out"].as<std::string>(), data::preview_page(folder, cards));
   std::cout << given["out"].as<std::string>() << ": " << count(cards.size(), "sample", "samples") << "\n";
-  return kDone;
+  return has_problem ? kFailed : kDone;
 }
 
 struct Part {

@@ -56,14 +56,14 @@ std::string overview_text(const data::Overview& o) {
   for (const auto& key : o.keys) keys.push_back(one_line(key));
   if (!keys.empty())
     out += fmt::format("keys     {}{}\n", fmt::join(keys, ", "), o.samples > keys.size() ? ", ..." : "");
-  out += "\n" + table_of_fields(o);
+  if (!o.fields.empty()) out += "\n" + table_of_fields(o);
   if (!o.facts.empty()) out += "\n" + table_of_facts(o);
   if (o.captions.count > 0)
     out += fmt::format("\ncaptions {}, of {} to {} characters, median {}\n", o.captions.count, o.captions.min,
                        o.captions.max, o.captions.median);
   if (o.looked_at < o.samples && (!o.facts.empty() || o.captions.count > 0))
     out += fmt::format("json and captions are those of {} samples, spread over the shards\n", o.looked_at);
-  for (const auto& line : o.damaged) out += line + "\n";
+  for (const auto& line : o.problems) out += line + "\n";
   return out;
 }
 
@@ -74,7 +74,7 @@ std::string overview_json(const data::Overview& o) {
                  {"bytes", o.bytes},         {"index", o.index},
                  {"keys", o.keys},           {"fields", fields},
                  {"facts", o.facts},         {"captions", spread_json(o.captions)},
-                 {"looked_at", o.looked_at}, {"damaged", o.damaged}};
+                 {"looked_at", o.looked_at}, {"problems", o.problems}};
   return all.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

@@ -11,6 +11,7 @@
 #include "core/run/inputs.hpp"
 #include "core/run/job.hpp"
 #include "core/run/job_folder.hpp"
+#include "kinora/webdataset_files.hpp"
 
 namespace kinora::core {
 
@@ -48,6 +49,15 @@ std::string remote_digest(const std::string& uri) {
   Io* io = served_io();
   if (!io) throw Error(KINORA_ERROR_UNSUPPORTED, uri + ": this program cannot read from other storages");
   return sha256(or_throw(io->contents(uri)));
+}
+
+// The digest of a file, a folder, or the shards that a pattern in braces names.
+std::string local_digest(const std::string& path) {
+  std::error_code error;
+  if (path.find('{') == path.npos || fs::exists(path, error)) return stat_digest(path);
+  std::string all;
+  for (const auto& shard : expand_braces(path)) all += stat_digest(shard) + "\n";
+  return sha256(all);
 }
 
 // The identity of the job without its inputs.
@@ -89,7 +99,7 @@ std::string digest_of(const RunFile& run, const JobSpec& job, bool is_read) {
     if (const int64_t n = is_read ? 0 : retries(folder, job_base(run, job)); n > 0) inputs.push_back(n);
   } else {
     for (const auto& path : job.paths)
-      inputs.push_back(is_uri(path) ? remote_digest(path) : stat_digest(path));
+      inputs.push_back(is_uri(path) ? remote_digest(path) : local_digest(path));
   }
   for (size_t input : job.inputs) inputs.push_back(digest_of(run, run.jobs[input], true));
   if (const std::string edits = type.edits_identity(run, job); !edits.empty()) inputs.push_back(edits);

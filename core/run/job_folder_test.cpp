@@ -259,5 +259,18 @@ TEST_F(JobFolder, IsBelowAnOutputFolderThatOneProcessWritesTo) {
   EXPECT_TRUE(FolderLock::take(out_));
 }
 
+// Its child keeps the lock for a moment, as a killed process does while its memory is freed.
+TEST_F(JobFolder, IsBelowAnOutputFolderThatAProcessMayTakeWhileTheOneBeforeEnds) {
+  std::optional<FolderLock> first = or_throw(FolderLock::take(out_));
+  const pid_t child = fork();
+  if (child == 0) {
+    usleep(300'000);
+    _exit(0);
+  }
+  first.reset();
+  EXPECT_TRUE(FolderLock::take(out_));
+  waitpid(child, nullptr, 0);
+}
+
 }  // namespace
 }  // namespace kinora::core

@@ -18,6 +18,19 @@
 #include "core/run/identity.hpp"
 
 namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+// Longest time that a killed process holds its locks: it ends once its memory and that of its ranks is freed.
+constexpr auto kToEnd = 2s;
+// Longest time that rank 0 needs between taking the folder and writing the record.
+constexpr auto kToWrite = 5s;
+
+}  // namespace
 
 Result<FolderLock> FolderLock::take(const std::filesystem::path& folder) {
   const auto file = folder / ".lock";
@@ -25,10 +38,12 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder) {
   if (lock.fd_ < 0)
     return fail(KINORA_ERROR_IO, "{}: {}; make the folder writable or choose another with --out",
                 file.string(), std::strerror(errno));
-  if (flock(lock.fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    return fail(KINORA_ERROR_FAILED,
-                "another kinora run is writing to {}; wait for it or choose another folder with --out",
-                folder.string());
+  for (const auto end = Clock::now() + kToEnd;
+       flock(lock.fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; std::this_thread::sleep_for(10ms))
+    if (Clock::now() > end)
+      return fail(KINORA_ERROR_FAILED,
+                  "another kinora run is writing to {}; wait for it or choose another folder with --out",
+                  folder.string());
   return lock;
 }
 
@@ -42,14 +57,6 @@ FolderLock::~FolderLock() {
 }
 
 namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-using Clock = std::chrono::steady_clock;
-using namespace std::chrono_literals;
-
-// Longest time that rank 0 needs between taking the folder and writing the record.
-constexpr auto kToWrite = 5s;
 
 std::string host_name() {
   char name[256] = {};

@@ -17,7 +17,8 @@ namespace kinora::core {
 // process ends in any way.
 class FolderLock {
  public:
-  // Fails if another process holds the lock. On a file system without locks it always succeeds.
+  // Fails if another process still holds the lock after two seconds; one that was killed may need a part of them to
+  // end. On a file system without locks it always succeeds.
   static Result<FolderLock> take(const std::filesystem::path& folder);
   // Whether another process holds the lock, as far as this host can see.
   static bool is_held(const std::filesystem::path& folder);

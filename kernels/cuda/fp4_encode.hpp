@@ -113,10 +113,12 @@ struct Quantizing {
     slot = M::kColumns ? by_columns(job.tiles, thread) : thread;
     at = place_of(job.tiles, cell, slot);
     n = at.inside ? values_at(job.cols, at.unit) : 0;
+    Stored<T> stored;
     if (M::kColumns)
-      load_column(job.x + at.unit * kBlock * job.tiles.rows + at.row, n, job.tiles.rows, v);
+      stored.load_column(job.x + at.unit * kBlock * job.tiles.rows + at.row, n, job.tiles.rows);
     else
-      load(job.x + at.row * job.cols + at.unit * kBlock, n, job.aligned, v);
+      stored.load(job.x + at.row * job.cols + at.unit * kBlock, n, job.aligned);
+    stored.widen(v);
     if (job.options.hadamard && n == 16) fp4::random_hadamard(v);
     const float first = scales.tensor.first;
     if (first != 1) {

@@ -77,27 +77,31 @@ KINORA_BOTH inline int by_columns(const Tiling& of, int thread) {
 template <class T>
 constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 
-// A block of 16, or its n first values and zeros. aligned: whole blocks start at multiples of 16 bytes.
+// A block of 16 as it is stored, or its n first values and zeros. aligned: whole blocks start at multiples of
+// 16 bytes.
 template <class T>
-KINORA_BOTH inline void load(const T* x, int n, bool aligned, Values& v) {
-  if (n == 16 && aligned) {
-    Pack<T, kPack<T>> packs[16 / kPack<T>];
-    KINORA_UNROLL
-    for (int p = 0; p < 16 / kPack<T>; ++p) packs[p] = pack<kPack<T>>(x, p);
-    KINORA_UNROLL
-    for (int i = 0; i < 16; ++i) v[i] = fp4::to_float(packs[i / kPack<T>].of[i % kPack<T>]);
-    return;
-  }
-  KINORA_UNROLL
-  for (int i = 0; i < 16; ++i) v[i] = i < n ? fp4::to_float(x[i]) : 0.0f;
-}
+struct Stored {
+  Pack<T, kPack<T>> packs[16 / kPack<T>];
 
-// Loads a column of a matrix that is stored by columns; stride: the number of its rows.
-template <class T>
-KINORA_BOTH inline void load_column(const T* x, int n, int64_t stride, Values& v) {
-  KINORA_UNROLL
-  for (int i = 0; i < 16; ++i) v[i] = i < n ? fp4::to_float(x[i * stride]) : 0.0f;
-}
+  KINORA_BOTH T& at(int i) { return packs[i / kPack<T>].of[i % kPack<T>]; }
+  KINORA_BOTH void load(const T* x, int n, bool aligned) {
+    if (n == 16 && aligned) {
+      KINORA_UNROLL
+      for (int p = 0; p < 16 / kPack<T>; ++p) packs[p] = pack<kPack<T>>(x, p);
+      return;
+    }
+    load_column(x, n, 1);
+  }
+  // A column of a matrix that is stored by columns; stride: the number of its rows.
+  KINORA_BOTH void load_column(const T* x, int n, int64_t stride) {
+    KINORA_UNROLL
+    for (int i = 0; i < 16; ++i) at(i) = i < n ? x[i * stride] : T{};
+  }
+  KINORA_BOTH void widen(Values& v) {
+    KINORA_UNROLL
+    for (int i = 0; i < 16; ++i) v[i] = fp4::to_float(at(i));
+  }
+};
 
 KINORA_BOTH inline int values_at(int64_t cols, int32_t block) {
   const int64_t left = cols - block * kBlock;
@@ -146,10 +150,12 @@ KINORA_BOTH inline uint32_t non_finite_of(const Values& v) {
 
 template <class T>
 KINORA_BOTH void load_at(const AmaxJob<T>& job, const Place& at, int n, Values& v) {
+  Stored<T> stored;
   if (job.column_major)
-    load_column(job.x + at.unit * kBlock * job.tiles.rows + at.row, n, job.tiles.rows, v);
+    stored.load_column(job.x + at.unit * kBlock * job.tiles.rows + at.row, n, job.tiles.rows);
   else
-    load(job.x + at.row * job.cols + at.unit * kBlock, n, job.aligned, v);
+    stored.load(job.x + at.row * job.cols + at.unit * kBlock, n, job.aligned);
+  stored.widen(v);
 }
 
 // The tiles of thread block `first`, one of `blocks`. A value that is not finite makes all 16 of its

@@ -85,11 +85,13 @@ struct Quantizing {
     for (int i = 0; i < kSteps; ++i) {
       at[i] = place_of(job.tiles, {cell.down * kSteps + i, cell.across}, slot);
       n[i] = at[i].inside ? fp4_tile::values_at(job.cols, at[i].unit) : 0;
+      fp4_tile::Stored<T> stored;
       if (M::kColumns)
-        fp4_tile::load_column(job.x + at[i].unit * fp4::kBlock * job.tiles.rows + at[i].row, n[i],
-                              job.tiles.rows, v[i]);
+        stored.load_column(job.x + at[i].unit * fp4::kBlock * job.tiles.rows + at[i].row, n[i],
+                           job.tiles.rows);
       else
-        fp4_tile::load(job.x + at[i].row * job.cols + at[i].unit * fp4::kBlock, n[i], job.aligned, v[i]);
+        stored.load(job.x + at[i].row * job.cols + at[i].unit * fp4::kBlock, n[i], job.aligned);
+      stored.widen(v[i]);
       const uint32_t bits = fp4_tile::most_bits(v[i]);
       if (bits >= fp4::kInfinity)
         fp4_tile::count_non_finite(v[i], most);

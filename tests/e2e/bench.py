@@ -139,6 +139,7 @@ def check_data():
     done, lines = bench("data", "--quick", "--repeat", 1, "--peer", f"sh {peer}", TMPDIR=str(folder))
     found = lines["data"]
     assert done.returncode == 0 and found["samples"] == 500 and min(found["shuffled_samples_per_second"], found["of_cat"], *found["jpeg_samples_per_second"].values()) > 0, done
+    assert not {"bound", "within"} & found.keys(), found  # so few samples say nothing about the speed
     slow = found["peers"]
     assert abs(slow["raw.slow"]["faster_than_peer"] / found["samples_per_second"] - 2) < 1e-6, slow
     assert abs(slow["jpeg.slow"]["faster_than_peer"] / found["jpeg_samples_per_second"]["trusted"] - 4) < 1e-6 and slow["jpeg.slow"]["samples_per_second"] == 0.25, slow

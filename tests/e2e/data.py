@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """kinora data on shards of Python's tarfile and webdataset: the index against an own computation, a killed indexer, verify, inspect and
-preview. usage: data.py KINORA ROOT SCRATCH"""
+preview. With --time: how long an index takes against reading the files once, out of the page cache, for a million small samples and for
+media. usage: data.py [--time] KINORA ROOT SCRATCH"""
 import io, json, os, pathlib, re, shutil, signal, sqlite3, struct, subprocess, sys, tarfile, time
 
-KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve()
+KINORA, ROOT, SCRATCH = sys.argv[-3], pathlib.Path(sys.argv[-2]), pathlib.Path(sys.argv[-1]).resolve()
 SHARDS = SCRATCH / "shards"
 MEDIUM = (ROOT / "tests/data/bbb_D.mp4").read_bytes()
 NAME, NOTE = re.compile(r"^((?:.*/|)[^.]+)[.]([^/]*)$"), re.compile(r"__[^/]*__($|/)")  # Energon's
@@ -19,6 +20,12 @@ def add(tar, name, data):
     info = tarfile.TarInfo(name)
     info.size = len(data)
     tar.addfile(info, io.BytesIO(data))
+
+
+def add_all(path, files):
+    with tarfile.open(path, "w") as tar:
+        for name, data in files:
+            add(tar, name, data)
 
 
 def make():
@@ -147,8 +154,75 @@ def damaged():
     (folder / "cut.tar").write_bytes(whole[:-30100])
     said = kinora("index", folder, code=1)
     assert re.search(r"^cut\.tar: after '.*' at \d+: entry \d+ is (truncated|damaged)", said, re.M) and "2 shards, " in said and "1 damaged" in said, said
+    seen = kinora("inspect", folder, code=1)
+    assert re.search(r"^cut\.tar: after '.*' at \d+: entry \d+ .*; .* \(\d+ whole samples before it; the file has \d+ bytes\)$", seen, re.M), seen
     said = kinora("verify", folder, "--optional", "mp4", code=1)
     assert re.search(r"^cut\.tar: after '.*' at \d+: ", said, re.M) and re.search(r"^good\.tar: \S+ at \d+: the field mp4 is empty; ", said, re.M), said
+
+
+def split_of_others():
+    """A split.yaml that PyYAML wrote keeps its parts, loses shards that are gone and gets new ones."""
+    import yaml
+    folder = SCRATCH / "split"
+    folder.mkdir()
+    write = lambda n: add_all(folder / f"s-{n:03}.tar", [(f"{n}-{i}.txt", b"x") for i in range(2)])
+    for n in range(5):
+        write(n)
+    kinora("index", folder)
+    file = folder / ".nv-meta/split.yaml"
+    file.write_text(yaml.dump({"exclude": ["s-001.tar/1-0", "s-003.tar/3-1"], "split_parts": {"train": ["s-{000..002}.tar"], "test it's": ["s-003.tar"]}}, sort_keys=False))
+    (folder / "s-001.tar").unlink()
+    write(5)
+    done = subprocess.run([KINORA, "data", "index", str(folder)], capture_output=True, text=True)
+    assert done.returncode == 0 and "2 names without a shard removed, 1 shard added to train" in done.stderr, done
+    assert yaml.safe_load(file.read_text()) == {"split_parts": {"train": ["s-000.tar", "s-002.tar", "s-005.tar"], "test it's": ["s-003.tar"]},
+                                               "exclude": ["s-003.tar/3-1"]}, file.read_text()
+    assert "the index was current" in kinora("index", folder)
+
+
+def large(folder, samples, shards, size):
+    """Shards of samples of three fields, the largest with `size` bytes."""
+    folder.mkdir(parents=True)
+    fields = [(".jpg", b"x" * size), (".json", b'{"fps": 24}'), (".txt", b"a caption")]
+    for n in range(shards):
+        with open(folder / f"s-{n:03}.tar", "wb") as out:
+            for i in range(samples // shards):
+                for ending, data in fields:
+                    info = tarfile.TarInfo(f"{n:03}-{i:06}{ending}")
+                    info.size = len(data)
+                    out.write(info.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-len(data) % 512))
+            out.write(bytes(10240))
+            out.flush()
+            os.fsync(out.fileno())
+    print(f"{samples:,} samples, {sum(f.stat().st_size for f in folder.iterdir()) / 2**30:.2f} GiB", flush=True)
+
+
+def timed(*command):
+    """(seconds, seconds of processor time, MB of memory at most)"""
+    begun = time.monotonic()
+    process = subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0, command
+    return time.monotonic() - begun, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000
+
+
+def time_index():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    for name, samples, shards, size, rounds in (("small", 1_000_000, 100, 1500, 3), ("media", 2000, 20, 1_000_000, 5)):
+        folder = SCRATCH / name
+        large(folder, samples, shards, size)
+        for _ in range(rounds):
+            results = []
+            for command in (("cat", *sorted(folder.glob("*.tar"))), (KINORA, "data", "index", folder, "--again")):
+                for file in folder.glob("*.tar"):  # out of the page cache
+                    with open(file, "rb") as opened:
+                        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                results.append(timed(*command))
+            (cat, _, _), (index, spent, memory) = results
+            print(f"cat {cat:.2f} s; index {index:.2f} s ({index / cat:.2f} times), {spent:.2f} s of processor time, {memory:.0f} MB", flush=True)
+        again = timed(KINORA, "data", "index", folder)
+        print(f"again {again[0]:.2f} s, {again[2]:.0f} MB", flush=True)
+        shutil.rmtree(folder)
 
 
 def main():
@@ -159,6 +233,7 @@ def main():
     check_split(SHARDS)
     killed_and_resumed()
     damaged()
+    split_of_others()
 
     good = SCRATCH / "good"
     good.mkdir()
@@ -179,6 +254,27 @@ def main():
     assert seen["facts"]["fps"] == {"integer": 120} and seen["captions"]["count"] == 120, seen
     assert re.search(r"^  mp4 +4 +", kinora("inspect", good), re.M)
 
+    sparse = SCRATCH / "sparse"
+    sparse.mkdir()
+    with open(sparse / "b.bin", "wb") as file:
+        file.truncate(1 << 20)
+        file.seek(1 << 20)
+        file.write(b"end")
+    (sparse / "a.txt").write_bytes(b"1")
+    subprocess.run(["tar", "-C", sparse, "--sparse", "-cf", sparse / "a.tar", "a.txt", "b.bin"], check=True)
+    add_all(sparse / "b.tar", [("c.txt", b"1")])
+    for part in ("index", "inspect", "verify"):
+        said = kinora(part, sparse, code=1)
+        assert re.search(r"^a\.tar: at 1024: entry 2 is a sparse file; pack it without --sparse \(0 whole", said, re.M), said
+    assert json.loads((sparse / ".nv-meta/.info.json").read_text())["shard_counts"] == {"a.tar": 0, "b.tar": 1}
+
+    broken = SCRATCH / "broken"
+    broken.mkdir()
+    add_all(broken / "b.tar", [("x.txt", b"1"), ("x.json", b"{}"), ("y.txt", b"1"), ("y.json", b"{,}")])
+    line = "b.tar: y at 2048: the field json is not JSON; write it again\n"
+    assert kinora("inspect", broken, code=1).endswith(line)
+    assert line in kinora("preview", broken, "--out", SCRATCH / "broken.html", code=1)
+
     page = SCRATCH / "page.html"
     kinora("preview", good, "--out", page, "--limit", 6)
     text = page.read_text()
@@ -190,4 +286,4 @@ def main():
         assert done.returncode in (1, 2) and words in done.stderr, done
 
 
-main()
+time_index() if "--time" in sys.argv else main()

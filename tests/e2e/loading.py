@@ -5,6 +5,7 @@ through a cache.
 usage: loading.py KINORA ROOT SCRATCH"""
 import contextlib, hashlib, io, itertools, json, os, pathlib, random, shutil, signal, struct, subprocess, sys, tarfile, time
 
+import cv2
 import numpy as np
 import safetensors.numpy
 
@@ -178,6 +179,26 @@ def check_trusted():
     assert frames[0].shape == (4, 48, 64, 3) and np.array_equal(*frames)
 
 
+def check_jpeg():
+    """The pixels of a JPEG are those of OpenCV, which has a libjpeg-turbo of its own, to the bit; one that is cut off is damaged."""
+    y, x = np.mgrid[0:121, 0:203]
+    made = np.stack([x * 255 // 202, y * 255 // 120, (x * y) % 256], -1).astype(np.uint8)  # edges in colour, odd sides
+    sampling = lambda factors: [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, factors]
+    ways = {"420": sampling(cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420), "422": sampling(cv2.IMWRITE_JPEG_SAMPLING_FACTOR_422), "444": sampling(cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444),
+            "coarse": [cv2.IMWRITE_JPEG_QUALITY, 20], "progressive": [cv2.IMWRITE_JPEG_PROGRESSIVE, 1], "restarts": [cv2.IMWRITE_JPEG_RST_INTERVAL, 3]}
+    files = {key: cv2.imencode(".jpg", made, way)[1].tobytes() for key, way in ways.items()} | {"grey": cv2.imencode(".jpg", made[..., 0])[1].tobytes()}
+    expected = {key: cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)[..., ::-1] for key, data in files.items()}
+    files["cut"] = files["420"][:len(files["420"]) // 2]
+    write_tar(SCRATCH / "jpeg/s-0.tar", [(f"{key}.jpg", data) for key, data in files.items()])
+    for trusted in (True, False):
+        with kinora.load({"path": SCRATCH / "jpeg", "trusted": trusted}, 1, stages=[{"use": "video.read"}]) as loader:
+            taken = {batch[0].key: batch[0] for batch in itertools.islice(loader, len(files))}
+        assert taken.keys() == files.keys()
+        for key, sample in taken.items():
+            assert ("damaged JPEG" in json.loads(sample["json"]).get("damaged", "")) == (key == "cut"), (key, sample["json"])
+            assert key == "cut" or np.array_equal(np.from_dlpack(sample.tensor("frames"))[0], expected[key]), (key, trusted)
+
+
 def check_sizes():
     """Samples of several sizes: any number of ranks takes those of the step; packed, with about equally many tokens; in buckets, of one size each."""
     clips = [(f"video{i}", {"frames": 100, "height": 64, "width": 96}) for i in range(24)] + [(f"picture{i}", {"frames": 1, "height": 64, "width": 64}) for i in range(36)]
@@ -281,20 +302,27 @@ def check_tokenizer(shards):
 
 
 def check_changed(shards):
-    """Shards that changed after their latents were measured are refused; a pattern hides the change from the job's identity."""
+    """A shard that a pattern names and that another one of its size has replaced is measured anew. One that has its time too is refused, since it has fewer
+    samples."""
     copy = SCRATCH / "changing"
     shutil.copytree(shards, copy)
+    shard = copy / "shard-000000.tar"
     out, command = training("changed", f"{copy}/shard-{{000000..000000}}.tar", 2)
     run(KINORA, *command, "--only", "latents")
-    for shard in copy.glob("*.tar"):  # without its last sample
-        with tarfile.open(shard) as tar:
-            members = [(member, tar.extractfile(member).read()) for member in tar]
-        last = members[-1][0].name.split(".")[0]
-        with tarfile.open(shard, "w", format=tarfile.USTAR_FORMAT) as tar:
-            for member, data in members:
-                if not member.name.startswith(last):
-                    tar.addfile(member, io.BytesIO(data))
-        pathlib.Path(f"{shard}.idx").unlink()
+    assert "latents: already done" in run(KINORA, *command, "--only", "latents")
+    os.utime(shard)
+    assert "latents: training encodes each window" in run(KINORA, *command, "--only", "latents")
+    before = shard.stat()
+    with tarfile.open(shard) as tar:
+        members = [(member, tar.extractfile(member).read()) for member in tar]
+    last = members[-1][0].name.split(".")[0]
+    with tarfile.open(shard, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for member, data in members:
+            if not member.name.startswith(last):
+                tar.addfile(member, io.BytesIO(data))
+    os.truncate(shard, before.st_size)
+    os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
+    pathlib.Path(f"{shard}.idx").unlink()
     said = run(KINORA, *command, code=1)
     assert "the shards have changed since job 'latents' measured their latents; remove its folder" in said, said
 
@@ -335,14 +363,15 @@ def metrics_of(out):
 
 
 def check_storage(shards):
-    """From a storage: the numbers of local shards, read ahead; and a second training over the same cache asks the server for no bytes of a shard."""
+    """From a storage: the numbers of local shards, read ahead; and a second training over the same cache, which names them by a pattern, asks the server
+    for no bytes of a shard."""
     server, bucket = s3_server.Server(SCRATCH, "server"), "s3://bucket/shards"
 
-    def trained(name, keys):
+    def trained(name, keys, path=bucket):
         """The run's folder, what its training says of its loading, and the names of shards and indices that it asked the server for."""
         proxy = Proxy(server.at)
         # Without validation, which reads keys ahead of all samples.
-        out, command = training(name, bucket, 8, "dit.validation_every=0 dit.sample_every=0", keys=f', cache = "{SCRATCH}/kept"{keys}', storage=f'[storage.s3]\nendpoint = "{proxy.url}"\n')
+        out, command = training(name, path, 8, "dit.validation_every=0 dit.sample_every=0", keys=f', cache = "{SCRATCH}/kept"{keys}', storage=f'[storage.s3]\nendpoint = "{proxy.url}"\n')
         run(KINORA, *command, env=s3_server.environment(SCRATCH))
         return out, json.loads((out / "dit/summary.json").read_text())["loading"], [target for _, target, *_ in proxy.log if ".tar" in target]
 
@@ -355,9 +384,40 @@ def check_storage(shards):
         assert float(metrics[f'kinora_data_bytes_total{{job="dit",source="{bucket}"}}']) == loading["bytes"][bucket], (metrics, loading)
         assert metrics['kinora_train_step{job="dit"}'] == metrics['kinora_train_steps{job="dit"}'] == "8" and float(metrics['kinora_train_loss{job="dit"}']) == losses(out)[-1], metrics
         assert {f'kinora_data_{name}{{job="dit"}}' for name in ("queue", "wait_seconds_total", "samples_total")} <= metrics.keys(), metrics
-        out, loading, asked = trained("second", ", readers = 0")  # it reads what the first has taken, and nothing that was read ahead besides
+        pattern = bucket + "/shard-{000000..000000}.tar"
+        out, loading, asked = trained("second", ", readers = 0", pattern)  # it reads what the first has taken, and nothing that was read ahead besides
         assert not asked and losses(out) == losses(SCRATCH / "whole"), asked
-        assert loading["bytes"] == {bucket: 0} and loading["cache_hits"] >= 16 and loading["ahead_peak"] == 0, loading
+        assert loading["bytes"] == {pattern: 0} and loading["cache_hits"] >= 16 and loading["ahead_peak"] == 0, loading
+        said = run(KINORA, *training("absent", bucket + "/shard-{000000..000001}.tar", 8, storage=f'[storage.s3]\nendpoint = "{server.url}"\n')[1], code=1, env=s3_server.environment(SCRATCH))
+        assert f"{bucket}/shard-000001.tar: no such file, but {bucket}/shard-{{000000..000001}}.tar names it" in said, said
+    finally:
+        server.stop()
+
+
+def check_storage_faults():
+    """A shard that its storage cannot give costs its own samples, and is asked for no more often than the retries say; one that it refuses ends the
+    command, which says where and why."""
+    server, faults = s3_server.Server(SCRATCH, "faulty"), {}
+    proxy = Proxy(server.at, lambda number, method, target: faults.get(target.split("?")[0].rsplit("/")[-1]))
+    file = order_file("faulty", '{ path = "s3://bucket/a" }', f'[storage.s3]\nendpoint = "{proxy.url}"\nretries = 1\n')
+
+    def said(code=0):
+        return run(KINORA, "data", "order", file, "latents", "--steps", 3, "--batch", 10, "--json", code=code, env=s3_server.environment(SCRATCH))
+
+    try:
+        shutil.copytree(SCRATCH / "a", server.file("a"))
+        run(KINORA, "data", "index", server.file("a"))
+        faults["s-1.tar"] = "500"
+        lines = said().splitlines()
+        keys = by_slot(json.loads(line) for line in lines if line.startswith("{"))
+        assert keys[:10] + keys[20:] == [f"a{shard}-{i}" for shard in (0, 2) for i in range(10)] and all(key[:2] in ("a0", "a2") for key in keys[10:20]), keys
+        lost = [line for line in lines if "of s3://bucket/a/s-1.tar is left out: s3://bucket/a/s-1.tar: cannot be read" in line]
+        assert len(lost) >= 10 and all("HTTP 500 InternalError" in line and "(2 tries)" in line for line in lost), lines
+        asked = [target for _, target, *_ in proxy.log if target.split("?")[0].endswith("s-1.tar")]
+        assert len(asked) == 2, asked
+        faults["s-1.tar"] = "403"
+        refused = said(code=2)
+        assert all(words in refused for words in ("s3://bucket/a/s-1.tar: cannot be read", f"server {proxy.url.split('//')[1]}", "access is denied to", "ask the bucket's owner")), refused
     finally:
         server.stop()
 
@@ -373,6 +433,7 @@ def main():
     check_transforms()
     print("ok    transforms", flush=True)
     check_trusted()
+    check_jpeg()
     print("ok    trusted", flush=True)
     check_sizes()
     print("ok    sizes", flush=True)
@@ -388,6 +449,8 @@ def main():
     print("ok    damage", flush=True)
     check_storage(SCRATCH / "base/shards")
     print("ok    storage", flush=True)
+    check_storage_faults()
+    print("ok    storage faults", flush=True)
 
 
 main()

@@ -168,13 +168,14 @@ def check_slow_rank():
 def check_second_launch():
     """A second launch, or run, into a folder in use is refused before it writes a line into the other's log."""
     out = prepared("twice")
-    first = Launch(out)
+    first = Launch(out, sets=("dit.steps=100000",))
     first.wait_for_step(5)
     for arguments, words in ((command(out), "another kinora launch is writing its logs"), (["kinora", *command(out)[command(out).index("run"):]], "another kinora run is writing")):
         done = subprocess.run([KINORA, *arguments[1:]], capture_output=True, text=True, timeout=60)
         assert done.returncode == 1 and words in done.stderr, done
     assert first.process.poll() is None, first.text()
-    first.end(0)
+    first.process.send_signal(signal.SIGINT)
+    first.end(130)
     for rank in (0, 1):
         log = (out / f"logs/rank-{rank}.log").read_text()
         assert log.count("=== kinora launch") == 1 and "is writing to" not in log, log

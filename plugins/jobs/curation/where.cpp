@@ -51,10 +51,8 @@ std::vector<std::string> Where::facts() const {
   return out;
 }
 
-bool Where::compares(const std::string& name) const {
-  if (!expression_) return false;
-  const auto& names = expression_->compared_facts();
-  return std::find(names.begin(), names.end(), name) != names.end();
+bool Where::reads(const std::string& fact) const {
+  return expression_ && std::ranges::count(expression_->facts(), fact) > 0;
 }
 
 void FactsSeen::add(const nlohmann::json& facts) {

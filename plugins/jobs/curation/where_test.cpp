@@ -24,16 +24,20 @@ TEST(Where, SaysWhichConditionRemoves) {
   const Where where("blur >= 20 and (width == 640 or has(user.keep))");
   EXPECT_THAT(where.rules(), ElementsAre("blur >= 20", "(width == 640 or has(user.keep))"));
   EXPECT_THAT(where.facts(), ElementsAre("blur", "width"));
-  EXPECT_TRUE(where.compares("width"));
-  EXPECT_FALSE(where.compares("user.keep")) << "it is only in has()";
-  EXPECT_TRUE(Where("tags contains 'sea'").compares("tags"));
-  EXPECT_FALSE(Where("").compares("tags"));
   EXPECT_EQ(where.removed_by({{"scores", {{"filter.blur", 19}}}, {"width", 640}}, "k"), 0u);
   EXPECT_EQ(where.removed_by({{"scores", {{"filter.blur", 20}}}, {"width", 641}}, "k"), 1u);
   EXPECT_EQ(where.removed_by({{"scores", {{"filter.blur", 20}}}, {"width", 640}}, "k"), std::nullopt);
   EXPECT_EQ(Where("").removed_by(json(), "k"), std::nullopt);
   EXPECT_EQ(Where("key in ['" + std::string(90, 'x') + "äöü more']").rules()[0].size(), 102u);
   EXPECT_THAT(refusal([] { Where("blur > "); }), HasSubstr("where: column 8: expected a number"));
+}
+
+TEST(Where, ReadsTheFactsThatItNames) {
+  EXPECT_TRUE(Where("blur >= 20 and tags contains 'sea'").reads("tags"));
+  EXPECT_TRUE(Where("not has(tags)").reads("tags"));
+  for (const char* text :
+       {"", "film == 'tags'", "caption contains 'price tags'", "user.tags == 1", "has(hashtags)"})
+    EXPECT_FALSE(Where(text).reads("tags")) << text;
 }
 
 TEST(FactsSeen, NamesTheNearestOfAFactThatNoClipHas) {

@@ -51,10 +51,16 @@ class Check {
       read(tar);
       if (is_stopped_) return;
       if (auto last = grouping_.finish(tar.end())) end_sample(*std::move(last));
+      if (samples_ == 0)
+        piece_.problems.push_back(
+            {shard_.name,
+             "",
+             {},
+             "no file in it is a field of a sample, such as KEY.json; remove the shard, or pack it again"});
       check_index(tar.end());
     } catch (const Error& e) {
-      if (e.code() != KINORA_ERROR_DATA) throw;
-      piece_.problems.push_back(damage_of_shard(shard_, last_, end_, e.what()));
+      if (!is_of_one_shard(e)) throw;
+      piece_.problems.push_back(damage_of_shard(shard_, last_, samples_, end_, e.what()));
     }
     flush();
   }
@@ -83,8 +89,7 @@ class Check {
     const auto refuse = [&](const std::string& what) { add(key, member.header, what); };
     if (is_json(field) && member.size <= kMostJson) {
       const auto bytes = tar.content();
-      if (!bytes.empty() && !nlohmann::json::accept(bytes.begin(), bytes.end()))
-        refuse("the field " + field + " is not JSON; write it again");
+      if (!bytes.empty() && !nlohmann::json::accept(bytes.begin(), bytes.end())) refuse(not_json(field));
     } else if (decode_ && is_medium(field) && member.size > 0 &&
                member.size <= WebDatasetLimits{}.sample_bytes) {
       const std::string why = decode_(key, tar.content());
@@ -123,6 +128,7 @@ class Check {
           fmt::format("the sample has {} fields where readers take at most {}; is it a WebDataset?",
                       sample.parts.size(), kMostOfSample));
     last_ = sample.key;
+    ++samples_;
     index_.add(sample);
     piece_.samples.push_back(std::move(sample));
     if (piece_.samples.size() >= 1024 || piece_.problems.size() >= 1024) flush();
@@ -152,8 +158,9 @@ class Check {
   energon::Grouping grouping_;
   energon::TarIndex index_;
   CheckedPiece piece_;
-  std::string last_;  // key of the last sample
-  uint64_t end_ = 0;  // of the last member
+  std::string last_;      // key of the last sample
+  uint64_t samples_ = 0;  // so far
+  uint64_t end_ = 0;      // of the last member
   bool is_stopped_ = false;
 };
 

@@ -5,12 +5,14 @@
 #include <thread>
 
 #include "core/base/quantity.hpp"
+#include "core/base/status.hpp"
 #include "core/run/call.hpp"
 #include "kinora/energon_files.hpp"
 #include "kinora/energon_index.hpp"
 #include "plugins/jobs/data/earlier_index.hpp"
 #include "plugins/jobs/data/in_order.hpp"
 #include "plugins/jobs/data/part_file.hpp"
+#include "plugins/jobs/data/split_file.hpp"
 
 namespace kinora::data {
 namespace {
@@ -167,14 +169,50 @@ class Indexer {
       record_.split = hash_of(text);
       return false;
     }
-    if (before && hash_of(*before) != record_.split && !options_.again) {
-      report_.notes.emplace_back(
-          "split.yaml was not written by this command, so it stays; --again replaces it");
-      return false;
-    }
+    if (before && hash_of(*before) != record_.split && !options_.again) return adapt_split(*before);
     write_small(folder_.meta_uri("split.yaml"), text);
     record_.split = hash_of(text);
     return true;
+  }
+
+  // Makes a split.yaml that something else wrote name the shards that are there.
+  bool adapt_split(std::string_view text) {
+    auto split = read_split(text);
+    if (!split) {
+      report_.notes.emplace_back(
+          "split.yaml was not written by this command and has more than lists of shards, so it stays, "
+          "whatever "
+          "shards it names; --again replaces it");
+      return false;
+    }
+    if (options_.val)
+      report_.notes.emplace_back(
+          "split.yaml was not written by this command, so --val does not change it; --again replaces it");
+    const auto change = adapt(*split, infos_, new_shards());
+    if (change.unnamed > 0)
+      report_.notes.push_back(
+          fmt::format("split.yaml has {} in none of its parts; add them to one, or to exclude",
+                      core::counted(static_cast<int64_t>(change.unnamed), "shard", "shards")));
+    if (change.gone + change.added == 0) return false;
+    report_.notes.push_back(fmt::format("split.yaml was changed: {} without a shard removed, {} added to {}",
+                                        core::counted(static_cast<int64_t>(change.gone), "name", "names"),
+                                        core::counted(static_cast<int64_t>(change.added), "shard", "shards"),
+                                        change.part));
+    write_small(folder_.meta_uri("split.yaml"), split_text(*split));
+    return true;
+  }
+
+  // Tells which shards the index of before, which anyone may have written, has no sample of.
+  std::function<bool(const std::string&)> new_shards() const {
+    std::optional<std::map<std::string, Listed>> before;
+    const auto read = core::catching([&] { before = read_info(folder_); });
+    if (!read && read.failure().code != KINORA_ERROR_DATA)
+      throw Error(read.failure().code, read.failure().message);
+    return [before](const std::string& shard) {
+      if (!before) return false;
+      const auto at = before->find(shard);
+      return at == before->end() || at->second.samples == 0;
+    };
   }
 
   bool write_dataset() {

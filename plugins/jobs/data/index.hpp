@@ -31,6 +31,7 @@ struct IndexReport {
 // has the size for its samples. Damaged shards, and those with duplicate keys, are always read again.
 // A damaged shard has the samples before the damage. The first of several samples with one key is in
 // index.sqlite; all of them are in .tar.idx. Every file appears complete or not at all, .info.json last.
+// A split.yaml that something else wrote keeps its parts; it loses what is gone and gets what is new (split_file.hpp).
 //
 // Throws Error, KINORA_ERROR_CANCELLED if the program is stopped.
 IndexReport index_folder(const DataFolder& folder, const IndexOptions& options, const OnProblem& problem);

@@ -144,13 +144,37 @@ TEST_F(Index, LeavesWhatOthersWrote) {
   for (const char* name : {"a", "b", "c", "d"}) write(std::string(name) + ".tar", shard(name, 1));
   write(".nv-meta/split.yaml", "theirs");
   write(".nv-meta/dataset.yaml", "theirs");
-  EXPECT_THAT(index({.val = 0.5}).notes, ElementsAre(HasSubstr("split.yaml was not written by this command"),
-                                                     HasSubstr("dataset.yaml was not written")));
+  EXPECT_THAT(index({.val = 0.5}).notes,
+              ElementsAre(HasSubstr("split.yaml was not written by this command and"),
+                          HasSubstr("dataset.yaml was not written")));
   EXPECT_EQ(meta("split.yaml") + meta("dataset.yaml"), "theirstheirs");
   index({.again = true});
   EXPECT_THAT(meta("split.yaml"), HasSubstr("val:\n  - b.tar\n  - d.tar")) << "the share of before";
   index({.val = 0.25});
   EXPECT_THAT(meta("split.yaml"), HasSubstr("val:\n  - d.tar")) << "its own file is replaced";
+  EXPECT_TRUE(index().is_current);
+}
+
+TEST_F(Index, MakesTheSplitNameWhatIsThere) {
+  for (const char* name : {"a", "b", "c", "d"}) write(std::string(name) + ".tar", shard(name, 1));
+  index({.val = 0.5});
+  fs::remove(root / "b.tar");
+  EXPECT_THAT(index().notes, IsEmpty());
+  EXPECT_EQ(meta("split.yaml"),
+            "split_parts:\n  train:\n  - a.tar\n  - d.tar\n  val:\n  - c.tar\nexclude: []\n");
+  // A person's parts stay. Here c.tar is left out on purpose.
+  write(".nv-meta/split.yaml", "split_parts:\n  mine: [a.tar, d.tar]  # by hand\nexclude: [a.tar/a0]\n");
+  const std::string before = meta("split.yaml");
+  EXPECT_THAT(index().notes,
+              ElementsAre(HasSubstr("1 shard in none of its parts; add them to one, or to exclude")));
+  EXPECT_EQ(meta("split.yaml"), before);
+  fs::remove(root / "d.tar");
+  write("e.tar", shard("e", 1));
+  EXPECT_THAT(index().notes, ElementsAre(HasSubstr("1 shard in none"),
+                                         HasSubstr("1 name without a shard removed, 1 shard added to mine")));
+  EXPECT_EQ(meta("split.yaml"), "split_parts:\n  mine:\n  - a.tar\n  - e.tar\nexclude:\n- a.tar/a0\n");
+  EXPECT_THAT(index({.val = 0.5}).notes,
+              ElementsAre(HasSubstr("--val does not change it"), HasSubstr("1 shard in none")));
   EXPECT_TRUE(index().is_current);
 }
 
@@ -174,6 +198,15 @@ TEST_F(Index, ContinuesAfterAnInterruption) {
 
 TEST_F(Index, RefusesNamesThatItsFilesCannotHave) {
   EXPECT_THROW(find_shards(root), Error) << "no shards";
+  write("shard.00000.mds", "");
+  try {
+    find_shards(root);
+    FAIL() << "nothing there is a tar file";
+  } catch (const Error& e) {
+    EXPECT_THAT(
+        e.what(),
+        HasSubstr("no .tar files; give a folder of shards of WebDataset (only tables of data read MDS)"));
+  }
   write("a{1}.tar", shard("a", 1));
   EXPECT_THROW(find_shards(root), Error);
   fs::remove(root / "a{1}.tar");

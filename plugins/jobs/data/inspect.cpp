@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/io/io.hpp"
 #include "core/run/call.hpp"
 #include "plugins/jobs/data/earlier_index.hpp"
 #include "plugins/jobs/data/in_order.hpp"
@@ -38,7 +39,7 @@ void count_samples(const DataFolder& folder, uint64_t threads, Overview& out) {
       [&](size_t number, const InOrder<Piece>::Push& push) { list_shard(folder.shards[number], push); },
       [&](size_t number, const Piece& piece) {
         out.samples += piece.samples.size();
-        if (piece.damage) out.damaged.push_back(piece.damage->line());
+        if (piece.damage) out.problems.push_back(piece.damage->line());
         for (const auto& sample : piece.samples) {
           if (out.keys.size() < kKeys) out.keys.push_back(sample.key);
           for (const auto& part : sample.parts) {
@@ -54,38 +55,41 @@ void count_samples(const DataFolder& folder, uint64_t threads, Overview& out) {
 
 void look_at_texts(const DataFolder& folder, Overview& out) {
   std::vector<uint64_t> captions;
-  some_samples(folder, kLookedAt,
-               [&](const Shard&, const RandomBytes& bytes, const energon::StoredSample& sample) {
-                 ++out.looked_at;
-                 std::optional<std::string> caption;
-                 for (const auto& part : sample.parts) {
-                   if (part.size > kMostLooked || (part.name != "json" && part.name != "txt")) continue;
-                   const auto content = read_part(bytes, part);
-                   const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
-                   if (part.name == "txt") {
-                     caption = text;
-                     continue;
-                   }
-                   const json facts = json::parse(text, nullptr, false);
-                   if (!facts.is_object()) continue;
-                   for (const auto& [name, value] : facts.items())
-                     if (out.facts.size() < kMostFacts || out.facts.contains(name))
-                       ++out.facts[name][type_of(value)];
-                   if (!caption && facts.contains("caption") && facts["caption"].is_string())
-                     caption = facts["caption"].get<std::string>();
-                 }
-                 if (caption) captions.push_back(characters_of(*caption));
-               });
+  const auto look = [&](const Shard& shard, const RandomBytes& bytes, const energon::StoredSample& sample) {
+    ++out.looked_at;
+    std::optional<std::string> caption;
+    for (const auto& part : sample.parts) {
+      if (part.size > kMostLooked || (part.name != "json" && part.name != "txt")) continue;
+      const auto content = read_part(bytes, part);
+      const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
+      if (part.name == "txt") {
+        caption = text;
+        continue;
+      }
+      const json facts = json::parse(text, nullptr, false);
+      if (facts.is_discarded())
+        out.problems.push_back(Problem{shard.name, sample.key, sample.offset, not_json(part.name)}.line());
+      if (!facts.is_object()) continue;
+      for (const auto& [name, value] : facts.items())
+        if (out.facts.size() < kMostFacts || out.facts.contains(name)) ++out.facts[name][type_of(value)];
+      if (!caption && facts.contains("caption") && facts["caption"].is_string())
+        caption = facts["caption"].get<std::string>();
+    }
+    if (caption) captions.push_back(characters_of(*caption));
+  };
+  some_samples(folder, kLookedAt, look, [](const Problem&) {});  // count_samples() has reported the damage
   out.captions = spread_of(captions);
 }
 
 std::string state_of_index(const DataFolder& folder) {
   if (folder.is_one_file) return "not compared with one shard; give its folder";
   if (!folder.meta.contains(".info.json")) return "none; kinora data index writes one";
+  if (core::is_web(folder.uri))
+    return "there; kinora data verify compares it";  // times change when files are copied
   const EarlierIndex index(folder);
   if (index.knows_exactly(folder.shards)) return "current";
   if (index.record().index.empty())
-    return "there, written by another program; kinora data verify compares it";
+    return "there, of a shard job or another program; kinora data verify compares it";
   const auto unknown = std::count_if(folder.shards.begin(), folder.shards.end(),
                                      [&](const Shard& shard) { return !index.knows(shard); });
   return fmt::format(

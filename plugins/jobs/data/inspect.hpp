@@ -23,9 +23,10 @@ struct Overview {
   uint64_t looked_at = 0;                // samples whose json and txt were read
   // Members of the json fields by name, then by type, with how many samples have them: "fps", "number", 12.
   std::map<std::string, std::map<std::string, uint64_t>> facts;
-  Spread captions;                   // characters of the txt fields, or of the fact caption
-  std::string index;                 // "current", "out of date (...)", "none"
-  std::vector<std::string> damaged;  // problems of shards, as lines
+  Spread captions;    // characters of the txt fields, or of the fact caption
+  std::string index;  // "current", "out of date (...)", "none"
+  // Damage of shards, and broken JSON of the samples that were looked at, as lines.
+  std::vector<std::string> problems;
 };
 
 // Reads the headers of all shards on `threads` threads (0: one a core), and json and txt of up to 1000 samples.

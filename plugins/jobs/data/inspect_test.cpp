@@ -8,6 +8,7 @@
 namespace kinora::data {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -37,6 +38,30 @@ TEST_F(Inspect, CountsFieldsFactsAndCaptions) {
   EXPECT_THAT(inspect_folder(find_shards(root), 2).index, HasSubstr("1 of 2 shards"));
 }
 
+TEST_F(Inspect, SaysWhereAShardEndsEarlyAndHowManySamplesAreWhole) {
+  write("a.tar", shard("a", 2));
+  write("cut.tar", shard("c", 4).substr(0, 3 * 2048 + 700));  // in c3
+  write("short.tar", shard("d", 1).substr(0, 600));           // its first header is whole
+  const Overview all = inspect_folder(find_shards(root), 2);
+  EXPECT_EQ(all.samples, 2u + 3);
+  ASSERT_EQ(all.problems.size(), 2u);
+  EXPECT_THAT(all.problems[0], AllOf(HasSubstr("cut.tar: after 'c2' at 6844: "), HasSubstr("; copy it again"),
+                                     HasSubstr(" (3 whole samples before it; the file has 6844 bytes)")));
+  EXPECT_THAT(all.problems[1], AllOf(HasSubstr("short.tar: at 600: "),
+                                     HasSubstr(" (0 whole samples before it; the file has 600 bytes)")));
+}
+
+TEST_F(Inspect, NamesTheSamplesWhoseJsonIsBroken) {
+  write("a.tar", test::tar_bytes({{"k0.json", "{}"},
+                                  {"k0.txt", "1"},
+                                  {"k1.json", "{\"n\": 1,,}"},
+                                  {"k1.txt", "1"},
+                                  {"k2.json", "[1]"}}));
+  const Overview all = inspect_folder(find_shards(root), 1);
+  EXPECT_THAT(all.problems, ElementsAre("a.tar: k1 at 2048: the field json is not JSON; write it again"));
+  EXPECT_EQ(all.captions.count, 2u) << "the other fields of the sample count";
+}
+
 TEST(Spread, HasTheMiddle) {
   std::vector<uint64_t> numbers{9, 1, 5, 7, 3};
   const Spread s = spread_of(numbers);
@@ -45,19 +70,26 @@ TEST(Spread, HasTheMiddle) {
   EXPECT_EQ(s.max, 9u);
 }
 
-class Preview : public DataTest {};
+class Preview : public DataTest {
+ protected:
+  // Lines of problems go to `lines`.
+  std::vector<Card> cards(uint64_t limit, const MakePicture& make) {
+    return cards_of(find_shards(root), limit, make, [&](const Problem& p) { lines.push_back(p.line()); });
+  }
+};
 
 TEST_F(Preview, ShowsSamplesOfAllShardsAndEscapesTheirText) {
   write("a.tar", test::tar_bytes({{"<script>alert(1)<|script>.txt", "a & \"b\" 'c' \xff\x01"},
                                   {"<script>alert(1)<|script>.png", "picture"}}));
   write("b.tar", shard("b", 5));
   const DataFolder folder = find_shards(root);
-  const auto cards = cards_of(folder, 4, [](const std::string&, std::vector<uint8_t> bytes) {
+  const auto shown = cards(4, [](const std::string&, std::vector<uint8_t> bytes) {
     EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "picture");
     return Picture{.jpeg = "\xFF\xD8\xFF", .reason = "", .width = 64, .height = 48, .seconds = 2.5};
   });
-  ASSERT_EQ(cards.size(), 3u) << "one of a.tar, which has no more, and two of b.tar";
-  const std::string page = preview_page(folder, cards);
+  ASSERT_EQ(shown.size(), 3u) << "one of a.tar, which has no more, and two of b.tar";
+  EXPECT_TRUE(lines.empty());
+  const std::string page = preview_page(folder, shown);
   EXPECT_THAT(page, Not(HasSubstr("<script")));
   EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(1)"));
   EXPECT_THAT(page, HasSubstr("a &amp; &quot;b&quot; &#39;c&#39; \uFFFD\uFFFD"));
@@ -65,6 +97,18 @@ TEST_F(Preview, ShowsSamplesOfAllShardsAndEscapesTheirText) {
   EXPECT_THAT(page, HasSubstr("64 × 48 · 2.5 s · png"));
   EXPECT_THAT(page, HasSubstr("No picture: no video and no picture"));
   EXPECT_THAT(page, Not(HasSubstr("http://")));
+}
+
+TEST_F(Preview, NamesDamageAndBrokenJsonAmongItsSamples) {
+  write("a.tar", shard("a", 4).substr(0, 2048 + 700));  // in a1
+  write("b.tar", test::tar_bytes({{"k.json", "{"}, {"k.txt", "a caption"}}));
+  const auto shown = cards(10, {});
+  ASSERT_EQ(shown.size(), 2u);
+  EXPECT_EQ(shown[1].caption, "a caption");
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_THAT(lines[0], AllOf(HasSubstr("a.tar: after 'a0' at 2748: "),
+                              HasSubstr(" (1 whole sample before it; the file has 2748 bytes)")));
+  EXPECT_EQ(lines[1], "b.tar: k at 0: the field json is not JSON; write it again");
 }
 
 }  // namespace

@@ -24,51 +24,58 @@ std::string shortened(std::string text) {
 }
 
 std::string text_of(const RandomBytes& bytes, const energon::StoredSample::Part& part) {
-  if (part.size > kMostText) return "";
   const auto content = read_part(bytes, part);
   return {content.begin(), content.end()};
 }
 
 const energon::StoredSample::Part* find(const energon::StoredSample& sample, std::string_view name) {
   for (const auto& part : sample.parts)
-    if (part.name == name) return &part;
+    if (part.name == name && part.size <= kMostText) return &part;
   return nullptr;
 }
 
-std::string caption_of(const RandomBytes& bytes, const energon::StoredSample& sample) {
-  if (const auto* txt = find(sample, "txt")) return shortened(text_of(bytes, *txt));
-  const auto* facts = find(sample, "json");
-  if (!facts) return "";
-  const json all = json::parse(text_of(bytes, *facts), nullptr, false);
-  if (!all.is_object() || !all.contains("caption") || !all["caption"].is_string()) return "";
-  return shortened(all["caption"].get<std::string>());
+// is_json: becomes false if the field json cannot be parsed.
+std::string caption_of(const RandomBytes& bytes, const energon::StoredSample& sample, bool& is_json) {
+  std::string caption;
+  if (const auto* facts = find(sample, "json")) {
+    const json all = json::parse(text_of(bytes, *facts), nullptr, false);
+    is_json = !all.is_discarded();
+    if (all.is_object() && all.contains("caption") && all["caption"].is_string())
+      caption = all["caption"].get<std::string>();
+  }
+  if (const auto* txt = find(sample, "txt")) caption = text_of(bytes, *txt);
+  return shortened(std::move(caption));
 }
 
 }  // namespace
 
-std::vector<Card> cards_of(const DataFolder& folder, uint64_t limit, const MakePicture& make) {
+std::vector<Card> cards_of(const DataFolder& folder, uint64_t limit, const MakePicture& make,
+                           const OnProblem& problem) {
   std::vector<Card> out;
   core::Progress progress("preview", static_cast<int64_t>(limit), "samples");
-  some_samples(
-      folder, limit, [&](const Shard& shard, const RandomBytes& bytes, const energon::StoredSample& sample) {
-        if (core::cancelled()) throw Error(KINORA_ERROR_CANCELLED, "interrupted");
-        Card card{.key = sample.key, .shard = shard.name, .bytes = 0, .caption = caption_of(bytes, sample)};
-        const energon::StoredSample::Part* medium = nullptr;
-        for (const auto& part : sample.parts) {
-          card.bytes += part.size;
-          if (!medium && is_medium(part.name)) medium = &part;
-        }
-        if (!medium) {
-          card.picture.reason = "no video and no picture";
-        } else if (medium->size > kMostMedium) {
-          card.picture.reason = "the medium is larger than 1 GiB";
-        } else {
-          card.field = medium->name;
-          card.picture = make(sample.key, read_part(bytes, *medium));
-        }
-        out.push_back(std::move(card));
-        progress.update(static_cast<int64_t>(out.size()));
-      });
+  const auto add = [&](const Shard& shard, const RandomBytes& bytes, const energon::StoredSample& sample) {
+    if (core::cancelled()) throw Error(KINORA_ERROR_CANCELLED, "interrupted");
+    bool is_json = true;
+    Card card{
+        .key = sample.key, .shard = shard.name, .bytes = 0, .caption = caption_of(bytes, sample, is_json)};
+    if (!is_json) problem({shard.name, sample.key, sample.offset, not_json("json")});
+    const energon::StoredSample::Part* medium = nullptr;
+    for (const auto& part : sample.parts) {
+      card.bytes += part.size;
+      if (!medium && is_medium(part.name)) medium = &part;
+    }
+    if (!medium) {
+      card.picture.reason = "no video and no picture";
+    } else if (medium->size > kMostMedium) {
+      card.picture.reason = "the medium is larger than 1 GiB";
+    } else {
+      card.field = medium->name;
+      card.picture = make(sample.key, read_part(bytes, *medium));
+    }
+    out.push_back(std::move(card));
+    progress.update(static_cast<int64_t>(out.size()));
+  };
+  some_samples(folder, limit, add, problem);
   return out;
 }
 

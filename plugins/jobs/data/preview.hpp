@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plugins/jobs/data/media.hpp"
+#include "plugins/jobs/data/problem.hpp"
 #include "plugins/jobs/data/shards.hpp"
 
 namespace kinora::data {
@@ -21,8 +22,10 @@ struct Card {
 // Makes the picture of a medium.
 using MakePicture = std::function<Picture(const std::string& key, std::vector<uint8_t> bytes)>;
 
-// The first samples of shards that are spread over the folder, `limit` in all. Throws Error.
-std::vector<Card> cards_of(const DataFolder& folder, uint64_t limit, const MakePicture& make);
+// The first samples of shards that are spread over the folder, `limit` in all. problem: receives damage of shards
+// and broken JSON among them. Throws Error.
+std::vector<Card> cards_of(const DataFolder& folder, uint64_t limit, const MakePicture& make,
+                           const OnProblem& problem);
 
 // The page. It has no scripts, and its security policy allows pictures inside the file alone.
 std::string preview_page(const DataFolder& folder, const std::vector<Card>& cards);

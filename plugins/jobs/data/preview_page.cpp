@@ -22,7 +22,7 @@ header p { margin: 0.25rem 0 1.5rem; color: var(--muted); }
 ol { margin: 0; padding: 0; list-style: none; display: grid; gap: 1.25rem; grid-template-columns: repeat(auto-fill, minmax(min(26rem, 100%), 1fr)); }
 li { background: var(--panel); border: 1px solid var(--line); border-radius: 0.5rem; overflow: hidden; }
 img { display: block; width: 100%; background: #000; max-height: 12rem; object-fit: contain; }
-.none { padding: 1.5rem 1rem; color: var(--failed); border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
+.none { margin: 0; padding: 1.5rem 1rem; color: var(--failed); border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
 div { padding: 0.75rem 1rem 1rem; }
 h2 { margin: 0; font-size: 1rem; overflow-wrap: anywhere; }
 .facts { margin: 0.15rem 0 0.5rem; color: var(--muted); font-size: 0.85rem; overflow-wrap: anywhere; }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/base/printable.hpp"
+#include "kinora/error.hpp"
 #include "plugins/jobs/data/shards.hpp"
 
 namespace kinora::data {
@@ -30,8 +31,24 @@ struct Problem {
   }
 };
 
-// Damage of a shard. last: key of the last sample that could be read; what: the message of the error.
-Problem damage_of_shard(const Shard& shard, const std::string& last, uint64_t offset, std::string_view what);
+// Damage of a shard. samples: how many are whole before it, the last with the key `last`; what: the message of the
+// error.
+Problem damage_of_shard(const Shard& shard, const std::string& last, uint64_t samples, uint64_t offset,
+                        std::string_view what);
+
+// Whether an archive is damaged, or packed in a way that cannot be read (sparse files).
+inline bool is_damage(const Error& e) {
+  return e.code() == KINORA_ERROR_DATA || e.code() == KINORA_ERROR_UNSUPPORTED;
+}
+// The same, or the shard is missing or cannot be opened.
+inline bool is_of_one_shard(const Error& e) {
+  return is_damage(e) || e.code() == KINORA_ERROR_NOT_FOUND || e.code() == KINORA_ERROR_INVALID;
+}
+
+// Says that a field's content cannot be parsed.
+inline std::string not_json(const std::string& field) {
+  return "the field " + field + " is not JSON; write it again";
+}
 
 // [owner-thread] Receives problems as they are found.
 using OnProblem = std::function<void(const Problem&)>;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/cancel.hpp"
+#include "core/base/quantity.hpp"
 #include "core/base/status.hpp"
 #include "plugins/jobs/data/part_file.hpp"
 
@@ -19,7 +20,7 @@ void read_headers(const Shard& shard, const Each& each, const End& end, const Pu
   Pieces pieces(push);
   std::optional<energon::ShardScan> scan;
   std::string last;  // key of the last sample
-  uint64_t last_end = 0;
+  uint64_t last_end = 0, count = 0;
   std::optional<Problem> damage;
   try {
     scan.emplace(RandomBytes::of_file(shard.uri));
@@ -27,11 +28,12 @@ void read_headers(const Shard& shard, const Each& each, const End& end, const Pu
       each(*sample);
       last = sample->key;
       last_end = sample->offset + sample->size;
+      ++count;
       if (!pieces.add(*std::move(sample))) return;
     }
   } catch (const Error& e) {
-    if (e.code() != KINORA_ERROR_DATA) throw;
-    damage = damage_of_shard(shard, last, scan ? scan->end() : 0, e.what());
+    if (!is_damage(e)) throw;
+    damage = damage_of_shard(shard, last, count, scan ? scan->end() : 0, e.what());
   }
   end(damage ? last_end : scan->end(), !damage);
   pieces.flush(std::move(damage));
@@ -39,11 +41,17 @@ void read_headers(const Shard& shard, const Each& each, const End& end, const Pu
 
 }  // namespace
 
-Problem damage_of_shard(const Shard& shard, const std::string& last, uint64_t offset, std::string_view what) {
+Problem damage_of_shard(const Shard& shard, const std::string& last, uint64_t samples, uint64_t offset,
+                        std::string_view what) {
   const std::string before = shard.uri + ": ";
   if (what.starts_with(before)) what.remove_prefix(before.size());
+  std::string text(what);
+  if (offset > 0)
+    text += fmt::format(" ({} before it; the file has {} bytes)",
+                        core::counted(static_cast<int64_t>(samples), "whole sample", "whole samples"),
+                        shard.size);
   return {shard.name, last.empty() ? "" : "after '" + last + "'", std::min(offset, shard.size),
-          std::string(what)};
+          std::move(text)};
 }
 
 bool Pieces::add(energon::StoredSample sample) {
@@ -75,8 +83,13 @@ void scan_shard(const DataFolder& folder, const Shard& shard, const PushPiece& p
 }
 
 void list_shard(const Shard& shard, const PushPiece& push) {
-  read_headers(
-      shard, [](const energon::StoredSample&) {}, [](uint64_t, bool) {}, push);
+  try {
+    read_headers(
+        shard, [](const energon::StoredSample&) {}, [](uint64_t, bool) {}, push);
+  } catch (const Error& e) {
+    if (!is_of_one_shard(e)) throw;
+    push({{}, damage_of_shard(shard, "", 0, 0, e.what())});
+  }
 }
 
 bool scan_kept(const DataFolder& folder, const Shard& shard, const PushPiece& push) {

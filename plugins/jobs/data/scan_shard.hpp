@@ -31,10 +31,11 @@ class Pieces {
   size_t parts_ = 0;
 };
 
-// Reads the headers of a shard. An error of the archive becomes the damage of the last piece; others are thrown.
+// Reads the headers of a shard. Its damage, or that it cannot be opened, is in the last piece; other errors are thrown.
 void list_shard(const Shard& shard, const PushPiece& push);
 
-// The same, and writes the .tar.idx and, if the shard is whole, a file of part_file.hpp.
+// The same, and writes the .tar.idx and, if the shard is whole, a file of part_file.hpp. Throws for a shard that
+// cannot be opened.
 void scan_shard(const DataFolder& folder, const Shard& shard, const PushPiece& push);
 
 // Pushes the samples that an interrupted run kept. False if there are none of this shard as it is now.

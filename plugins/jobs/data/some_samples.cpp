@@ -17,21 +17,27 @@ std::vector<uint8_t> read_part(const RandomBytes& shard, const energon::StoredSa
 
 void some_samples(
     const DataFolder& folder, uint64_t most,
-    const std::function<void(const Shard&, const RandomBytes&, const energon::StoredSample&)>& each) {
+    const std::function<void(const Shard&, const RandomBytes&, const energon::StoredSample&)>& each,
+    const OnProblem& damage) {
   const uint64_t shards = std::min<uint64_t>(most, folder.shards.size());
   for (uint64_t i = 0; i < shards; ++i) {
     const Shard& shard = folder.shards[i * folder.shards.size() / shards];
-    uint64_t wanted = most * (i + 1) / shards - most * i / shards;
+    const uint64_t wanted = most * (i + 1) / shards - most * i / shards;
+    std::optional<energon::ShardScan> scan;
+    std::string last;
+    uint64_t taken = 0;
     try {
       const RandomBytes bytes = RandomBytes::of_file(shard.uri);
-      energon::ShardScan scan(bytes);
-      for (; wanted > 0; --wanted) {
-        const auto sample = scan.next();
+      scan.emplace(bytes);
+      for (; taken < wanted; ++taken) {
+        const auto sample = scan->next();
         if (!sample) break;
+        last = sample->key;
         each(shard, bytes, *sample);
       }
     } catch (const Error& e) {
-      if (e.code() != KINORA_ERROR_DATA) throw;
+      if (!is_of_one_shard(e)) throw;
+      damage(damage_of_shard(shard, last, taken, scan ? scan->end() : 0, e.what()));
     }
   }
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kinora/energon.hpp"
-#include "plugins/jobs/data/shards.hpp"
+#include "plugins/jobs/data/problem.hpp"
 
 namespace kinora::data {
 
@@ -16,9 +16,10 @@ namespace kinora::data {
 std::vector<uint8_t> read_part(const RandomBytes& shard, const energon::StoredSample::Part& part);
 
 // Calls each() with about `most` samples: the first ones of every shard, or of as many shards as samples are
-// wanted. A damaged shard gives those before the damage.
+// wanted. A damaged shard gives those before the damage, which goes to `damage` if it is among them.
 void some_samples(
     const DataFolder& folder, uint64_t most,
-    const std::function<void(const Shard&, const RandomBytes&, const energon::StoredSample&)>& each);
+    const std::function<void(const Shard&, const RandomBytes&, const energon::StoredSample&)>& each,
+    const OnProblem& damage);
 
 }  // namespace kinora::data

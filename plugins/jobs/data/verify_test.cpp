@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plugins/jobs/data/data_testing.hpp"
+#include "plugins/jobs/data/inspect.hpp"
 
 namespace kinora::data {
 namespace {
@@ -58,6 +59,7 @@ TEST_F(Verify, NamesThePlaceOfEachFault) {
       {{{"./a.txt", "1"}, {"./b//c.txt", "1"}},
        "s.tar: b//c at 1024: sample key 'b//c': a part of it is empty"},
       {{{"a.", "1"}}, "s.tar: a at 0: '' is no field name"},
+      {{{"README", "1"}}, "s.tar: no file in it is a field of a sample"},
   };
   for (const auto& fault : faults) {
     write("s.tar", test::tar_bytes(fault.files));
@@ -78,6 +80,9 @@ TEST_F(Verify, FindsEveryPlaceWhereAShardIsCut) {
     ASSERT_EQ(lines.size(), 1u) << cut;
     EXPECT_THAT(lines[0], HasSubstr("s.tar: "));
   }
+  write("s.tar", whole.substr(0, 2 * 2048 + 100));  // nothing says that a1 has no more fields
+  verify();
+  EXPECT_THAT(lines, ElementsAre(HasSubstr(" (1 whole sample before it; the file has 4196 bytes)")));
 }
 
 TEST_F(Verify, AcceptsDeepJsonAndAnyDamageWithoutACrash) {
@@ -91,6 +96,16 @@ TEST_F(Verify, AcceptsDeepJsonAndAnyDamageWithoutACrash) {
     verify();
     index();
   }
+}
+
+TEST_F(Verify, ReportsAShardThatCannotBeOpenedAndReadsTheOthers) {
+  write("b.tar", shard("b", 2));
+  fs::create_symlink("nowhere", root / "a.tar");
+  EXPECT_EQ(verify().samples, 2u);
+  EXPECT_THAT(lines, ElementsAre("a.tar: at 0: cannot be read: no such file or folder; check the path"));
+  EXPECT_THAT(passed(), ElementsAre("b.tar"));
+  EXPECT_THAT(inspect_folder(find_shards(root), 2).problems, ElementsAre(lines[0]));
+  EXPECT_THROW(index(), Error) << "an index without the shard would pass as whole";
 }
 
 TEST_F(Verify, LetsOptionalFieldsMiss) {
@@ -121,6 +136,21 @@ TEST_F(Verify, ComparesTheIndexWithTheShards) {
   write(".nv-meta/.info.json", "{");
   verify();
   EXPECT_THAT(lines, ElementsAre(HasSubstr(".nv-meta/.info.json: not as Energon writes it")));
+}
+
+TEST_F(Verify, FindsAShardThatWasReplacedWithTheSameSizeAndTime) {
+  write("a.tar", shard("a", 3));
+  index();
+  const auto time = fs::last_write_time(root / "a.tar");
+  write("a.tar", shard("x", 3));
+  fs::last_write_time(root / "a.tar", time);
+  EXPECT_TRUE(index().is_current) << "index looks at size and time alone";
+  verify();
+  EXPECT_THAT(lines, ElementsAre("a.tar: x0 at 0: index.sqlite has another sample or other positions; run "
+                                 "kinora data index with --again"));
+  EXPECT_THAT(passed(), IsEmpty());
+  index({.again = true});
+  EXPECT_EQ(verify().problems, 0u);
 }
 
 TEST_F(Verify, OfDuplicatesAgreesWithTheirIndex) {

@@ -73,7 +73,7 @@ CandidateReader::CandidateReader(Choice choice)
       named_columns_(named_columns()),
       joined_(choice_.tables.size()),
       seen_(nothing_seen(choice_)) {
-  names_sets_ = choice_.where.compares("set");
+  names_sets_ = choice_.where.reads("set");
   steps_.insert(steps_.end(), choice_.where.rules().begin(), choice_.where.rules().end());
   if (!choice_.decisions.empty())
     each_decision(choice_.decisions, [&](const json&, const std::string& text, const std::string& key,
@@ -117,7 +117,7 @@ std::vector<CandidateReader::NamedColumn> CandidateReader::named_columns() const
   std::vector<NamedColumn> out;
   for (const auto& table : choice_.tables)
     for (const auto& column : table.columns()) {
-      if (choice_.where.compares(column)) out.push_back({"where", column, table.name()});
+      if (choice_.where.reads(column)) out.push_back({"where", column, table.name()});
       if (std::find(choice_.per.begin(), choice_.per.end(), column) != choice_.per.end())
         out.push_back({"per", column, table.name()});
       if (choice_.sets_by == column && column != kFilm) out.push_back({"sets_by", column, table.name()});

@@ -54,7 +54,7 @@ class CandidateReader {
 
   // What removes clips, in this order: studio.reject, the conditions of `where`.
   const std::vector<std::string>& steps() const { return steps_; }
-  // What each table has had for the clips.
+  // Which rows of each table are about clips; in the order of tables().
   const std::vector<Joined>& joined() const { return joined_; }
   const std::vector<UserTable>& tables() const { return choice_.tables; }
 

@@ -159,11 +159,11 @@ TEST_F(Candidates, OfTwoJobsAreSplitIndependently) {
   EXPECT_EQ(shares("first"), first);
   size_t of_first = 0, of_both = 0;
   for (size_t i = 0; i < first.size(); ++i) {
-    EXPECT_EQ(first[i], first[i ^ 1]) << "clips of a film are together";
+    EXPECT_EQ(first[i], first[i ^ 1]) << "clips of a video are together";
     of_first += first[i] < 0.5;
     of_both += first[i] < 0.5 && second[i] < 0.25;
   }
-  // Of 2,000 films: 1,000 and 250, within seven standard deviations.
+  // The expected numbers of 2,000 videos are 1,000 and 250; the bounds are seven standard deviations.
   EXPECT_NEAR(static_cast<double>(of_first) / 2, 1000, 160);
   EXPECT_NEAR(static_cast<double>(of_both) / 2, 250, 100);
 }

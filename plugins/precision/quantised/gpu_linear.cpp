@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "kernels/cuda/low.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/autograd.hpp"
 #include "plugins/precision/quantised/gpu_operands.hpp"
@@ -19,11 +20,12 @@ std::vector<Channels> all_channels(const at::Tensor& x) { return {{0, x.size(-1)
 class GpuLinear {
  public:
   GpuLinear(const kinora_cuda_api& cuda, const LowLayer& layer, std::shared_ptr<const Tokens> tokens,
-            const NoiseSource& noise, Figures* figures)
+            const NoiseSource& noise, Figures* figures, bool like_x)
       : layer_(layer),
         tokens_(std::move(tokens)),
         noise_(noise),
         figures_(figures),
+        like_x_(like_x),
         on_(cuda, *layer_.format) {}
 
   void prepare(const at::Tensor& x, const at::Tensor& w) {
@@ -42,7 +44,7 @@ class GpuLinear {
     std::vector<at::Tensor> columns;
     if (now) {
       columns = on_.columns_of(x, *tokens_);
-      amax = at::cat({amax, on_.amax_of_columns(kColumns[kActivation], columns, samples)});
+      amax = at::cat({amax, amax_of_columns(kActivation, columns, samples, amax)});
     }
     amax = over(layer_.of_tokens, amax);
     if (now)
@@ -56,7 +58,7 @@ class GpuLinear {
     if (needs_x_) weight_ = on_.packed(kRows[kWeight], weight, weight_amax, true);
     measure(Operand::activation, rows, x, tokens_.get());
     measure(Operand::weight, low, weight.unsqueeze(0), nullptr);
-    return on_.rows_product(rows, low, exact_);
+    return on_.rows_product(rows, low, exact_, like_x_ ? x_dtype_ : exact_ ? at::kDouble : at::kFloat);
   }
 
   std::vector<at::Tensor> backward(const at::Tensor& given) {
@@ -67,11 +69,11 @@ class GpuLinear {
     if (needs_x_) amax.push_back(on_.amax_of_rows(kRows[kGradient], g, *tokens_));
     if (needs_w_) {
       columns = on_.columns_of(g, *tokens_);
-      amax.push_back(on_.amax_of_columns(kColumns[kGradient], columns, samples));
+      amax.push_back(amax_of_columns(kGradient, columns, samples, needs_x_ ? amax[0] : at::Tensor()));
     }
     if (x_.defined()) {
       x_columns = on_.columns_of(readable(x_), *tokens_);
-      amax.push_back(on_.amax_of_columns(kColumns[kActivation], x_columns, samples));
+      amax.push_back(amax_of_columns(kActivation, x_columns, samples, {}));
     }
     if (amax.empty()) return std::vector<at::Tensor>(2);
     const at::Tensor all = over(layer_.of_tokens, at::cat(amax));
@@ -81,7 +83,7 @@ class GpuLinear {
     if (needs_x_) {
       const GpuPacked rows = on_.packed_rows(kRows[kGradient], g, *tokens_, layer_.outputs, next(), noise_);
       measure(Operand::gradient, rows, g, tokens_.get());
-      out[0] = on_.rows_product(rows, weight_, exact_).to(x_dtype_);
+      out[0] = on_.rows_product(rows, weight_, exact_, x_dtype_);
     }
     if (!needs_w_) return out;
     const auto of_g =
@@ -96,6 +98,13 @@ class GpuLinear {
   }
 
  private:
+  // of_rows: of the same values by rows, or undefined.
+  at::Tensor amax_of_columns(size_t operand, const std::vector<at::Tensor>& columns, int64_t samples,
+                             const at::Tensor& of_rows) const {
+    const bool transformed = cuda::low_is(layer_.format->on_gpu(kColumns[operand]), KINORA_LOW_HADAMARD);
+    if (of_rows.defined() && !transformed) return of_rows;
+    return on_.amax_of_columns(kColumns[operand], columns, samples);
+  }
   static at::Tensor over(const Group<Tensor>& ranks, const at::Tensor& amax) {
     const Group<at::Tensor> group(ranks.get());
     if (!group.get() || group.size() == 1) return amax;
@@ -109,6 +118,7 @@ class GpuLinear {
   std::shared_ptr<const Tokens> tokens_;
   NoiseSource noise_;
   Figures* figures_;
+  bool like_x_;
   GpuOperands on_;
   bool needs_x_ = false, needs_w_ = false, exact_ = false;
   at::ScalarType x_dtype_ = at::kFloat, w_dtype_ = at::kFloat;
@@ -120,9 +130,10 @@ class GpuLinear {
 }  // namespace
 
 Tensor linear_on_gpu(const kinora_cuda_api& cuda, const LowLayer& layer, std::shared_ptr<const Tokens> tokens,
-                     const NoiseSource& noise, Figures* figures, const Tensor& given, const Tensor& weight) {
+                     const NoiseSource& noise, Figures* figures, const Tensor& given, const Tensor& weight,
+                     bool like_x) {
   const auto x = borrow<at::Tensor>(given.get()), w = borrow<at::Tensor>(weight.get());
-  const auto self = std::make_shared<GpuLinear>(cuda, layer, std::move(tokens), noise, figures);
+  const auto self = std::make_shared<GpuLinear>(cuda, layer, std::move(tokens), noise, figures, like_x);
   self->prepare(x, w);
   auto out = autograd_apply<at::Tensor>(
       {x, w}, 1,

@@ -26,6 +26,7 @@ struct LinearCase {
   at::ScalarType type = at::kFloat;  // of x
   bool gathers = false;
   double spoil = 0;  // a value of the second sample
+  bool like_x = false;
 };
 
 struct LinearNumbers {
@@ -52,9 +53,12 @@ inline LinearNumbers numbers_of(const LinearCase& c, const kinora_cuda_api* cuda
   const NoiseSource noise{0x123456789abcdef, 5};
   const Tensor x_in = Tensor::borrow(handle(x)), w_in = Tensor::borrow(handle(w));
   const Tensor y =
-      cuda ? linear_on_gpu(*cuda, layer, tokens, noise, &out.figures, x_in, w_in)
+      cuda ? linear_on_gpu(*cuda, layer, tokens, noise, &out.figures, x_in, w_in, c.like_x)
            : LowLinear::apply(std::make_shared<LowLinear>(layer, tokens, noise, &out.figures), x_in, w_in);
-  const auto made = borrow<at::Tensor>(y.get());
+  const at::Tensor result = borrow<at::Tensor>(y.get()), made = c.like_x ? result.to(c.type) : result;
+  if (cuda && c.like_x) {
+    EXPECT_EQ(result.scalar_type(), c.type);
+  }
   made.backward(g.to(device, made.scalar_type()));
   const auto plain = [](const at::Tensor& t) { return t.detach().to(at::kCPU, at::kDouble); };
   out.out = plain(made), out.grad_x = plain(x.grad()), out.grad_w = plain(w.grad());
@@ -77,10 +81,10 @@ inline void expect_emulation(const LinearCase& c, const kinora_cuda_api& cuda, a
   const auto tokens = tokens_of(c.index);
   for (const Run& r : tokens.runs) {
     const auto some = [&](const at::Tensor& t) { return t.narrow(1, r.row, r.count); };
-    expect_close(some(got.out), some(want.out), bound, "result");
-    // A bfloat16 gradient may be rounded the other way.
-    expect_close(some(got.grad_x), some(want.grad_x), c.type == at::kBFloat16 ? 8e-3 : bound,
-                 "gradient of x");
+    // A bfloat16 number may be rounded the other way.
+    const double rounded = c.type == at::kBFloat16 ? 8e-3 : bound;
+    expect_close(some(got.out), some(want.out), c.like_x ? rounded : bound, "result");
+    expect_close(some(got.grad_x), some(want.grad_x), rounded, "gradient of x");
   }
   expect_close(got.grad_w, want.grad_w, bound, "gradient of w");
   for (int o = 0; o < KINORA_OPERANDS; ++o) {
@@ -124,6 +128,9 @@ inline std::vector<LinearCase> linear_cases() {
       {"nvfp4, float64", nvfp4(mse, true, true, true), some, whole(), at::kDouble},
       {"nvfp4, an infinity", nvfp4(mse, true, true, true), some, whole(), at::kFloat, false, INFINITY},
       {"fp8 tensor", fp8_format(Scaling::tensor, E::e5m2, fp8::ScaleRule::exact), some, whole()},
+      {"fp8 tensor, bfloat16 as x", fp8_format(Scaling::tensor, E::e5m2, fp8::ScaleRule::exact), some,
+       whole(), at::kBFloat16, false, 0, true},
+      {"nvfp4, bfloat16 as x", nvfp4(mse, true, true, true), some, whole(), at::kBFloat16, false, 0, true},
       {"fp8 tensor, parts", fp8_format(Scaling::tensor, E::e4m3, fp8::ScaleRule::exact), zigzag(), turned()},
       {"fp8 block", fp8_format(Scaling::block, E::e4m3, fp8::ScaleRule::exact), some, whole()},
       {"fp8 block, powers, parts", fp8_format(Scaling::block, E::e5m2, fp8::ScaleRule::up), zigzag(),

@@ -53,8 +53,9 @@ class GpuOperands {
                                         const std::vector<Channels>&, const at::Tensor& amax,
                                         const NoiseSource&) const;
 
-  // a [count, M, L], b [1, N, L] -> [count, M, N]: float32, or float64 if `wide`.
-  at::Tensor rows_product(const GpuPacked& a, const GpuPacked& b, bool wide) const;
+  // a [count, M, L], b [1, N, L] -> [count, M, N]: summed in float32, or float64 if `wide`, and then rounded
+  // to `type`.
+  at::Tensor rows_product(const GpuPacked& a, const GpuPacked& b, bool wide, at::ScalarType type) const;
   // a [count, N, L], b [count, K, L] -> [N, K], the sum over the count, added to `sum` unless it is
   // undefined.
   at::Tensor summed_product(const GpuPacked& a, const GpuPacked& b, const at::Tensor& sum, bool wide) const;

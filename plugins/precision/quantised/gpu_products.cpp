@@ -35,16 +35,18 @@ at::Tensor GpuOperands::tiles(const GpuPacked& p) const {
   return decoded(p, fits_bfloat16(p.how) ? at::kBFloat16 : at::kFloat, at::ones_like(p.global));
 }
 
-at::Tensor GpuOperands::rows_product(const GpuPacked& a, const GpuPacked& b, bool wide) const {
+at::Tensor GpuOperands::rows_product(const GpuPacked& a, const GpuPacked& b, bool wide,
+                                     at::ScalarType type) const {
   if (has_tensor_cores(a, b, wide)) {
+    const bool rounds = type == at::kBFloat16 && cuda::low_is_one_scale(a.how);  // no factor follows
     const at::Tensor out =
-        at::empty({a.count, a.shape.rows, b.shape.rows}, a.codes.options().dtype(at::kFloat));
+        at::empty({a.count, a.shape.rows, b.shape.rows}, a.codes.options().dtype(rounds ? type : at::kFloat));
     for (int64_t i = 0; i < a.count; ++i) by_tensor_cores(a, i, b, 0, out[i]);
-    return out;
+    return out.to(type);
   }
   const at::Tensor factor = (a.factor * b.factor).to(wide ? at::kDouble : at::kFloat).view({-1, 1, 1}),
                    x = tiles(a).flatten(0, 1), y = tiles(b)[0];
-  return multiplied(x, y.t(), wide).unflatten(0, {a.count, a.shape.rows}).mul_(factor);
+  return multiplied(x, y.t(), wide).unflatten(0, {a.count, a.shape.rows}).mul_(factor).to(type);
 }
 
 at::Tensor GpuOperands::summed_product(const GpuPacked& a, const GpuPacked& b, const at::Tensor& given,
@@ -76,7 +78,7 @@ bool GpuOperands::has_tensor_cores(const GpuPacked& a, const GpuPacked& b, bool 
   return cuda::low_is_one_scale(a.how) && capability(a.codes) >= 89;
 }
 
-// out: [M, N] float32.
+// out: [M, N], float32 or bfloat16.
 void GpuOperands::by_tensor_cores(const GpuPacked& a, int64_t i, const GpuPacked& b, int64_t j,
                                   at::Tensor out) const {
   const auto codes = [](const GpuPacked& p, int64_t k) {
@@ -91,7 +93,7 @@ void GpuOperands::by_tensor_cores(const GpuPacked& a, int64_t i, const GpuPacked
     return p.scales[k].view(cuda::low_is_nvfp4(p.how) ? at::ScalarType::Float8_e4m3fn
                                                       : at::ScalarType::Float8_e8m0fnu);
   };
-  at::_scaled_mm_out(out, codes(a, i), codes(b, j).t(), scales(a, i), scales(b, j), {}, {}, at::kFloat,
+  at::_scaled_mm_out(out, codes(a, i), codes(b, j).t(), scales(a, i), scales(b, j), {}, {}, out.scalar_type(),
                      /*use_fast_accum=*/false);
   if (!one_scale) out.mul_((a.factor[i] * b.factor[j]).to(at::kFloat));
 }

@@ -161,8 +161,10 @@ Tensor QuantisedLink::sequence(const Tensor& x, const kinora_seq_spec& spec, kin
 std::shared_ptr<const Tokens> QuantisedLink::tokens(kinora_seq seq, Place place) {
   auto& known = tokens_[{seq, place}];
   if (known) return known;
+  constexpr int kCpu = -1;  // a device argument of kinora_value
   const Tensor table = head.table(seq, place),
-               index = op("aten::select", "int", {table, 2, KINORA_TOKEN_INDEX})[0].contiguous();
+               column = op("aten::select", "int", {table, 2, KINORA_TOKEN_INDEX})[0],
+               index = op("aten::to", "device", {column, kCpu, KINORA_DTYPE_INT64}).contiguous();
   const int64_t* const first = index.data<int64_t>();
   known = std::make_shared<const Tokens>(tokens_of({first, first + index.numel()}));
   return known;
@@ -209,7 +211,10 @@ Tensor QuantisedLink::linear(const Tensor& x, kinora_param w, kinora_param b, ki
   const NoiseSource noise{Random(now.seed, "precision." + name + "." + std::to_string(now.step)).key(),
                           now.first_sample};
   Figures* const figures = measures_ ? &figures_.at(w) : nullptr;
-  if (cuda) return finished(linear_on_gpu(*cuda, layer->second, tokens, noise, figures, x, weight), x, w, b);
+  if (cuda)
+    return finished(linear_on_gpu(*cuda, layer->second, tokens, noise, figures, x, weight,
+                                  /*like_x=*/!b && !keeps_sum(x, w)),
+                    x, w, b);
   const auto call = std::make_shared<LowLinear>(layer->second, tokens, noise, figures);
   return finished(LowLinear::apply(call, x, weight), x, w, b);
 }

@@ -48,11 +48,14 @@ class Bf16Link : public Link<Tensor> {
   // COLUMN weights that are split. The tensor link keeps only this rank's part of the tokens that they read;
   // a copy would keep those of all ranks.
   bool gathers(kinora_param w) const { return gathering_.count(w) != 0; }
+  // Whether the result stays wider than x: ranks have yet to sum it.
+  bool keeps_sum(const Tensor& x, kinora_param w) const {
+    return partial_.count(w) != 0 && x.dtype() != KINORA_DTYPE_FLOAT64;
+  }
   // Adds the bias to a product of x, in float32 or wider.
   Tensor finished(Tensor y, const Tensor& x, kinora_param w, kinora_param b) const {
     if (b) y = y + head.value(b).to(y.dtype());
-    const bool keeps = partial_.count(w) != 0 && x.dtype() != KINORA_DTYPE_FLOAT64;
-    return keeps ? y : y.to(x.dtype());
+    return keeps_sum(x, w) ? y : y.to(x.dtype());
   }
 
  private:

@@ -45,7 +45,8 @@ inline bool follows(const Numbered& a, const Numbered& b) {
 inline std::string yaml_name(const std::string& name) {
   constexpr std::string_view kIndicators = "-?:,[]{}#&*!|>'\"%@` ";
   const bool is_plain = !name.empty() && kIndicators.find(name.front()) == std::string_view::npos &&
-                        name.find(": ") == std::string::npos && name.find(" #") == std::string::npos;
+                        name.find(": ") == std::string::npos && name.find(" #") == std::string::npos &&
+                        name.back() != ':' && name.back() != ' ';
   if (is_plain) return name;
   std::string out = "'";
   for (const char c : name) out += c == '\'' ? std::string("''") : std::string(1, c);
