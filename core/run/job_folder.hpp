@@ -44,7 +44,7 @@ Beginning beginning(const std::filesystem::path& folder, const std::string& name
 // line in the log until drop_before(); earlier results of this job come back. Results of the same job stay,
 // except temporary files of dead processes. Only the last finished and the last unfinished results are kept
 // aside. Throws Error if the folder has files but no job made it: files of unknown origin are never removed.
-// `spec`, with the run's "seed", becomes job.json. base: see job_base(); if the folder has the same base,
+// `spec`, with the run's "seed" if the job draws, becomes job.json. base: see job_base(); if the folder has the same base,
 // everything stays. The user's edits (edits.jsonl, views.jsonl) always stay.
 void prepare_folder(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
                     const std::string& digest, const std::string& base = "");

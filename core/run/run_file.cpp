@@ -481,6 +481,11 @@ std::vector<const ComponentUse*> JobSpec::list(const std::string& slot) const {
   return out;
 }
 
+bool JobSpec::draws() const {
+  return kind->draws ||
+         std::any_of(components.begin(), components.end(), [](const ComponentUse& use) { return use.draws; });
+}
+
 RunFile read_run(const Document& doc, Registry& registry, std::vector<Diagnostic>& problems,
                  const std::string& only) {
   return RunReader(doc, registry, problems).read(only);

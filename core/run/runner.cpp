@@ -61,7 +61,7 @@ constexpr const char* kTakenBack = "{}: already done before its options were cha
 // The job's job.json.
 json described(const RunFile& run, const JobSpec& job) {
   json spec = spec_json(job);
-  spec["seed"] = run.seed;
+  if (job.draws()) spec["seed"] = run.seed;
   return spec;
 }
 

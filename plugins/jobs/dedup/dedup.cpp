@@ -241,7 +241,8 @@ JobParts Dedup::parts() {
                      .use = "dedup.semantic",
                      .required = true,
                      .help = "stage that decides which clips are copies"}},
-          .reads = {"curate", "select"}};
+          .reads = {"curate", "select"},
+          .draws = false};
 }
 
 std::string Dedup::edits_identity(const RunFile& run, const JobSpec& job) const {

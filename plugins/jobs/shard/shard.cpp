@@ -220,7 +220,8 @@ JobParts Shard::parts() {
                      .use = "shard.webdataset",
                      .required = true,
                      .help = "the writer"}},
-          .reads = {"curate", "dedup", "select"}};
+          .reads = {"curate", "dedup", "select"},
+          .draws = false};
 }
 
 // "12 samples in 2 shards; 3 clips left out (studio.reject 3)"
