@@ -28,8 +28,7 @@ struct DedupOptions {
   int64_t threads = 0;
   static void describe(Describe<DedupOptions>& d) {
     d.name("dedup").help(
-        "Finds clips of a curate job that are copies of other clips; a shard job that reads this job leaves "
-        "them out");
+        "Finds clips that are copies of other clips; a shard job that reads this job leaves them out");
     d.option("memory", &DedupOptions::memory)
         .how_only()
         .bytes()

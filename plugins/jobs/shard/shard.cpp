@@ -24,7 +24,7 @@ struct ShardOptions {
   int64_t threads = 0;
   std::string where, layout = "flat", out;
   static void describe(Describe<ShardOptions>& d) {
-    d.name("shard").help("Packs the clips of a curate job into WebDataset shards");
+    d.name("shard").help("Packs the clips of a curate, dedup or select job into WebDataset shards");
     d.option("memory", &ShardOptions::memory)
         .how_only()
         .bytes()
