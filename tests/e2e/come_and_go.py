@@ -206,6 +206,8 @@ def check_foretold():
     assert other and "its options or inputs differ from those" in other[0] and other[0] in said(now, "warning"), (dry, now)
     assert "3 inputs to do, none of them done before" in said(dry), dry
     assert "info shards: its inputs have changed since" in now and "warning shards" not in now, now
+    now = run("foretold", "--set", "shards.where=duration_s > 0")
+    assert 'info shards: where was "" and is "duration_s > 0"; it runs again' in now and "warning shards" not in now, now
 
 
 def check_nothing_kept():

@@ -83,7 +83,8 @@ TEST_F(Preview, ShowsSamplesOfAllShardsAndEscapesTheirText) {
                                   {"<script>alert(1)<|script>.png", "picture"}}));
   write("b.tar", shard("b", 5));
   const DataFolder folder = find_shards(root);
-  const auto shown = cards(4, [](const std::string&, std::vector<uint8_t> bytes) {
+  const auto shown = cards(4, [](const std::string&, const std::string& field, std::vector<uint8_t> bytes) {
+    EXPECT_EQ(field, "png");
     EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "picture");
     return Picture{.jpeg = "\xFF\xD8\xFF", .reason = "", .width = 64, .height = 48, .seconds = 2.5};
   });
