@@ -4,6 +4,7 @@
 
 #include "plugins/jobs/data/data_testing.hpp"
 #include "plugins/jobs/data/preview.hpp"
+#include "plugins/jobs/data/record.hpp"
 
 namespace kinora::data {
 namespace {
@@ -36,6 +37,15 @@ TEST_F(Inspect, CountsFieldsFactsAndCaptions) {
   EXPECT_EQ(inspect_folder(find_shards(root), 2).index, "current");
   write("b.tar", shard("b", 1));
   EXPECT_THAT(inspect_folder(find_shards(root), 2).index, HasSubstr("1 of 2 shards"));
+}
+
+TEST_F(Inspect, SaysWhoWroteAnIndexThatDataIndexDidNot) {
+  write("a.tar", shard("a", 1));
+  index();
+  fs::remove(root / ".nv-meta" / kIndexRecord);
+  EXPECT_THAT(inspect_folder(find_shards(root), 1).index, HasSubstr("written by another program"));
+  write("job.json", R"({"kind": "shard", "name": "shards"})");
+  EXPECT_THAT(inspect_folder(find_shards(root), 1).index, HasSubstr("written by the shard job"));
 }
 
 TEST_F(Inspect, SaysWhereAShardEndsEarlyAndHowManySamplesAreWhole) {
