@@ -299,7 +299,7 @@ def check_edits():
     assert (counts["inputs"], counts["samples"], counts["filtered"], counts["rules"]) == (len(keys), len(keys) - 1, 1, {"studio.reject": 1}), counts
     assert lines(SCRATCH / "edited/shards/dropped.jsonl") == [
         {"key": "nobody-0000", "end": "unused_edit", "reason": "edits_of_clips_not_kept", "set": {"keep": False}},
-        {"key": keys[1], "end": "filtered", "rule": "studio.reject", "score": 1.0, "reason": "blurred"}], "including the edit that changes nothing"
+        {"key": keys[1], "end": "filtered", "rule": "studio.reject", "reason": "blurred"}], "including the edit that changes nothing"
     assert counts["edits_of_clips_not_kept"] == 1 and "not kept its clip: nobody-0000;" in said, said
     text = edits.read_bytes()
     run("edited", films, STAGES.replace("120", "96"), jobs=shard)
