@@ -89,7 +89,8 @@ void DedupSemantic::describe(Describe<Options>& d) {
       .choices({"largest", "longest", "best", "first"})
       .help(
           "which clip of a pair to keep: the one with more pixels, the longer one, the one with the "
-          "higher `score`, or the one with the lower key");
+          "higher `score`, or the one with the lower key; of equal ones the one with more pixels, then the "
+          "longer one, then the lower key");
   d.option("score", &Options::score)
       .help("score to compare for keep = \"best\": a name in the facts' scores, for example filter.blur");
   d.option("clusters", &Options::clusters)
