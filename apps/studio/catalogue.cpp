@@ -175,6 +175,27 @@ std::string Catalogue::place_of(const Clip& clip) const {
   return at == places.end() ? "" : at->second;
 }
 
+json footage_of(const Clip& clip) {
+  return clip.footage.empty() ? json::object() : json::parse(clip.footage);
+}
+
+core::Footage kept_in(const Catalogue& catalogue, size_t job) {
+  const auto of_key = [&catalogue, job](const std::string& key) {
+    const Clip* clip = catalogue.find(catalogue.jobs[job].name + "/" + key);
+    return clip && clip->end == End::kept ? footage_of(*clip) : json();
+  };
+  const auto keys = [&catalogue, job] {
+    std::map<std::string, std::string> out;
+    for (const Clip& clip : catalogue.clips) {
+      if (clip.job != job || clip.end != End::kept || clip.consumed) continue;
+      const std::string footage = core::text_of_subject(footage_of(clip));
+      if (!footage.empty() && !out.try_emplace(footage, clip.key).second) out[footage].clear();
+    }
+    return out;
+  };
+  return {of_key, keys};
+}
+
 json item_of(const Catalogue& catalogue, const Clip& clip) {
   const fs::path folder = catalogue.jobs[clip.job].path;
   if (clip.line_size == 0)

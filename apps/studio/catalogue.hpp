@@ -13,6 +13,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "plugins/jobs/curation/edits.hpp"
+
 namespace kinora::studio {
 
 enum class End : uint8_t { kept, filtered, failed };
@@ -28,6 +30,7 @@ struct Clip {
   std::string film;  // key of its source video; "" for an input video
   std::string stage, reason, caption, url;
   std::vector<std::string> tags;  // its fact "tags"
+  std::string footage;            // subject_of its facts, as JSON; "": they say nothing
   End end = End::kept;
   bool is_film = false;   // an input of the job; else made by a stage
   bool consumed = false;  // an input video that was cut into clips, which are shown instead
@@ -94,6 +97,12 @@ Catalogue read_catalogue(const std::vector<JobFolder>& jobs);
 
 // Changes if read_catalogue would now give a different result.
 std::string stamp_of(const std::vector<JobFolder>& jobs);
+
+// Footage of the clip (core::subject_of), as edits record it.
+nlohmann::json footage_of(const Clip&);
+
+// The clips that a job has kept, like core::kept_in without reading a file per clip. Refers to the catalogue.
+core::Footage kept_in(const Catalogue&, size_t job);
 
 // The whole item as stored in items.jsonl, facts and shots included. Throws Error KINORA_ERROR_IO.
 nlohmann::json item_of(const Catalogue&, const Clip&);

@@ -191,6 +191,31 @@ TEST_F(EditJournalTest, AStepOfManyClipsIsUndoneAndRedoneAsOne) {
   EXPECT_TRUE(later.history().edited().empty());
 }
 
+TEST_F(EditJournalTest, WhatAWriterKnowsIsWhatAReaderReads) {
+  EditJournal mia(file_, "mia"), tom(file_, "tom");
+  const auto equal = [&](const EditJournal& writer, const char* what) {
+    EditJournal reader(file_, "ada");
+    ASSERT_TRUE(reader.refresh());
+    const EditHistory &a = writer.history(), &b = reader.history();
+    ASSERT_EQ(a.all().size(), b.all().size()) << what;
+    for (size_t i = 0; i < a.all().size(); ++i) EXPECT_EQ(line_of(a.all()[i]), line_of(b.all()[i])) << what << i;
+    for (const char* key : {"a", "b", "c"}) EXPECT_EQ(a.now(key), b.now(key)) << what << key;
+    EXPECT_EQ(a.undoable("mia").size(), b.undoable("mia").size()) << what;
+    EXPECT_EQ(a.redoable("mia").size(), b.redoable("mia").size()) << what;
+  };
+  ASSERT_TRUE(mia.change({{"a", own_}, {"b", own_, {{"sha256", "s"}}}}, {{kNone, "dark", false}, {"sea"}}));
+  equal(mia, "edit ");
+  ASSERT_TRUE(mia.undo(own_of_));
+  equal(mia, "undo ");
+  ASSERT_TRUE(mia.redo());
+  equal(mia, "redo ");
+  ASSERT_TRUE(tom.change({{"a", own_}, {"c", own_}}, {{"tom's", kNone, true}}));
+  equal(tom, "of another ");
+  std::ofstream(file_, std::ios::app) << "none\n";
+  ASSERT_TRUE(tom.refresh());
+  EXPECT_THAT(tom.wrong(), testing::HasSubstr("line 9: ")) << "its own lines count";
+}
+
 TEST_F(EditJournalTest, AStepWhoseEndIsMissingIsIgnoredAndRemovedByTheNextEdit) {
   EditJournal journal(file_, "mia");
   ASSERT_TRUE(journal.change({{"z", own_}}, {{"kept", kNone, kNone}}));

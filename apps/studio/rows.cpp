@@ -46,6 +46,8 @@ Clip clip_of(const json& item, const JobFolder& job, const Rows::Line& line) {
   clip.caption = text_in(item, "caption");
   clip.url = text_in(item, "url");
   clip.tags = core::tags_in(object_in(item, "facts"));
+  if (const json footage = core::subject_of(object_in(item, "facts")); !footage.empty())
+    clip.footage = footage.dump(-1, ' ', false, json::error_handler_t::replace);
   clip.is_film = item.contains("url");
   clip.end = end_of(text_in(item, "end"));
   clip.consumed = core::flag_in(item, "consumed");

@@ -83,8 +83,8 @@ Studio::Studio(const std::filesystem::path& folder, std::string author, Meaning:
       jobs_(curate_jobs(folder)),
       saved_views_(jobs_.front().path / core::kViewsFile),
       meaning_(folder, jobs_, std::move(encode)) {
-  for (const auto& job : jobs_)
-    journals_.emplace_back(job.path / core::kEditsFile, author, core::kept_in(job.path));
+  for (size_t job = 0; job < jobs_.size(); ++job)
+    journals_.emplace_back(jobs_[job].path / core::kEditsFile, author, kept_in(catalogue_, job));
   refresh(true);
 }
 
@@ -95,22 +95,18 @@ void Studio::refresh(bool at_once) {
                                       [](const auto& job) { return source_of(job) != Source::items; });
   if (!at_once && now - looked_ < (is_running ? std::max<int64_t>(5000, kRest * reading_) : 1000)) return;
   looked_ = now;
-  for (auto& journal : journals_) {
-    const auto changed = journal.refresh();
-    if (!changed) throw Error(changed.failure().code, changed.failure().message);
-    version_ += *changed;
-  }
-  if (std::string stamp = stamp_of(jobs_); stamp != stamp_) {
+  std::string stamp = stamp_of(jobs_);
+  const bool is_new = stamp != stamp_;
+  stamp_ = std::move(stamp);
+  if (is_new) {
     catalogue_ = read_catalogue(jobs_);
     bounds_ = bounds_of(jobs_);
     reading_ = milliseconds() - now;
-    stamp_ = std::move(stamp);
     views_.clear();
     facts_.forget();
-    for (auto& journal : journals_)
-      if (const auto read = journal.reread(); !read) throw Error(read.failure().code, read.failure().message);
     ++version_;
   }
+  for (auto& journal : journals_) version_ += core::or_throw(is_new ? journal.reread() : journal.refresh());
 }
 
 Change Studio::edits_of(const Clip& clip) const { return journals_[clip.job].history().now(clip.key); }

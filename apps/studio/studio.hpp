@@ -66,7 +66,8 @@ class Studio {
   // clips that cannot be accepted; gone: ids without a clip; keys: the first few changed; clip: as clip(), if the
   // request is for one. Undo and redo give the same.
   nlohmann::json edit(const nlohmann::json& request);
-  // {"ids"} -> {"copies", "keys"}: how many clips would take the place of these, and the first few.
+  // {"ids"} -> {"copies", "keys", "replaced"}: how many copies of these clips are not among them, the first few, and how
+  // many of these clips such a copy would replace.
   nlohmann::json copies(const nlohmann::json& request);
   // {"name", "view"}: saves a view, the parameters of a query as the page writes them; view null removes it.
   // Returns all as state() does.

@@ -77,8 +77,7 @@ json Studio::edit(const json& request) {
 Saved Studio::change(const std::vector<const Clip*>& clips, Wish wish, const json& seen) {
   std::vector<std::vector<Target>> by_job(jobs_.size());
   for (const Clip* clip : clips)
-    by_job[clip->job].push_back({clip->key, own_values(*clip),
-                                 core::subject_of(core::object_in(item_of(catalogue_, *clip), "facts"))});
+    by_job[clip->job].push_back({clip->key, own_values(*clip), footage_of(*clip)});
   wish.time = time_now();  // of all jobs, so that they are undone together
   Saved out;
   for (size_t job = 0; job < jobs_.size(); ++job) {
@@ -109,11 +108,22 @@ json Studio::copies(const json& request) {
   const Lock lock(mutex_);
   refresh();
   size_t gone = 0;
-  const auto without = targets(request, false, gone), with = targets(request, true, gone);
+  const auto clips = targets(request, false, gone);
+  const std::set<const Clip*> chosen(clips.begin(), clips.end());
+  std::set<const Clip*> copies;
   json keys = json::array();
-  for (const Clip* clip : with)
-    if (keys.size() < kNamed && std::ranges::find(without, clip) == without.end()) keys.push_back(clip->key);
-  return {{"copies", with.size() - without.size()}, {"keys", std::move(keys)}};
+  int64_t replaced = 0;
+  for (const Clip* clip : clips) {
+    bool has_one = false;
+    for (const auto& id : copies_left(*clip)) {
+      const Clip& copy = need(id);
+      if (chosen.contains(&copy)) continue;
+      has_one = true;
+      if (copies.insert(&copy).second && keys.size() < kNamed) keys.push_back(copy.key);
+    }
+    replaced += has_one;
+  }
+  return {{"copies", copies.size()}, {"keys", std::move(keys)}, {"replaced", replaced}};
 }
 
 json Studio::save_view(const json& request) {

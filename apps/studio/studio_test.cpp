@@ -1,6 +1,7 @@
 // What the page requests, on folders of finished jobs.
 #include "apps/studio/studio.hpp"
 
+#include <chrono>
 #include <fstream>
 #include <unistd.h>
 
@@ -53,6 +54,69 @@ TEST_F(StudioTest, AStepOfSeveralJobsIsUndoneAsOne) {
   EXPECT_THROW((void)mia.undo(), Error);
   EXPECT_EQ(mia.redo()["changed"], 3);
   EXPECT_EQ(decision(mia, "two/k2"), "rejected");
+}
+
+// Read calls of this process so far.
+int64_t reads() {
+  std::ifstream in("/proc/self/io");
+  std::string name;
+  int64_t value = 0;
+  while (in >> name >> value && name != "syscr:") {
+  }
+  return value;
+}
+
+TEST_F(StudioTest, AnActionOnManyClipsIsOneStepAndReadsNoFileOfAClip) {
+  constexpr int kClips = 500;
+  std::ofstream items(folder_ / "one/items.jsonl");
+  for (int i = 0; i < kClips; ++i) {
+    const std::string key = "k" + std::to_string(i);
+    const json facts{{"sha256", "ab"}, {"first_frame", 10 * i}, {"end_frame", 10 * i + 10}};
+    items << json{{"key", key}, {"end", i % 5 == 0 ? "filtered" : "kept"}, {"parent", "f"}, {"facts", facts}} << "\n";
+    if (i % 5 != 0) std::ofstream(folder_ / "one/data" / (key + ".json")) << facts;
+  }
+  items.close();
+  if (reads() == 0) GTEST_SKIP() << "/proc/self/io does not count";
+  Studio mia = studio();
+  json ids = json::array();
+  for (int i = 0; i < kClips; ++i) ids.push_back("one/k" + std::to_string(i));
+  const int64_t before = reads();
+  EXPECT_EQ(mia.copies({{"ids", ids}})["copies"], 0);
+  EXPECT_EQ(mia.edit({{"ids", ids}, {"set", {{"keep", false}, {"reason", "logo"}}}})["changed"], kClips);
+  EXPECT_EQ(mia.undo()["changed"], kClips);
+  EXPECT_EQ(mia.redo()["changed"], kClips);
+  EXPECT_EQ(studio("tom").state()["counts"]["decisions"]["rejected"], kClips);
+  EXPECT_LT(reads() - before, kClips);
+  std::ifstream lines(folder_ / "one/edits.jsonl");
+  int n = 0;
+  for (std::string line; std::getline(lines, line); ++n) {
+    const json edit = json::parse(line), of{{"sha256", "ab"}, {"first_frame", 10 * (n % kClips)}, {"end_frame", 10 * (n % kClips) + 10}};
+    ASSERT_EQ(edit["of"], of) << line;
+    ASSERT_EQ(edit.value("more", false), (n + 1) % kClips != 0) << "a step ends with its last clip";
+  }
+  EXPECT_EQ(n, 3 * kClips);
+}
+
+TEST_F(StudioTest, AnEditFollowsItsFootageToTheClipsNewKey) {
+  const json of{{"sha256", "ab"}, {"first_frame", 0}, {"end_frame", 10}}, other{{"sha256", "cd"}};
+  const auto write = [&](const std::vector<std::pair<const char*, json>>& kept) {
+    std::ofstream items(folder_ / "one/items.jsonl");
+    for (const auto& [key, facts] : kept)
+      items << json{{"key", key}, {"end", "kept"}, {"parent", "f"}, {"facts", facts}} << "\n";
+  };
+  write({{"old", of}});
+  {
+    Studio mia = studio();
+    (void)mia.edit({{"ids", {"one/old"}}, {"set", {{"keep", false}}}});
+  }
+  write({{"old", other}, {"new", of}});
+  Studio mia = studio();
+  EXPECT_EQ(decision(mia, "one/old"), "");
+  EXPECT_EQ(decision(mia, "one/new"), "rejected");
+  write({{"old", other}, {"new", of}, {"again", of}});
+  fs::last_write_time(folder_ / "one/items.jsonl", fs::file_time_type::clock::now() + std::chrono::seconds(1));
+  EXPECT_EQ(mia.edit({{"ids", {"one/old"}}, {"tag", {"sea"}}})["changed"], 1);
+  EXPECT_EQ(decision(mia, "one/new"), "") << "two clips have the footage, so the edit is of neither";
 }
 
 TEST_F(StudioTest, OfManyClipsTheOnesThatCannotBePackedAreNotAccepted) {

@@ -333,10 +333,17 @@ def check_unusable():
         with ModelServer(reply=lambda _: chat(text, reason, **more)) as server:
             r = run("unusable_" + words[:5].strip(), CLIPS + [endpoint(server)], expect=1)  # every clip
             assert all(i["end"] == "failed" and words in i["reason"] for i in r.clips.values()), r.items
-            assert len(server.requests) == len(r.clips)  # they were answered
+            assert len(server.requests) == len(r.clips) * (4 if text == "" else 1)  # only an empty answer may be another one when asked again
+            assert r.summary["usage"]["caption.endpoint"]["requests"] == len(server.requests)
             kept = run("kept_" + words[:5].strip(), CLIPS + [endpoint(server, on_error="keep")])
             for key, i in kept.clips.items():
                 assert i["end"] == "kept" and words in i["facts"]["errors"]["caption.endpoint"] and not (kept.folder / "data" / f"{key}.txt").exists()
+    asked = collections.Counter()
+    blank = lambda request: chat("<think>A boat?</think> " if asked.update([request.fingerprint]) or asked[request.fingerprint] == 1 else "A boat")
+    with ModelServer(reply=blank) as server:
+        r = run("blank_once", CLIPS + [endpoint(server, retries=1)])
+        assert all(r.text(k) == "A boat" and i["facts"]["usage"]["caption.endpoint"] == {"requests": 2, "prompt_tokens": 200, "completion_tokens": 40} for k, i in r.clips.items()), r.items
+        assert set(asked.values()) == {2} and len(asked) == len(r.clips)
     with ModelServer(reply=lambda _: chat("A boat on", "length")) as server:
         r = run("cut_kept", CLIPS + [endpoint(server, cut="keep")])
         assert all(r.text(k) == "A boat on" and i["facts"]["caption"]["windows"][0]["cut"] for k, i in r.clips.items())

@@ -170,6 +170,14 @@ def check_look(page, scheme, width):
         check_axe(page, f"{scheme} filters")
         page.locator("#close-filters").click()
         assert not page.locator("#filters").is_visible()
+        page.keyboard.press("s")
+        page.locator("#selected").wait_for(state="visible")
+        box = lambda name: page.locator(name).bounding_box()
+        assert box("#status")["y"] + box("#status")["height"] <= box("#selected")["y"], "a message does not hide the buttons"
+        assert box("#tools")["height"] < 40, "one row of buttons"
+        shown("-selected")
+        page.keyboard.press("Escape")
+        page.locator("#selected").wait_for(state="hidden")
 
 
 def has_news(page, live):

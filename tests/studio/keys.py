@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Keys pressed faster than the studio answers: each acts on the clip that was selected when it was pressed, and exactly
-the typed text is saved. usage: keys.py KINORA ROOT SCRATCH"""
+the typed text is saved; copies next to their originals, and the question about them. usage: keys.py KINORA ROOT SCRATCH"""
 import contextlib, json, os, time
 
 from browser import SCRATCH, Studio, page_of, run_alone
@@ -22,12 +22,26 @@ def synthetic(name):
     return folder
 
 
+def with_copies(folder):
+    """A dedup job that leaves out copies of three clips; the list does not show them."""
+    copies = {"copy-a": "film-0001", "copy-b": "film-0001", "copy-c": "film-0003"}
+    with (folder / "items.jsonl").open("a") as out:
+        for key in copies:
+            out.write(json.dumps({"key": key, "parent": "film", "consumed": False, "end": "kept", "facts": {"film": "film", "duration_s": 1.0, "fps": 12.0, "frames": 12, "width": 32}, "caption": f"caption of {key}"}) + "\n")
+            os.link(SCRATCH / "keys.mp4", folder / "data" / f"{key}.mp4")
+    dedup = folder.parent / "copies"
+    dedup.mkdir()
+    (dedup / "summary.json").write_text('{"curated": "clips"}')
+    (dedup / "decisions.jsonl").write_text("".join(json.dumps({"key": key, "end": "filtered", "rule": "dedup.semantic", "of": of, "score": 0.999}) + "\n" for key, of in copies.items()))
+    return folder
+
+
 class Typist:
     """Presses keys at a pace, and compares the saved edits. Its methods, like the checks, are generators that yield what they wait
     for: seconds, or (a condition, its name)."""
 
     def __init__(self, page, folder, latency):
-        self.page, self.file, self.captions = page, folder / "edits.jsonl", {}
+        self.page, self.file, self.latency, self.captions = page, folder / "edits.jsonl", latency, {}
         network = page.context.new_cdp_session(page)
         network.send("Network.enable")
         network.send("Network.emulateNetworkConditions", {"offline": False, "latency": latency, "downloadThroughput": -1, "uploadThroughput": -1})
@@ -142,8 +156,67 @@ def check_at_once(typist):
     yield from typist.saved(("film-0000", {"keep": False, "reason": "no"}), ("film-0000", {"keep": None, "reason": ""}))
 
 
+def check_copies(typist):
+    """Rejecting many clips asks once about their copies and says what takes their places; the copies are rejected in the same step."""
+    page, asked = typist.page, lambda: typist.page.evaluate("() => document.getElementById('its-copies').hidden ? '' : document.getElementById('which-copies').textContent")
+    range_of_five = ("s", *["Shift+ArrowRight"] * 4)
+    reject = lambda keys: [(key, {"keep": False, "reason": "r"}) for key in keys]
+    undo = lambda keys: [(key, {"keep": None, "reason": ""}) for key in keys]
+    five, copies = [f"film-{n:04}" for n in range(5)], ["copy-a", "copy-b", "copy-c"]
+    yield from typist.home()
+    yield from typist.type(0, *range_of_five, "x", "r", "Enter", "u", "Escape")  # faster than the question about copies
+    yield from typist.saved(*reject(five), *undo(five))
+    yield from typist.home()
+    yield from typist.type(0, *range_of_five, "x")
+    yield lambda: asked() == "Reject their 3 copies too: copy-a, copy-b, copy-c. Otherwise copies take the places of 2 of these clips in shards.", "the question"
+    yield from typist.type(0, "r", "Tab", " ", "Enter", "u", "Escape")
+    rejected = [five[0], five[1], "copy-a", "copy-b", five[2], five[3], "copy-c", five[4]]
+    yield from typist.saved(*reject(rejected), *undo(rejected))
+    steps = [line.get("more", False) for line in typist.lines()[-2 * len(rejected) :]]
+    assert steps == [*[True] * 7, False] * 2, steps
+    yield from typist.home()
+    yield from typist.type(0, "j", "Shift+ArrowRight", "x")
+    yield lambda: asked() == "Reject their 2 copies too: copy-a, copy-b. Otherwise a copy takes the place of 1 of these clips in shards.", "the question about one of two"
+    yield from typist.type(0, "Escape", "Escape")
+    yield from typist.home()
+    yield from typist.type(0, "s", "j", "j", "s", "x")  # clips without copies
+    yield lambda: page.evaluate("() => document.getElementById('reject-title').textContent") == "Reject 2 clips", "the question without copies"
+    yield from typist.type(0, "r", "Enter", "u", "Escape")
+    yield from typist.saved(*reject([five[0], five[2]]), *undo([five[0], five[2]]))
+    assert asked() == ""
+
+
+def check_compare(typist):
+    """A copy next to its original: keys pressed before it is loaded are the dialog's, a late answer never shows another copy, and afterwards keys are the list's."""
+    page, held = typist.page, []
+    titles = lambda: page.evaluate("() => [document.getElementById('compare-dialog').open, document.getElementById('compare-title').textContent, ...[...document.querySelectorAll('#compared h3')].map((title) => title.textContent)]")
+    pair = lambda place: [True, f"copy-{'ab'[place]}, a copy of film-0001 ({place + 1} of 2, arrows show others)", "Original: film-0001", f"Copy: copy-{'ab'[place]}"]
+    playing = lambda: page.evaluate("() => [...document.querySelectorAll('#compared video')].map((video) => !video.paused)")
+    yield from typist.home()
+    page.route("**/api/clip?id=clips%2Fcopy-a", lambda route: route.continue_() if held else held.append(route))
+    yield from typist.type(0, "j", "b", "ArrowRight")
+    yield lambda: titles() == pair(1), "the second copy"
+    yield lambda: held, "the first copy is asked for"
+    held[0].continue_()
+    yield 0.1 + 2 * typist.latency / 1000
+    assert titles() == pair(1), titles()
+    yield from typist.type(0, "ArrowLeft")
+    yield lambda: titles() == pair(0), "the first copy"
+    differ = page.evaluate("() => [...document.querySelectorAll('#compared figure')].map((figure) => [...figure.querySelectorAll('dt')].map((name) => name.title))")
+    assert [set(names) for names in differ] == [{"first_frame", "end_frame", "start_s", "end_s"}, {"width"}], f"the numbers that differ: {differ}"
+    yield from typist.type(0, " ")
+    yield lambda: playing() == [True, True], "both play"
+    yield from typist.type(0, " ")
+    yield lambda: playing() == [False, False], "both stand"
+    yield from typist.type(0, "Escape", "a", "u")
+    yield from typist.saved(("film-0001", {"keep": True}), ("film-0001", {"keep": None}))
+    assert titles()[0] is False and page.locator("#compared video").count() == 0
+    yield from typist.type(0, "j", "b")
+    yield from typist.said("film-0002 is not a copy, and has none")
+
+
 def check_latency(chromium, latency):
-    folder = synthetic(f"keys-{latency}")
+    folder = with_copies(synthetic(f"keys-{latency}"))
     with Studio(folder.parent) as studio:
         if latency == LATENCIES[0]:
             yield from check_begin(chromium, studio, folder)
@@ -153,6 +226,8 @@ def check_latency(chromium, latency):
             for pause in PAUSES:
                 yield from check_pace(typist, pause)
             yield from check_at_once(typist)
+            yield from check_copies(typist)
+            yield from check_compare(typist)
             yield from check_search(typist)
 
 

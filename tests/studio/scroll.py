@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""10,000 clips: only visible cells exist, and scrolling never blocks the browser for long.
+"""10,000 clips: only visible cells exist, scrolling never blocks the browser for long, and an action on all of them is saved whole or not at all.
 usage: scroll.py KINORA ROOT SCRATCH"""
-import functools, json, os, random, shutil, time
+import contextlib, functools, http.client, json, os, random, shutil, threading, time
 
 from browser import SCRATCH, Studio, eventually, page_of, run_alone
 from clips import curate_folder, lines, make_film
+from edits import ask
 
 CLIPS, LONGEST_TASK = 10_000, 100  # milliseconds
 LINKS = 20_000  # of one file
@@ -105,6 +106,33 @@ def check_places(page):
     print(f"found in {time.monotonic() - start:.2f} s")
 
 
+def check_killed(items):
+    """kill -9 while actions on all clips are saved: each confirmed one is there for all clips, the one that was interrupted for all or for none."""
+    folder, answered = curate_folder(SCRATCH / "killed", items), []
+    ids = [f"killed/{item['key']}" for item in items]
+    cookie = lambda studio: f"kinora_studio_{studio.host.split(':')[1]}={studio.token}"
+
+    def write():
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            for n in range(1000):
+                body = json.dumps({"ids": ids, "set": {"keep": False, "reason": f"number {n}"}}).encode()
+                if ask(studio, "/api/edit", "POST", body, Cookie=cookie(studio), Content_Type="application/json", Origin=studio.origin)[0] == 200:
+                    answered.append(n)
+
+    with Studio(folder) as studio:
+        writer = threading.Thread(target=write)
+        writer.start()
+        eventually(lambda: len(answered) > 1, "actions on all clips")
+        time.sleep(random.uniform(0, 0.3))
+        studio.kill()
+        writer.join()
+    with Studio(folder) as later:
+        state = json.loads(ask(later, "/api/state", Cookie=cookie(later))[2])
+    steps = len(state["reasons"])
+    assert state["seen"] == [steps * CLIPS] and state["counts"]["decisions"] == {"rejected": CLIPS}, state
+    assert len(answered) <= steps <= len(answered) + 1 and set(state["reasons"]) == {f"number {n}" for n in range(steps)}, (answered, state["reasons"])
+
+
 def main(chromium):
     folder = synthetic()
     start = time.monotonic()
@@ -114,6 +142,7 @@ def main(chromium):
             page.screenshot(path=str(SCRATCH / "many.png"))
             check_smooth(chromium, page)
             check_places(page)
+    check_killed(lines(folder / "items.jsonl"))
     print("scroll: all checks passed")
 
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Measures the studio with many clips, and prints one JSON line for each number of clips: seconds until the studio is ready, until the
-page shows its first clips and their pictures, what scrolling costs, and the memory of the page's process. Not a test.
+page shows its first clips and their pictures, what scrolling, rejecting all clips and undoing that cost, and the memory of the page's process. Not a test.
 usage: speed.py KINORA ROOT SCRATCH [CLIPS...], by default 10000 100000"""
 import json, pathlib, statistics, sys, time
 
 COUNTS = [int(text) for text in sys.argv[4:]] or [10_000, 100_000]
 from browser import SCRATCH, Studio, browser, eventually, fresh
+from edits import total
 import scroll
 
 # At every frame: its length, visible cells that do not show their clip yet, and those of them without a picture.
@@ -47,6 +48,23 @@ def jump(page, part):
     return time.monotonic() - start
 
 
+def all_at_once(page):
+    """Seconds from the last key until the page says that all clips are rejected, and that this is undone."""
+    said = lambda text: page.wait_for_function("text => document.getElementById('status').textContent.startsWith(text)", arg=text, polling=10)
+    page.keyboard.press("Control+a")
+    said(f"{total(page):,} clips selected")
+    page.keyboard.press("x")
+    page.wait_for_function("() => document.getElementById('reject-title').textContent.endsWith('clips')")
+    page.keyboard.type("logo")
+    start = time.monotonic()
+    page.keyboard.press("Enter")
+    said(f"Rejected: {total(page):,} clips")
+    rejected = time.monotonic()
+    page.keyboard.press("u")
+    said(f"Undone: {total(page):,} clips")
+    return round(rejected - start, 2), round(time.monotonic() - rejected, 2)
+
+
 def measure(clips):
     folder = scroll.synthetic(clips)
     start = time.monotonic()
@@ -65,8 +83,9 @@ def measure(clips):
             jumps = [jump(page, part) for part in (0.5, 0.1, 0.9, 0.3, 1.0, 0.0)]
             longest = max(tasks for tasks, _ in scroll.tasks_of(chromium.stop_tracing()))
             eventually(lambda: page.evaluate(DRAWN), "the pictures")
+            rejected, undone = all_at_once(page)
             print(json.dumps({"clips": clips, "studio_ready_s": round(ready, 2), "first_names_s": round(named, 2), "first_pictures_s": round(drawn, 2),
-                              "longest_task_ms": round(longest), "frame_ms_median": round(statistics.median(seen["frames"]), 1), "cells_without_name": round(statistics.fmean(seen["gaps"]), 4), "jump_s": round(max(jumps), 2), "page_mb": megabytes(chromium)}), flush=True)
+                              "longest_task_ms": round(longest), "frame_ms_median": round(statistics.median(seen["frames"]), 1), "cells_without_name": round(statistics.fmean(seen["gaps"]), 4), "jump_s": round(max(jumps), 2), "reject_all_s": rejected, "undo_all_s": undone, "page_mb": megabytes(chromium)}), flush=True)
 
 
 fresh()

@@ -112,7 +112,8 @@ def check_work(chromium, studio):
         page.wait_for_selector("#keys-dialog[open]")
         keys = page.locator("#key-list kbd").all_inner_texts()
         assert {",", ".", "m", "w", "?", "Shift+U"} <= set(keys) and all(key.strip() for key in keys), keys
-        state.done("keys")
+        state.done("keys", lambda: eventually(lambda: page.evaluate("() => document.getElementById('keys-dialog').scrollTop") == 0, "it begins with the first key"))
+        assert page.evaluate("() => { const dialog = document.getElementById('keys-dialog'); return dialog.scrollHeight <= dialog.clientHeight; }"), "a wide window shows all keys"
         page.keyboard.press("Escape")
 
 

@@ -161,7 +161,9 @@ def check_copies(chromium, studio, copies, kept):
         eventually(lambda: shown() == kept, "hidden again")
         select(page, "twin")
         notes = page.locator("#detail .note").all_inner_texts()
-        assert notes[0] == "A copy of bbb_A." and "ingest.duplicate" in notes[1], notes
+        assert notes == ["The file of bbb_A again: its bytes are the same."], notes
+        assert page.locator(".cell[aria-selected=true] .scores").inner_text() == "the file of bbb_A again"
+        assert page.locator('[data-choice="rule ingest.duplicate"]').inner_text().startswith("The same file again (ingest.duplicate)")
         page.get_by_role("button", name="Show bbb_A (o)").click()
         shows(page, "bbb_A")
 

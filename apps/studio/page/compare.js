@@ -1,27 +1,30 @@
 // A copy next to its original: both play together, with the numbers that differ.
 import { address, get } from "./api.js";
 import { make } from "./elements.js";
-import { outcome, seconds } from "./format.js";
+import { keyOf, outcome, seconds } from "./format.js";
 import { flat, textOf, titleOf } from "./names.js";
 
 const element = (id) => document.getElementById(id);
+let turns = 0; // counts requested pairs
 
-/** clip: a copy, or a clip that has copies, between which the arrows move. */
-export async function compare(clip) {
+/** Opens at once, so that the next keys are the dialog's. clip: a copy, or a clip that has copies, between which the arrows move, or
+ * its row. */
+export function compare(clip, failed) {
   const [first, others] = clip.copy_id ? [clip.copy_id, [clip.id]] : [clip.id, clip.copies];
-  const dialog = element("compare-dialog"), original = await get("/api/clip", { id: first });
+  const dialog = element("compare-dialog"), coming = get("/api/clip", { id: first });
   let at = 0;
   const show = async (step) => {
+    const turn = ++turns;
     at = Math.min(Math.max(at + step, 0), others.length - 1);
-    const copy = await get("/api/clip", { id: others[at] });
-    element("compare-title").textContent = `${copy.key}, a copy of ${original.key}${others.length > 1 ? ` (${at + 1} of ${others.length}, arrows show others)` : ""}`;
-    element("compared").replaceChildren(figure("Original", original, copy), figure("Copy", copy, original));
+    element("compare-title").textContent = `${keyOf(others[at])}, a copy of ${keyOf(first)}${others.length > 1 ? ` (${at + 1} of ${others.length}, arrows show others)` : ""}`;
+    const [original, copy] = await Promise.all([coming, get("/api/clip", { id: others[at] })]);
+    if (turn === turns && dialog.open) element("compared").replaceChildren(figure("Original", original, copy), figure("Copy", copy, original)); // else the user has moved on
   };
-  await show(0);
+  const move = (step) => show(step).catch(failed);
   const videos = () => [...dialog.querySelectorAll("video")];
   dialog.onkeydown = (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (step && others.length > 1) show(step);
+    if (step && others.length > 1) move(step);
     else if (event.key === " " && !event.target.closest("button")) {
       const isPaused = videos().every((video) => video.paused);
       for (const video of videos()) isPaused ? video.play().catch(() => {}) : video.pause();
@@ -30,6 +33,7 @@ export async function compare(clip) {
   };
   dialog.onclose = () => element("compared").replaceChildren(); // stops both
   dialog.showModal();
+  move(0);
 }
 
 function figure(title, clip, other) {

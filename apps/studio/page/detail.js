@@ -201,7 +201,8 @@ function remedy({ reason, stage }) {
 }
 
 /** "Black frames (filter.black): 100 %, at most 33 % is kept."; for a rule without a bound "video.clips filtered it by rule clip.too-short with score 0.5." */
-function filtered({ reason, stage, score, facts }) {
+function filtered({ reason, stage, score, facts, copy_of: original }) {
+  if (reason === "ingest.duplicate") return `The file of ${original} again: its bytes are the same.`;
   const [[name, value] = []] = Object.entries(facts?.bounds?.[reason] ?? {}), field = `scores.${reason}`;
   const rule = stage && stage !== reason ? `${reason} of ${stage}` : reason;
   if (name) return `${titleOf(field)} (${rule}): ${textOf(field, score)}, ${boundText(field, { is_most: name === "at_most", value })} is kept.`;
@@ -212,7 +213,7 @@ function filtered({ reason, stage, score, facts }) {
 function notes(clip) {
   const out = [];
   if (clip.end === "copy") out.push(`A copy of ${clip.copy_of}: rule ${clip.reason}${clip.score === null ? "" : `, similarity ${number(clip.score)}`}. ${clip.decision === "accepted" ? "Shards contain it all the same, since it is accepted." : "Shards made after that dedup job leave it out, unless it is accepted."}`);
-  else if (clip.copy_of) out.push(`A copy of ${clip.copy_of}.`);
+  else if (clip.copy_of && clip.reason !== "ingest.duplicate") out.push(`A copy of ${clip.copy_of}.`);
   if (clip.end === "filtered") out.push(filtered(clip));
   if (clip.end === "failed") out.push(`${clip.stage || "The job"} failed: ${clip.reason}`);
   if (clip.damaged) out.push(`Damaged: ${clip.damaged}`);

@@ -8,7 +8,7 @@ const kKeys = [
   ["j / k, arrows", "next and previous clip"], ["PageDown / PageUp, Home / End", "further"], ["Space", "play, pause"],
   [", / .", "a frame back, a frame forward (arrows in the player)"], ["e", "edit the caption: Enter saves, Shift+Enter starts a new line, Escape leaves"],
   ["s", "select or unselect the clip (or Ctrl+click)"], ["Shift+arrows, J / K", "select a range (or Shift+click)"], ["Ctrl+A", "select all of the view"], ["i", "invert the selection"],
-  ["a", "accept, like all that follow the selected clips, or this one"], ["x", "reject, with a reason: a number takes one of the list"], ["t", "tag"], ["1 / 9", "add or remove the tag with that number"],
+  ["a", "accept, like all that follow the selected clips, or this one"], ["x", "reject, with a reason: a number takes one of the list"], ["t", "tag"], ["1 to 9", "add or remove the tag with that number"],
   ["u / Shift+U", "undo, redo"], ["[ / ]", "previous and next shot of the video"],
   ["m", "more clips like this one"], ["c", "show or hide copies"], ["o", "the original of this copy"], ["b", "a copy beside its original"], ["/", "search"], ["v", "a map of the clips, or the list"], ["+ / -", "larger, smaller pictures"], ["w", "switch between search by meaning and by words"], ["f", "filters: Tab moves to the next histogram, arrows move between bars, Enter selects a bar, Shift+Enter several"], ["Escape", "back to the clips; again: select none"], ["?", "this list of keys"],
 ];
@@ -16,7 +16,7 @@ const kKeys = [
 export function showKeys() {
   const dialog = element("keys-dialog");
   element("key-list").replaceChildren(
-    ...kKeys.flatMap(([keys, what]) => [make("dt", {}, keys.split(/( \/ |(?<=\w), )/).map((part) => (/^( \/ |, )$/.test(part) ? part : make("kbd", {}, part)))), make("dd", {}, what)]),
+    ...kKeys.map(([keys, what]) => make("div", {}, make("dt", {}, keys.split(/( \/ | to |(?<=\w), )/).map((part) => (/^( \/ | to |, )$/.test(part) ? part : make("kbd", {}, part)))), make("dd", {}, what))),
   );
   dialog.showModal();
 }
@@ -63,7 +63,7 @@ function whenKnown(coming, input, tell) {
 }
 
 /** {reason, copies: how many copies to reject too}, or null if the user cancelled. known: the row of the clip, or {count}, if it is
- * known; coming: a promise of the clip, or of {count, copies: how many, keys: the first of them}. */
+ * known; coming: a promise of the clip, or of {count, copies: how many, keys: the first of them, replaced: of how many clips}. */
 export function askReason(known, coming, reasons) {
   const input = element("reason"), withCopies = element("with-copies");
   let copies;
@@ -72,7 +72,7 @@ export function askReason(known, coming, reasons) {
     copies = (Array.isArray(clip?.copies) ? clip.copies.length : clip?.copies) ?? 0;
     element("reject-title").textContent = `Reject ${clip?.count ? plural(clip.count, "clip") : clip?.key ?? "…"}`;
     element("its-copies").hidden = !copies;
-    element("which-copies").textContent = `Reject ${clip?.count ? "their" : "its"} ${copies === 1 ? "1 copy" : `${copies.toLocaleString("en")} copies`} too: ${keys.join(", ")}${copies > keys.length ? ", …" : ""}. ${otherwise(clip, copies)}`;
+    element("which-copies").textContent = copies ? `Reject ${clip.count ? "their" : "its"} ${copies === 1 ? "1 copy" : `${copies.toLocaleString("en")} copies`} too: ${keys.join(", ")}${copies > keys.length ? ", …" : ""}. ${otherwise(clip, copies)}` : "";
     input.value = clip?.reason_now ?? "";
   };
   tell(known);
@@ -86,7 +86,7 @@ export function askReason(known, coming, reasons) {
 
 /** What happens to the copies of rejected clips that are not rejected with them. */
 function otherwise(clip, copies) {
-  if (clip?.count) return "Otherwise copies take the places of the clips in shards.";
+  if (clip.count) return `Otherwise ${clip.replaced === 1 ? "a copy takes the place of 1 of these clips" : `copies take the places of ${clip.replaced.toLocaleString("en")} of these clips`} in shards.`;
   return `Otherwise ${copies > 1 ? "one of them" : "it"} takes its place in shards.`;
 }
 

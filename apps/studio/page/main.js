@@ -147,7 +147,7 @@ function waits() {
 
 function showState(now) {
   state = now;
-  element("folder").textContent = now.title;
+  element("folder").textContent = now.title.split("/").slice(-2).join("/");
   element("folder").title = now.title;
   document.title = `Studio: ${now.title.split("/").pop()}`;
   element("undo").disabled = !now.undo;
@@ -231,10 +231,10 @@ function original() {
 }
 
 function compareCopies() {
-  sheet.chosen
-    .then((chosen) => actions.whole(chosen))
-    .then((clip) => (clip.copy_id || clip.copies.length ? compare(clip) : say(`${clip.key} is not a copy, and has none`)))
-    .catch(failed);
+  const open = (clip) => (clip.copy_id || clip.copies.length ? compare(clip, failed) : say(`${clip.key} is not a copy, and has none`));
+  const row = sheet.selectedRow();
+  if (row) open(row);
+  else sheet.chosen.then((chosen) => actions.whole(chosen)).then(open).catch(failed);
 }
 
 function showCopies() {
@@ -309,7 +309,8 @@ for (let n = 1; n <= 9; ++n) kActions[n] = () => actions.toggleTag(n - 1);
 
 /** Back to the clips; from there, no clip is selected any more. */
 function escape() {
-  const isBack = [element("list"), map.canvas].includes(document.activeElement) && !["detail", "filters"].some((id) => element(id).classList.contains("open"));
+  const covers = (id) => element(id).classList.contains("open") && getComputedStyle(element(id)).position === "fixed"; // in a narrow window
+  const isBack = [element("list"), map.canvas].includes(document.activeElement) && !["detail", "filters"].some(covers);
   openFilters(false);
   closeDetail();
   if (isBack) selection.clear();

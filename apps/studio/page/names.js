@@ -15,6 +15,7 @@ const kFacts = {
   "scores.filter.black": ["Black frames", share], "scores.filter.blur": ["Sharpness"], "scores.filter.brightness": ["Brightness"], "scores.filter.flow": ["Optical flow"],
   "scores.filter.flow.p10": ["Flow of the stillest tenth"], "scores.filter.motion": ["Motion"], "scores.filter.motion.patch_min": ["Motion of the stillest part"], "scores.filter.frozen": ["Frozen frames", share],
   "scores.filter.letterbox": ["Black bars", share], "scores.filter.text": ["Text in the picture", share], "scores.filter.ocr": ["Readable text", share], "scores.clip.too-short": ["Length of the shot", seconds],
+  "scores.clip.no-bin": ["Outside all bins"], "scores.ingest.duplicate": ["The same file again"], "scores.dedup.semantic": ["Similar embedding"],
 };
 const kContainers = { mov: "MP4 or MOV", matroska: "Matroska or WebM", mpegts: "MPEG-TS", ogg: "Ogg", avi: "AVI", flv: "FLV", mpeg: "MPEG-PS" };
 const kCodecs = { h264: "H.264", hevc: "HEVC", av1: "AV1", vp8: "VP8", vp9: "VP9", mpeg4: "MPEG-4", mpeg2video: "MPEG-2", theora: "Theora", prores: "ProRes", aac: "AAC", opus: "Opus", vorbis: "Vorbis" };

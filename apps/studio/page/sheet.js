@@ -488,6 +488,7 @@ function markOf(row) {
 /** One number: what its outcome is about, with the bound that it broke, else the one that the view is sorted by. */
 function scoreOf(row, shows) {
   if (row.end === "copy") return `of ${row.copy_of} · ${number(row.score)}`;
+  if (row.reason === "ingest.duplicate") return `the file of ${row.copy_of} again`;
   const sorted = shows && row.value !== null && row.value !== undefined ? `${titleOf(shows)} ${textOf(shows, row.value)}` : "";
   if (row.end !== "filtered") return sorted;
   const field = `scores.${row.reason}`, [[side, value] = []] = Object.entries(row.bound ?? {});

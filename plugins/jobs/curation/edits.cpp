@@ -199,6 +199,7 @@ void EditHistory::apply(Edit edit, const std::map<std::string, size_t>& undone) 
 // Lines that only reset fields are not a step: only earlier lines know what an undo of them would restore.
 void EditHistory::add(std::vector<Edit> step) {
   if (step.empty()) return;
+  lines_ += step.size();
   const EditKind kind = step.front().kind;
   Steps& steps = steps_[step.front().author];
   std::map<std::string, size_t> undone;

@@ -113,7 +113,7 @@ class EditHistory {
   EditHistory() = default;
   explicit EditHistory(Footage clips) : clips_(std::move(clips)) {}
 
-  // Applies the lines of one step.
+  // Applies the lines of one step, which follow the earlier ones and are under the keys of their clips.
   void add(std::vector<Edit> step);
   void add(Edit edit) { add(std::vector<Edit>{std::move(edit)}); }
   // Applies every complete step of `text` and returns how many bytes they were. Reports a line that cannot be

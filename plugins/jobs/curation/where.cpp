@@ -49,6 +49,10 @@ std::vector<std::string> Where::facts() const {
   return out;
 }
 
+bool Where::reads(const std::string& fact) const {
+  return expression_ && std::ranges::count(expression_->facts(), fact) > 0;
+}
+
 void FactsSeen::add(const nlohmann::json& facts) {
   constexpr size_t kMostClips = 64, kMostNames = 1000;
   ++clips_;

@@ -24,6 +24,8 @@ class Where {
   const std::vector<std::string>& rules() const { return rules_; }
   // Names of the facts that are compared, without those in has(), and without the tags, which people may still give.
   std::vector<std::string> facts() const;
+  // Whether it names this fact, in has() too.
+  bool reads(const std::string& fact) const;
 
  private:
   std::optional<Expression> expression_;

@@ -32,6 +32,13 @@ TEST(Where, SaysWhichConditionRemoves) {
   EXPECT_THAT(refusal([] { Where("blur > "); }), HasSubstr("where: column 8: expected a number"));
 }
 
+TEST(Where, ReadsTheFactsThatItNames) {
+  EXPECT_TRUE(Where("blur >= 20 and tags contains 'sea'").reads("tags"));
+  EXPECT_TRUE(Where("not has(tags)").reads("tags"));
+  for (const char* text : {"", "film == 'tags'", "caption contains 'price tags'", "user.tags == 1", "has(hashtags)"})
+    EXPECT_FALSE(Where(text).reads("tags")) << text;
+}
+
 TEST(FactsSeen, NamesTheNearestOfAFactThatNoClipHas) {
   const json with = {{"scores", {{"filter.blur", 1}}}, {"width", 1}}, without = {{"width", 2}};
   FactsSeen seen("where", {"blur", "width"}), part = seen, misspelt("per", {"widht"});

@@ -147,10 +147,16 @@ TEST_F(ReportTest, NoTextBecomesMarkup) {
 }
 
 TEST_F(ReportTest, CountsOfClipsAreFigures) {
-  const json of = facts_of({{"job", "copies"}, {"inputs", 9}, {"clips", {{"kept", 7}, {"filtered", 2}}}});
+  const json of = facts_of({{"job", "copies"},
+                            {"inputs", 9},
+                            {"clips", {{"kept", 7}, {"filtered", 2}}},
+                            {"dropped", {{"filter.blur", 3}}},
+                            {"left_out", {{"where", 4}}}});
   EXPECT_THAT(of, testing::UnorderedElementsAre(json{{"name", "inputs"}, {"value", 9}},
                                                 json{{"name", "clips kept"}, {"value", 7}},
-                                                json{{"name", "clips filtered"}, {"value", 2}}));
+                                                json{{"name", "clips filtered"}, {"value", 2}},
+                                                json{{"name", "dropped filter.blur"}, {"value", 3}},
+                                                json{{"name", "left_out where"}, {"value", 4}}));
 }
 
 TEST_F(ReportTest, RanksAreRows) {

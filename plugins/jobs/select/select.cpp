@@ -254,13 +254,15 @@ void summarise_steps(json& summary, const std::vector<Candidate>& clips,
 
 }  // namespace
 
-// Tags matter only to options that name them.
+// Tags matter only to options that name them as a fact.
 std::string Select::edits_identity(const RunFile& run, const JobSpec& job) const {
-  const bool reads_tags = job.options.dump().find("tags") != std::string::npos;
+  const json& o = job.options;
+  const bool reads = Where(text_in(o, "where")).reads("tags") || std::ranges::count(o.at("per"), "tags") > 0 ||
+                     o.at("sets_by") == "tags" || o.at("join_key") == "tags";
   return core::edits_identity(run, job, [&](const Edited& edit) {
     json out;
     if (edit.keep) out["keep"] = *edit.keep;
-    if (edit.tags && reads_tags) out["tags"] = *edit.tags;
+    if (edit.tags && reads) out["tags"] = *edit.tags;
     return out;
   });
 }

@@ -47,39 +47,49 @@ std::string any_block(std::string name) {
   return name.replace(from, end - from, "*");
 }
 
+// Sets the layers that the pattern names.
+void choose(const std::string& pattern, const std::vector<Layer>& layers, int64_t last_block,
+            std::vector<bool>& out) {
+  const int64_t blocks = std::max<int64_t>(0, last_block - 1);
+  int64_t from = 0, to = -1;  // blocks that are high
+  bool is_name = false;
+  if (pattern == "embedding") {
+    from = -1, to = 0;
+  } else if (pattern == "head") {
+    from = std::max<int64_t>(1, last_block), to = last_block;
+  } else if (const auto first = blocks_of(pattern, "first ", blocks)) {
+    from = 1, to = *first;
+  } else if (const auto last = blocks_of(pattern, "last ", blocks)) {
+    from = blocks - *last + 1, to = blocks;
+  } else {
+    is_name = true;
+  }
+  bool any = !is_name;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const bool here =
+        is_name ? matches(pattern, layers[i].name) : layers[i].block >= from && layers[i].block <= to;
+    any |= here;
+    if (here) out[i] = true;
+  }
+  if (!any)
+    throw Error(KINORA_ERROR_INVALID,
+                "high: no layer is called '" + pattern +
+                    "'; write embedding, head, first N, last N or the name of a layer, such as '" +
+                    (layers.empty() ? "" : layers.back().name) + "', with '*' for any text");
+}
+
 }  // namespace
 
 std::vector<bool> high_layers(const std::vector<std::string>& patterns, const std::vector<Layer>& layers,
                               int64_t last_block) {
-  const int64_t blocks = std::max<int64_t>(0, last_block - 1);
   std::vector<bool> out(layers.size());
-  for (const std::string& pattern : patterns) {
-    int64_t from = 0, to = -1;  // blocks that are high
-    bool is_name = false;
-    if (pattern == "embedding") {
-      from = -1, to = 0;
-    } else if (pattern == "head") {
-      from = std::max<int64_t>(1, last_block), to = last_block;
-    } else if (const auto first = blocks_of(pattern, "first ", blocks)) {
-      from = 1, to = *first;
-    } else if (const auto last = blocks_of(pattern, "last ", blocks)) {
-      from = blocks - *last + 1, to = blocks;
-    } else {
-      is_name = true;
+  std::string problems;
+  for (const std::string& pattern : patterns) try {
+      choose(pattern, layers, last_block, out);
+    } catch (const Error& e) {
+      problems += (problems.empty() ? "" : "; ") + std::string(e.what());
     }
-    bool any = !is_name;
-    for (size_t i = 0; i < layers.size(); ++i) {
-      const bool here =
-          is_name ? matches(pattern, layers[i].name) : layers[i].block >= from && layers[i].block <= to;
-      any |= here;
-      if (here) out[i] = true;
-    }
-    if (!any)
-      throw Error(KINORA_ERROR_INVALID,
-                  "high: no layer is called '" + pattern +
-                      "'; write embedding, head, first N, last N or the name of a layer, such as '" +
-                      (layers.empty() ? "" : layers.back().name) + "', with '*' for any text");
-  }
+  if (!problems.empty()) throw Error(KINORA_ERROR_INVALID, problems);
   return out;
 }
 

@@ -57,6 +57,10 @@ int64_t count_of(const Json& json) {
   return json.is_number_unsigned() ? static_cast<int64_t>(std::min(json.get<uint64_t>(), kMost)) : 0;
 }
 
+std::string written_text(const Json& choice) {
+  return without_thoughts(trimmed(content_text(at(choice, {"message", "content"}))));
+}
+
 }  // namespace
 
 Json parsed(std::string_view text) {
@@ -81,12 +85,21 @@ Chat chat_of(const Json& answer) {
     refuse("the model refuses: " + shown(refusal, ""));
   if (reason == "content_filter") refuse("the server's content filter stopped the answer");
   Chat out;
-  out.text = without_thoughts(trimmed(content_text(at(choice, {"message", "content"}))));
+  out.text = written_text(choice);
   out.cut = reason == "length";
   if (out.text.empty())
     refuse(out.cut ? "the answer ended at max_tokens before it had any text; raise max_tokens"
                    : "the answer is empty; try another prompt or model");
   return out;
+}
+
+bool is_blank(const Json& answer) {
+  const Json& choices = at(answer, {"choices"});
+  if (!choices.is_array() || choices.empty()) return false;
+  const Json& choice = choices.front();
+  const std::string reason = text_of(at(choice, {"finish_reason"}));
+  const bool is_stopped = reason == "length" || reason == "content_filter";
+  return !is_stopped && text_of(at(choice, {"message", "refusal"})).empty() && written_text(choice).empty();
 }
 
 std::vector<float> embedding_of(const Json& answer) {

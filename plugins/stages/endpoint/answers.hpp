@@ -22,6 +22,9 @@ struct Chat {
 // Error(KINORA_ERROR_DATA) for a refusal, an empty text and an answer of another shape.
 Chat chat_of(const Json& answer);
 
+// Whether an answer has no text although it ended by itself: asked again, the model may write one.
+bool is_blank(const Json& answer);
+
 // Returns the vector of an /embeddings answer for one input, scaled to norm 1. Throws
 // Error(KINORA_ERROR_DATA) if there is none, or if it is zero or not finite.
 std::vector<float> embedding_of(const Json& answer);

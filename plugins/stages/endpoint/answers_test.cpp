@@ -52,6 +52,17 @@ TEST(Answers, SaysWhyThereIsNoText) {
     EXPECT_NE(error_of([&] { chat_of(Json::parse(odd)); }), "") << odd;
 }
 
+TEST(Answers, IsBlankIfTheModelEndedByItselfWithoutText) {
+  for (const char* message : {R"({"content":""})", R"({"content":" \n"})", R"({"content":null})", R"({"content":[]})",
+                              R"({"content":"<think>A boat?</think>\n"})", "{}"})
+    EXPECT_TRUE(is_blank(answer(message))) << message;
+  EXPECT_FALSE(is_blank(answer(R"({"content":"A boat."})")));
+  EXPECT_FALSE(is_blank(answer(R"({"content":null,"refusal":"No."})"))) << "it would refuse again";
+  EXPECT_FALSE(is_blank(answer(R"({"content":""})", "length"))) << "it would be cut again";
+  EXPECT_FALSE(is_blank(answer(R"({"content":""})", "content_filter")));
+  EXPECT_FALSE(is_blank(Json::parse(R"({"data":[{"embedding":[1]}]})")));
+}
+
 TEST(Answers, KnowsHowServersSayThatThereIsNoModel) {
   const std::string model = "Org/Model-7B";
   for (

@@ -52,7 +52,7 @@ bool passing(long status) {
 
 }  // namespace
 
-// Result of one attempt.
+// Result of one attempt. answer: with `again`, one without text.
 struct Client::Attempt {
   std::optional<Json> answer;
   std::string problem;
@@ -95,29 +95,20 @@ Answered Client::ask(const Question& question, const Run& run) const {
     account_->add(stage_, {.known = 1});
     return {std::move(*known), usage};
   }
+  Usage paid;
   for (int64_t n = 0;; ++n) {
     const int64_t expected = account_->expected(question.tokens);
     account_->gate.start(expected, stop);
     Attempt made = attempt(body, stop);
-    if (made.answer) {
-      Usage usage = usage_of(*made.answer);
-      account_->gate.correct(usage.prompt + usage.completion - expected);
-      account_->add(stage_, usage);
+    const Usage usage = made.answer ? usage_of(*made.answer) : Usage();
+    account_->gate.correct(usage.prompt + usage.completion - expected);
+    account_->add(stage_, usage);
+    paid += usage;
+    if (made.answer && (!made.again || n == options_.retries)) {  // the last blank one is the caller's to refuse
       kept.keep(body, *made.answer);
-      return {std::move(*made.answer), usage};
+      return {std::move(*made.answer), paid};
     }
-    account_->gate.correct(-expected);
-    check_accepted();
-    if (!made.again) give_up(question, made.problem);
-    // Where no sample has reached the server yet, further attempts for each would only delay the end of the run.
-    if (n == options_.retries || (made.nobody && account_->has_missed())) {
-      const std::string told = made.problem + (n > 0 ? fmt::format(" ({} attempts)", n + 1) : "");
-      if (made.nobody) miss(question, told);
-      give_up(question, told);
-    }
-    if (made.retry_after > options_.longest_wait)
-      give_up(question, fmt::format("{}; the server asks for a wait of {:.0f} s, longer than longest_wait",
-                                    made.problem, made.retry_after));
+    if (!made.answer) require_retry(question, made, n);
     const double wait = std::max(made.retry_after, backoff(n, question.about(), run));
     if (made.retry_after > 0) account_->gate.pause(made.retry_after);
     log(Log::info,
@@ -128,6 +119,21 @@ Answered Client::ask(const Question& question, const Run& run) const {
       check_accepted();
     });
   }
+}
+
+// Throws unless another attempt may succeed after attempt `n`, the first of which is 0.
+void Client::require_retry(const Question& question, const Attempt& made, int64_t n) const {
+  check_accepted();
+  if (!made.again) give_up(question, made.problem);
+  // Where no sample has reached the server yet, further attempts for each would only delay the end of the run.
+  if (n == options_.retries || (made.nobody && account_->has_missed())) {
+    const std::string told = made.problem + (n > 0 ? fmt::format(" ({} attempts)", n + 1) : "");
+    if (made.nobody) miss(question, told);
+    give_up(question, told);
+  }
+  if (made.retry_after > options_.longest_wait)
+    give_up(question, fmt::format("{}; the server asks for a wait of {:.0f} s, longer than longest_wait",
+                                  made.problem, made.retry_after));
 }
 
 // If a server that has answered becomes unreachable, only the samples of that time fail. If it was never
@@ -195,6 +201,8 @@ Client::Attempt Client::judge(const Response& response) const {
   Json answer = parsed(response.body);
   if (const auto found = answer.is_object() ? answer.find(needed_) : answer.end();
       found != answer.end() && found->is_array() && !found->empty()) {
+    out.again = is_blank(answer);
+    if (out.again) out.problem = url_ + ": the answer has no text";
     out.answer = std::move(answer);
     return out;
   }

@@ -44,7 +44,8 @@ class Client {
   // stage: name in messages and totals. path: below base_url, such as "/chat/completions". Throws Error for
   // invalid options, including a key that is missing in the environment.
   Client(std::string stage, const ServerOptions&, const std::string& path);
-  // Returns a kept answer at no cost, or asks the server and keeps the answer.
+  // Returns a kept answer at no cost, or asks the server and keeps the answer. The usage includes that of answers without
+  // text, after which it asks again; the last one is returned if all are.
   Answered ask(const Question&, const Run&) const;
   // Throws KINORA_ERROR_REFUSED once the server has refused the key or proved unreachable.
   void check_accepted() const;
@@ -62,6 +63,7 @@ class Client {
   Attempt attempt(const std::string& body, const Stop&) const;
   Attempt judge(const Response&) const;
   std::string refusal(const Response&) const;
+  void require_retry(const Question&, const Attempt&, int64_t n) const;
   double backoff(int64_t attempt, const std::string& about, const Run&) const;
   [[noreturn]] void miss(const Question&, const std::string& why) const;
   [[noreturn]] void give_up(const Question&, const std::string& why) const;
