@@ -197,8 +197,8 @@ class Describe {
     former_.emplace_back(n);
     return *this;
   }
-  // What a stage makes depends on the run's seed: it uses run.seed() or run.noise(). A job whose stages all leave this
-  // out gets the seed 0, so its results stay when the run's seed changes.
+  // Declares that a stage uses run.seed() or run.noise(). A curate job without such a stage gets the seed 0, so its
+  // results stay when the run's seed changes.
   Describe& draws() {
     draws_ = true;
     return *this;
