@@ -316,7 +316,7 @@ void Dedup::run(JobContext& context) const {
            context.spec().name, result.inputs.kept, all, result.inputs.filtered, rejected.size(),
            result.inputs.failed);
   if (recorded > 0)
-    log_info("{}: {} kept and recorded, since mode = \"score\"; {} has their originals", context.spec().name,
+    log_info("{}: {} kept and recorded, since mode = \"score\"; {} has the originals", context.spec().name,
              counted(recorded, "copy is", "copies are"), kDecisionsFile);
   for (const auto& [key, drop] : rejected) ++result.inputs.filtered, ++result.rules[drop.rule];
   context.summary["curated"] = curate.name;  // the job with these clips
