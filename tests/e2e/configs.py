@@ -70,8 +70,13 @@ def check_nvfp4(out):
     assert len(measured) == 6 and {row["layer"].split(".")[-2] for row in measured} == {"linear_qkv", "linear_proj", "linear_q", "linear_fc1", "linear_fc2"}, measured
     for row in measured:
         assert 15 < row["activations"]["sqnr"] < 30 and 15 < row["weights"]["sqnr"] < 30 and 5 < row["gradients"]["sqnr"] < 30, row
-    packed = out / "packed.safetensors"  # an export rounds what the training rounded, and nothing else
-    subprocess.run([KINORA, "convert", str(out / "nvfp4/weights.safetensors"), str(packed), "--precision", "nvfp4", "--block", "16x16"], check=True, capture_output=True)
+    def packed_by(*options):
+        to = out / f"packed{len(options)}.safetensors"
+        subprocess.run([KINORA, "convert", str(out / "nvfp4/weights.safetensors"), str(to), "--precision", "nvfp4", *options], check=True, capture_output=True)
+        return to
+
+    packed = packed_by()  # an export rounds what the training rounded, as it did, and nothing else
+    assert packed.read_bytes() == packed_by("--block", "16x16", "--scale-rule", "static_6").read_bytes() != packed_by("--scale-rule", "mse").read_bytes()
     with open(packed, "rb") as file:
         names = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     assert {name.removesuffix("_packed") for name in names if name.endswith("_packed")} == {row["layer"] for row in measured}, names
