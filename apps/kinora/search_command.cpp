@@ -24,11 +24,12 @@ constexpr const char* kSearchHelp = R"(usage: kinora search DIR "TEXT" [options]
 
 Prints the clips of a run that are nearest to a text, by the embeddings of their captions (a job of kind embed-text), or to a
 clip, by their image embeddings (a stage embed.*). DIR is the folder of a run, or of a curate job next to its embed-text job;
---in adds more folders. The first column is the score, the cosine of the embeddings, at most 1. The nearest clips are listed
-even if none matches: with MiniLM's captions a score below 0.3 means that there is no such clip. Copies that a dedup job of
-the run leaves out and clips that were rejected in the studio are shown, and marked, only with --copies and --rejected.
---where narrows the search to clips whose facts satisfy a condition, in the language of `where` of select and shard jobs;
-the run's select jobs add facts: `set`, and the columns of the tables that they join.
+that of a select or dedup job stands for its run. --in adds more folders. The first column is the score, the cosine of the
+embeddings, at most 1. The nearest clips are listed even if none matches: with MiniLM's captions a score below 0.3 means that
+there is no such clip. Copies that a dedup job of the run leaves out and clips that were rejected in the studio are shown, and
+marked, only with --copies and --rejected. --where narrows the search to clips whose facts satisfy a condition, in the
+language of `where` of select and shard jobs; the run's select jobs add facts: `set`, and the columns of the tables that they
+join.
 
 examples:
   kinora search runs/films "a boat at sea"
@@ -219,9 +220,10 @@ int search_command(core::Runtime& runtime, const Arguments& arguments) {
     return kDone;
   }
   if (const std::string wrong = wrong_in(given); !wrong.empty()) return complain(kUsage, "search: " + wrong);
-  std::vector<fs::path> folders{given["dir"].as<std::string>()};
+  std::vector<fs::path> folders{core::folder_with_clips(given["dir"].as<std::string>())};
   if (given.count("in"))
-    for (const auto& more : given["in"].as<std::vector<std::string>>()) folders.emplace_back(more);
+    for (const auto& more : given["in"].as<std::vector<std::string>>())
+      folders.push_back(core::folder_with_clips(more));
   Shown shown(given);
   const core::Collection clips(folders);
   const auto top = static_cast<size_t>(given["top"].as<int64_t>());

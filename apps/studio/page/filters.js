@@ -98,7 +98,7 @@ export class Filters {
     return make(
       "div",
       { class: "group" },
-      make("h2", {}, make("span", { title: h.field }, title, " ", make("code", { class: "muted" }, whereName(h.field))), clear),
+      make("h2", {}, make("span", { title: h.field }, title, ...(h.field === "similarity" ? [] : [" ", make("code", { class: "muted" }, whereName(h.field))])), clear),
       make("div", { class: "plot" }, box, ...lines),
       make("div", { class: "ends" }, make("span", {}, text(h.low)), make("span", {}, text(h.whole ? h.high - 1 : h.high))),
       ...about,

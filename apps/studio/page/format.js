@@ -54,7 +54,7 @@ export const markClass = (row) => `mark ${row.unstored ? "unstored" : row.decisi
 
 /** The outcome of a clip in words: the user's decision, else the job's. */
 export function outcome(row) {
-  if (row.decision) return `${decided(row)}${row.decision === "rejected" && row.reason_now ? `: ${row.reason_now}` : ""}`;
+  if (row.decision) return decided(row);
   if (row.end === "unchosen") return `left out by ${row.left_out.map(({ job }) => job).join(" and ")}`;
   if (row.end === "copy") return `copy of ${row.copy_of}`;
   if (row.end === "filtered") return `filtered by ${row.reason}`;

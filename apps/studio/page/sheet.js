@@ -236,7 +236,7 @@ export class Sheet {
     cell.scores.textContent = row ? [row.place, row.tags.map((tag) => `#${tag}`).join(" "), scoreOf(row, this.shows)].filter(Boolean).join(" · ") : "";
     cell.scores.title = cell.scores.textContent;
     if (this.hover.cell === cell && cell.shown !== row?.id) this.hover.left(cell);
-    cell.setAttribute("aria-label", row ? `${row.key}, ${row.place ? `of ${row.place}, ` : ""}${row.is_film ? "video, " : ""}${outcome(row)}, ${near(row) ? `similarity ${near(row)}, ` : ""}${seconds(row.duration_s)}${row.tags.length ? `, tags ${row.tags.join(", ")}` : ""}. ${row.caption}` : "loading");
+    cell.setAttribute("aria-label", row ? `${row.key}, ${row.place ? `of ${row.place}, ` : ""}${row.is_film ? "video, " : ""}${outcome(row)}${because(row) && `, ${because(row)}`}, ${near(row) ? `similarity ${near(row)}, ` : ""}${seconds(row.duration_s)}${row.tags.length ? `, tags ${row.tags.join(", ")}` : ""}. ${row.caption}` : "loading");
     const bitmap = row && this.pictures.get(row.id)?.bitmap;
     if (bitmap) this.draw(cell, bitmap);
     else this.blank(cell, row && (bitmap === null || row.end === "failed") ? nothingFor(row) : "");
@@ -498,6 +498,8 @@ export class Sheet {
 const nothingFor = (row) => (row.end === "failed" && row.reason) || "no picture";
 const near = (row) => (Number.isFinite(row.similarity) ? row.similarity.toFixed(3) : "");
 
+const because = (row) => (row.decision === "rejected" && row.reason_now ? `“${row.reason_now}”` : "");
+
 /** "video failed", "copy", "accepted"; "" for a kept clip. */
 function markOf(row) {
   const mark = decided(row) || (row.end === "kept" ? "" : endName(row.end));
@@ -506,7 +508,7 @@ function markOf(row) {
 
 /** One number: what its outcome is about, with the bound that it broke, else the one that the view is sorted by. */
 function scoreOf(row, shows) {
-  if (row.decision === "rejected" && row.reason_now) return `“${row.reason_now}”`;
+  if (because(row)) return because(row);
   if (row.end === "unchosen") return row.left_out.map(({ job, rule }) => `${job}: ${rule}`).join(" · ");
   if (row.end === "copy") return `of ${row.copy_of} · ${number(row.score)}`;
   if (row.reason === "ingest.duplicate") return `the file of ${row.copy_of} again`;
