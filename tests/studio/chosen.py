@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """A run with a select job: what it left out, its facts and its bounds; actions after a condition has hidden the selected clip; a studio
 that is killed during an action. usage: chosen.py KINORA ROOT SCRATCH"""
-import json
+import json, subprocess
 
-from browser import SCRATCH, Studio, eventually, page_of, run_alone
-from clips import curate_folder
+from browser import KINORA, SCRATCH, Studio, copy_of_run, eventually, page_of, run_alone
+from clips import curate_folder, lines
 from edits import said, select, total
 
 CLIPS, BOUND, FIRST_SEA = 20, 5.5, 10  # clip n has sharpness n, from 0
@@ -16,17 +16,20 @@ def folder_of():
     items = [{"key": key, "parent": "film", "consumed": False, "end": "kept", "facts": {"film": "film", "scores": {"filter.blur": n, "filter.flow": 1}}} for n, key in enumerate(KEYS)]
     folder = curate_folder(SCRATCH / "chosen/clips", items)
     (folder / "summary.json").write_text("{}")
-    good = folder.parent / "good"
-    good.mkdir()
-    (good / "job.json").write_text(json.dumps({"kind": "select", "options": {"where": f"blur > {BOUND}"}}))
-    (good / "summary.json").write_text(json.dumps({"curated": "clips", "left_out_before": 0}))
-    lines = []
+    decisions = []
     for n, key in enumerate(KEYS):
-        user = {"label": "sea" if n >= FIRST_SEA else "sky"}
         stays = {"end": "kept", "set": "train"} if n in STAYS else {"end": "filtered", "final": True, "rule": f"blur > {BOUND}"}
-        lines.append(json.dumps({"key": key, "user": user, **stays}))
-    (good / "decisions.jsonl").write_text("\n".join(lines) + "\n")
+        decisions.append({"key": key, "user": {"label": "sea" if n >= FIRST_SEA else "sky"}, **stays})
+    write_selection(folder.parent, decisions)
     return folder.parent
+
+
+def write_selection(run, decisions):
+    """The folder that a select job `good` leaves."""
+    (run / "good").mkdir()
+    (run / "good/job.json").write_text(json.dumps({"kind": "select", "options": {"where": f"blur > {BOUND}"}}))
+    (run / "good/summary.json").write_text(json.dumps({"curated": "clips", "left_out_before": 0}))
+    (run / "good/decisions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in decisions))
 
 
 def look_for(page, where):
@@ -66,13 +69,13 @@ def check_bound(page):
 
 def check_hidden(page, folder):
     """After a condition has hidden the selected clip, keys act on the first clip of the view, at once and later; in an empty view they say that there is none."""
-    lines = lambda: [json.loads(line)["key"] for line in (folder / "edits.jsonl").read_text().splitlines() if line] if (folder / "edits.jsonl").exists() else []
+    edited = lambda: [line["key"] for line in lines(folder / "edits.jsonl")]
     select(page, KEYS[0])
     look_for(page, "label == 'sea'")
     page.keyboard.press("Escape")
     page.keyboard.press("a")
     said(page, f"Accepted: {KEYS[FIRST_SEA]}")
-    assert lines() == [KEYS[FIRST_SEA]], lines()
+    assert edited() == [KEYS[FIRST_SEA]], edited()
     eventually(lambda: page.locator("#detail h2").first.inner_text() == KEYS[FIRST_SEA])
     select(page, KEYS[FIRST_SEA + 1])
     look_for(page, f"blur >= {FIRST_SEA + 1} and label == 'sea'")
@@ -83,7 +86,7 @@ def check_hidden(page, folder):
     page.keyboard.press("Escape")
     page.keyboard.press("x")
     said(page, "No clip is selected: the view is empty")
-    assert not page.locator("#reject-dialog[open]").count() and len(lines()) == 1
+    assert not page.locator("#reject-dialog[open]").count() and len(edited()) == 1
     look_for(page, "blur >")
     eventually(lambda: page.locator("#where-error").inner_text())
     page.locator("#all").click()
@@ -115,7 +118,19 @@ def check_cut_off(page):
     page.unroute("**/api/edit")
 
 
+def check_search():
+    """`kinora search` knows the facts of the run's select jobs, and takes the folder of one."""
+    run = copy_of_run("searched")
+    keys = [item["key"] for item in lines(run / "clips/items.jsonl") if item["end"] == "kept" and not item["consumed"]]
+    write_selection(run, [{"key": key, "end": "kept", "set": "train" if n % 2 else "val", "user": {"label": "sea" if n < 4 else "sky"}} for n, key in enumerate(keys)])
+    for folder in (run, run / "good"):
+        done = subprocess.run([KINORA, "search", str(folder), "--like", keys[0], "--where", "set == 'train' and label == 'sea'", "--json"], capture_output=True, text=True)
+        found = {json.loads(line)["key"] for line in done.stdout.splitlines()}
+        assert len(keys) > 4 and found == {keys[1], keys[3]}, (done, keys)
+
+
 def main(chromium):
+    check_search()
     run = folder_of()
     with Studio(run / "good") as studio, page_of(chromium, studio, refused=(400,)) as page:
         check_left_out(page)
