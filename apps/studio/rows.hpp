@@ -27,7 +27,7 @@ class Rows {
 
   // A line that is not an item is counted as unreadable. A repeated key replaces the earlier line.
   void add(const nlohmann::json& item, const Line& line);
-  // What the select jobs of finished jobs have left out and added. Call this after all lines.
+  // Marks what select jobs have left out of finished jobs, and adds their facts. Call this after all lines.
   void add_selections();
   // Sorts the rows by job and key. Call this last.
   void finish();

@@ -1,4 +1,4 @@
-// What the select jobs of a run have decided about the clips of a curate job, for people who look at them: which clips each
+// Reads the decisions of a run's select jobs about the clips of a curate job, for people who look at them: the clips that each
 // has left out, by which rule, and the facts that it has added. Shard jobs read the one job that is their input (drops.hpp).
 #pragma once
 #include <filesystem>
@@ -12,20 +12,20 @@ namespace kinora::core {
 
 struct Selection {
   std::string job, where;                       // its name, and its condition
-  std::map<std::string, std::string> left_out;  // key -> rule; without the clips that came not in
-  std::map<std::string, nlohmann::json> added;  // facts by key, of all clips that came in
+  std::map<std::string, std::string> left_out;  // key -> rule; without those that earlier jobs left out
+  std::map<std::string, nlohmann::json> added;  // facts by key, those of clips that it left out, too
   std::map<std::string, Drop> dropped;          // all that its file does not keep, those of earlier jobs too
   bool is_last = true;                          // it has left clips out, and no other job chooses further from its clips
 };
 
-// Of the finished select jobs beside the curate job; one that reads another's clips follows it. Decisions that cannot be
-// read are ignored and logged. clips: what footage they have now; decisions about other footage do not count.
+// Reads the finished select jobs next to the curate job; one that reads another's clips follows it. Decisions that cannot be
+// read are ignored and logged. clips: the footage that they have now; decisions about other footage do not count.
 std::vector<Selection> selections_of(const std::filesystem::path& curated, const EditHistory::Subject& clips);
 
 // The facts that these jobs have added to clips, by key; of two values the later job's counts.
 std::map<std::string, nlohmann::json> added_by(const std::vector<Selection>&);
 
-// The same of all select jobs beside a curate job, whatever footage its clips have now.
+// The same of all select jobs next to a curate job, whatever footage its clips have now.
 std::map<std::string, nlohmann::json> added_beside(const std::filesystem::path& curated);
 
 // The run of a select or dedup job, whose folder has no clips of its own; every other folder as it is.
