@@ -9,6 +9,7 @@
 #include "core/base/cancel.hpp"
 #include "core/base/quantity.hpp"
 #include "core/base/suggest.hpp"
+#include "core/io/io.hpp"
 #include "plugins/jobs/data/index.hpp"
 #include "plugins/jobs/data/inspect.hpp"
 #include "plugins/jobs/data/media.hpp"
@@ -30,6 +31,8 @@ constexpr const char* kDataHelp = R"(usage: kinora data index PATH [--threads N]
 PATH is a folder of WebDataset shards (tar archives), also below other folders, on this machine or on a storage (s3://bucket/shards).
 All but index also take one .tar file.
 
+A folder of a web server (https://host/shards) has the shards that its .nv-meta/.info.json lists; it is not indexed there.
+
   index      writes Megatron-Energon's index: SHARD.tar.idx next to each shard, and .nv-meta. Each shard is read once, by its headers.
              A shard is not read again if its size and time of modification are those of the last index, which makes an interrupted
              index continue. A damaged shard is reported and has the samples before the damage. Of samples with one key the first is
@@ -47,6 +50,7 @@ exit codes: 0 done, 1 failed, or a line names a problem of a shard, 2 wrong usag
 examples:
   kinora data index shards/ --val 0.05
   kinora data verify s3://bucket/shards --media
+  kinora data inspect https://data.example.org/shards
   kinora data preview shards/ --out shards.html
 
 )";
@@ -85,6 +89,11 @@ int index_data(core::Runtime&, const DataFolder& folder, const po::variables_map
   if (folder.is_one_file)
     return complain(kUsage,
                     "data index: " + folder.shards[0].uri + " is one shard; give the folder of the shards");
+  if (core::is_web(folder.uri))
+    return complain(
+        kUsage, "data index: " + folder.uri +
+                    ": a web server is only read; run it where the shards are, and upload .nv-meta and the "
+                    ".tar.idx files");
   data::IndexOptions options{given["threads"].as<uint64_t>(), given.count("again") > 0, {}};
   if (given.count("val")) options.val = given["val"].as<double>();
   if (options.val && !(*options.val >= 0 && *options.val <= 1))
@@ -110,8 +119,8 @@ int verify_data(core::Runtime& runtime, const DataFolder& folder, const po::vari
   if (given.count("media"))
     options.decoder = [&runtime]() -> data::DecodeMedium {
       return [decoder = std::make_shared<data::MediaDecoder>(runtime.registry())](
-                 const std::string& key, std::vector<uint8_t> bytes) {
-        return decoder->problem(key, std::move(bytes));
+                 const std::string& key, const std::string& field, std::vector<uint8_t> bytes) {
+        return decoder->problem(key, field, std::move(bytes));
       };
     };
   const auto report = data::verify_folder(folder, options, print_problem);

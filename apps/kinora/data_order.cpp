@@ -138,7 +138,7 @@ std::vector<std::vector<Slots>> divided_slots(const Asked& asked, uint64_t first
 }
 
 void print_rank(core::DataOrder& order, const core::JobSpec& job, uint64_t step, uint64_t rank,
-                const Slots& slots, bool as_json, core::FailedSamples& damaged) {
+                const Slots& slots, bool as_json, core::LostSamples& damaged) {
   const auto accepts = [&](const std::string& key) { return core::hash_share(key) >= held_out_of(job); };
   std::vector<std::string> taken;
   for (const uint64_t slot : slots) taken.push_back(order.key(slot, accepts, &damaged));
@@ -165,7 +165,8 @@ int print_order(core::Runtime& runtime, const core::RunFile& run, const core::Jo
   if (given.count("state")) state = core::read_data_state(given["state"].as<std::string>(), order.digest());
   const bool are_divided = steps.ranks > 1 && !source->options.value("sizes", json::array()).empty();
   const auto divided = are_divided ? divided_slots(asked, state.slots) : std::vector<std::vector<Slots>>();
-  core::FailedSamples damaged(job.name, {.max_failed_share = 1});  // any number
+  core::LostSamples damaged(job.name, {.max_failed_share = 1});  // any number
+  order.count_unread(damaged);
   for (int64_t i = 0; i < asked.count(); ++i) {
     if (core::cancelled()) return kInterrupted;
     for (uint64_t rank = 0; rank < steps.ranks; ++rank)

@@ -105,7 +105,18 @@ Result<std::vector<Listed>> Io::list_one(std::string_view text) {
   return fail(KINORA_ERROR_NOT_FOUND, "{}: no such file or folder; check the path", text);
 }
 
+// The index of a folder of shards stands for them; a file stands for itself.
+Result<std::vector<Listed>> Io::list_index(std::string_view text) {
+  const std::string path(text.substr(0, text.find_last_not_of('/') + 1));
+  for (const char* index : {"/.nv-meta/.info.json", "/index.json", ""}) {
+    auto found = list(path + index);
+    if (found || found.failure().code != KINORA_ERROR_NOT_FOUND) return found;
+  }
+  return list(path + "/");  // which says what to do
+}
+
 Result<std::vector<Listed>> Io::list_all(std::string_view text) {
+  if (is_web(text)) return list(text);
   std::vector<Listed> out;
   const std::string top = std::string(text) + (text.ends_with('/') ? "" : "/");
   for (std::vector<std::string> folders{""}; !folders.empty();) {
@@ -127,13 +138,19 @@ Result<std::vector<Listed>> Io::list_all(std::string_view text) {
   return out;
 }
 
-// The files that a pattern in braces names, from one listing of each folder.
+// The files that a pattern in braces names, from one listing of each folder; a web server is asked for each.
 Result<std::vector<Listed>> Io::list_named(const std::string& pattern) {
   std::map<std::string, std::vector<Listed>> folders;
   std::vector<Listed> out;
   const auto names = catching([&] { return expand_braces(pattern); });
   if (!names) return names.failure();
   for (const auto& name : *names) {
+    if (is_web(name)) {
+      const auto file = list(name);
+      if (!file) return file.failure();
+      for (const auto& entry : *file) out.push_back({name, false, entry.size, entry.modified});
+      continue;
+    }
     const std::string folder = name.substr(0, name.rfind('/') + 1);
     if (!folders.contains(folder)) {
       auto listed = list(folder);
@@ -156,7 +173,8 @@ Result<std::string> Io::contents(const std::string& uri) {
     const std::lock_guard lock(mutex_);
     if (const auto it = contents_.find(uri); it != contents_.end()) return it->second;
   }
-  const auto files = uri.find('{') == uri.npos ? list_all(uri) : list_named(uri);
+  const bool is_pattern = uri.find('{') != uri.npos;
+  const auto files = is_pattern ? list_named(uri) : is_web(uri) ? list_index(uri) : list_all(uri);
   if (!files) return files.failure();
   std::string out;
   for (const auto& file : *files) out += fmt::format("{} {} {}\n", file.name, file.size, file.modified);
@@ -229,7 +247,33 @@ std::string percent_decoded(std::string_view text) {
   return out;
 }
 
+// rest: what follows "https://".
+Status check_no_secret(const std::string& scheme, std::string_view rest) {
+  std::string_view host = rest.substr(0, rest.find_first_of("/?#"));
+  const size_t at = host.rfind('@');
+  if (at != host.npos) {
+    host.remove_prefix(at + 1);
+    return fail(
+        KINORA_ERROR_INVALID,
+        "{}://***@{}/...: logs would show the name and password in the address; leave them out, and put "
+        "'machine {} login NAME password PASSWORD' into ~/.netrc",
+        scheme, host, host.substr(0, host.find(':')));
+  }
+  if (rest.find_first_of("?#") != rest.npos)
+    return fail(
+        KINORA_ERROR_INVALID,
+        "{}://{}/...: the address has a query ('?') or fragment ('#'), which may be a secret that logs would "
+        "show; give one without, or copy the file here",
+        scheme, host);
+  return {};
+}
+
 }  // namespace
+
+bool is_web(std::string_view text) {
+  const auto uri = parse_uri(text);
+  return uri && (uri->scheme == "http" || uri->scheme == "https");
+}
 
 Result<Uri> parse_uri(std::string_view text) {
   if (text.empty())
@@ -250,6 +294,8 @@ Result<Uri> parse_uri(std::string_view text) {
     scheme += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   const auto rest = text.substr(at + 3);
+  if (scheme == "http" || scheme == "https")
+    if (const auto status = check_no_secret(scheme, rest); !status) return status.failure();
   if (scheme != "file") return Uri{scheme, std::string(rest)};
   const auto path = rest.starts_with("localhost/") ? rest.substr(9) : rest;
   if (!path.starts_with('/'))

@@ -2,6 +2,7 @@
 //
 //   "clips/a.mp4", "/data/a.mp4", "file:///data/a%20b.mp4"   storage/file, the path
 //   "s3://bucket/key"                                        storage/s3, "bucket/key": the part after "://"
+//   "https://host/folder/file"                               storage/https, "host/folder/file"
 //   "asset:minilm/vocab.txt"                                 storage/file, found by paths.hpp
 #pragma once
 #include <map>
@@ -19,7 +20,11 @@ struct Uri {
   std::string scheme;  // "file" if the text has none
   std::string path;    // the argument of the storage component
 };
+// An address of a web server with a name, a password or a query is refused, and not repeated in the message: what logs
+// show must contain no secret.
 Result<Uri> parse_uri(std::string_view text);
+// Whether it is an address of a web server (http, https), which serves files and cannot list folders.
+bool is_web(std::string_view text);
 
 // One instance of a storage component.
 struct Store {
@@ -46,10 +51,11 @@ class Io {
   Result<std::shared_ptr<Store>> store(const std::string& scheme);
   // The direct contents of a folder, by name.
   Result<std::vector<Listed>> list(std::string_view uri);
-  // All files below a folder at any depth, by name; for a file, itself under the name "".
+  // All files below a folder at any depth, by name; for a file, itself under the name "". A web server lists only a file.
   Result<std::vector<Listed>> list_all(std::string_view uri);
-  // One line per file of list_all(), or that a pattern such as "s3://bucket/s-{000..012}.tar" names: name, size, time.
-  // Listing is slow, so the first result is kept for the lifetime of this object.
+  // One line per file of list_all(), or that a pattern such as "s3://bucket/s-{000..012}.tar" names: name, size, time; of
+  // a folder of a web server, that of its index of shards. Listing is slow, so the first result is kept for the lifetime
+  // of this object.
   Result<std::string> contents(const std::string& uri);
   Status remove(std::string_view uri);
   // Reads whole small files; bounded, so that a hostile size cannot exhaust memory.
@@ -58,6 +64,7 @@ class Io {
 
  private:
   Result<std::vector<Listed>> list_one(std::string_view uri);
+  Result<std::vector<Listed>> list_index(std::string_view uri);
   Result<std::vector<Listed>> list_named(const std::string& pattern);
   Registry& registry_;
   std::mutex mutex_;

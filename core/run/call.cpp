@@ -35,6 +35,19 @@ kinora_run run_of(Call& call) {
   return run;
 }
 
+kinora_run run_of(NeededCall& call) {
+  kinora_run run = run_of(static_cast<Call&>(call));
+  run.cancelled = [](void* self) -> int32_t {
+    if (!cancelled()) return KINORA_OK;
+    auto& call = *static_cast<NeededCall*>(static_cast<Call*>(self));
+    const int64_t now = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+    int64_t asked = 0;
+    if (call.asked_to_stop.compare_exchange_strong(asked, now)) asked = now;
+    return static_cast<double>(now - asked) >= 1e9 * call.patience ? KINORA_ERROR_CANCELLED : KINORA_OK;
+  };
+  return run;
+}
+
 namespace {
 
 std::string duration(double seconds) {

@@ -1,5 +1,6 @@
 // What a call into a component sees of its run, and the progress that it shows.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -52,5 +53,14 @@ struct Call {
 // A run on the CPU with one thread and no folder. Stops when the run is cancelled. Noise needs libtorch,
 // which is loaded on first use.
 kinora_run run_of(Call&);
+
+// A call on which a training step waits: it may continue for a while after the run was asked to stop, so that the step can
+// end. Then it is cancelled too.
+struct NeededCall : Call {
+  double patience = 5;  // seconds
+  std::atomic<int64_t> asked_to_stop{
+      0};  // nanoseconds of the steady clock, when a call noticed it; reset it before each
+};
+kinora_run run_of(NeededCall&);
 
 }  // namespace kinora::core

@@ -84,6 +84,8 @@ Status check_uri(const Registry& registry, std::string_view text) {
   if (!uri) return uri.failure();
   const auto found = registry.find("storage", uri->scheme);
   if (!found) return fail(found.failure().code, "{}: {}", text, found.failure().message);
+  if (is_web(text) && (uri->path.empty() || uri->path.front() == '/'))
+    return fail(KINORA_ERROR_INVALID, "{}: it names no server; write {}://HOST/FOLDER", text, uri->scheme);
   if (uri->scheme != "s3") return {};  // paths of other storages are their own
   // The bucket may become part of a host name.
   const std::string bucket = uri->path.substr(0, uri->path.find('/'));

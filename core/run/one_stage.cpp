@@ -96,12 +96,16 @@ void StageInstance::start_once(const kinora_run& run) {
 }
 
 void StageInstance::process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run) {
-  if (!workers_) {
+  const std::string of = id_ + ": " + std::string(Sample::borrow(in).key());
+  try {
+    if (workers_) return in_process(of, [&] { return workers_->process(worker_, in, &emit, &run); });
     start_once(run);
-    return called(stage_->process(self_, in, &emit, &run), id_);
+    called(stage_->process(self_, in, &emit, &run), id_);
+  } catch (const Error& e) {
+    if (e.code() == KINORA_ERROR_CANCELLED)
+      log_warn("{}: stopped before it ended, as the run was to stop", of);
+    throw;
   }
-  in_process(id_ + ": " + std::string(Sample::borrow(in).key()),
-             [&] { return workers_->process(worker_, in, &emit, &run); });
 }
 
 void StageInstance::finish(const kinora_emit& emit, const kinora_run& run) {
@@ -182,13 +186,13 @@ std::string losses(const StageResults& results) {
   return results.dropped.empty() ? "" : " (filtered by " + results.dropped.front().rule + ")";
 }
 
-void process_once(StageInstance& instance, const Sample& in, StageResults& results, bool finishes) {
+void process_once(StageInstance& instance, const Sample& in, StageResults& results, double patience) {
   results = {};
   results.input = in.key();
   const kinora_emit sink = results.sink();
-  Call call;
-  kinora_run run = run_of(call);
-  if (finishes) run.cancelled = [](void*) -> int32_t { return KINORA_OK; };
+  NeededCall call;
+  call.patience = patience;
+  const kinora_run run = run_of(call);
   instance.process(in.clone(in.key()).get(), sink, run);
 }
 
@@ -202,11 +206,11 @@ OneStage::OneStage(Registry& registry, const std::string& id, const json& option
 Sample OneStage::operator()(const Sample& in) const {
   StageResults results;
   try {
-    process_once(instance_, in, results, finishes_);
+    process_once(instance_, in, results, patience_);
   } catch (const StageInstance::ProcessEnded& first) {
     log_warn("{}; trying again", first.what());
     try {
-      process_once(instance_, in, results, finishes_);
+      process_once(instance_, in, results, patience_);
     } catch (const StageInstance::ProcessEnded& second) {
       throw Error(KINORA_ERROR_DATA, std::string(second.what()) + ", twice");
     }

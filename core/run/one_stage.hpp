@@ -18,8 +18,8 @@ namespace kinora::core {
 struct Isolation {
   bool is_allowed = true;
   double timeout = 300;  // seconds
-  // Of OneStage: it ends its sample although the run was asked to stop, as a training step that needs the sample does.
-  bool finishes = false;
+  // Seconds for which OneStage continues after the run was asked to stop, as NeededCall.
+  double patience = 0;
   // Whoever made the run vouches for its media: only a third party's stage has a process.
   bool trusts_media = false;
 };
@@ -96,7 +96,7 @@ class OneStage {
   // Throws kinora::Error if there is no such stage, it cannot be opened, or an option is wrong.
   OneStage(Registry&, const std::string& id, const json& options, const Isolation& = {});
   OneStage(Registry& registry, const std::string& id, const Options& options, const Isolation& isolation = {})
-      : instance_(registry, id, options, isolation), finishes_(isolation.finishes) {}
+      : instance_(registry, id, options, isolation), patience_(isolation.patience) {}
   OneStage(Runtime& runtime, const std::string& id, const json& options, const Isolation& isolation = {})
       : OneStage(runtime.registry(), id, options, isolation) {}
   OneStage(Runtime& runtime, const std::string& id, const Options& options, const Isolation& isolation = {})
@@ -109,7 +109,7 @@ class OneStage {
 
  private:
   mutable StageInstance instance_;
-  bool finishes_;
+  double patience_;
 };
 
 }  // namespace kinora::core

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <memory>
 #include <poll.h>
 #include <unistd.h>
 
@@ -106,8 +107,9 @@ Channel::Got Channel::receive(Message& out, int milliseconds) const {
   pollfd waits{socket_.get(), POLLIN, 0};
   const int ready = ::poll(&waits, 1, milliseconds);
   if (ready == 0 || (ready < 0 && errno == EINTR)) return Got::nothing;
-  std::string room(sizeof(uint32_t) + kMostHead + Message::kMostBytes, '\0');
-  iovec part{room.data(), room.size()};
+  constexpr size_t kRoom = sizeof(uint32_t) + kMostHead + Message::kMostBytes;
+  const auto room = std::make_unique_for_overwrite<char[]>(kRoom);
+  iovec part{room.get(), kRoom};
   Control control{};
   msghdr packet{};
   packet.msg_iov = &part;
@@ -121,13 +123,13 @@ Channel::Got Channel::receive(Message& out, int milliseconds) const {
   out.shared = descriptors_in(packet);
   uint32_t size = 0;
   const auto all = static_cast<size_t>(got);
-  if (all >= sizeof size) std::memcpy(&size, room.data(), sizeof size);
-  const auto* head = reinterpret_cast<const uint8_t*>(room.data()) + sizeof size;
+  if (all >= sizeof size) std::memcpy(&size, room.get(), sizeof size);
+  const auto* head = reinterpret_cast<const uint8_t*>(room.get()) + sizeof size;
   if (size > 0 && size <= all - sizeof size && is_shallow_cbor(head, head + size))
     out.head = nlohmann::json::from_cbor(head, head + size, true, false);
   if ((packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || !out.head.is_object())
     throw Error(KINORA_ERROR_DATA, "a worker sent what is no message");
-  out.bytes.assign(room, sizeof size + size, all - sizeof size - size);
+  out.bytes.assign(room.get() + sizeof size + size, all - sizeof size - size);
   return Got::message;
 }
 

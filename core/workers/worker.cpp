@@ -23,7 +23,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kPoll = 10;                         // milliseconds between checks of a silent worker
+constexpr int kPoll = 10;                         // milliseconds between checks of a worker
 constexpr auto kGrace = std::chrono::seconds(2);  // time to stop in when asked to
 constexpr auto kLook =
     std::chrono::milliseconds(100);        // between measurements of the memory of a stage's child processes
@@ -192,7 +192,8 @@ int32_t Worker::converse(const Message& call, const kinora_emit* emit, const kin
         return status;
       }
       gone = process_.has_ended();
-      if (!gone) watch(run);
+      const bool is_due = Clock::now() - watched_ >= std::chrono::milliseconds(kPoll);
+      if (!gone && (got == Channel::Got::nothing || is_due)) watch(run);
     }
   } catch (const nlohmann::json::exception&) {
     end("killed: it sent what is no message");
@@ -263,7 +264,7 @@ int32_t Worker::set_fields(const Sample& changes) const {
 // Supervises a worker that is silent or busy: whether the run is to stop, whether it is alive, and whether it
 // stays within its limits.
 void Worker::watch(const kinora_run* run) {
-  const auto now = Clock::now();
+  const auto now = watched_ = Clock::now();
   output_.read();
   if (!run) watch_making(now);
   if (asked_to_stop_ == Clock::time_point{} && run && run->cancelled &&

@@ -75,7 +75,7 @@ class Worker {
   bool ended_ = false, has_keys_ = false, said_slow_ = false;
   uint64_t beats_ = 0;
   std::set<ino_t> given_;  // shared memory that came with the current call
-  Clock::time_point lived_{}, began_{}, asked_to_stop_{}, next_look_{};
+  Clock::time_point lived_{}, began_{}, asked_to_stop_{}, next_look_{}, watched_{};
   uint64_t last_look_ = 0, with_started_ = 0;
 };
 

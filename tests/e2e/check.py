@@ -28,6 +28,9 @@ def changed(job, key, value):
     return change, f"{key} = {value}"
 
 
+# A table of data in place of the shards, with a crop.
+CROPPED = '[{{ path = "shards" }}, "tokenizer"]\n{}transforms = [{{ use = "video.crop", height = {} }}]'
+
 # Recipe, change, job, expected message.
 CASES = [
     (Q, after("dit", 'device = "gpu"'), "dit", "device 'gpu' is unknown; give auto, cpu, cuda or cuda:N"),
@@ -53,6 +56,9 @@ CASES = [
     (A, after("ar", 'condition_frames = [0, 1]'), "ar", "loss/next-token draws no noise"),
     (A, after("codes", 'first_frame = true'), "codes", "first_frame applies to latents, but tokenizer/cosmos makes codes"),
     (Q, after("latents", 'sizes = ["1x16x16"]'), "latents", "sizes applies to a table of data"),
+    (Q, changed("latents", "input", CROPPED.format('sizes = ["9x64x48"]\n', 32)), "latents", "video.crop leaves 9x32x64 of windows of 9x48x64, and with `sizes` each window keeps its size", "transforms = "),
+    (Q, changed("latents", "input", CROPPED.format("", 52)), "latents", "video.crop has height = 52, and windows of 9x48x64 have 48; lower it, or raise the job's height", "transforms = "),
+    (Q, changed("latents", "input", CROPPED.format("", 30)), "latents", "height = 30 must be a multiple of 4", "transforms = "),
     (A, after("ar", 'sample_every = 5'), "ar", "loss/next-token is not the loss of a denoiser"),
     (Q, after("dit", 'weights = "asset:minilm/model.safetensors"'), "dit", "does not fit model/dit"),
     (Q, after("film", 'weights = "asset:minilm/model.safetensors"'), "film", "does not fit model/dit"),

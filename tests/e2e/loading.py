@@ -5,6 +5,7 @@ through a cache.
 usage: loading.py KINORA ROOT SCRATCH"""
 import contextlib, hashlib, io, itertools, json, os, pathlib, random, shutil, signal, struct, subprocess, sys, tarfile, time
 
+import cv2
 import numpy as np
 import safetensors.numpy
 
@@ -176,6 +177,26 @@ def check_trusted():
             frames.append(np.from_dlpack(next(loader)[0].tensor("frames")).copy())
             assert bool(workers()) is not trusted, workers()
     assert frames[0].shape == (4, 48, 64, 3) and np.array_equal(*frames)
+
+
+def check_jpeg():
+    """The pixels of a JPEG are those of OpenCV, which has a libjpeg-turbo of its own, to the bit; one that is cut off is damaged."""
+    y, x = np.mgrid[0:121, 0:203]
+    made = np.stack([x * 255 // 202, y * 255 // 120, (x * y) % 256], -1).astype(np.uint8)  # edges in colour, odd sides
+    sampling = lambda factors: [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, factors]
+    ways = {"420": sampling(cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420), "422": sampling(cv2.IMWRITE_JPEG_SAMPLING_FACTOR_422), "444": sampling(cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444),
+            "coarse": [cv2.IMWRITE_JPEG_QUALITY, 20], "progressive": [cv2.IMWRITE_JPEG_PROGRESSIVE, 1], "restarts": [cv2.IMWRITE_JPEG_RST_INTERVAL, 3]}
+    files = {key: cv2.imencode(".jpg", made, way)[1].tobytes() for key, way in ways.items()} | {"grey": cv2.imencode(".jpg", made[..., 0])[1].tobytes()}
+    expected = {key: cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)[..., ::-1] for key, data in files.items()}
+    files["cut"] = files["420"][:len(files["420"]) // 2]
+    write_tar(SCRATCH / "jpeg/s-0.tar", [(f"{key}.jpg", data) for key, data in files.items()])
+    for trusted in (True, False):
+        with kinora.load({"path": SCRATCH / "jpeg", "trusted": trusted}, 1, stages=[{"use": "video.read"}]) as loader:
+            taken = {batch[0].key: batch[0] for batch in itertools.islice(loader, len(files))}
+        assert taken.keys() == files.keys()
+        for key, sample in taken.items():
+            assert ("damaged JPEG" in json.loads(sample["json"]).get("damaged", "")) == (key == "cut"), (key, sample["json"])
+            assert key == "cut" or np.array_equal(np.from_dlpack(sample.tensor("frames"))[0], expected[key]), (key, trusted)
 
 
 def check_sizes():
@@ -373,6 +394,34 @@ def check_storage(shards):
         server.stop()
 
 
+def check_storage_faults():
+    """A shard that its storage cannot give costs its own samples, and is asked for no more often than the retries say; one that it refuses ends the
+    command, which says where and why."""
+    server, faults = s3_server.Server(SCRATCH, "faulty"), {}
+    proxy = Proxy(server.at, lambda number, method, target: faults.get(target.split("?")[0].rsplit("/")[-1]))
+    file = order_file("faulty", '{ path = "s3://bucket/a" }', f'[storage.s3]\nendpoint = "{proxy.url}"\nretries = 1\n')
+
+    def said(code=0):
+        return run(KINORA, "data", "order", file, "latents", "--steps", 3, "--batch", 10, "--json", code=code, env=s3_server.environment(SCRATCH))
+
+    try:
+        shutil.copytree(SCRATCH / "a", server.file("a"))
+        run(KINORA, "data", "index", server.file("a"))
+        faults["s-1.tar"] = "500"
+        lines = said().splitlines()
+        keys = by_slot(json.loads(line) for line in lines if line.startswith("{"))
+        assert keys[:10] + keys[20:] == [f"a{shard}-{i}" for shard in (0, 2) for i in range(10)] and all(key[:2] in ("a0", "a2") for key in keys[10:20]), keys
+        lost = [line for line in lines if "of s3://bucket/a/s-1.tar is left out: s3://bucket/a/s-1.tar: cannot be read" in line]
+        assert len(lost) >= 10 and all("HTTP 500 InternalError" in line and "(2 tries)" in line for line in lost), lines
+        asked = [target for _, target, *_ in proxy.log if target.split("?")[0].endswith("s-1.tar")]
+        assert len(asked) == 2, asked
+        faults["s-1.tar"] = "403"
+        refused = said(code=2)
+        assert all(words in refused for words in ("s3://bucket/a/s-1.tar: cannot be read", f"server {proxy.url.split('//')[1]}", "access is denied to", "ask the bucket's owner")), refused
+    finally:
+        server.stop()
+
+
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
@@ -384,6 +433,7 @@ def main():
     check_transforms()
     print("ok    transforms", flush=True)
     check_trusted()
+    check_jpeg()
     print("ok    trusted", flush=True)
     check_sizes()
     print("ok    sizes", flush=True)
@@ -399,6 +449,8 @@ def main():
     print("ok    damage", flush=True)
     check_storage(SCRATCH / "base/shards")
     print("ok    storage", flush=True)
+    check_storage_faults()
+    print("ok    storage faults", flush=True)
 
 
 main()

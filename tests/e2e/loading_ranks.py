@@ -127,6 +127,9 @@ class Training:
         assert re.findall(r"dit: resuming after step (\d+)", said) == ([str(before)] if before else []), (before, said)
         assert ("dit: 2 ranks, mesh dp=2" in said) == (ranks == 2), said
 
+    def failed(self):
+        return json.loads((self.out / "dit/summary.json").read_text())["failed"]
+
     def result(self):
         """Losses and norms of every step, once each; the weights."""
         lines = [json.loads(line) for line in (self.out / "dit/metrics.jsonl").read_text().splitlines()]
@@ -137,7 +140,7 @@ class Training:
 def uninterrupted(batches):
     whole = Training("whole", batches)
     whole.finish(1)
-    assert json.loads((whole.out / "dit/summary.json").read_text())["failed"] == 1
+    assert whole.failed() == 1
     return whole
 
 
@@ -151,6 +154,7 @@ def check(batches, whole, *parts, last):
     assert len({loss for loss, _ in want}) == STEPS and np.allclose(numbers, want, rtol=1e-10, atol=0), (numbers, want)
     gaps = {name: float(np.abs(weights[name] - tensor).max() / np.abs(tensor).max()) for name, tensor in expected.items()}
     assert weights.keys() == expected.keys() and max(gaps.values()) < 1e-10, gaps
+    assert parted.failed() == 1, "a sample that several parts or ranks met counts once, also if the last part has not met it"
     print(f"ok    {batches}", flush=True)
 
 

@@ -100,8 +100,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.rfile.read(size // 2)
             return self.hang_up()
         body = self.rfile.read(size)
-        if fault in ("404", "500", "503", "429", "skewed", "expired"):
-            code = {"404": "NoSuchUpload", "500": "InternalError", "503": "SlowDown", "429": "TooManyRequests", "skewed": "RequestTimeTooSkewed", "expired": "ExpiredToken"}[fault]
+        if fault in ("403", "404", "500", "503", "429", "skewed", "expired"):
+            code = {"403": "AccessDenied", "404": "NoSuchUpload", "500": "InternalError", "503": "SlowDown", "429": "TooManyRequests", "skewed": "RequestTimeTooSkewed", "expired": "ExpiredToken"}[fault]
             self.say({"skewed": 403, "expired": 400}.get(fault) or int(fault), error(code), [("Content-Type", "application/xml")])
             return None
         if fault == "error200" and self.command == "POST" and "uploadId=" in self.path:

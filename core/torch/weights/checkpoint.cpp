@@ -56,6 +56,7 @@ json to_json(const TrainState& s) {
           {"loss", s.loss},
           {"loss_by_sigma", s.by_sigma.to_json()},
           {"rounding", s.rounding},
+          {"lost", s.lost},
           {"offsets", s.offsets},
           {"config_hash", s.config_hash}};
 }
@@ -76,6 +77,7 @@ TrainState state_of(const fs::path& file) {
     s.loss = j.value("loss", 0.0);
     s.by_sigma = SigmaLosses::from_json(j.at("loss_by_sigma"));
     s.rounding = j.value("rounding", json());
+    s.lost = j.value("lost", json());
     s.offsets = j.at("offsets").get<std::map<std::string, uint64_t>>();
     s.config_hash = j.at("config_hash");
     return s;

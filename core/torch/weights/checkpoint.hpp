@@ -29,6 +29,7 @@ struct TrainState {
   double loss = 0;                          // loss of the last finite step
   SigmaLosses by_sigma;                     // over the latest steps
   nlohmann::json rounding;                  // RoundingMeter::state(); null: none
+  nlohmann::json lost;                      // samples that could not be used; null: none are read
   std::map<std::string, uint64_t> offsets;  // of random streams and data sources, keyed by name
   std::string config_hash;                  // hash of what must not change when a run resumes
 };

@@ -72,8 +72,8 @@ class Loader:
         return {"slots": self._slots, "data": self._digest}
 
     def stats(self):
-        """What was done so far: {"samples": taken from the data, "failed", "waited": seconds for samples, "bytes": {path of a set: read from it},
-        "cache_hits", "cache_bytes", "ready": samples read ahead, "ahead_peak": most bytes of those at once}."""
+        """What was done so far: {"samples": taken from the data, "failed", "dropped": {rule of a stage: samples that it
+        dropped}, "left_out": {"part", "where"}, "waited": seconds for samples, "bytes": {path of a set: read from it}, "cache_hits", "cache_bytes", "ready": samples read ahead, "ahead_peak": most bytes of those at once}."""
         return self._order.stats() if self._order else self._last_stats
 
     def __iter__(self):

@@ -217,6 +217,16 @@ constexpr Family kLoading[] = {
      "latent_hits"},
     {"kinora_data_cache_bytes_total", "counter", "Bytes that came from the cache on disk", "cache_bytes"}};
 
+// Metrics of the loading of data that have one value for each member of an object.
+struct Group {
+  const char *name, *type, *help, *member, *label;
+};
+constexpr Group kLoadingGroups[] = {
+    {"kinora_data_bytes_total", "counter", "Bytes read from each set, by its path", "bytes", "source"},
+    {"kinora_data_dropped_total", "counter", "Samples that a transform's rule dropped, each counted once",
+     "dropped", "rule"},
+    {"kinora_data_left_out", "gauge", "Samples of the sets that part or where leaves out", "left_out", "by"}};
+
 void add_head(std::string& out, const char* name, const char* type, const char* help) {
   out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
 }
@@ -243,11 +253,13 @@ void add_usage(std::string& out, const std::string& job, const json& usage) {
 void add_loading(std::string& out, const std::string& job, const json& loading) {
   for (const Family& family : kLoading)
     add_one(out, family.name, family.type, family.help, job, number(loading, family.member));
-  const json bytes = loading.value("bytes", json::object());
-  add_head(out, "kinora_data_bytes_total", "counter", "Bytes read from each set, by its path");
-  for (const auto& [path, read] : bytes.items())
-    out += fmt::format("kinora_data_bytes_total{{job=\"{}\",source=\"{}\"}} {:.17g}\n", label(job),
-                       label(path), number(bytes, path.c_str()));
+  for (const Group& group : kLoadingGroups) {
+    add_head(out, group.name, group.type, group.help);
+    const json of = loading.value(group.member, json::object());
+    for (const auto& [value, count] : of.items())
+      out += fmt::format("{}{{job=\"{}\",{}=\"{}\"}} {:.17g}\n", group.name, label(job), group.label,
+                         label(value), number(of, value.c_str()));
+  }
 }
 
 std::string now_utc() {

@@ -45,6 +45,8 @@ TEST(Live, TellsWhatATrainingDoesAndItsLoadingHasReadAndWaitedFor) {
                      {"waited", 1.5},
                      {"ready", 3},
                      {"too_short", 4},
+                     {"dropped", {{"filter.facts", 5}, {"filter.blur", 6}}},
+                     {"left_out", {{"part", 70}, {"where", 8}}},
                      {"bytes", {{"a/\"b", 700}, {"s3://c", 0}}}};
   const std::string text = training_text(
       "dit", 800, {{"step", 7}, {"loss", 0.25}, {"samples_per_second", 3.5}}, loading, 1700000000.0);
@@ -54,6 +56,11 @@ TEST(Live, TellsWhatATrainingDoesAndItsLoadingHasReadAndWaitedFor) {
   EXPECT_THAT(text, HasSubstr("kinora_train_samples_per_second{job=\"dit\"} 3.5\n"));
   EXPECT_THAT(text, Not(HasSubstr("tokens_per_second"))) << "they were not counted";
   EXPECT_THAT(text, HasSubstr("kinora_data_too_short_total{job=\"dit\"} 4\n"));
+  EXPECT_THAT(text, HasSubstr("# TYPE kinora_data_dropped_total counter\n"
+                              "kinora_data_dropped_total{job=\"dit\",rule=\"filter.blur\"} 6\n"
+                              "kinora_data_dropped_total{job=\"dit\",rule=\"filter.facts\"} 5\n"));
+  EXPECT_THAT(text, HasSubstr("kinora_data_left_out{job=\"dit\",by=\"part\"} 70\n"
+                              "kinora_data_left_out{job=\"dit\",by=\"where\"} 8\n"));
   EXPECT_THAT(text, HasSubstr("# TYPE kinora_data_samples_total counter\n"
                               "kinora_data_samples_total{job=\"dit\"} 12\n"));
   EXPECT_THAT(text, HasSubstr("kinora_data_wait_seconds_total{job=\"dit\"} 1.5\n"));

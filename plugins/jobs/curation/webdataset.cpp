@@ -130,7 +130,7 @@ std::vector<std::string> names_in_folder(const std::string& uri) {
     throw Error(KINORA_ERROR_UNSUPPORTED,
                 fmt::format("{}: this program reads no files of other storages", uri));
   std::vector<std::string> names;
-  for (auto& entry : or_throw(io->list(uri)))
+  for (auto& entry : or_throw(io->list(uri + "/")))
     if (!entry.folder) names.push_back(std::move(entry.name));
   return names;
 }

@@ -36,6 +36,8 @@ class WebDatasetShard {
   // Whether all headers could be read; true with an index.
   bool is_whole() const { return damage_.empty(); }
   size_t size() const { return offsets_.size() - 1; }
+  // The byte of the shard at which a sample begins.
+  uint64_t offset(size_t i) const { return offsets_.at(i); }
   Result<WebDatasetSample> at(size_t i) const;
   // The number of bytes of a sample in the shard, headers included.
   Result<uint64_t> bytes(size_t i) const;
@@ -56,7 +58,8 @@ class WebDatasetShard {
   std::shared_ptr<const ByteSource> source_;
   std::vector<uint64_t> offsets_;
   bool has_index_ = true;
-  std::string damage_;  // why the last sample, the rest of the shard, cannot be read; empty: there is none such
+  std::string
+      damage_;  // why the last sample, the rest of the shard, cannot be read; empty: there is none such
   WebDatasetLimits limits_;
   std::shared_ptr<BlockReader> blocks_;  // null: of a storage
 };

@@ -9,6 +9,8 @@
 #include "core/base/status.hpp"
 #include "core/io/io.hpp"
 #include "kinora/io.hpp"
+#include "kinora/webdataset_files.hpp"
+#include "plugins/jobs/data/in_order.hpp"
 
 namespace kinora::data {
 namespace {
@@ -43,6 +45,61 @@ void check_name(const std::string& folder, const std::string& name) {
   }
 }
 
+// Asks a web server for sizes and times of files. A file that it does not have has none.
+std::vector<std::optional<core::Listed>> ask_web(const std::vector<std::string>& uris) {
+  constexpr size_t kAtOnce = 16;
+  std::vector<std::optional<core::Listed>> out(uris.size());
+  InOrder<core::Listed> requests(uris.size(), kAtOnce);
+  requests.run(
+      [&](size_t number, const InOrder<core::Listed>::Push& push) {
+        auto found = io().list(uris[number]);
+        if (!found && found.failure().code != KINORA_ERROR_NOT_FOUND) core::or_throw(std::move(found));
+        if (found && !found->empty()) push(std::move(found->front()));
+      },
+      [&](size_t number, core::Listed file) { out[number] = std::move(file); });
+  return out;
+}
+
+// Adds those of the shards that are there.
+void add_of_web(const std::vector<std::string>& uris, DataFolder& to) {
+  std::vector<std::string> files = uris;
+  for (const auto& uri : uris) files.push_back(uri + ".idx");
+  const auto found = ask_web(files);
+  for (size_t i = 0; i < uris.size(); ++i) {
+    if (!found[i]) continue;
+    Shard shard{uris[i].substr(to.uri.size() + 1), uris[i], found[i]->size, found[i]->modified, {}};
+    if (const auto& index = found[uris.size() + i]) shard.index_size = index->size;
+    to.shards.push_back(std::move(shard));
+  }
+  if (to.shards.empty())
+    throw Error(KINORA_ERROR_NOT_FOUND, uris.front() + ": no such file; check the address");
+  std::sort(to.shards.begin(), to.shards.end(),
+            [](const Shard& x, const Shard& y) { return x.name < y.name; });
+}
+
+DataFolder find_on_web(const std::string& path) {
+  DataFolder out{.uri = path.substr(0, path.find_last_not_of('/') + 1)};
+  if (path.ends_with(kTar)) {
+    out = {.uri = path.substr(0, path.rfind('/')), .is_one_file = true};
+    add_of_web({path}, out);
+    return out;
+  }
+  const std::vector<std::string> meta{".info.json", "index.sqlite"};
+  const auto text = read_small(out.meta_uri(meta[0]));
+  if (!text) core::or_throw(io().list(out.uri + "/"));  // which says what to do
+  std::vector<std::string> uris;
+  for (const auto& file : kinora::detail::files_of_info(out.uri, text.value_or(""))) {
+    check_name(out.uri, file.uri.substr(out.uri.size() + 1));
+    uris.push_back(file.uri);
+  }
+  if (uris.empty()) throw Error(KINORA_ERROR_NOT_FOUND, out.meta_uri(meta[0]) + ": lists no shards");
+  add_of_web(uris, out);
+  const auto found = ask_web({out.meta_uri(meta[0]), out.meta_uri(meta[1])});
+  for (size_t i = 0; i < meta.size(); ++i)
+    if (found[i]) out.meta.emplace(meta[i], found[i]->size);
+  return out;
+}
+
 // A .tar file with its .tar.idx, from the listing of its folder; nothing if the path is not one.
 std::optional<DataFolder> one_shard(const std::string& path) {
   if (!path.ends_with(kTar)) return std::nullopt;
@@ -69,6 +126,7 @@ uint64_t DataFolder::bytes() const {
 }
 
 DataFolder find_shards(const std::string& path) {
+  if (core::is_web(path)) return find_on_web(path);
   std::error_code ignored;
   if (path.find("://") == path.npos && !std::filesystem::exists(path, ignored))
     throw Error(KINORA_ERROR_NOT_FOUND, "'" + path + "': no such file or folder");

@@ -27,8 +27,9 @@ struct DataFolder {
   uint64_t bytes() const;
 };
 
-// Lists a folder at any depth, or one .tar file. Hidden files and folders are left out. Throws Error: no
-// .tar files, or a name that the files of .nv-meta cannot contain.
+// Lists a folder at any depth, or one .tar file. Hidden files and folders are left out. A folder of a web server has
+// the shards of its .nv-meta/.info.json. Throws Error: no .tar files, or a name that the files of .nv-meta cannot
+// contain.
 DataFolder find_shards(const std::string& path);
 
 // Content of a small file; nothing if it does not exist. Throws Error.

@@ -22,7 +22,8 @@ void encode_live(JobContext& context, const EncodeOptions& options) {
              count = std::min(options.scale_windows, pass);
   windows.follow({.first = 0, .count = 1, .of = 1, .end = static_cast<uint64_t>(count)});
   log_info(
-      "{}: training encodes each window when it takes it, so no latents.h5 is written; measures the scale of {}",
+      "{}: training encodes each window when it takes it, so no latents.h5 is written; measures the scale of "
+      "{}",
       context.spec().name, counted(count, "window", "windows"));
   Progress progress(context.spec().name, count, "windows");
   for (int64_t n = 0; n < count; ++n) {
@@ -42,11 +43,11 @@ void encode_live(JobContext& context, const EncodeOptions& options) {
   json out = facts.to_json();
   out["data"] = windows.order().digest();
   or_throw(write_file_atomically(context.folder() / "latents.json", out.dump(2) + "\n"));
+  windows.lost().log();
+  context.summary.update(windows.lost().counts());
   context.summary.update({{"samples", pass},
                           {"sets", windows.order().sets()},
                           {"measured", count},
-                          {"failed", windows.failed()},
-                          {"too_short", windows.too_short()},
                           {"latent_shape", facts.shape},
                           {"sizes", of_size}});
 }

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "core/base/log.hpp"
 #include "core/config/document.hpp"
 #include "core/embed/embed.hpp"
 #include "core/run/inputs.hpp"
@@ -46,36 +45,31 @@ struct kinora_data {
         transforms(registry, nlohmann::json::parse(stages ? stages : "[]", nullptr, false), seed,
                    input.reading.trusted),
         ahead(order, input.reading),
-        failed("data", input.reading) {
+        lost("data", input.reading) {
+    order.count_unread(lost);
     ahead.follow({.first = 0, .count = 1, .of = 1});
   }
 
   kinora::Sample at(uint64_t slot) {
     std::optional<kinora::Sample> out;
-    const auto use = [&](const kinora::core::DataOrder::Draw& draw, std::string& why) {
-      std::string reason;
-      out = transforms(to_sample(ahead.read(slot, draw)), slot, reason);
-      if (out) return true;
-      if (transforms.has_dropped())
-        kinora::core::log_warn("data: {} is left out: {}", order.text_of(draw), reason);
-      else
-        why = reason;
-      return false;
+    const auto use = [&](const kinora::core::DataOrder::Draw& draw, kinora::core::Unused& unused) {
+      out = transforms(to_sample(ahead.read(slot, draw)), slot, unused);
+      return out.has_value();
     };
-    order.find_usable(slot, use, &failed);
+    order.find_usable(slot, use, &lost);
     return *std::move(out);
   }
 
   std::string stats() const {
     auto out = ahead.counts().to_json();
-    out["failed"] = failed.count();
+    out.update(lost.counts());
     return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
 
   kinora::core::DataOrder order;
   kinora::core::Transforms transforms;
   kinora::core::SamplesAhead ahead;
-  kinora::core::FailedSamples failed;
+  kinora::core::LostSamples lost;
 };
 
 extern "C" {

@@ -15,6 +15,7 @@ struct DataCounts {
   uint64_t cache_hits = 0, cache_bytes = 0;  // reads that the cache answered
   double waited = 0;                         // seconds for which the caller waited for samples
   std::map<std::string, uint64_t> bytes;     // read from each set, by its path
+  std::map<std::string, uint64_t> left_out;  // samples of the sets that `part` and `where` leave out
 
   nlohmann::json to_json() const {
     return {{"samples", samples},
@@ -23,7 +24,8 @@ struct DataCounts {
             {"cache_hits", cache_hits},
             {"cache_bytes", cache_bytes},
             {"waited", waited},
-            {"bytes", bytes}};
+            {"bytes", bytes},
+            {"left_out", left_out}};
   }
 };
 

@@ -1,6 +1,8 @@
 #include "plugins/jobs/loading/data_order.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -69,14 +71,25 @@ DataOrder::Node DataOrder::open(const DataInput& input, const std::string& strea
 
 namespace {
 
-bool is_usable(const DataOrder::Draw& draw, const DataOrder::Use& use, std::string& why) {
+bool is_usable(const DataOrder::Draw& draw, const DataOrder::Use& use, Unused& unused) {
   try {
-    return use(draw, why);
+    return use(draw, unused);
   } catch (const Error& e) {
     if (e.code() != KINORA_ERROR_DATA) throw;
-    why = e.what();
+    unused = {.why = e.what()};
     return false;
   }
+}
+
+// "870 dropped by filter.facts, 130 damaged", the most frequent first.
+std::string text_of_reasons(const std::map<std::string, int>& reasons) {
+  std::vector<std::pair<int, std::string>> all;
+  for (const auto& [reason, count] : reasons) all.emplace_back(-count, reason);
+  std::sort(all.begin(), all.end());
+  std::string out;
+  for (const auto& [count, reason] : all)
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", -count, reason);
+  return out;
 }
 
 }  // namespace
@@ -103,32 +116,43 @@ DataOrder::Draw DataOrder::instead(const Draw& unusable, uint64_t attempt) const
 
 std::string DataOrder::text_of(const Draw& draw) const { return sets_[draw.set]->text_of(draw.place); }
 
-void DataOrder::find_usable(uint64_t slot, const Use& use, FailedSamples* failed) const {
+void DataOrder::find_usable(uint64_t slot, const Use& use, LostSamples* lost) const {
   constexpr uint64_t kMost = 1000;
   const Draw first = at(slot);
-  std::string why;
+  std::map<std::string, int> reasons;
+  std::string damage;  // of the last damaged one
   for (uint64_t attempt = 0; attempt < kMost; ++attempt) {
     const Draw draw = attempt == 0 ? first : instead(first, attempt);
-    why.clear();
-    if (is_usable(draw, use, why)) {
-      if (failed) failed->add_used(slot);
+    Unused unused = {.kind = Unused::Kind::unwanted, .why = "not wanted"};
+    if (is_usable(draw, use, unused)) {
+      if (lost) lost->add_used(slot);
       return;
     }
-    if (failed && !why.empty()) failed->add(text_of(draw), why);
+    ++reasons[unused.reason()];
+    if (unused.kind == Unused::Kind::failed) damage = "; the last damaged one: " + unused.why;
+    if (lost) lost->add(text_of(draw), unused);
   }
   throw Error(KINORA_ERROR_DATA,
-              fmt::format("{}: {} samples in a row cannot be used; of the last: {}", sets_[first.set]->path(),
-                          kMost, why.empty() ? "it is too short, held out or dropped" : why));
+              fmt::format("{}: {} samples in a row cannot be used: {}{}; change what leaves "
+                          "them out, or give other data",
+                          sets_[first.set]->path(), kMost, text_of_reasons(reasons), damage));
+}
+
+void DataOrder::count_unread(LostSamples& lost) const {
+  for (const auto& set : sets_)
+    for (const auto& one : set->unread()) lost.add_unread(one.which, one.why, set->all());
 }
 
 std::string DataOrder::key(uint64_t slot, const std::function<bool(const std::string&)>& accepts,
-                           FailedSamples* failed) {
+                           LostSamples* lost) {
   std::string out;
-  const auto use = [&](const Draw& draw, std::string&) {
+  const auto use = [&](const Draw& draw, Unused& unused) {
     out = sets_[draw.set]->key(draw.place);
-    return !accepts || accepts(out);
+    const bool is_accepted = !accepts || accepts(out);
+    if (!is_accepted) unused = kHeldOut;
+    return is_accepted;
   };
-  find_usable(slot, use, failed);
+  find_usable(slot, use, lost);
   return out;
 }
 

@@ -7,7 +7,7 @@
 
 #include "core/run/data_input.hpp"
 #include "plugins/jobs/loading/data_set.hpp"
-#include "plugins/jobs/loading/failed_samples.hpp"
+#include "plugins/jobs/loading/lost_samples.hpp"
 
 namespace kinora::core {
 
@@ -27,16 +27,18 @@ class DataOrder {
   DataSet& set(size_t i) { return *sets_.at(i); }
   // The sample that slot n takes.
   Draw at(uint64_t slot) const;
-  // Calls use(draw, why) for the sample that slot n takes, then for other samples of its set, always the same
-  // ones, until it returns true. It sets `why` and returns false, or throws Error(KINORA_ERROR_DATA), for a sample that
-  // cannot be used, which counts in `failed`; it returns false alone for one that is not wanted. Throws
-  // Error(KINORA_ERROR_DATA) after 1,000 in a row, or if `failed` has more than it accepts.
-  using Use = std::function<bool(const Draw& draw, std::string& why)>;
-  void find_usable(uint64_t slot, const Use& use, FailedSamples* failed = nullptr) const;
+  // Calls use(draw, unused) for the sample that slot n takes, then for other samples of its set, always the same
+  // ones, until it returns true. If it does not use a sample it returns false and says why, or throws
+  // Error(KINORA_ERROR_DATA) for a damaged one; these count in `lost`. Throws Error(KINORA_ERROR_DATA) after 1,000 in a
+  // row, with the reasons, or if `lost` has more than it accepts.
+  using Use = std::function<bool(const Draw& draw, Unused& unused)>;
+  void find_usable(uint64_t slot, const Use& use, LostSamples* lost = nullptr) const;
+  // Counts the samples that were found to be damaged when the sets were opened. Throws as LostSamples::add_unread().
+  void count_unread(LostSamples& lost) const;
   // The key of the first sample whose headers are sound and whose key is accepted (empty: all are); damaged ones count
-  // in `failed`.
+  // in `lost`.
   std::string key(uint64_t slot, const std::function<bool(const std::string&)>& accepts = {},
-                  FailedSamples* failed = nullptr);
+                  LostSamples* lost = nullptr);
   // A draw for messages: "sample 17 of shards/shard-000003.tar".
   std::string text_of(const Draw& draw) const;
   // Slots in which each sample is taken once, or as often as `epochs` say; of a blend by weight, the number of

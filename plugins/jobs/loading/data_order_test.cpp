@@ -180,9 +180,39 @@ TEST_F(DataOrderOf, ADamagedSampleIsReplacedByAnotherOfItsSet) {
   for (size_t i = 0; i < 10; ++i) EXPECT_EQ(all[i] == fmt::format("b0-{}", i), i != 3) << all[i];
   EXPECT_EQ(all[3], keys(order, 3, 1)[0]);
   EXPECT_THAT(test::refusal([&] { order.set(0).read({0, 3}); }), HasSubstr("s-0.tar"));
-  FailedSamples failed("order", {});
-  for (uint64_t slot = 0; slot < 20; ++slot) order.key(slot, {}, &failed);
-  EXPECT_THAT(failed.names(), testing::ElementsAre("sample 3 of " + file_of("b", 0).string()));
+  LostSamples lost("order", {});
+  testing::internal::CaptureStderr();
+  for (uint64_t slot = 0; slot < 20; ++slot) order.key(slot, {}, &lost);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("order: sample 3 of " + file_of("b", 0).string() + " is left out: "));
+  EXPECT_EQ(lost.failed(), 1);
+}
+
+TEST_F(DataOrderOf, AThousandUnusableOnesSayWhyEachWasLeftOut) {
+  const DataOrder order(set("a", 0), 1);
+  LostSamples lost("order", {});
+  std::map<std::string, int> counts;
+  const auto use = [&](const DataOrder::Draw& draw, Unused& unused) -> bool {
+    const uint64_t n = draw.place.sample;
+    if (n == 9) ++counts["damaged"];
+    if (n == 9) throw Error(KINORA_ERROR_DATA, "torn");
+    unused = n == 8   ? kHeldOut
+             : n == 7 ? Unused{Unused::Kind::too_short, "3 frames", "longer ones"}
+                      : Unused{Unused::Kind::dropped, n % 2 == 0 ? "filter.even" : "filter.odd", ""};
+    ++counts[unused.reason()];
+    return false;
+  };
+  const std::string said = test::refusal([&] { order.find_usable(0, use, &lost); });
+  int sum = 0;
+  for (const auto& [reason, count] : counts) {
+    EXPECT_THAT(said, HasSubstr(fmt::format(" {} {}", count, reason)));
+    sum += count;
+  }
+  EXPECT_EQ(counts.size(), 5u);
+  EXPECT_EQ(sum, 1000);
+  EXPECT_THAT(said, testing::AllOf(HasSubstr("/a: 1000 samples in a row cannot be used: "),
+                                   HasSubstr("; the last damaged one: torn; change what leaves them out")));
+  EXPECT_EQ(lost.counts().at("dropped").size(), 2u);
 }
 
 TEST_F(DataOrderOf, AStateIsOfItsDataAlone) {

@@ -14,9 +14,14 @@ DataSet::DataSet(const DataInput& input, const std::shared_ptr<SampleCache>& cac
   for (const auto& from : input.joins) joins_.emplace_back(from, cache);
   if (input.part != std::pair<double, double>{0, 1} || !input.where.empty()) {
     rule_ = fmt::format("part {} {} where {}", input.part.first, input.part.second, input.where);
-    kept_ = kept_samples(set_, input, [this](const SampleShard& shard, uint64_t i, const std::string& key) {
-      return facts(shard, i, key);
-    });
+    KeptSamples kept =
+        kept_samples(set_, input, [this](const SampleShard& shard, uint64_t i, const std::string& key) {
+          return facts(shard, i, key);
+        });
+    kept_ = std::move(kept.numbers);
+    unread_ = std::move(kept.damaged);
+    without_part_ = kept.without_part;
+    without_where_ = kept.without_where;
     for (size_t shard = 0; shard < kept_.size(); ++shard) samples_[shard] = kept_[shard].size();
   }
   size_ = std::accumulate(samples_.begin(), samples_.end(), uint64_t{0});
@@ -42,13 +47,13 @@ std::string DataSet::digest() const {
 }
 
 WebDatasetSample DataSet::read(ShardOrder::Place place) const {
-  auto out = set_.shard(place.shard)->at(number(place));
+  auto out = reading(place, [](const SampleShard& shard, uint64_t i) { return shard.at(i); });
   for (const auto& join : joins_) join.add_to(out);
   return out;
 }
 
 uint64_t DataSet::bytes(ShardOrder::Place place) const {
-  return set_.shard(place.shard)->bytes(number(place));
+  return reading(place, [](const SampleShard& shard, uint64_t i) { return shard.bytes(i); });
 }
 
 void DataSet::add_to(DataCounts& counts) const {
@@ -59,17 +64,19 @@ void DataSet::add_to(DataCounts& counts) const {
     counts.cache_bytes += of.cache_bytes;
   };
   add(set_);
+  counts.left_out["part"] += without_part_;
+  counts.left_out["where"] += without_where_;
   for (const auto& join : joins_) add(join.set());
 }
 
 nlohmann::json DataSet::facts(ShardOrder::Place place) const {
-  const auto shard = set_.shard(place.shard);
-  const uint64_t i = number(place);
-  return facts(*shard, i, joins_.empty() ? "" : shard->key(i));
+  return reading(place, [this](const SampleShard& shard, uint64_t i) {
+    return facts(shard, i, joins_.empty() ? "" : shard.key(i));
+  });
 }
 
 std::string DataSet::key(ShardOrder::Place place) const {
-  std::string out = set_.shard(place.shard)->key(number(place));
+  std::string out = reading(place, [](const SampleShard& shard, uint64_t i) { return shard.key(i); });
   for (const auto& join : joins_) join.check(out);
   return out;
 }

@@ -10,6 +10,7 @@
 #include "plugins/jobs/loading/data_counts.hpp"
 #include "plugins/jobs/loading/join.hpp"
 #include "plugins/jobs/loading/order.hpp"
+#include "plugins/jobs/loading/scan_samples.hpp"
 #include "plugins/jobs/loading/shard_set.hpp"
 
 namespace kinora::core {
@@ -25,6 +26,10 @@ class DataSet {
   // The number of kept samples of each shard.
   const std::vector<uint64_t>& samples() const { return samples_; }
   uint64_t size() const { return size_; }
+  // The number of samples of its shards.
+  uint64_t all() const { return set_.size(); }
+  // The samples that `part` and `where` found to be damaged.
+  const std::vector<UnreadSample>& unread() const { return unread_; }
   // Identifies the set: names of shards below the folder that they share, their numbers of samples, what is kept and
   // joined.
   std::string digest() const;
@@ -40,12 +45,18 @@ class DataSet {
   // "sample 17 of shards/shard-000003.tar", counted in the shard.
   std::string text_of(ShardOrder::Place place) const { return set_.text_of(place.shard, number(place)); }
 
-  // Adds what has been read of its shards, and of joined ones.
+  // Adds what has been read of its shards, and of joined ones, and what `part` and `where` leave out.
   void add_to(DataCounts& counts) const;
 
  private:
   uint64_t number(ShardOrder::Place place) const {
     return kept_.empty() ? place.sample : kept_.at(place.shard).at(place.sample);
+  }
+  // f(shard, number) of the sample, as ShardSet::reading().
+  template <class F>
+  auto reading(ShardOrder::Place place, const F& f) const {
+    const uint64_t i = number(place);
+    return set_.reading(place.shard, i, [&](const SampleShard& shard) { return f(shard, i); });
   }
   nlohmann::json facts(const SampleShard& shard, uint64_t i, const std::string& key) const;
 
@@ -53,6 +64,8 @@ class DataSet {
   std::deque<Join> joins_;
   std::string rule_;                         // `part` and `where`; "": every sample is kept
   std::vector<std::vector<uint32_t>> kept_;  // of each shard, the numbers of its samples; empty: all
+  std::vector<UnreadSample> unread_;
+  uint64_t without_part_ = 0, without_where_ = 0;
   std::vector<uint64_t> samples_;
   uint64_t size_ = 0;
 };

@@ -172,6 +172,55 @@ TEST_F(DataSetOf, DamagedSamplesAreLeftOut) {
   EXPECT_EQ(kept[8], key(10)) << "clip 9 has no facts";
 }
 
+TEST_F(DataSetOf, BrokenJsonIsADamagedSampleThatIsNamedAndCounted) {
+  const std::string deep = std::string(65, '[') + std::string(65, ']');
+  write("broken", 0,
+        {{"a.json", facts(3).dump()},
+         {"b.json", "{\"duration_s\": "},
+         {"c.json", facts(4).dump()},
+         {"d.txt", "x"}});
+  write("broken", 1, {{"e.json", deep}, {"f.json", facts(5).dump()}});
+  DataInput input{.path = path("broken"), .parts = {}, .where = "duration_s > 3"};
+  DataOrder order(input, 1);
+  EXPECT_EQ(keys(order.set(0)), (Keys{"c", "f"}));
+  const auto& unread = order.set(0).unread();
+  ASSERT_EQ(unread.size(), 2u);
+  EXPECT_EQ(unread[0].which, "sample 1 of " + path("broken") + "/s-0.tar");
+  EXPECT_THAT(unread[0].why, HasSubstr("/s-0.tar: the sample 'b' at byte 1024: its json is not JSON"));
+  EXPECT_THAT(unread[1].why, HasSubstr("/s-1.tar: the sample 'e' at byte 0: "));
+  LostSamples lost("train", {.max_failed = 2});
+  ::testing::internal::CaptureStderr();
+  order.count_unread(lost);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("train: sample 1 of " + path("broken") + "/s-0.tar is left out: "),
+                    HasSubstr("the sample 'e' at byte 0")));
+  EXPECT_EQ(lost.failed(), 2);
+  DataCounts counts;
+  order.set(0).add_to(counts);
+  EXPECT_EQ(counts.left_out.at("where"), 2u) << "a, and d without facts";
+  EXPECT_EQ(counts.left_out.at("part"), 0u);
+  LostSamples strict("train", {.max_failed = 0});
+  EXPECT_THAT(test::refusal([&] { order.count_unread(strict); }),
+              AllOf(HasSubstr("more than max_failed = 0 allows"), HasSubstr("at byte 1024")));
+  input.where = "duration_s > 7";
+  EXPECT_THAT(test::refusal([&] { DataSet set(input); }),
+              AllOf(HasSubstr("holds for none of 4"), HasSubstr("2 are damaged, the first: ")));
+}
+
+TEST_F(DataSetOf, WhatPartLeavesOutIsCounted) {
+  DataCounts counts;
+  const DataSet set(clips("duration_s > 2", 0, 0.75));
+  set.add_to(counts);
+  uint64_t by_part = 0, by_where = 0;
+  for (int i = 0; i < 100; ++i) {
+    const bool is_in = hash_share(key(i)) < 0.75;
+    by_part += is_in ? 0 : 1;
+    by_where += is_in && (i % 10 == 9 || i % 7 <= 2) ? 1 : 0;
+  }
+  EXPECT_EQ(counts.left_out, (std::map<std::string, uint64_t>{{"part", by_part}, {"where", by_where}}));
+  EXPECT_EQ(set.size() + by_part + by_where, 100u);
+}
+
 TEST_F(DataSetOf, ANameThatNoSampleCanHaveCostsItsSample) {
   write("odd", 0,
         {{"./good.txt", "1"}, {"../../x.txt", "2"}, {"q\x01.txt", "3"}, {"x.", "4"}, {"a//b.txt", "5"}});
@@ -218,8 +267,9 @@ TEST_F(DataSetOf, AMissingShardThatTheIndexListsIsRefused) {
   fs::create_directories(folder_ / "clips/.nv-meta");
   std::ofstream(folder_ / "clips/.nv-meta/.info.json")
       << R"({"shard_counts": {"s-0.tar": 25, "s-9.tar": 25}})";
-  EXPECT_THAT(test::refusal([&] { DataSet{clips()}; }),
-              AllOf(HasSubstr("/s-9.tar: missing, "), HasSubstr("`kinora data index " + path("clips") + "`")));
+  EXPECT_THAT(
+      test::refusal([&] { DataSet{clips()}; }),
+      AllOf(HasSubstr("/s-9.tar: missing, "), HasSubstr("`kinora data index " + path("clips") + "`")));
 }
 
 TEST_F(DataSetOf, ACutShardWithoutAnIndexCostsOneSample) {

@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 
 #include "core/base/digest.hpp"
+#include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
 #include "plugins/jobs/loading/scan_samples.hpp"
 
 namespace kinora::core {
@@ -23,7 +25,7 @@ Join::Join(const DataJoin& from, std::shared_ptr<SampleCache> cache)
 
 void Join::read_keys() {
   using Hashes = std::vector<std::pair<uint64_t, uint32_t>>;  // with the number of the sample
-  scan_samples<Hashes>(
+  const auto damaged = scan_samples<Hashes>(
       set_, "join",
       [](const SampleShard& shard, uint64_t i, Hashes& out) {
         out.emplace_back(hash_of_key(shard.key(i)), static_cast<uint32_t>(i));
@@ -31,6 +33,9 @@ void Join::read_keys() {
       [&](size_t number, const Hashes& hashes) {
         for (const auto& [hash, i] : hashes) places_.push_back({hash, static_cast<uint32_t>(number), i});
       });
+  if (!damaged.empty())
+    log_warn("{}: {} cannot be used and are left out; the first: {}", set_.path(),
+             counted(static_cast<int64_t>(damaged.size()), "sample", "samples"), damaged.front().why);
   std::sort(places_.begin(), places_.end(), [](const Place& a, const Place& b) {
     return std::tie(a.hash, a.shard, a.sample) < std::tie(b.hash, b.shard, b.sample);
   });
@@ -64,7 +69,8 @@ const Join::Place& Join::find(const std::string& key) const {
 
 void Join::add_to(WebDatasetSample& sample) const {
   const Place& place = find(sample.key());
-  WebDatasetSample other = set_.shard(place.shard)->at(place.sample);
+  WebDatasetSample other = set_.reading(place.shard, place.sample,
+                                        [&](const SampleShard& shard) { return shard.at(place.sample); });
   for (const auto& name : fields_) {
     const auto is_it = [&](const WebDatasetSample::Field& field) { return field.name == name; };
     const auto from = std::find_if(other.fields.begin(), other.fields.end(), is_it);
@@ -81,7 +87,8 @@ void Join::add_to(WebDatasetSample& sample) const {
 
 nlohmann::json Join::facts(const std::string& key) const {
   const Place& place = find(key);
-  return set_.shard(place.shard)->facts(place.sample);
+  return set_.reading(place.shard, place.sample,
+                      [&](const SampleShard& shard) { return shard.facts(place.sample); });
 }
 
 }  // namespace kinora::core

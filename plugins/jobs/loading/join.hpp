@@ -37,7 +37,10 @@ class Join {
   void read_keys();
   void refuse_second_keys() const;
   const Place& find(const std::string& key) const;
-  std::string key_at(const Place& place) const { return set_.shard(place.shard)->key(place.sample); }
+  std::string key_at(const Place& place) const {
+    return set_.reading(place.shard, place.sample,
+                        [&](const SampleShard& shard) { return shard.key(place.sample); });
+  }
   std::string text_of(const Place& place) const { return set_.text_of(place.shard, place.sample); }
 
   ShardSet set_;

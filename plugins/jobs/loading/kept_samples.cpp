@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include "core/base/expression.hpp"
+#include "core/base/quantity.hpp"
 #include "plugins/jobs/loading/held_out.hpp"
-#include "plugins/jobs/loading/scan_samples.hpp"
 
 namespace kinora::core {
 namespace {
@@ -19,38 +19,43 @@ class Selection {
     if (!input.where.empty()) where_ = Expression::parse(input.where);
   }
 
-  std::vector<std::vector<uint32_t>> kept() {
-    std::vector<std::vector<uint32_t>> out(set_.names().size());
-    uint64_t of_part = 0, kept = 0;
-    scan_samples<OfShard>(
+  KeptSamples kept() {
+    KeptSamples out;
+    out.numbers.resize(set_.names().size());
+    uint64_t kept = 0;
+    out.damaged = scan_samples<OfShard>(
         set_, "select", [&](const SampleShard& shard, uint64_t i, OfShard& of) { look(shard, i, of); },
         [&](size_t number, OfShard of) {
-          of_part += of.of_part;
+          out.without_part += of.without_part;
+          out.without_where += of.without_where;
           kept += of.kept.size();
           if (unlike_.empty()) unlike_ = std::move(of.unlike);
           of.kept.shrink_to_fit();
-          out[number] = std::move(of.kept);
+          out.numbers[number] = std::move(of.kept);
         });
-    if (kept == 0) refuse(of_part);
+    if (kept == 0) refuse(out);
     return out;
   }
 
  private:
   struct OfShard {
     std::vector<uint32_t> kept;
-    uint64_t of_part = 0;
+    uint64_t without_part = 0, without_where = 0;
     std::string unlike;  // which facts the first sample lacks that `where` does not hold for
   };
 
   void look(const SampleShard& shard, uint64_t i, OfShard& of) const {
     const std::string key = shard.key(i);
     const double share = hash_share(key);
-    if (share < input_.part.first || share >= input_.part.second) return;
-    ++of.of_part;
+    if (share < input_.part.first || share >= input_.part.second) {
+      ++of.without_part;
+      return;
+    }
     if (where_) {
       const json facts = facts_(shard, i, key);
       const bool holds = where_->holds(facts, key);
       if (!holds && of.unlike.empty()) of.unlike = lacking(facts, key);
+      of.without_where += holds ? 0 : 1;
       if (!holds) return;
     }
     of.kept.push_back(static_cast<uint32_t>(i));
@@ -65,12 +70,16 @@ class Selection {
     return "";
   }
 
-  [[noreturn]] void refuse(uint64_t of_part) const {
+  [[noreturn]] void refuse(const KeptSamples& of) const {
     std::string left = fmt::format("{}: no sample is left of {}", set_.path(), set_.size());
     if (input_.part != std::pair<double, double>{0, 1})
-      left += fmt::format("; part = [{}, {}] leaves {}", input_.part.first, input_.part.second, of_part);
-    if (where_ && of_part > 0)
-      left += fmt::format("; where = \"{}\" holds for none of {}{}", input_.where, of_part, unlike_);
+      left += fmt::format("; part = [{}, {}] leaves {}", input_.part.first, input_.part.second,
+                          set_.size() - of.damaged.size() - of.without_part);
+    if (of.without_where > 0)
+      left += fmt::format("; where = \"{}\" holds for none of {}{}", input_.where, of.without_where, unlike_);
+    if (!of.damaged.empty())
+      left += fmt::format("; {} damaged, the first: {}",
+                          counted(static_cast<int64_t>(of.damaged.size()), "is", "are"), of.damaged[0].why);
     throw Error(KINORA_ERROR_INVALID, left + "; change the condition");
   }
 
@@ -83,8 +92,7 @@ class Selection {
 
 }  // namespace
 
-std::vector<std::vector<uint32_t>> kept_samples(const ShardSet& set, const DataInput& input,
-                                                const FactsOf& facts) {
+KeptSamples kept_samples(const ShardSet& set, const DataInput& input, const FactsOf& facts) {
   return Selection(set, input, facts).kept();
 }
 

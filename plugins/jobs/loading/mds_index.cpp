@@ -5,6 +5,7 @@
 
 #include "core/base/facts.hpp"
 #include "core/io/byte_source.hpp"
+#include "core/io/io.hpp"
 #include "kinora/webdataset_files.hpp"
 #include "plugins/jobs/loading/mds.hpp"
 
@@ -118,7 +119,9 @@ std::optional<std::vector<MdsFile>> mds_files(const std::string& path) {
   std::error_code absent;
   if (!is_remote && !std::filesystem::is_regular_file(index.name(), absent)) return std::nullopt;
   const auto text = read_text(index.name(), kMost);
-  if (!text && text.failure().code == KINORA_ERROR_NOT_FOUND) return std::nullopt;
+  // Web servers that list nothing may deny access to a file that is not there. If it is there, the next file says so.
+  const bool is_denied = is_web(path) && !text && text.failure().code == KINORA_ERROR_INVALID;
+  if (!text && (is_denied || text.failure().code == KINORA_ERROR_NOT_FOUND)) return std::nullopt;
   return index.files(or_throw(text));
 }
 

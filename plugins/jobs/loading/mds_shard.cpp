@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/facts.hpp"
 #include "core/io/byte_source.hpp"
 #include "kinora/sample.hpp"
 #include "plugins/jobs/loading/mds.hpp"
@@ -38,6 +39,7 @@ class MdsShard final : public SampleShard {
 
   uint64_t size() const override { return file_.samples; }
 
+  uint64_t offset(uint64_t i) const override { return offsets_.at(i); }
   uint64_t bytes(uint64_t i) const override { return offsets_.at(i + 1) - offsets_[i]; }
 
   WebDatasetSample at(uint64_t i) const override {
@@ -70,12 +72,19 @@ class MdsShard final : public SampleShard {
     for (const auto& cell : cells(i)) {
       const bool is_json = cell.column.name == "json";
       if (cell.is_key || !(is_json || has_mds_facts(cell.column))) continue;
-      const MdsColumn column{cell.column.name, is_json ? "json" : cell.column.encoding, 0};
-      json value = mds_fact(column, read(cell.offset, cell.size));
-      if (!is_json)
-        out.emplace(column.name, std::move(value));
-      else if (value.is_object())
-        out.update(value);
+      const MdsColumn column{cell.column.name, cell.column.encoding, 0};
+      const Bytes bytes = read(cell.offset, cell.size);
+      if (!is_json) {
+        out.emplace(column.name, mds_fact(column, bytes));
+        continue;
+      }
+      const json value = parse_facts({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      if (value.is_discarded())
+        damaged(
+            fmt::format("has a damaged sample {}: its json at byte {} is not JSON, or nested more than 64 "
+                        "levels deep",
+                        i, cell.offset));
+      if (value.is_object()) out.update(value);
     }
     return out;
   }

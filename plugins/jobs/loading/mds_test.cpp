@@ -292,6 +292,15 @@ TEST_F(Mds, FactsThatCannotBeReadAreMissing) {
   EXPECT_EQ(fields(shard->at(0)), "s/0: a={ json=[1] n=nan t=caf\xC3");
 }
 
+TEST_F(Mds, BrokenJsonIsADamagedSample) {
+  const Columns columns{{"json", "json", {}}, {"t", "str", {}}};
+  add("s.mds", columns, {row(columns, {"{}", "a"}), row(columns, {"{", "b"})});
+  const auto shard = open_mds(mds_files(path())->at(0));
+  EXPECT_EQ(shard->facts(0), json({{"t", "a"}}));
+  EXPECT_THAT(test::refusal([&] { shard->facts(1); }),
+              HasSubstr("s.mds has a damaged sample 1: its json at byte "));
+}
+
 // Mutations of a sound index and shard, always the same ones: samples or an error, never a crash.
 TEST_F(Mds, SurvivesHostileBytes) {
   add("shard.00000.mds", kClips, {clip(0), clip(1), clip(2)});

@@ -14,11 +14,13 @@ class SampleShard {
   virtual ~SampleShard() = default;
   virtual uint64_t size() const = 0;
   virtual WebDatasetSample at(uint64_t i) const = 0;
+  // The byte of its file at which a sample begins.
+  virtual uint64_t offset(uint64_t i) const = 0;
   // The number of bytes that at() reads.
   virtual uint64_t bytes(uint64_t i) const = 0;
   // The key alone, without reading contents.
   virtual std::string key(uint64_t i) const = 0;
-  // The facts alone: the field json; not an object if there are none.
+  // The facts alone: the field json; not an object if there are none. Text that is not JSON is damage.
   virtual nlohmann::json facts(uint64_t i) const = 0;
 };
 

@@ -200,43 +200,43 @@ TEST_F(SamplesAheadOf, AnErrorComesWithItsSlotAndTheReplacementIsThatOfDirectRea
   damage(direct.at(11).place);
   SamplesAhead ahead(order, {.memory = 8 * kSampleBytes, .readers = 4});
   ahead.follow(kEverySlot);
-  FailedSamples failed("job", {});
+  LostSamples lost("job", {});
   for (uint64_t slot = 0; slot < 60; ++slot) {
     const bool is_damaged = order.text_of(order.at(slot)) == direct.text_of(direct.at(11));
     std::string got, expected;
     int tries = 0;
     order.find_usable(
         slot,
-        [&](const DataOrder::Draw& draw, std::string&) {
+        [&](const DataOrder::Draw& draw, Unused&) {
           ++tries;
           got = text_of(ahead.read(slot, draw));
           return true;
         },
-        &failed);
-    direct.find_usable(slot, [&](const DataOrder::Draw& draw, std::string&) {
+        &lost);
+    direct.find_usable(slot, [&](const DataOrder::Draw& draw, Unused&) {
       expected = text_of(direct.set(draw.set).read(draw.place));
       return true;
     });
     ASSERT_EQ(got, expected) << slot;
     EXPECT_EQ(tries > 1, is_damaged) << slot;
   }
-  EXPECT_EQ(failed.count(), 1);
+  EXPECT_EQ(lost.failed(), 1);
 }
 
 TEST_F(SamplesAheadOf, ASampleThatIsNotWantedHasNotFailed) {
   DataOrder order(input(), 1);
-  FailedSamples failed("job", {.max_failed = 0});
+  LostSamples lost("job", {.max_failed = 0});
   int tries = 0;
   order.find_usable(
-      0, [&](const DataOrder::Draw&, std::string&) { return ++tries == 3; }, &failed);
-  EXPECT_EQ(failed.count(), 0);
-  const auto refuse = [&](const DataOrder::Draw&, std::string& why) {
-    why = "it is torn";
+      0, [&](const DataOrder::Draw&, Unused&) { return ++tries == 3; }, &lost);
+  EXPECT_EQ(lost.failed(), 0);
+  const auto refuse = [&](const DataOrder::Draw&, Unused& unused) {
+    unused = {.why = "it is torn"};
     return false;
   };
-  EXPECT_THAT(test::refusal([&] { order.find_usable(0, refuse, &failed); }),
+  EXPECT_THAT(test::refusal([&] { order.find_usable(0, refuse, &lost); }),
               testing::AllOf(testing::HasSubstr("max_failed = 0"), testing::HasSubstr("it is torn")));
-  EXPECT_EQ(failed.count(), 1);
+  EXPECT_EQ(lost.failed(), 1);
 }
 
 TEST_F(SamplesAheadOf, EndWhileReadersReadOrWaitForMemory) {

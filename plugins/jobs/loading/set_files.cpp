@@ -93,12 +93,20 @@ Result<std::shared_ptr<const ByteSource>> SetFiles::open(std::string_view uri) c
 }
 
 std::optional<SetFiles::Stamp> SetFiles::listed(const std::string& uri) const {
+  if (is_web(uri)) return of_web(uri);
   const size_t name = uri.rfind('/') + 1;
   const std::scoped_lock lock(mutex_);
   const auto [folder, is_new] = folders_.try_emplace(uri.substr(0, name));
   if (is_new) folder->second = list(folder->first);
   const auto at = folder->second.find(uri.substr(name));
   return at == folder->second.end() ? std::nullopt : std::optional(at->second);
+}
+
+std::optional<SetFiles::Stamp> SetFiles::of_web(const std::string& uri) {
+  Io* io = served_io();
+  const auto found = io ? io->list(uri) : fail(KINORA_ERROR_UNSUPPORTED, "no files of storages");
+  if (!found || found->empty()) return std::nullopt;  // opening it says why
+  return Stamp{found->front().size, found->front().modified};
 }
 
 // Empty if it cannot be listed, as without the right to do so.

@@ -24,7 +24,7 @@ class SetFiles {
   // cache: null for none; a set of local files uses none. open: how to open a file.
   SetFiles(const std::string& path, std::shared_ptr<SampleCache> cache, OpenBytes open = open_bytes);
 
-  // With a cache, a file that a listing of its folder has is opened when something is read that the cache lacks.
+  // With a cache, a file whose size and time its storage says is opened when something is read that the cache lacks.
   Result<std::shared_ptr<const ByteSource>> open(std::string_view uri) const;
   const ReadCounts& counts() const { return *counts_; }
 
@@ -34,7 +34,9 @@ class SetFiles {
     int64_t modified;
   };
   using Folder = std::map<std::string, Stamp>;  // by name
+  // Size and time of a file; nothing if its storage does not say them.
   std::optional<Stamp> listed(const std::string& uri) const;
+  static std::optional<Stamp> of_web(const std::string& uri);
   static Folder list(const std::string& folder);
 
   std::shared_ptr<SampleCache> cache_;

@@ -9,6 +9,7 @@
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
+#include "core/io/io.hpp"
 #include "plugins/jobs/curation/webdataset.hpp"
 
 namespace kinora::core {
@@ -17,22 +18,48 @@ namespace {
 class TarShard final : public SampleShard {
  public:
   TarShard(const std::string& uri, const OpenBytes& open)
-      : shard_(or_throw(WebDatasetShard::open_or_scan(uri, {}, open))) {}
+      : uri_(uri), shard_(or_throw(WebDatasetShard::open_or_scan(uri, {}, open))) {}
   bool has_index() const { return shard_.has_index(); }
   bool is_whole() const { return shard_.is_whole(); }
   uint64_t size() const override { return shard_.size(); }
   WebDatasetSample at(uint64_t i) const override { return or_throw(shard_.at(i)); }
+  uint64_t offset(uint64_t i) const override { return shard_.offset(i); }
   uint64_t bytes(uint64_t i) const override { return or_throw(shard_.bytes(i)); }
   std::string key(uint64_t i) const override { return or_throw(shard_.key(i)); }
   nlohmann::json facts(uint64_t i) const override {
     const auto bytes = or_throw(shard_.field(i, "json"));
-    return bytes ? parse_facts({reinterpret_cast<const char*>(bytes->data()), bytes->size()})
-                 : nlohmann::json();
+    if (!bytes) return {};
+    auto out = parse_facts({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+    if (out.is_discarded())
+      throw Error(KINORA_ERROR_DATA,
+                  fmt::format("{}: the sample '{}' at byte {}: its json is not JSON, or nested more than 64 "
+                              "levels deep; fix it, or remove the sample",
+                              uri_, key(i), shard_.offset(i)));
+    return out;
   }
 
  private:
+  std::string uri_;
   WebDatasetShard shard_;
 };
+
+// uri: of a shard that .info.json lists. path: of the set.
+std::string missing(const std::string& uri, const std::string& path) {
+  return fmt::format(
+      "{}: missing, but {}/.nv-meta/.info.json lists it; bring it back, or leave it out with `kinora "
+      "data index {}",
+      uri, path, is_web(path) ? "FOLDER` where the shards are, and upload .nv-meta" : path + "`");
+}
+
+std::shared_ptr<TarShard> open_listed(const std::string& uri, const std::string& path,
+                                      const OpenBytes& open) {
+  try {
+    return std::make_shared<TarShard>(uri, open);
+  } catch (const Error& e) {
+    if (e.code() != KINORA_ERROR_NOT_FOUND || !is_web(uri)) throw;
+    throw Error(e.code(), missing(uri, path));
+  }
+}
 
 // Compares the shards of a local folder with its .info.json. Throws Error(KINORA_ERROR_DATA) if a listed one is
 // missing, and warns of those that are not listed.
@@ -42,11 +69,7 @@ void check_listing(const std::string& path, const std::vector<std::string>& name
   if (!fs::exists(fs::path(path) / ".nv-meta/.info.json", error)) return;
   std::set<fs::path> listed;
   for (const auto& name : names) {
-    if (!fs::exists(name, error))
-      throw Error(KINORA_ERROR_DATA,
-                  fmt::format("{}: missing, but {}/.nv-meta/.info.json lists it; bring it back, or leave it out "
-                              "with `kinora data index {}`",
-                              name, path, path));
+    if (!fs::exists(name, error)) throw Error(KINORA_ERROR_DATA, missing(name, path));
     listed.insert(fs::path(name).lexically_normal());
   }
   std::set<std::string> unlisted;
@@ -65,8 +88,8 @@ void check_listing(const std::string& path, const std::vector<std::string>& name
 
 }  // namespace
 
-ShardSet::ShardSet(std::string path, std::shared_ptr<SampleCache> cache)
-    : path_(std::move(path)), files_(path_, std::move(cache)) {
+ShardSet::ShardSet(std::string path, std::shared_ptr<SampleCache> cache, OpenBytes open)
+    : path_(std::move(path)), files_(path_, std::move(cache), std::move(open)) {
   if (auto files = mds_files(path_)) {
     mds_ = *std::move(files);
     for (const auto& file : mds_) {
@@ -120,7 +143,7 @@ std::shared_ptr<const SampleShard> ShardSet::shard(size_t number) const {
     }
   }
   if (!mds_.empty()) return keep(number, open_mds(mds_[number], opener()));
-  auto opened = std::make_shared<TarShard>(names_[number], opener());
+  auto opened = open_listed(names_[number], path_, opener());
   if (opened->is_whole() && opened->size() != samples_[number])
     throw Error(
         KINORA_ERROR_DATA,
@@ -143,6 +166,29 @@ std::shared_ptr<const SampleShard> ShardSet::keep(size_t number,
   }
   used_.push_front(number);
   return open_[number] = std::move(opened);
+}
+
+void ShardSet::refuse_unreachable(size_t number) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = unreachable_.find(number);
+  if (found != unreachable_.end() && Clock::now() < found->second.until)
+    throw Error(KINORA_ERROR_DATA, found->second.why);
+}
+
+Error ShardSet::unreachable(size_t number, const std::string& why) const {
+  constexpr auto kPause = std::chrono::minutes(10);
+  constexpr int kMostInARow = 5;
+  const std::scoped_lock lock(mutex_);
+  Unreachable& its = unreachable_[number];
+  if (Clock::now() >= its.until) ++unreachable_in_a_row_;
+  if (unreachable_in_a_row_ >= kMostInARow)
+    return {
+        KINORA_ERROR_IO,
+        fmt::format("{}; {} shards of {} in a row could not be read, so the storage seems to be away; run it "
+                    "again when it is back",
+                    why, kMostInARow, path_)};
+  its = {Clock::now() + kPause, why + "; the samples of this shard are left out for 10 minutes"};
+  return {KINORA_ERROR_DATA, its.why};
 }
 
 std::string ShardSet::text_of(size_t number, uint64_t sample) const {

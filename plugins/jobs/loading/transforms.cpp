@@ -5,9 +5,8 @@
 namespace kinora::core {
 
 Transforms::Transforms(Registry& registry, const json& stages, uint64_t seed, bool trusts_media)
-    : call_{.seed = seed}, run_(run_of(call_)), to_(sink()) {
+    : call_{{.seed = seed}}, run_(run_of(call_)), to_(sink()) {
   run_.progress = nullptr;
-  run_.cancelled = [](void*) -> int32_t { return KINORA_OK; };
   if (!stages.is_array() || !stages.empty())
     chain_.emplace(registry, stages, to_, run_, Isolation{.trusts_media = trusts_media});
 }
@@ -23,27 +22,25 @@ kinora_emit Transforms::sink() {
   };
   out.drop = [](void* self, kinora_sample* s, const char* rule, double) -> int32_t {
     Sample::adopt(s);
-    of(self).why_ = std::string("dropped by ") + (rule ? rule : "a stage");
-    of(self).has_dropped_ = true;
+    of(self).unused_ = {.kind = Unused::Kind::dropped, .why = rule ? rule : "a transform"};
     return KINORA_OK;
   };
   out.fail = [](void* self, kinora_sample* s, const char* reason) -> int32_t {
     Sample::adopt(s);
-    of(self).why_ = reason ? reason : "failed";
-    of(self).has_dropped_ = false;
+    of(self).unused_ = {.why = reason ? reason : "failed"};
     return KINORA_OK;
   };
   return out;
 }
 
-std::optional<Sample> Transforms::operator()(Sample sample, uint64_t slot, std::string& why) {
-  has_dropped_ = false;
+std::optional<Sample> Transforms::operator()(Sample sample, uint64_t slot, Unused& unused) {
   if (!chain_) return sample;
   made_.reset();
-  why_ = "the stages make nothing of it";
+  unused_ = {.why = "the transforms make nothing of it"};
+  call_.asked_to_stop = 0;
   sample.set("slot", std::to_string(slot));
   chain_->process(std::move(sample));
-  why = why_;
+  unused = unused_;
   if (made_) made_->remove("slot");
   return std::exchange(made_, std::nullopt);
 }

@@ -7,10 +7,12 @@
 #include "core/run/call.hpp"
 #include "core/run/run_file.hpp"
 #include "core/run/stage_chain.hpp"
+#include "plugins/jobs/loading/lost_samples.hpp"
 
 namespace kinora::core {
 
-// [owner-thread] A sample passes them also after the run was asked to stop: a training step may need it.
+// [owner-thread] A sample passes them also after the run was asked to stop, since a training step may need it; but a
+// stage that then does not end (NeededCall) is stopped: Error(KINORA_ERROR_CANCELLED).
 class Transforms {
  public:
   // stages: as of StageChain; an empty list changes nothing. seed: the run's. trusts_media: of Isolation. Throws
@@ -19,20 +21,17 @@ class Transforms {
   Transforms(const Transforms&) = delete;
   Transforms& operator=(const Transforms&) = delete;
 
-  // The first sample that leaves the stages; nothing, with the reason in `why`, if none does. In the stages the
+  // The first sample that leaves the stages; nothing, with the reason in `unused`, if none does. In the stages the
   // sample has the field `slot`, decimal digits, from which those that are random draw their numbers.
-  std::optional<Sample> operator()(Sample sample, uint64_t slot, std::string& why);
-  // Whether a stage dropped the last sample, which is no failure.
-  bool has_dropped() const { return has_dropped_; }
+  std::optional<Sample> operator()(Sample sample, uint64_t slot, Unused& unused);
 
  private:
   static Transforms& of(void* self) { return *static_cast<Transforms*>(self); }
   kinora_emit sink();
 
   std::optional<Sample> made_;
-  std::string why_;
-  bool has_dropped_ = false;
-  Call call_;
+  Unused unused_;
+  NeededCall call_;
   kinora_run run_;
   kinora_emit to_;
   std::optional<StageChain> chain_;

@@ -145,8 +145,9 @@ json facts_of(const json& summary) {
   for (const auto& [name, value] : summary.items())
     if (!everywhere.contains(name) && (value.is_primitive() || (value.is_array() && value.size() <= 8)))
       out.push_back({{"name", name}, {"value", value}});
-  for (const auto& [end, n] : object_at(summary, "clips").items())
-    if (n.is_number()) out.push_back({{"name", "clips " + end}, {"value", n}});
+  for (const std::string name : {"clips", "dropped", "left_out"})
+    for (const auto& [by, n] : object_at(summary, name.c_str()).items())
+      if (n.is_number()) out.push_back({{"name", name + " " + by}, {"value", n}});
   return out;
 }
 

@@ -49,7 +49,7 @@ json videos_of(Pictures&, const JobRecord&);
 json ending_of(const Item&);
 json or_null(const std::optional<double>&);
 // {name, value} of the counts and figures of a summary, except those that every summary has; "clips kept" and
-// such of its member "clips".
+// such of its members "clips", "dropped" and "left_out".
 json facts_of(const json& summary);
 
 }  // namespace kinora::core::report

@@ -44,6 +44,8 @@ TEST_F(ReportTest, ItsNumbersAreInTheData) {
   const json& selection = job_of(all, "choose")["selection"];
   EXPECT_EQ(selection["steps"][0], (json{{"rule", "plain >= 20"}, {"in", 1000}, {"removed", 250}}));
   EXPECT_EQ(selection["sets"][0], (json{{"name", "plain"}, {"clips", 42}}));
+  EXPECT_EQ(selection["tables"],
+            (json::array({{{"name", "plain"}, {"rows", 500}, {"rows_of_clips", 250}, {"clips", 260}}})));
   const json& video = job_of(all, "generate")["videos"]["list"][0];
   EXPECT_EQ(video["seed"], "77");
   EXPECT_EQ(video["width"], 96);
@@ -147,10 +149,16 @@ TEST_F(ReportTest, NoTextBecomesMarkup) {
 }
 
 TEST_F(ReportTest, CountsOfClipsAreFigures) {
-  const json of = facts_of({{"job", "copies"}, {"inputs", 9}, {"clips", {{"kept", 7}, {"filtered", 2}}}});
+  const json of = facts_of({{"job", "copies"},
+                            {"inputs", 9},
+                            {"clips", {{"kept", 7}, {"filtered", 2}}},
+                            {"dropped", {{"filter.blur", 3}}},
+                            {"left_out", {{"where", 4}}}});
   EXPECT_THAT(of, testing::UnorderedElementsAre(json{{"name", "inputs"}, {"value", 9}},
                                                 json{{"name", "clips kept"}, {"value", 7}},
-                                                json{{"name", "clips filtered"}, {"value", 2}}));
+                                                json{{"name", "clips filtered"}, {"value", 2}},
+                                                json{{"name", "dropped filter.blur"}, {"value", 3}},
+                                                json{{"name", "left_out where"}, {"value", 4}}));
 }
 
 TEST_F(ReportTest, RanksAreRows) {

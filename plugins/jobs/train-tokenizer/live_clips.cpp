@@ -36,19 +36,15 @@ class LiveClips final : public TokenizerClips {
   at::Tensor evaluated(size_t i) override {
     return video_of(ahead_.get({evaluated_.at(i), true}), 0, frames_);
   }
-  json loading() const override {
-    json out = windows_->counts().to_json();
-    out["failed"] = windows_->failed();
-    out["too_short"] = windows_->too_short();
-    return out;
-  }
+  LostSamples* lost() override { return &windows_->lost(); }
+  json loading() const override { return windows_->loading(); }
   json summary() const override {
-    const json of_loading = loading();
-    return {{"clips", pass_},
-            {"held_out", split_.held_out > 0 ? evaluated_.size() : 0},
-            {"failed", of_loading.at("failed")},
-            {"too_short", of_loading.at("too_short")},
-            {"loading", of_loading}};
+    json out = windows_->lost().counts();
+    out.update({{"clips", pass_},
+                {"held_out", split_.held_out > 0 ? evaluated_.size() : 0},
+                {"left_out", windows_->counts().left_out},
+                {"loading", loading()}});
+    return out;
   }
 
  private:

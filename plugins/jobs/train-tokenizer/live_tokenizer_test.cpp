@@ -87,6 +87,32 @@ TEST(TokenizerOfATable, TakesTheWindowsOfItsSlots) {
   for (const auto& [name, n] : outcome.items()) EXPECT_EQ(summary.at(name), n) << name;
 }
 
+json state_of_first_step(const ScratchRun& run) {
+  std::ifstream in(run.of("tokenizer") / "checkpoints/step-000001/state.json");
+  return json::parse(in);
+}
+
+// The run was interrupted after its first step, where three samples had failed: clip b and two others.
+TEST(TokenizerOfATable, CountsFailedSamplesOnAfterAResume) {
+  const auto run = from_given_weights("");
+  trained_on_table(*run);
+  json state = state_of_first_step(*run);
+  ASSERT_EQ(state.at("lost").at("failed"), 1);
+  state["lost"]["failed"] = 3;
+  std::ofstream(run->of("tokenizer") / "checkpoints/step-000001/state.json") << state.dump();
+  const auto continued = [&](int64_t max_failed) {
+    JobSpec spec = tokenizer_of_table(*run);
+    spec.options["steps"] = 2;
+    spec.data->reading.max_failed = max_failed;
+    JobContext context(test::runtime(), run->run(), spec);
+    test::run_job(context);
+    return context.summary;
+  };
+  EXPECT_THAT(test::refusal([&] { continued(2); }),
+              ::testing::HasSubstr("samples cannot be used, more than max_failed = 2 allows"));
+  EXPECT_EQ(continued(3).at("failed"), 3) << "clip b, which it meets again, counts once";
+}
+
 TEST(TokenizerOfATable, TrainsOnNoClipThatItIsEvaluatedOn) {
   ASSERT_LT(std::max(hash_share("c"), hash_share("d")), 0.2);
   ASSERT_GT(std::min(hash_share("a"), hash_share("b")), 0.2);

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "core/run/job.hpp"
+#include "plugins/jobs/loading/lost_samples.hpp"
 #include "plugins/jobs/training/options/training.hpp"
 
 namespace kinora::core {
@@ -25,7 +26,10 @@ class TokenizerClips {
   }
   // Seconds for which this object kept its callers waiting since the last call; nothing if it never does.
   virtual std::optional<double> take_wait() { return std::nullopt; }
-  // What the loading of data has done so far (DataCounts, "failed" and "too_short"); null: nothing is loaded.
+  // The samples that this rank could not use, and those that other ranks shared; null: they are not read as they are
+  // taken.
+  virtual LostSamples* lost() { return nullptr; }
+  // What the loading of data has done so far (DataCounts and LostSamples::counts()); null: nothing is loaded.
   virtual nlohmann::json loading() const { return nullptr; }
   // The clips to evaluate: held out, or else those of the training.
   virtual size_t evaluated_size() const = 0;

@@ -91,6 +91,7 @@ class TokenizerTraining {
     plain.weights.clear();
     Trainer trainer(context_, network_, parallel_, plain);
     trainer.take_encoded = [this] { return std::exchange(encoded_, 0); };
+    trainer.lost = clips_->lost();
     trainer.loading = [this] { return clips_->loading(); };
     attend(trainer);
     trainer.run([&](int64_t first, int64_t count) { return micro_loss(first, count); });

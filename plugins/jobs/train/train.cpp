@@ -76,6 +76,7 @@ class ModelTraining {
       data_->begin_step(step, [this](int64_t of) { return microbatches_.numbers_of_step(of); });
     };
     trainer.take_data_bytes = [this] { return data_->take_bytes(); };
+    trainer.lost = data_->lost();
     trainer.loading = [this] { return data_->loading(); };
     if (options_.prefetch && device_.is_cuda())
       trainer.prepare = [this](int64_t first, int64_t count) {

@@ -231,7 +231,10 @@ void check_encode(JobCheck& check) {
                                      " makes codes; leave it out");
   if (axes) check.holds("parallel", [&] { require_encoding(*axes, info, tokenizer->part.use->id); });
   check_size(check, info, tokenizer->part.use->id, o.frames, o.height, o.width);
-  if (!o.sizes.empty()) check.holds("sizes", [&] { require_sizes(check, o, info, tokenizer->part.use->id); });
+  const bool have_sizes = check.holds("sizes", [&] {
+    if (!o.sizes.empty()) require_sizes(check, o, info, tokenizer->part.use->id);
+  });
+  if (have_sizes) check_crops(check, info, tokenizer->part.use->id, window_sizes(o));
 }
 
 void check_generate(JobCheck& check) {

@@ -163,6 +163,7 @@ void check_train_tokenizer(JobCheck& check) {
   if (!o.partial) check_fit(check, "weights", **network, o.weights);
   if (o.start == "principal") check.holds("start", [&] { (*network)->require_fit(); });
   check_size(check, (*network)->info(), use.id, o.frames, o.height, o.width);
+  check_crops(check, (*network)->info(), use.id, {{o.frames, o.height, o.width}});
   check.holds(check.spec().component("perceptual") ? "perceptual" : "kl",
               [&] { TokenizerObjective(check, **network, o); });
   check_critic(check, **network, o.last_layer);

@@ -7,6 +7,7 @@
 #include "core/run/job_check.hpp"
 #include "core/torch/context/network.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
+#include "plugins/jobs/training/live/window_size.hpp"
 #include "plugins/jobs/training/options/training.hpp"
 
 namespace kinora::core {
@@ -58,6 +59,10 @@ void check_text(JobCheck&);
 void check_image_encoder(JobCheck&);
 // Checks the slot `transforms`, which needs a table of data.
 void check_transforms(JobCheck&);
+// Checks that the crops among them fit windows of these sizes, and leave what the tokenizer divides; of several sizes
+// each must stay as it is.
+void check_crops(JobCheck&, const kinora_tokenizer_info&, const std::string& tokenizer,
+                 const std::vector<WindowSize>& sizes);
 // Runs one forward of a model on samples of this shape, with the job's inputs, and reports the problems that
 // the model finds. by_frame: with one noise level per frame.
 void check_forward(JobCheck&, Network& model, const ComponentUse&, const Encoded&, bool noisy,

@@ -37,12 +37,7 @@ LiveSamples::Ahead::Make LiveSamples::open(const JobView& encode, const TrainOpt
       turns = turns_;
     }
     windows->follow(std::move(turns));
-    Item out = make(*windows, wanted);
-    const std::scoped_lock lock(mutex_);
-    const auto& lost = windows->failed_samples();
-    if (lost.names().size() != failed_.size()) failed_ = lost.names();
-    if (lost.short_names().size() != too_short_.size()) too_short_ = lost.short_names();
-    return out;
+    return make(*windows, wanted);
   };
 }
 
@@ -108,30 +103,12 @@ std::optional<int64_t> LiveSamples::take_bytes() {
   return now - std::exchange(bytes_, now);
 }
 
-std::set<std::string> LiveSamples::failed() const {
-  const std::scoped_lock lock(mutex_);
-  return failed_;
-}
-
-std::set<std::string> LiveSamples::too_short() const {
-  const std::scoped_lock lock(mutex_);
-  return too_short_;
-}
-
 nlohmann::json LiveSamples::summary() const {
-  const json of_loading = loading();
-  return {{"samples", pass_},
-          {"held_out", split_.held_out > 0 ? validation_.size() : 0},
-          {"failed", of_loading.at("failed")},
-          {"too_short", of_loading.at("too_short")},
-          {"loading", of_loading}};
-}
-
-nlohmann::json LiveSamples::loading() const {
-  json out = windows_->counts().to_json();
-  out["failed"] = windows_->failed();
-  out["too_short"] = windows_->too_short();
-  out["latent_hits"] = windows_->latent_hits();
+  json out = windows_->lost().counts();
+  out.update({{"samples", pass_},
+              {"held_out", split_.held_out > 0 ? validation_.size() : 0},
+              {"left_out", windows_->counts().left_out},
+              {"loading", loading()}});
   return out;
 }
 

@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <vector>
 
 #include "plugins/jobs/training/live/encoded_windows.hpp"
@@ -27,10 +26,9 @@ class LiveSamples final : public TrainingSamples {
   LatentItem validation(size_t i) override;
   std::optional<double> take_wait() override { return ahead_.take_wait(); }
   std::optional<int64_t> take_bytes() override;
-  std::set<std::string> failed() const override;
-  std::set<std::string> too_short() const override;
+  LostSamples* lost() override { return &windows_->lost(); }
   nlohmann::json summary() const override;
-  nlohmann::json loading() const override;
+  nlohmann::json loading() const override { return windows_->loading(); }
 
  private:
   enum class What { train, validation, sizes };
@@ -65,10 +63,9 @@ class LiveSamples final : public TrainingSamples {
   std::shared_ptr<EncodedWindows> windows_;  // its any-thread functions only
   size_t row_ = 0;                           // slots of the last row among those of turns_
   int64_t bytes_ = 0;                        // read before the last take_bytes()
-  mutable std::mutex mutex_;                 // of turns_ and the sets
+  mutable std::mutex mutex_;                 // of turns_
   SlotTurns turns_;                          // of the training
-  std::set<std::string> failed_, too_short_;
-  Ahead ahead_;  // last: its thread uses the others
+  Ahead ahead_;                              // last: its thread uses the others
 };
 
 }  // namespace kinora::core

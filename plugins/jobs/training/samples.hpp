@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "core/runtime/model_outline.hpp"
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/media/latents.hpp"
+#include "plugins/jobs/loading/lost_samples.hpp"
 #include "plugins/jobs/training/options/training.hpp"
 
 namespace kinora::core {
@@ -47,10 +47,9 @@ class TrainingSamples {
   virtual std::optional<double> take_wait() { return std::nullopt; }
   // Bytes of samples that this rank read since the last call; nothing if they are not read as they are taken.
   virtual std::optional<int64_t> take_bytes() { return std::nullopt; }
-  // Samples that this rank could not use.
-  virtual std::set<std::string> failed() const { return {}; }
-  // Samples whose clips are too short for any window.
-  virtual std::set<std::string> too_short() const { return {}; }
+  // The samples that this rank could not use, and those that other ranks shared; null: they are not read as they are
+  // taken.
+  virtual LostSamples* lost() { return nullptr; }
   // One of the training's samples.
   virtual LatentData::Item example() { return drawn(0); }
   // The samples of the validation: held out, the first drawn if none are.
@@ -58,7 +57,7 @@ class TrainingSamples {
   virtual LatentData::Item validation(size_t i) = 0;
   // Members of the job's summary: "samples", "held_out" and others.
   virtual nlohmann::json summary() const = 0;
-  // What the loading of data has done so far (DataCounts, "failed" and "too_short"); null: nothing is loaded.
+  // What the loading of data has done so far (DataCounts and LostSamples::counts()); null: nothing is loaded.
   virtual nlohmann::json loading() const { return nullptr; }
 };
 

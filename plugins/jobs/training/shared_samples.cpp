@@ -136,17 +136,4 @@ LatentItem SharedSamples::example() {
   return drawn(0);
 }
 
-json SharedSamples::summary() const {
-  json out = own_->summary();
-  const auto count = [&](const std::set<std::string>& mine) {
-    std::set<std::string> all;
-    for (const auto& text : world_.gather(dumped(mine)))
-      all.merge(json::parse(text).get<std::set<std::string>>());
-    return all.size();
-  };
-  out["failed"] = count(own_->failed());
-  out["too_short"] = count(own_->too_short());
-  return out;
-}
-
 }  // namespace kinora::core

@@ -31,13 +31,11 @@ class SharedSamples final : public TrainingSamples {
   // Waits for this rank's samples, and for those of the others.
   std::optional<double> take_wait() override;
   std::optional<int64_t> take_bytes() override { return own_->take_bytes(); }
-  std::set<std::string> failed() const override { return own_->failed(); }
-  std::set<std::string> too_short() const override { return own_->too_short(); }
+  LostSamples* lost() override { return own_->lost(); }
   LatentItem example() override;
   size_t validation_size() const override { return own_->validation_size(); }
   LatentItem validation(size_t i) override { return own_->validation(i); }
-  // "failed" and "too_short" count each sample once, whichever ranks could not use it.
-  nlohmann::json summary() const override;
+  nlohmann::json summary() const override { return own_->summary(); }
   nlohmann::json loading() const override { return own_->loading(); }
 
  private:

@@ -44,12 +44,12 @@ void expect_equal(const LatentItem& got, const LatentItem& want) {
 class OwnSamples final : public TrainingSamples {
  public:
   Numbers made, prepared, measured;
-  int64_t lost = -1;  // a sample whose storage is away
-  std::set<std::string> unusable, small;
+  int64_t away = -1;  // a sample whose storage is away
+  LostSamples unusable{"dit", {}};
 
   const LatentFacts& facts() const override { return facts_; }
   LatentItem drawn(int64_t n) override {
-    if (n == lost) throw Error(KINORA_ERROR_UNSUPPORTED, "s3://bucket is away");
+    if (n == away) throw Error(KINORA_ERROR_UNSUPPORTED, "s3://bucket is away");
     made.push_back(n);
     return item_of(n);
   }
@@ -65,11 +65,10 @@ class OwnSamples final : public TrainingSamples {
     }
     return out;
   }
-  std::set<std::string> failed() const override { return unusable; }
-  std::set<std::string> too_short() const override { return small; }
+  LostSamples* lost() override { return &unusable; }
   size_t validation_size() const override { return 0; }
   LatentItem validation(size_t i) override { return item_of(static_cast<int64_t>(i)); }
-  nlohmann::json summary() const override { return {{"samples", 24}, {"failed", unusable.size()}}; }
+  nlohmann::json summary() const override { return {{"samples", 24}, {"failed", unusable.failed()}}; }
 
  private:
   LatentFacts facts_;
@@ -146,7 +145,7 @@ TEST(SharedSamples, FailOnEveryRankWithTheErrorOfOne) {
     OneOfMany one(me, kTwoByTwo);
     const auto numbers = [&](int64_t step) { return of_microbatches(me.rank / 2, step); };
     one.samples.begin_step(0, numbers);
-    if (me.rank == 3) one.own->lost = numbers(1).at(one.own->made.at(0) == numbers(0).at(0) ? 0 : 1);
+    if (me.rank == 3) one.own->away = numbers(1).at(one.own->made.at(0) == numbers(0).at(0) ? 0 : 1);
     EXPECT_EQ(test::refusal([&] { one.samples.begin_step(1, numbers); }), "rank 3: s3://bucket is away");
   });
 }
@@ -175,10 +174,13 @@ TEST(SharedSamples, MeasureEachSampleOnOneRank) {
 TEST(SharedSamples, CountAFailureOnceWhicheverRanksMetIt) {
   test::on_ranks(2, [](const Rank& me) {
     OneOfMany one(me, "['tp']");
-    one.own->unusable = {"sample 3 of a.tar"};
-    if (me.rank == 1) one.own->unusable.insert("sample 1 of a.tar");
-    one.own->small = {"sample 7 of a.tar"};
-    EXPECT_EQ(one.samples.summary(), nlohmann::json({{"samples", 24}, {"failed", 2}, {"too_short", 1}}));
+    LostSamples& lost = *one.samples.lost();
+    lost.add("sample 3 of a.tar", {.why = "torn"});
+    if (me.rank == 1) lost.add("sample 1 of a.tar", {.why = "torn"});
+    lost.add("sample 7 of a.tar", {Unused::Kind::too_short, "2 frames", "take longer ones"});
+    lost.merge(Exchange(one.ranks.strategies.group("world")).gather(lost.take_shared(true)));
+    EXPECT_EQ(one.samples.summary(), nlohmann::json({{"samples", 24}, {"failed", 2}}));
+    EXPECT_EQ(lost.too_short(), 1);
     expect_equal(one.samples.example(), item_of(0));
   });
 }

@@ -217,6 +217,13 @@ void Trainer::picture(int64_t step, const std::string& tag, const std::filesyste
   board_->image(step, tag, std::string{std::istreambuf_iterator<char>(in), {}});
 }
 
+void Trainer::share_lost(bool at_end) {
+  if (!lost) return;
+  lost->set_used(step_ * options_.batch);
+  if (at_end || parallel_.any(lost->has_new())) lost->merge(exchange_.gather(lost->take_shared(at_end)));
+  if (at_end && parallel_.rank() == 0) lost->log();
+}
+
 bool Trainer::keep() {
   writer_.check();
   const bool stop = parallel_.any(cancelled()), asked = parallel_.any(take_save_request());
@@ -235,6 +242,8 @@ void Trainer::run(const Micro& micro_loss) {
   if (throughput.flops_per_sample > 0 && options_.peak_flops == 0)
     throughput.peak_flops =
         measured_peak_flops(network_.chain().leaves().at(0).tensor.device(), parallel_.product_dtype());
+  if (lost) lost->set_used(step_ * options_.batch);
+  if (lost && !restored_lost_.is_null()) lost->restore(restored_lost_);
   Progress progress(context_.spec().name, options_.steps, "steps");
   const auto start = Clock::now();
   const int64_t first_step = step_;
@@ -249,6 +258,7 @@ void Trainer::run(const Micro& micro_loss) {
     rounding_.end_step(line);
     update(line);
     ++step_;
+    share_lost(/*at_end=*/false);
     const auto data_bytes = take_data_bytes ? take_data_bytes() : std::nullopt;
     balance_.end_step(own_tokens_, own_loss_tokens_, take_encoded ? static_cast<double>(take_encoded()) : 0,
                       static_cast<double>(data_bytes.value_or(0)));
@@ -274,6 +284,7 @@ void Trainer::run(const Micro& micro_loss) {
             options_.steps));
   running_ = seconds_since(start);
   balance_.finish(context_.spec().name);
+  share_lost(/*at_end=*/true);
   seconds_per_step_ = running_ / std::max<double>(1, static_cast<double>(step_ - first_step));
 }
 

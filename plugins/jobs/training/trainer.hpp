@@ -12,6 +12,7 @@
 #include "core/torch/weights/checkpoint_writer.hpp"
 #include "core/torch/weights/sigma_losses.hpp"
 #include "plugins/jobs/curation/pipeline.hpp"
+#include "plugins/jobs/loading/lost_samples.hpp"
 #include "plugins/jobs/training/balance.hpp"
 #include "plugins/jobs/training/ema.hpp"
 #include "plugins/jobs/training/optimizer.hpp"
@@ -60,6 +61,9 @@ class Trainer {
   // Bytes of samples that this rank read since the last call, logged as `data_bytes` of all ranks; null, or nothing:
   // none are read while it trains.
   std::function<std::optional<int64_t>()> take_data_bytes;
+  // The samples that this rank could not use, which all ranks share after each step, so that the limits of failed ones
+  // hold for the training, and which checkpoints store; null: none are read while it trains.
+  LostSamples* lost = nullptr;
   // What the loading of data has done so far, for metrics.prom of rank 0; null, or null from it: nothing is loaded.
   std::function<nlohmann::json()> loading;
 
@@ -96,6 +100,8 @@ class Trainer {
   void publish(const nlohmann::json& line);
   bool logs(int64_t step) const { return step % options_.log_every == 0 || step == options_.steps; }
   void fail_if_stuck() const;
+  // at_end: of all reasons, and logs them.
+  void share_lost(bool at_end);
   // Whether the run was asked to stop; writes the checkpoint that is due.
   bool keep();
 
@@ -124,6 +130,7 @@ class Trainer {
   double loss_ = 0;  // of the last finite step, also from before a resume
   SigmaLosses by_sigma_, by_sigma_of_step_;
   NamedTensors restored_;
+  nlohmann::json restored_lost_;
   double seconds_per_step_ = 0, saving_ = 0,
          running_ = 0;  // seconds that training waited for checkpoints, and in total
 };

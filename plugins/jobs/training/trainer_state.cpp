@@ -49,6 +49,7 @@ void Trainer::restore(const std::filesystem::path& folder) {
   by_sigma_ = saved.state.by_sigma;
   rounding_.restore(saved.state.rounding);
   restored_ = saved.more;
+  restored_lost_ = saved.state.lost;
   log_info("{}: resuming after step {}", context_.spec().name, step_);
 }
 
@@ -65,6 +66,7 @@ void Trainer::save() {
   state.skipped = skipped_;
   state.by_sigma = by_sigma_;
   state.rounding = rounding_.state();
+  if (lost) state.lost = lost->state();
   auto files = checkpoint_files(kept(values_of(chain.leaves())), optimizer_.held_states());
   for (auto& e : averages_) {
     state.ema_updates = e.updates();

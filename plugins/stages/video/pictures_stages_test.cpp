@@ -1,9 +1,9 @@
-// Sources that clips cannot store unchanged: more bits, more chroma, HDR, odd sides; and files without
-// pictures.
+// Sources that clips cannot store unchanged: more bits, more chroma, HDR, odd sides; files without pictures; and stills.
 #include <filesystem>
 
 #include <gmock/gmock.h>
 
+#include "media/image.hpp"
 #include "stage_testing.hpp"
 
 namespace kinora::video {
@@ -13,6 +13,7 @@ using core::json;
 using testing::Applied;
 using testing::applied;
 using testing::Bytes;
+using testing::facts_in;
 using ::testing::HasSubstr;
 
 // 24 frames by ffmpeg with these options; empty if ffmpeg is missing.
@@ -93,6 +94,51 @@ TEST(ClipPictures, AFilmOfSoundAloneFailsAndSaysSo) {
   film.set("mp4", Bytes(bytes));
   for (const char* id : {"shots", "clip.transcode", "video.clips", "clip.preview", "filter.motion"})
     EXPECT_THAT(applied(id, json::object(), film.clone("film")).error, HasSubstr("no video stream")) << id;
+}
+
+Sample still(const char* field, Bytes file) {
+  Sample out("still");
+  out.set(field, std::move(file));
+  return out;
+}
+
+// 32 x 32 of a picture of 96 x 64 are the means of 2 x 2 pixels of its middle, whoever decodes it.
+TEST(Stills, AreCroppedToTheMiddleAndShrunkByMeans) {
+  constexpr int kWidth = 96, kHeight = 64, kSide = 32;
+  const Bytes rgb = testing::picture(kWidth, kHeight, 1);
+  for (const auto& [field, format, most] : {std::tuple{"jpg", "jpeg", 6}, {"png", "png", 2}}) {
+    const Applied out = applied("video.read", {{"height", kSide}, {"width", kSide}},
+                                still(field, encode_image(rgb.data(), kHeight, kWidth, format, 100)));
+    ASSERT_EQ(out.error, "");
+    const auto* frames = out.results.emitted.at(0).tensor("frames");
+    ASSERT_EQ(std::vector<int64_t>(frames->shape, frames->shape + frames->ndim),
+              (std::vector<int64_t>{1, kSide, kSide, 3}));
+    const auto* found = static_cast<const uint8_t*>(frames->data) + frames->byte_offset;
+    EXPECT_EQ(facts_in(out.results.emitted.at(0)), (json{{"frames_at", {0.0}}}));
+    for (int i = 0; i < kSide * kSide * 3; ++i) {
+      const int x = 16 + 2 * (i / 3 % kSide), y = 2 * (i / 3 / kSide);
+      const auto at = [&](int dx, int dy) { return rgb[((y + dy) * kWidth + x + dx) * 3 + i % 3]; };
+      ASSERT_NEAR(found[i], (at(0, 0) + at(1, 0) + at(0, 1) + at(1, 1)) / 4.0, most) << field << i;
+    }
+  }
+}
+
+TEST(Stills, OfAJpegThatIsCutOffTheDamageIsAFact) {
+  Bytes file = encode_image(testing::picture(96, 64, 1).data(), 64, 96, "jpeg");
+  file.resize(file.size() / 2);
+  for (const auto& [id, options] :
+       {std::pair{"video.read", json::object()}, {"video.probe", json{{"count", true}}}}) {
+    const Applied out = applied(id, options, still("jpg", file));
+    ASSERT_EQ(out.results.emitted.size(), 1u) << out.error;
+    EXPECT_THAT(facts_in(out.results.emitted[0]).value("damaged", ""), HasSubstr("still.jpg: a damaged JPEG"))
+        << id;
+  }
+}
+
+TEST(Stills, HaveOneFrame) {
+  const Bytes file = encode_image(testing::picture(96, 64, 1).data(), 64, 96, "jpeg");
+  EXPECT_THAT(applied("video.read", {{"first", 1}}, still("jpg", file)).error,
+              HasSubstr("no frame from number 1"));
 }
 
 }  // namespace

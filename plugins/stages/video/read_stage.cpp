@@ -5,8 +5,10 @@
 
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
+#include "media/convert.hpp"
 #include "media/decoder.hpp"
 #include "media/decoding.hpp"
+#include "media/jpeg.hpp"
 #include "media/sample_media.hpp"
 #include "media/scaler.hpp"
 
@@ -53,11 +55,16 @@ class VideoRead final : public Stage {
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const Media media = open_media(in);
-    media_call([&] { read(in, media, first_of(in), run); });
+    const int64_t first = first_of(in);
+    media_call([&] {
+      if (first > 0 || !read_jpeg(in, media)) read(in, media, first, run);
+    });
     emit(std::move(in));
   }
 
  private:
+  using Pixels = std::vector<uint8_t>;
+
   int64_t first_of(const Sample& in) const {
     const auto text = in.text("first");
     if (!text) return options_.first;
@@ -74,8 +81,7 @@ class VideoRead final : public Stage {
     Decoder decoder(*media.source, media.name, decoding_options(options_.threads, options_.decoder));
     const ScalerOptions size = size_for(decoder.probe().video);
     Scaler scaler(size);
-    const size_t frame_bytes = static_cast<size_t>(size.height) * static_cast<size_t>(size.width) * 3;
-    std::vector<uint8_t> pixels;
+    Pixels pixels;
     std::vector<double> times;  // seconds from the start, for stages that measure change over time
     int64_t count = 0;
     double start = 0;
@@ -86,12 +92,7 @@ class VideoRead final : public Stage {
     while (const Frame* frame = decoder.next()) {
       run.check_cancelled();
       if ((frame->index - first) % options_.stride != 0) continue;
-      if (pixels.size() + frame_bytes > static_cast<size_t>(options_.memory))
-        throw Error(KINORA_ERROR_NO_MEMORY,
-                    media.name + ": more than " + std::to_string(options_.memory >> 20) +
-                        " MiB of frames; set frames, height or width, or raise memory of stage/video.read");
-      pixels.resize(pixels.size() + frame_bytes);
-      scaler.bytes(*frame->picture, pixels.data() + pixels.size() - frame_bytes);
+      scaler.bytes(*frame->picture, room_for_frame(pixels, media, size));
       if (frame->index == 0) start = frame->seconds;
       times.push_back(frame->seconds - start);
       if (++count == options_.frames) break;
@@ -99,11 +100,50 @@ class VideoRead final : public Stage {
     if (count == 0)
       throw MediaError(media.name + ": no frame from number " + std::to_string(first) + " on" +
                        (decoder.damaged().empty() ? "" : "; " + decoder.damaged()));
+    give(in, std::move(pixels), times, size, decoder.damaged());
+  }
+
+  // False for anything but a JPEG that libjpeg-turbo decodes.
+  bool read_jpeg(Sample& in, const Media& media) const {
+    auto picture = JpegPicture::open(*media.source, media.name);
+    if (!picture) return false;
+    VideoInfo still;
+    still.width = picture->width();
+    still.height = picture->height();
+    const ScalerOptions size = size_for(still);
+    Pixels pixels;
+    uint8_t* frame = room_for_frame(pixels, media, size);
+    if (size.width == still.width && size.height == still.height) {
+      if (!picture->decode(frame, 3 * still.width)) return false;
+    } else {
+      const auto whole = allocate_picture(still.width, still.height, AV_PIX_FMT_RGB24);
+      if (!picture->decode(whole->data[0], whole->linesize[0])) return false;
+      Scaler(size).bytes(*whole, frame);
+    }
+    give(in, std::move(pixels), {0.0}, size, picture->damaged());
+    return true;
+  }
+
+  // Returns where the next frame is to be written, at the end of `pixels`.
+  uint8_t* room_for_frame(Pixels& pixels, const Media& media, const ScalerOptions& size) const {
+    const size_t frame_bytes = static_cast<size_t>(size.height) * static_cast<size_t>(size.width) * 3;
+    if (pixels.size() + frame_bytes > static_cast<size_t>(options_.memory))
+      throw Error(KINORA_ERROR_NO_MEMORY,
+                  media.name + ": more than " + std::to_string(options_.memory >> 20) +
+                      " MiB of frames; set frames, height or width, or raise memory of stage/video.read");
+    pixels.resize(pixels.size() + frame_bytes);
+    return pixels.data() + pixels.size() - frame_bytes;
+  }
+
+  // Sets the frames and what is known of them.
+  static void give(Sample& in, Pixels pixels, const std::vector<double>& times, const ScalerOptions& size,
+                   const std::string& damage) {
     auto facts = facts_of(in);
     facts["frames_at"] = times;
-    if (const auto damage = decoder.damaged(); !damage.empty()) facts["damaged"] = damage;
+    if (!damage.empty()) facts["damaged"] = damage;
     in.set("json", facts.dump());
-    in.set_tensor("frames", std::move(pixels), {count, size.height, size.width, 3}, KINORA_DL_UINT, 8);
+    in.set_tensor("frames", std::move(pixels),
+                  {static_cast<int64_t>(times.size()), size.height, size.width, 3}, KINORA_DL_UINT, 8);
   }
 
   ScalerOptions size_for(const VideoInfo& video) const {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kinora/error.hpp"
+#include "plugins/storage/ranged/tries.hpp"
 #include "plugins/storage/s3/failure.hpp"
 
 namespace kinora::s3 {

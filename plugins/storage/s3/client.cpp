@@ -1,15 +1,18 @@
 #include "plugins/storage/s3/client.hpp"
 
-#include <algorithm>
-#include <charconv>
 #include <exception>
-#include <optional>
 
 #include "plugins/storage/s3/failure.hpp"
-#include "plugins/storage/s3/http.hpp"
 #include "plugins/storage/s3/object_path.hpp"
+#include "plugins/storage/s3/signing.hpp"
 
 namespace kinora::s3 {
+
+using ranged::bytes_from;
+using ranged::server_time;
+using ranged::span_of;
+using ranged::Tries;
+
 namespace {
 
 std::string first_of(std::initializer_list<std::string> candidates) {
@@ -20,39 +23,6 @@ std::string first_of(std::initializer_list<std::string> candidates) {
 
 constexpr const char* kReading = "cannot be read";
 constexpr uint64_t kProgress = 64 << 10;  // a try that received this many bytes does not count as a failure
-
-std::optional<uint64_t> number(std::string_view text) {
-  uint64_t out = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size() || out > INT64_MAX)
-    return std::nullopt;
-  return out;
-}
-
-// The part of the object that an answer contains. Some servers return the range with status 200.
-struct Span {
-  uint64_t begin = 0, total = 0;
-};
-
-std::optional<Span> span_of(const HttpAnswer& a) {
-  const std::string text = a.header("content-range");  // "bytes 0-99/1000"
-  if (text.empty()) {
-    const auto size = number(a.header("content-length"));
-    return a.status == 200 && size ? std::optional(Span{0, *size}) : std::nullopt;
-  }
-  const size_t dash = text.find('-'), slash = text.find('/');
-  if (!text.starts_with("bytes ") || dash == text.npos || slash == text.npos || dash > slash)
-    return std::nullopt;
-  const auto begin = number(std::string_view(text).substr(6, dash - 6)),
-             last = number(std::string_view(text).substr(dash + 1, slash - dash - 1)),
-             total = number(std::string_view(text).substr(slash + 1));
-  if (!begin || !last || !total || *begin > *last || *last >= *total) return std::nullopt;
-  return Span{*begin, *total};
-}
-
-std::string bytes_from(uint64_t begin, uint64_t size) {
-  return std::to_string(begin) + "-" + std::to_string(begin + size - 1);
-}
 
 bool is_success(const HttpAnswer& a) { return a.status == 200 || a.status == 206; }
 
@@ -74,7 +44,8 @@ Client::Client(const Options& options)
   options_.ca_file =
       first_of({options.ca_file, environment("AWS_CA_BUNDLE"), credentials_->setting("ca_bundle")});
   endpoint_ = endpoint_of(options_);
-  http_ = std::make_unique<Http>(options_);
+  http_ = std::make_unique<ranged::Http>(
+      ranged::HttpOptions{options_.ca_file, options_.connect_timeout, options_.timeout});
 }
 
 Client::~Client() {
@@ -92,7 +63,7 @@ HttpAnswer Client::once(const Call& call, std::shared_ptr<const Credentials>& us
       throw Error(e.code(), call.at.uri() + ": " + call.doing + ": " + e.what());
     }
   }
-  HttpRequest r;
+  ranged::HttpRequest r;
   r.method = call.method;
   r.url = endpoint_.url(call.at, call.query);
   r.headers = call.headers;
@@ -102,7 +73,7 @@ HttpAnswer Client::once(const Call& call, std::shared_ptr<const Credentials>& us
   r.room = call.room;
   r.stop = call.stop;
   ++requests_;
-  return http_->perform(r, used.get());
+  return http_->perform(used ? signed_request(std::move(r), *used, options_.region) : r);
 }
 
 void Client::retry_or_throw(const Call& call, const HttpAnswer& answer, const Credentials* used,
@@ -122,7 +93,8 @@ void Client::retry_or_throw(const Call& call, const HttpAnswer& answer, const Cr
     return;
   }
   if (call.stop && *call.stop) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
-  throw failure(call.at.uri() + ": " + call.doing, answer, said, used, options_.region, tries.count());
+  throw failure(call.at.uri() + ": " + call.doing + " (server " + endpoint_.host + ")", answer, said, used,
+                options_.region, tries.count());
 }
 
 HttpAnswer Client::send(const Call& call, Tries& tries) {
@@ -158,13 +130,9 @@ void Client::remove(const ObjectPath& at) {
 
 // Reading: ranged GETs that continue where a connection broke.
 
-int64_t server_time(const std::string& text) {
-  return text.empty() ? 0 : std::max<int64_t>(0, curl_getdate(text.c_str(), nullptr));
-}
-
 Opened Client::head(const ObjectPath& at) {
   const auto answer = send({"HEAD", at, kReading});
-  const auto size = number(answer.header("content-length"));
+  const auto size = ranged::length_of(answer);
   if (!size)
     throw Error(KINORA_ERROR_DATA, at.uri() + ": cannot be read: the server does not say how large it is");
   return {*size, answer.header("etag"), "", server_time(answer.header("last-modified"))};

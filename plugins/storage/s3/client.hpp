@@ -6,9 +6,10 @@
 #include <memory>
 #include <string>
 
+#include "plugins/storage/ranged/http.hpp"
+#include "plugins/storage/ranged/tries.hpp"
 #include "plugins/storage/s3/answers.hpp"
 #include "plugins/storage/s3/failure.hpp"
-#include "plugins/storage/s3/http.hpp"
 #include "plugins/storage/s3/object_path.hpp"
 
 namespace kinora::s3 {
@@ -24,9 +25,6 @@ struct Upload {
   std::string id;     // empty: no upload has begun
   int64_t begun = 0;  // by the server's clock; 0: unknown
 };
-
-// Parses a Date or Last-Modified header to seconds since 1970; 0 for anything else.
-int64_t server_time(const std::string& text);
 
 // [any-thread] All functions; they throw Error, which names the object, the cause and the remedy.
 class Client {
@@ -77,14 +75,15 @@ class Client {
   // One request with the current credentials, which are stored in `used` (none: anonymous).
   HttpAnswer once(const Call& call, std::shared_ptr<const Credentials>& used);
   // After a failure: waits and returns if another try makes sense, otherwise throws.
-  void retry_or_throw(const Call& call, const HttpAnswer& answer, const Credentials* used, Tries& tries);
-  HttpAnswer send(const Call& call, Tries& tries);
+  void retry_or_throw(const Call& call, const HttpAnswer& answer, const Credentials* used,
+                      ranged::Tries& tries);
+  HttpAnswer send(const Call& call, ranged::Tries& tries);
   HttpAnswer send(const Call& call);
 
   Options options_;
   std::shared_ptr<CredentialSource> credentials_;
   Endpoint endpoint_;
-  std::unique_ptr<Http> http_;
+  std::unique_ptr<ranged::Http> http_;
   std::atomic<int64_t> requests_{0}, repeated_{0};
   std::atomic<bool> told_{
       false};  // the warning that no server answers was logged; once, since all requests would repeat it

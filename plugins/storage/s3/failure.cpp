@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cmath>
-#include <cstdlib>
-#include <random>
 #include <string_view>
-#include <thread>
+
+#include "plugins/storage/ranged/tries.hpp"
 
 namespace kinora::s3 {
 namespace {
@@ -15,29 +12,6 @@ namespace {
 template <size_t N>
 bool is_one_of(std::string_view word, const std::array<std::string_view, N>& words) {
   return std::find(words.begin(), words.end(), word) != words.end();
-}
-
-// Errors of libcurl that may pass by themselves.
-bool may_pass(CURLcode code) {
-  switch (code) {
-    case CURLE_COULDNT_CONNECT:
-    case CURLE_COULDNT_RESOLVE_HOST:
-    case CURLE_COULDNT_RESOLVE_PROXY:
-    case CURLE_WEIRD_SERVER_REPLY:
-    case CURLE_UNSUPPORTED_PROTOCOL:  // for a redirected answer; the endpoint's protocol was checked
-    case CURLE_HTTP2:
-    case CURLE_PARTIAL_FILE:
-    case CURLE_OPERATION_TIMEDOUT:
-    case CURLE_SSL_CONNECT_ERROR:
-    case CURLE_GOT_NOTHING:
-    case CURLE_SEND_ERROR:
-    case CURLE_RECV_ERROR:
-    case CURLE_READ_ERROR:
-    case CURLE_CHUNK_FAILED:
-      return true;
-    default:
-      return false;
-  }
 }
 
 // The server's error code, else a word for its status.
@@ -114,22 +88,15 @@ std::string cause(const HttpAnswer& a, const ServerError& said) {
 
 }  // namespace
 
-bool is_nobody(const HttpAnswer& a) {
-  return a.code == CURLE_COULDNT_CONNECT || a.code == CURLE_COULDNT_RESOLVE_HOST ||
-         (a.code == CURLE_OPERATION_TIMEDOUT && a.status == 0);
-}
-
 Verdict judge(const HttpAnswer& a, const ServerError& said) {
   constexpr std::array<std::string_view, 8> kAgain{
       "RequestTimeout", "SlowDown",         "InternalError", "ServiceUnavailable",
       "BadDigest",      "OperationAborted", "Throttling",    "XAmzContentSHA256Mismatch"};
   constexpr std::array<std::string_view, 5> kRenew{"ExpiredToken", "TokenRefreshRequired", "InvalidToken",
                                                    "InvalidAccessKeyId", "SignatureDoesNotMatch"};
-  if (a.code != CURLE_OK) return may_pass(a.code) ? Verdict::again : Verdict::final;
-  if (is_one_of(said.code, kRenew)) return Verdict::new_credentials;
-  const bool busy =
-      a.status == 408 || a.status == 429 || (a.status >= 500 && a.status != 501 && a.status != 507);
-  return busy || is_one_of(said.code, kAgain) ? Verdict::again : Verdict::final;
+  if (a.code == CURLE_OK && is_one_of(said.code, kRenew)) return Verdict::new_credentials;
+  const bool is_named = a.code == CURLE_OK && is_one_of(said.code, kAgain);
+  return may_pass(a) || is_named ? Verdict::again : Verdict::final;
 }
 
 Error failure(const std::string& subject, const HttpAnswer& answer, const ServerError& said,
@@ -143,27 +110,6 @@ Error failure(const std::string& subject, const HttpAnswer& answer, const Server
   std::string text = subject + ": " + why;
   if (tries > 1) text += " (" + std::to_string(tries) + " tries)";
   return {r.code, text + ": " + r.text};
-}
-
-bool Tries::another(const HttpAnswer& answer, const std::atomic<bool>* stop) {
-  // A name that cannot be resolved is most often wrong.
-  const int64_t most = answer.code == CURLE_COULDNT_RESOLVE_HOST ? std::min<int64_t>(most_, 2) : most_;
-  if (failed_in_a_row_ >= most) return false;
-  const double bound =
-      std::min(20.0, 0.1 * std::exp2(std::min<double>(20, static_cast<double>(failed_in_a_row_))));
-  // Affects only time, never results: this randomness needs no reproducible seed.
-  thread_local std::minstd_rand random(std::random_device{}());
-  double pause = std::uniform_real_distribution<double>(0, bound)(random);
-  pause = std::max(pause, std::clamp(std::atof(answer.header("retry-after").c_str()), 0.0, 60.0));
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::duration<double>(pause);
-  while (Clock::now() < end) {
-    if (stop && *stop) return false;
-    std::this_thread::sleep_for(
-        std::min<std::chrono::duration<double>>(end - Clock::now(), std::chrono::milliseconds(50)));
-  }
-  ++failed_in_a_row_, ++all_;
-  return !(stop && *stop);
 }
 
 }  // namespace kinora::s3

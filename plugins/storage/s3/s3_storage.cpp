@@ -9,11 +9,29 @@
 #include <vector>
 
 #include "kinora/storage.hpp"
+#include "plugins/storage/ranged/reader.hpp"
 #include "plugins/storage/s3/client.hpp"
-#include "plugins/storage/s3/reader.hpp"
 
 namespace kinora::s3 {
 namespace {
+
+class S3Object final : public ranged::RangedObject {
+ public:
+  S3Object(std::shared_ptr<Client> client, ObjectPath at) : client_(std::move(client)), at_(std::move(at)) {}
+  Start open(uint64_t most) override {
+    Opened opened = client_->open(at_, most);
+    etag_ = std::move(opened.etag);
+    return {opened.size, std::move(opened.first)};
+  }
+  void read(uint64_t offset, uint64_t size, char* to, const std::atomic<bool>* stop) override {
+    client_->read(at_, offset, size, to, etag_, stop);
+  }
+
+ private:
+  std::shared_ptr<Client> client_;
+  ObjectPath at_;
+  std::string etag_;
+};
 
 // A new object. If it fits into one part, it is one PUT; otherwise a multipart upload, `parallel` parts at a
 // time, so a writer holds at most (parallel + 1) parts. The object appears complete at the end: S3 has no
@@ -174,7 +192,10 @@ void S3Storage::describe(Describe<Options>& d) {
 }
 
 std::unique_ptr<StorageReader> S3Storage::open(std::string_view path) {
-  return std::make_unique<S3Reader>(client_, object_named(path));
+  const Options& options = client_->options();
+  return std::make_unique<ranged::RangedReader>(std::make_unique<S3Object>(client_, object_named(path)),
+                                                static_cast<uint64_t>(options.read_ahead),
+                                                static_cast<uint64_t>(options.parallel));
 }
 
 std::unique_ptr<StorageWriter> S3Storage::begin(std::string_view path) {

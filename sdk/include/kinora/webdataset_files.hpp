@@ -159,6 +159,7 @@ using ListFolder = std::function<std::vector<std::string>(const std::string& uri
 // be a URI, "s3://bucket/shards"; without `list` such a folder needs its .info.json. Throws Error.
 inline std::vector<WebDatasetFile> webdataset_files(std::string_view path, const ListFolder& list = {}) {
   const bool remote = detail::has_scheme(path);
+  while (remote && path.ends_with('/') && !path.ends_with("://")) path.remove_suffix(1);
   const std::string folder(path);
   std::error_code error;
   if (path.find('{') != std::string_view::npos && (remote || !std::filesystem::exists(folder, error))) {

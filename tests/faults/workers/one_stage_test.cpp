@@ -2,15 +2,18 @@
 // sample.
 #include "core/run/one_stage.hpp"
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "apps/kinora/command.hpp"
+#include "core/base/cancel.hpp"
 #include "tests/faults/workers/job.hpp"
 
 namespace kinora::core {
@@ -45,6 +48,33 @@ TEST(OneStage, AHangEndsAtItsLimit) {
   const OneStage stage(runtime(), "faulty", {{"how", "hang"}}, {.timeout = 1.0});
   EXPECT_EQ(error_of(stage, "bad"), "stage/faulty: bad: killed after 1 s without a sign of life, twice");
   EXPECT_NE(pid_in(stage(Sample("c"))), kThis);
+}
+
+TEST(OneStage, OnWhichAStepWaitsHasALimitOnceTheRunIsToStop) {
+  struct Asked {
+    ~Asked() { cancel(false); }
+  } asked;
+  const OneStage hangs(runtime(), "faulty", {{"how", "hang"}}, {.patience = 0.5}),
+      ends(runtime(), "faulty", {{"how", "none"}, {"milliseconds", 300}}, {.patience = 5});
+  hangs(Sample("a")), ends(Sample("a"));
+  std::thread after([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    cancel();
+  });
+  EXPECT_EQ(ends(Sample("b")).key(), "b") << "the step that needs it may end";
+  after.join();
+  const auto begin = std::chrono::steady_clock::now();
+  int32_t code = KINORA_OK;
+  const std::string said = logged([&] {
+    try {
+      hangs(Sample("bad"));
+    } catch (const Error& e) {
+      code = e.code();
+    }
+  });
+  EXPECT_EQ(code, KINORA_ERROR_CANCELLED);
+  EXPECT_THAT(said, HasSubstr("stage/faulty: bad: stopped before it ended, as the run was to stop"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
 TEST(OneStage, AProcessThatDiesOnceCostsNothing) {

@@ -63,6 +63,9 @@ const kFigures = {
   train: [["in", "samples", "windows", count], kHeldOut, ...kTraining],
 };
 
+// Counts by reason: the names "dropped filter.facts" and such.
+const kByReason = [["dropped ", "good", "dropped by a transform, "], ["left_out ", "in", "left out by "]];
+
 const isShown = (value) => typeof value === "number" || (Array.isArray(value) && value.length > 0 && value.every((member) => typeof member === "number"));
 
 /** The places [step, value] of a curve as its chart draws them. */
@@ -114,6 +117,9 @@ function grouped(job) {
     used.add(name);
     if (!(value === 0 && (kind === "problem" || name === "held_out"))) out[group].push([title, text(value), meaning(value)]);
   }
+  for (const [prefix, group, title] of kByReason)
+    for (const [name, value] of values)
+      if (name.startsWith(prefix) && used.add(name) && value > 0) out[group].push([title + name.slice(prefix.length), count(value), ""]);
   out.in.push(...windowFigure(job));
   if (job.curves) out.good.unshift(...lossFigure(job), ...validationFigure(job));
   if (job.seconds !== null) out.cost.unshift(["time", duration(job.seconds), ""]);

@@ -47,6 +47,12 @@ EncodedWindows::Window EncodedWindows::at(uint64_t slot, const LiveWindows::Acce
   return *std::move(out);
 }
 
+json EncodedWindows::loading() const {
+  json out = windows_.loading();
+  out["latent_hits"] = latent_hits();
+  return out;
+}
+
 LatentSize EncodedWindows::latent_size(uint64_t slot, const LiveWindows::Accept& accept) {
   const auto latent = encoder_.shape(windows_.size(slot, accept));
   LatentSize out;

@@ -29,14 +29,13 @@ class EncodedWindows {
   // The shape of a window of the first size, frames x height x width: [C, t, h, w], or [t, h, w] of codes.
   std::vector<int64_t> latent_shape() const { return encoder_.shape(window_sizes(options_)[0]); }
   DataOrder& order() { return windows_.order(); }
-  const FailedSamples& failed_samples() const { return windows_.failed_samples(); }
-  // [any-thread]
-  int64_t failed() const { return windows_.failed(); }
-  int64_t too_short() const { return windows_.too_short(); }
+  // [any-thread] As those of LiveWindows; loading() also has "latent_hits".
+  LostSamples& lost() { return windows_.lost(); }
   DataCounts counts() const { return windows_.counts(); }
-  // As LiveWindows::follow().
-  // Windows that the latent cache had.
+  json loading() const;
+  // [any-thread] Windows that the latent cache had.
   uint64_t latent_hits() const { return kept_ ? kept_->hits() : 0; }
+  // As LiveWindows::follow().
   void follow(SlotTurns turns) { windows_.follow(std::move(turns)); }
   // Frames a second of the frames of a window, from the facts of the last one; 24 / every if they do not say.
   double fps() const { return fps_; }

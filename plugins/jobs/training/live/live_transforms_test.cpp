@@ -22,7 +22,7 @@ struct TransformedWindow {
 };
 struct TransformedWindows {
   std::vector<TransformedWindow> all;
-  int64_t failed = 0;
+  json lost;  // LostSamples::counts()
 };
 
 // The windows of the first slots, of the run's shards as a table of data.
@@ -39,7 +39,7 @@ TransformedWindows first_windows(const ScratchRun& run, uint64_t slots = 5) {
         [&](const LiveWindows::Window& w) {
           out.all.push_back({w.key, w.text, w.frames(), w.facts});
         });
-  out.failed = live.failed();
+  out.lost = live.lost().counts();
   return out;
 }
 
@@ -76,7 +76,29 @@ TEST(LiveTransforms, ThatDropOrFailReplaceTheSample) {
                                 {{"a", {{"score", 1}}}, {"c", {{"score", 5}}}});
   const auto windows = first_windows(*run);
   for (const auto& window : windows.all) EXPECT_THAT(window.key, ::testing::StartsWith("c@"));
-  EXPECT_EQ(windows.failed, 2) << "b and d have no score; a is dropped, which is no failure";
+  EXPECT_EQ(windows.lost, json({{"failed", 2}, {"too_short", 0}, {"dropped", {{"filter.facts.score", 1}}}}))
+      << "b and d have no score; a is dropped, which is no failure";
+}
+
+TEST(LiveTransforms, ThatDropEverySampleAreNamed) {
+  const json low{{"score", 1}};
+  const auto run = transforming("{ use = 'filter.facts', fact = 'score', at_least = 3.0 }",
+                                {{"a", low}, {"b", low}, {"c", low}, {"d", low}});
+  EXPECT_THAT(
+      test::refusal([&] { first_windows(*run, 1); }),
+      HasSubstr("/shards: 1000 samples in a row cannot be used: 1000 dropped by filter.facts.score; "));
+}
+
+TEST(LiveTransforms, NeedJsonThatIsJson) {
+  const auto run = transforming("{ use = 'video.flip', probability = 1.0 }");
+  std::ofstream(run->folder() / "fields/a.json") << "{\"score\": ";
+  ASSERT_EQ(std::system(fmt::format("cd '{}' && tar --format=ustar -cf '{}/shard-000000.tar' a.* b.* c.* d.*",
+                                    (run->folder() / "fields").string(), run->of("shards").string())
+                            .c_str()),
+            0);
+  const auto windows = first_windows(*run);
+  for (const auto& window : windows.all) EXPECT_THAT(window.key, ::testing::StartsWith("c@"));
+  EXPECT_EQ(windows.lost.at("failed"), 2) << "a has broken JSON, b is not a video";
 }
 
 // From the first transform that reads frames on, all run on the decoded window.

@@ -23,16 +23,11 @@ json read_options(const WindowSize& size, int64_t every) {
 
 json facts_of(const Sample& clip) {
   json facts = parse_facts(clip.text("json").value_or("null"));
-  return facts.is_discarded() ? json() : facts;
-}
-
-// Nothing if the transforms drop the sample. Throws Error(KINORA_ERROR_DATA) if they fail on it.
-std::optional<Sample> transformed(Transforms& by, Sample sample, uint64_t slot) {
-  const std::string key(sample.key());
-  std::string why;
-  auto out = by(std::move(sample), slot, why);
-  if (!out && !by.has_dropped()) raise(KINORA_ERROR_DATA, "{}: {}", key, why);
-  return out;
+  if (facts.is_discarded())
+    raise(KINORA_ERROR_DATA,
+          "{}: its json is not JSON, or nested more than 64 levels deep; fix it, or remove the sample",
+          clip.key());
+  return facts;
 }
 
 TransformLists lists_of(const JobView& job) {
@@ -40,7 +35,7 @@ TransformLists lists_of(const JobView& job) {
 }
 
 Isolation isolation_of(const JobView& job) {
-  return {.finishes = true, .trusts_media = job.spec().data->reading.trusted};
+  return {.patience = NeededCall().patience, .trusts_media = job.spec().data->reading.trusted};
 }
 
 bool is_of_the_sample(const Error& e) {
@@ -54,29 +49,45 @@ LiveWindows::LiveWindows(const JobView& job, std::vector<WindowSize> sizes, int6
     : seed_(static_cast<uint64_t>(job.run().seed)),
       order_(*job.spec().data, seed_),
       ahead_(order_, job.spec().data->reading),
-      failed_(job.spec().name, job.spec().data->reading),
+      lost_(job.spec().name, job.spec().data->reading),
       sizes_(std::move(sizes)),
       every_(every),
       probe_(job.runtime(), "video.probe", json{{"count", true}}, isolation_of(job)),
       before_(job.runtime().registry(), lists_of(job).of_samples, seed_, isolation_of(job).trusts_media),
       after_(job.runtime().registry(), lists_of(job).of_windows, seed_, isolation_of(job).trusts_media),
       transforms_frames_(!lists_of(job).of_windows.empty()) {
+  order_.count_unread(lost_);
   for (const auto& size : sizes_)
     read_.push_back(std::make_unique<OneStage>(job.runtime(), "video.read", read_options(size, every_),
                                                isolation_of(job)));
 }
 
 void LiveWindows::find(uint64_t slot, const std::function<bool(const DataOrder::Draw&)>& make) {
-  const auto use = [&](const DataOrder::Draw& draw, std::string& why) {
+  const auto use = [&](const DataOrder::Draw& draw, Unused& unused) {
     try {
-      return make(draw);
+      if (make(draw)) return true;
+      unused = unused_;
     } catch (const Error& e) {
       if (!is_of_the_sample(e)) throw;
-      why = e.what();
-      return false;
+      unused = {.why = e.what()};
     }
+    return false;
   };
-  order_.find_usable(slot, use, &failed_);
+  order_.find_usable(slot, use, &lost_);
+}
+
+// Nothing if the transforms leave the sample out.
+std::optional<Sample> LiveWindows::transformed(Transforms& by, Sample sample, uint64_t slot) {
+  const std::string key(sample.key());
+  auto out = by(std::move(sample), slot, unused_);
+  if (!out && unused_.kind == Unused::Kind::failed) raise(KINORA_ERROR_DATA, "{}: {}", key, unused_.why);
+  return out;
+}
+
+bool LiveWindows::is_accepted(const Accept& accept, const std::string& key) {
+  const bool out = accept(key);
+  if (!out) unused_ = kHeldOut;
+  return out;
 }
 
 void LiveWindows::at(uint64_t slot, const Accept& accept, const Use& use,
@@ -88,15 +99,21 @@ void LiveWindows::at(uint64_t slot, const Accept& accept, const Use& use,
   });
 }
 
+json LiveWindows::loading() const {
+  json out = ahead_.counts().to_json();
+  out.update(lost_.counts());
+  return out;
+}
+
 WindowSize LiveWindows::size(uint64_t slot, const Accept& accept) {
   size_t out = 0;
   find(slot, [&](const DataOrder::Draw& draw) {
     auto& set = order_.set(draw.set);
     const std::string key = set.key(draw.place);
-    if (!accept(key)) return false;
+    if (!is_accepted(accept, key)) return false;
     auto shape = told_shape(set.facts(draw.place));
     if (!shape) shape = probed_shape(draw, [&] { return to_sample(set.read(draw.place)); });
-    const auto chosen = taken(draw, key, *shape);
+    const auto chosen = taken(key, *shape);
     if (chosen) out = chosen->size;
     return chosen.has_value();
   });
@@ -108,28 +125,32 @@ std::optional<LiveWindows::Known> LiveWindows::known(const DataOrder::Draw& draw
                                                      const std::optional<WindowSize>& size) {
   Sample stored = to_sample(ahead_.read(slot, draw));
   const std::string key(stored.key());
-  if (!accept(key)) return std::nullopt;
+  if (!is_accepted(accept, key)) return std::nullopt;
   auto clip = transformed(before_, std::move(stored), slot);
   if (!clip) return std::nullopt;
   const auto told = told_shape(facts_of(*clip));
-  auto found = taken(draw, key, told ? *told : probed_shape(draw, [&] { return *clip; }));
-  if (!found || (size && found->frames < size->frames)) return std::nullopt;
+  auto found = taken(key, told ? *told : probed_shape(draw, [&] { return *clip; }));
+  if (!found) return std::nullopt;
+  if (size && found->frames < size->frames) {
+    unused_ = {Unused::Kind::unwanted, "shorter than the window that they would replace", ""};
+    return std::nullopt;
+  }
   if (size)
     found->size = static_cast<size_t>(std::find(sizes_.begin(), sizes_.end(), *size) - sizes_.begin());
   return Known{*std::move(clip), *found};
 }
 
-std::optional<LiveWindows::Taken> LiveWindows::taken(const DataOrder::Draw& draw, const std::string& key,
-                                                     const WindowSize& shape) {
+std::optional<LiveWindows::Taken> LiveWindows::taken(const std::string& key, const WindowSize& shape) {
   // Frames are counted as an encode job's cache counts them: those that are taken, one of `every`.
   const int64_t frames = (shape.frames + every_ - 1) / every_;
   if (const auto size = choose_size(sizes_, {frames, shape.height, shape.width})) return Taken{frames, *size};
   const int64_t least = std::min_element(sizes_.begin(), sizes_.end(), [](const auto& a, const auto& b) {
                           return a.frames < b.frames;
                         })->frames;
-  failed_.add_short(order_.text_of(draw),
-                    fmt::format("{}: {} frames where a window needs {}", key, frames, least),
-                    (least - 1) * every_ + 1);
+  unused_ = {
+      Unused::Kind::too_short, fmt::format("{}: {} frames where a window needs {}", key, frames, least),
+      fmt::format("where = \"frames >= {}\" in the table of data leaves such clips out from the beginning",
+                  (least - 1) * every_ + 1)};
   return std::nullopt;
 }
 

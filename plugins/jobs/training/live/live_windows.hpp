@@ -37,24 +37,22 @@ class LiveWindows {
   LiveWindows(const JobView& job, std::vector<WindowSize> sizes, int64_t every);
 
   // Gives `use` the window of the sample that slot n takes, after the job's transforms; its first frame depends
-  // only on the seed and n. A sample that cannot be used is replaced by another one of its set, with a warning and
-  // counted as failed; one that is too short is counted apart; so is one that is not accepted or that a transform
-  // drops, without. Throws Error(KINORA_ERROR_DATA) after many in a row, or if more samples have failed than the
-  // job's table accepts. size: of the window, one of `sizes`, whatever would suit its clip; shorter clips are replaced.
+  // only on the seed and n. A sample that is not used is replaced by another one of its set and counted by its reason,
+  // unless it is not accepted. Throws Error(KINORA_ERROR_DATA) after many in a row, or if more samples have failed than
+  // the job's table accepts. size: of the window, one of `sizes`, whatever would suit its clip; shorter clips are replaced.
   void at(uint64_t slot, const Accept& accept, const Use& use, const std::optional<WindowSize>& size = {});
   // The size of slot n's window, from the stored facts of its clip: the window itself may be another's if the
   // clip cannot be decoded or is dropped.
   WindowSize size(uint64_t slot, const Accept& accept);
   DataOrder& order() { return order_; }
-  const FailedSamples& failed_samples() const { return failed_; }
-  // Samples that could not be used, each counted once.
-  // [any-thread]
-  int64_t failed() const { return failed_.count(); }
-  int64_t too_short() const { return failed_.short_count(); }
+  // [any-thread] The samples that could not be used.
+  LostSamples& lost() { return lost_; }
   // The slots that at() is asked for from now on, whose clips are read ahead; by default none.
   void follow(SlotTurns turns) { ahead_.follow(std::move(turns)); }
   // [any-thread]
   DataCounts counts() const { return ahead_.counts(); }
+  // [any-thread] counts() and LostSamples::counts().
+  json loading() const;
 
  private:
   struct Taken {
@@ -68,14 +66,16 @@ class LiveWindows {
   };
   // Calls make(draw) for the sample of a slot, then for those that replace it, until it returns true.
   void find(uint64_t slot, const std::function<bool(const DataOrder::Draw&)>& make);
-  // Both return nothing if the clip is not wanted, and throw Error(KINORA_ERROR_DATA) if it cannot be used. size: as of
+  // These return nothing, with the reason in unused_, if the clip is not used, and throw Error(KINORA_ERROR_DATA) if it cannot be used. size: as of
   // at().
   std::optional<Known> known(const DataOrder::Draw& draw, uint64_t slot, const Accept& accept,
                              const std::optional<WindowSize>& size);
   std::optional<Window> window(const DataOrder::Draw& draw, uint64_t slot, const Accept& accept,
                                const std::optional<WindowSize>& size);
-  // What a window takes of a clip with this shape; nothing for one that is too short, which is counted.
-  std::optional<Taken> taken(const DataOrder::Draw& draw, const std::string& key, const WindowSize& shape);
+  // Returns what a window takes of a clip with this shape.
+  std::optional<Taken> taken(const std::string& key, const WindowSize& shape);
+  std::optional<Sample> transformed(Transforms& by, Sample sample, uint64_t slot);
+  bool is_accepted(const Accept& accept, const std::string& key);
   // Frames, height and width of a clip, the last two only if windows have several sizes: from its facts, or nothing if
   // they do not tell.
   std::optional<WindowSize> told_shape(const json& facts) const;
@@ -87,7 +87,8 @@ class LiveWindows {
   uint64_t seed_;
   DataOrder order_;
   SamplesAhead ahead_;
-  FailedSamples failed_;
+  LostSamples lost_;
+  Unused unused_;  // why the last clip is not used
   std::vector<WindowSize> sizes_;
   int64_t every_;
   std::vector<std::unique_ptr<OneStage>> read_;  // of each size

@@ -38,8 +38,8 @@ TEST(LiveWindows, AreThoseOfACacheOfAllWindows) {
   // Two clips of 16 of the wanted frames, and windows of 9: each of the 16 starts is among 40 with a probability of
   // 0.92. Clip d is too short, and b is not a video.
   EXPECT_GE(keys.size(), 11u);
-  EXPECT_EQ(live.failed(), 1);
-  EXPECT_EQ(live.too_short(), 1);
+  EXPECT_EQ(live.lost().failed(), 1);
+  EXPECT_EQ(live.lost().too_short(), 1);
 }
 
 TEST(LiveWindows, DependOnTheSlotAlone) {
@@ -69,7 +69,8 @@ TEST(LiveWindows, OfClipsThatAreNotAcceptedAreReplacedByOthers) {
 TEST(LiveWindows, OfAVideoThatIsDamagedInsideAreReplacedByOthers) {
   const auto run = prepared();
   {
-    std::fstream shard(run->of("shards") / "shard-000000.tar", std::ios::binary | std::ios::in | std::ios::out);
+    std::fstream shard(run->of("shards") / "shard-000000.tar",
+                       std::ios::binary | std::ios::in | std::ios::out);
     const auto size = fs::file_size(fs::path(KINORA_TEST_DATA) / kClips.at("a"));
     shard.seekp(static_cast<std::streamoff>(512 + size / 3));  // the first member is a.mp4
     shard << std::string(4000, 'x');
@@ -79,7 +80,7 @@ TEST(LiveWindows, OfAVideoThatIsDamagedInsideAreReplacedByOthers) {
   const auto accept = [](const std::string& key) { return key == "a" || key == "c"; };
   for (uint64_t slot = 0; slot < 10; ++slot)
     EXPECT_THAT(live.at(slot, accept).key, testing::StartsWith("c@"));
-  EXPECT_GE(live.failed(), 1);
+  EXPECT_GE(live.lost().failed(), 1);
 }
 
 TEST(LiveWindows, HaveTheSizeThatIsAskedForWhateverSuitsTheirClip) {
@@ -100,8 +101,8 @@ TEST(LiveWindows, HaveTheSizeThatIsAskedForWhateverSuitsTheirClip) {
     EXPECT_EQ(clips,
               size == video ? (std::set<std::string>{"a", "c"}) : (std::set<std::string>{"a", "c", "d"}));
   }
-  EXPECT_EQ(live.failed(), 1) << "b is not a video";
-  EXPECT_EQ(live.too_short(), 0) << "d is long enough for a picture";
+  EXPECT_EQ(live.lost().failed(), 1) << "b is not a video";
+  EXPECT_EQ(live.lost().too_short(), 0) << "d is long enough for a picture";
 }
 
 // As many short clips as usable ones are within a budget of no failed sample; the damaged one is left out of the data.
@@ -116,8 +117,8 @@ TEST(LiveWindows, OfShortClipsSpendNoBudgetOfFailures) {
   for (uint64_t slot = 0; slot < 12; ++slot) live.at(slot, every);
   const std::string said = testing::internal::GetCapturedStderr();
   or_throw(set_log_level("error"));
-  EXPECT_EQ(live.failed(), 0);
-  EXPECT_EQ(live.too_short(), 1);
+  EXPECT_EQ(live.lost().failed(), 0);
+  EXPECT_EQ(live.lost().too_short(), 1);
   EXPECT_THAT(said, HasSubstr("d: 6 frames where a window needs 9"));
   EXPECT_THAT(said, HasSubstr("where = \"frames >= 65\""))
       << "one of 8 frames is taken: the first and 8 more";

@@ -73,7 +73,10 @@ AVColorRange range_of(const AVFrame& frame) {
 }
 
 void PixelConverter::prepare(const AVFrame& from, const AVFrame& to, Filter filter) {
-  const AVColorSpace from_matrix = matrix_of(from), to_matrix = matrix_of(to);
+  const AVColorSpace to_matrix = matrix_of(to);
+  // swscale turns RGB into YUV by one of the two and back by the other.
+  const AVColorSpace from_matrix =
+      is_rgb(format_of(from)) && is_rgb(format_of(to)) ? to_matrix : matrix_of(from);
   const AVColorRange from_range = range_of(from), to_range = range_of(to);
   const Kind kind{from.width, from.height, from.format, from_matrix, from_range, to.width,
                   to.height,  to.format,   to_matrix,   to_range,    filter};

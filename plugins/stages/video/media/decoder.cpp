@@ -5,6 +5,7 @@
 
 #include "media/byte_source.hpp"
 #include "media/frame_queue.hpp"
+#include "media/jpeg.hpp"
 #include "media/timestamps.hpp"
 
 namespace kinora::video {
@@ -251,6 +252,11 @@ std::string Decoder::damaged() const {
 }
 
 Counted count_frames(ByteSource& source, const std::string& name, const DecoderOptions& options) {
+  if (auto picture = JpegPicture::open(source, name, options.limits)) {
+    const int row = 3 * picture->width();
+    std::vector<uint8_t> rgb(static_cast<size_t>(row) * static_cast<size_t>(picture->height()));
+    if (picture->decode(rgb.data(), row)) return {1, picture->damaged()};
+  }
   Decoder decoder(source, name, options);
   Counted all;
   while (decoder.next() != nullptr) ++all.frames;

@@ -112,7 +112,7 @@ struct Counted {
   std::string damaged;  // Decoder::damaged() at the end
 };
 
-// Decodes the whole video and counts its frames.
+// Decodes the whole video and counts its frames; a JPEG as JpegPicture does, which notices what is cut off.
 Counted count_frames(ByteSource& source, const std::string& name, const DecoderOptions& options = {});
 
 }  // namespace kinora::video

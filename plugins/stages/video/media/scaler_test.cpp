@@ -53,6 +53,15 @@ TEST(Scaler, FollowsMatrixAndRange) {
   expect_near(scale(*large, same), {255, 24, 0});  // untagged and large: BT.709
 }
 
+// YUV is only swscale's way from RGB to RGB, so the assumptions for large and small pictures must not meet.
+TEST(Scaler, KeepsTheColoursOfALargeRgbPicture) {
+  constexpr int kWidth = 1280, kHeight = 720;
+  Bytes rgb;
+  for (int i = 0; i < kWidth * kHeight; ++i) rgb.insert(rgb.end(), {32, 192, 64});
+  const auto picture = picture_of_rgb(rgb.data(), kWidth, kHeight);
+  expect_near(scale(*picture, {.width = 256, .height = 144}), {32, 192, 64});
+}
+
 TEST(Scaler, OrderAndFloatsAgreeWithBytes) {
   const auto frame = flat(64, 48, AV_PIX_FMT_YUV420P, {81, 90, 240});
   const ScalerOptions rgb{.width = 16, .height = 8},

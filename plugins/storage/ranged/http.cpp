@@ -1,15 +1,15 @@
-#include "plugins/storage/s3/http.hpp"
+#include "plugins/storage/ranged/http.hpp"
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdio>
 #include <memory>
-
-#include <openssl/evp.h>
+#include <string_view>
 
 #include "kinora/error.hpp"
 
-namespace kinora::s3 {
+namespace kinora::ranged {
 namespace {
 
 constexpr size_t kMostText =
@@ -86,7 +86,7 @@ void set_method(CURL* h, const HttpRequest& r) {
   }
 }
 
-void set_limits(CURL* h, const Options& o, const HttpRequest& r) {
+void set_limits(CURL* h, const HttpOptions& o, const HttpRequest& r) {
   curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(o.connect_timeout * 1000));
   curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT,
                    1L);  // bytes/s: a server that sends nothing for this long is considered dead
@@ -95,22 +95,59 @@ void set_limits(CURL* h, const Options& o, const HttpRequest& r) {
   curl_easy_setopt(h, CURLOPT_XFERINFODATA, const_cast<HttpRequest*>(&r));
   curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, is_stopped);
   curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);  // a signature is valid for one address only
   if (!o.ca_file.empty()) curl_easy_setopt(h, CURLOPT_CAINFO, o.ca_file.c_str());
 }
 
-std::string digest(std::string_view bytes, const EVP_MD* kind) {
-  unsigned char out[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  if (EVP_Digest(bytes.data(), bytes.size(), out, &size, kind, nullptr) != 1)
-    throw Error(KINORA_ERROR_FAILED, "OpenSSL does not compute checksums here; is it set to FIPS only?");
-  return {reinterpret_cast<char*>(out), size};
+void set_addresses(CURL* h, const HttpOptions& o, const HttpRequest& r) {
+  curl_easy_setopt(h, CURLOPT_URL, r.url.c_str());
+  curl_easy_setopt(h, CURLOPT_PATH_AS_IS, 1L);  // "..", "//" are ordinary names
+  curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION,
+                   o.is_web ? 1L : 0L);  // a signature is valid for one address only
+  if (!o.is_web) return;
+  curl_easy_setopt(h, CURLOPT_MAXREDIRS, 10L);
+  curl_easy_setopt(h, CURLOPT_REDIR_PROTOCOLS_STR, r.url.starts_with("https:") ? "https" : "http,https");
+  curl_easy_setopt(h, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_OPTIONAL));
+}
+
+std::optional<uint64_t> number(std::string_view text) {
+  uint64_t out = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size() || out > INT64_MAX)
+    return std::nullopt;
+  return out;
 }
 
 }  // namespace
 
-Http::Http(const Options& options) : options_(options), signature_("aws:amz:" + options.region + ":s3") {
+std::optional<uint64_t> length_of(const HttpAnswer& a) { return number(a.header("content-length")); }
+
+// Some servers return the range with status 200.
+std::optional<Span> span_of(const HttpAnswer& a) {
+  const std::string text = a.header("content-range");  // "bytes 0-99/1000"
+  if (text.empty()) {
+    const auto size = length_of(a);
+    return a.status == 200 && size ? std::optional(Span{0, *size}) : std::nullopt;
+  }
+  const size_t dash = text.find('-'), slash = text.find('/');
+  if (!text.starts_with("bytes ") || dash == text.npos || slash == text.npos || dash > slash)
+    return std::nullopt;
+  const auto begin = number(std::string_view(text).substr(6, dash - 6)),
+             last = number(std::string_view(text).substr(dash + 1, slash - dash - 1)),
+             total = number(std::string_view(text).substr(slash + 1));
+  if (!begin || !last || !total || *begin > *last || *last >= *total) return std::nullopt;
+  return Span{*begin, *total};
+}
+
+std::string bytes_from(uint64_t begin, uint64_t size) {
+  return std::to_string(begin) + "-" + std::to_string(begin + size - 1);
+}
+
+int64_t server_time(const std::string& text) {
+  return text.empty() ? 0 : std::max<int64_t>(0, curl_getdate(text.c_str(), nullptr));
+}
+
+Http::Http(HttpOptions options) : options_(std::move(options)) {
   static const CURLcode started =
       curl_global_init(CURL_GLOBAL_DEFAULT);  // initialised once, and never cleaned up
   if (started != CURLE_OK)
@@ -142,29 +179,20 @@ void Http::give(CURL* handle) {
   curl_easy_cleanup(handle);
 }
 
-HttpAnswer Http::perform(const HttpRequest& r, const Credentials* credentials) {
+HttpAnswer Http::perform(const HttpRequest& r) {
   CURL* h = take();
   Exchange x{h, r, {}};
   std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(nullptr, curl_slist_free_all);
-  const auto add = [&](const std::string& line) {
-    headers.reset(curl_slist_append(headers.release(), line.c_str()));
-  };
-  for (const auto& line : r.headers) add(line);
-  curl_easy_setopt(h, CURLOPT_URL, r.url.c_str());
-  curl_easy_setopt(h, CURLOPT_PATH_AS_IS, 1L);  // "..", "//" are ordinary names
+  for (const auto& line : r.headers) headers.reset(curl_slist_append(headers.release(), line.c_str()));
   curl_easy_setopt(h, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   curl_easy_setopt(h, CURLOPT_BUFFERSIZE, 512L * 1024);
   curl_easy_setopt(h, CURLOPT_UPLOAD_BUFFERSIZE, 1024L * 1024);
   curl_easy_setopt(h, CURLOPT_USERAGENT, "kinora");
   set_method(h, r);
   set_limits(h, options_, r);
+  set_addresses(h, options_, r);
   if (!r.range.empty()) curl_easy_setopt(h, CURLOPT_RANGE, r.range.c_str());
-  if (credentials) {
-    if (!credentials->token.empty()) add("x-amz-security-token: " + credentials->token);
-    curl_easy_setopt(h, CURLOPT_AWS_SIGV4, signature_.c_str());
-    curl_easy_setopt(h, CURLOPT_USERNAME, credentials->key.c_str());
-    curl_easy_setopt(h, CURLOPT_PASSWORD, credentials->secret.c_str());
-  }
+  if (r.prepare) r.prepare(h);
   curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers.get());
   curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_body);
   curl_easy_setopt(h, CURLOPT_WRITEDATA, &x);
@@ -175,6 +203,8 @@ HttpAnswer Http::perform(const HttpRequest& r, const Credentials* credentials) {
   x.answer.code = curl_easy_perform(h);
   if (x.answer.code == CURLE_WRITE_ERROR && x.is_full) x.answer.code = CURLE_OK;
   curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &x.answer.status);
+  if (const char* url = nullptr; curl_easy_getinfo(h, CURLINFO_EFFECTIVE_URL, &url) == CURLE_OK && url)
+    x.answer.url = url;
   if (x.answer.code != CURLE_OK) x.answer.problem = said[0] ? said : curl_easy_strerror(x.answer.code);
   if (ends_where_it_says(x.answer))
     give(h);
@@ -183,21 +213,4 @@ HttpAnswer Http::perform(const HttpRequest& r, const Credentials* credentials) {
   return std::move(x.answer);
 }
 
-std::string md5_bytes(std::string_view bytes) { return digest(bytes, EVP_md5()); }
-std::string sha256_hex(std::string_view bytes) { return hexadecimal(digest(bytes, EVP_sha256())); }
-
-std::string hexadecimal(std::string_view bytes) {
-  constexpr const char* kHex = "0123456789abcdef";
-  std::string out;
-  for (const char c : bytes) out += {kHex[static_cast<unsigned char>(c) >> 4], kHex[c & 15]};
-  return out;
-}
-
-std::string base64(std::string_view bytes) {
-  std::string out((bytes.size() + 2) / 3 * 4, '\0');
-  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
-                  reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
-  return out;
-}
-
-}  // namespace kinora::s3
+}  // namespace kinora::ranged

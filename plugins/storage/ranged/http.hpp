@@ -1,20 +1,25 @@
-// One HTTP request by libcurl: signed by SigV4, bounded in memory, without retries; and the checksums that it
-// carries.
+// One HTTP request by libcurl, bounded in memory, without retries; and the range that its answer has.
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <curl/curl.h>
 
-#include "plugins/storage/s3/credentials.hpp"
-#include "plugins/storage/s3/object_path.hpp"
+namespace kinora::ranged {
 
-namespace kinora::s3 {
+struct HttpOptions {
+  std::string ca_file;                        // certificates to trust; empty: the system's
+  double connect_timeout = 10, timeout = 60;  // s; the latter without a byte from or to the server
+  // Redirects are followed, from https to https only, and names and passwords are those of ~/.netrc.
+  bool is_web = false;
+};
 
 struct HttpRequest {
   std::string method = "GET", url;
@@ -25,12 +30,14 @@ struct HttpRequest {
   char* to = nullptr;     // destination of the body of a successful answer, at most `room` bytes
   uint64_t room = 0;
   const std::atomic<bool>* stop = nullptr;  // ends the request when it becomes true
+  std::function<void(CURL*)> prepare = {};  // sets further options of libcurl
 };
 
 struct HttpAnswer {
   CURLcode code = CURLE_OK;
   std::string problem;  // message for `code`
   long status = 0;
+  std::string url;                             // that answered, after redirects
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;                            // the part that did not go to `to`
   uint64_t got = 0;                            // bytes written to `to`
@@ -41,29 +48,34 @@ struct HttpAnswer {
   }
 };
 
+// The part of an object that an answer contains: its first byte, and the size of the whole object.
+struct Span {
+  uint64_t begin = 0, total = 0;
+};
+// Reads Content-Range; without it the answer is a whole object. Nothing if the headers do not say it.
+std::optional<Span> span_of(const HttpAnswer& answer);
+// The value of HttpRequest::range.
+std::string bytes_from(uint64_t begin, uint64_t size);
+// The size of the object that a HEAD request was answered for.
+std::optional<uint64_t> length_of(const HttpAnswer& answer);
+// Parses a Date or Last-Modified header to seconds since 1970; 0 for anything else.
+int64_t server_time(const std::string& text);
+
 // Keeps connections and reuses them. [any-thread]
 class Http {
  public:
-  explicit Http(const Options& options);
+  explicit Http(HttpOptions options);
   Http(const Http&) = delete;
   Http& operator=(const Http&) = delete;
   ~Http();
-  // Without credentials the request is not signed.
-  HttpAnswer perform(const HttpRequest& request, const Credentials* credentials);
+  HttpAnswer perform(const HttpRequest& request);
 
  private:
   CURL* take();
   void give(CURL* handle);
-  Options options_;
-  std::string signature_;  // value of CURLOPT_AWS_SIGV4
+  HttpOptions options_;
   std::mutex mutex_;
   std::vector<CURL*> idle_;
 };
 
-// Checksums by which a server verifies an upload.
-std::string md5_bytes(std::string_view bytes);  // 16 bytes, not hexadecimal
-std::string hexadecimal(std::string_view bytes);
-std::string sha256_hex(std::string_view bytes);
-std::string base64(std::string_view bytes);
-
-}  // namespace kinora::s3
+}  // namespace kinora::ranged

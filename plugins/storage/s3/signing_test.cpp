@@ -1,6 +1,6 @@
 // Signatures by libcurl against the examples that AWS publishes: docs.aws.amazon.com/AmazonS3/latest/API,
 // "Signature Calculations for the Authorization Header: Transferring Payload in a Single Chunk".
-#include "plugins/storage/s3/http.hpp"
+#include "plugins/storage/s3/signing.hpp"
 
 #include <chrono>
 #include <thread>
@@ -16,6 +16,10 @@
 
 namespace kinora::s3 {
 namespace {
+
+using ranged::Http;
+using ranged::HttpOptions;
+using ranged::HttpRequest;
 
 // Accepts one request, stores its head, answers 200.
 class OneRequest {
@@ -96,9 +100,7 @@ TEST(Signature, IsThatOfAwssExamples) {
        {nothing},
        "host;x-amz-content-sha256;x-amz-date",
        "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"}};
-  Options options;
-  options.region = "us-east-1";
-  Http http(options);
+  Http http(HttpOptions{});
   const Credentials keys{"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "", "", 0};
   for (const Example& e : examples) {
     OneRequest server;
@@ -109,7 +111,7 @@ TEST(Signature, IsThatOfAwssExamples) {
     r.headers = e.headers;
     r.headers.push_back("Host: examplebucket.s3.amazonaws.com");
     r.headers.push_back("X-Amz-Date: 20130524T000000Z");
-    EXPECT_TRUE(http.perform(r, &keys).is_ok());
+    EXPECT_TRUE(http.perform(signed_request(r, keys, "us-east-1")).is_ok());
     const std::string head = server.head();
     EXPECT_THAT(head, testing::HasSubstr(std::string(e.method) + " " + e.target + " HTTP/1.1"));
     EXPECT_THAT(head, testing::HasSubstr(std::string("SignedHeaders=") + e.signed_headers)) << e.target;
@@ -121,8 +123,8 @@ TEST(Signature, NoneWithoutCredentials) {
   OneRequest server;
   HttpRequest r;
   r.url = server.url("/a//b/../c");
-  Http http(Options{});
-  EXPECT_TRUE(http.perform(r, nullptr).is_ok());
+  Http http(HttpOptions{});
+  EXPECT_TRUE(http.perform(r).is_ok());
   const std::string head = server.head();
   EXPECT_THAT(head, testing::HasSubstr("GET /a//b/../c HTTP/1.1"));
   EXPECT_THAT(head, testing::Not(testing::HasSubstr("Authorization")));
@@ -130,12 +132,12 @@ TEST(Signature, NoneWithoutCredentials) {
 
 TEST(Http, AConnectionThatIsNotMadeEndsAtItsLimit) {
   const test::FullPort server;
-  Options o;
+  HttpOptions o;
   o.connect_timeout = 0.3;
   HttpRequest r;
   r.url = server.url();
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(Http(o).perform(r, nullptr).code, CURLE_OPERATION_TIMEDOUT);
+  EXPECT_EQ(Http(o).perform(r).code, CURLE_OPERATION_TIMEDOUT);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 

@@ -1,24 +1,23 @@
-#include "plugins/storage/s3/reader.hpp"
+#include "plugins/storage/ranged/reader.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 
-namespace kinora::s3 {
+namespace kinora::ranged {
 namespace {
 
 constexpr uint64_t kSmallest = 64 << 10;
 
 }  // namespace
 
-S3Reader::S3Reader(std::shared_ptr<Client> client, ObjectPath at)
-    : client_(std::move(client)), at_(std::move(at)) {
-  const auto budget = static_cast<uint64_t>(client_->options().read_ahead);
-  ahead_ = budget / 4;
-  largest_ = std::max(kSmallest, budget / 16);
-  Opened opened = client_->open(at_, kSmallest);
+RangedReader::RangedReader(std::unique_ptr<RangedObject> object, uint64_t memory, uint64_t parallel)
+    : object_(std::move(object)),
+      parallel_(parallel),
+      ahead_(memory / 4),
+      largest_(std::max(kSmallest, memory / 16)) {
+  const RangedObject::Start opened = object_->open(kSmallest);
   size_ = opened.size;
-  etag_ = std::move(opened.etag);
   auto first = std::make_shared<Window>();
   first->end = opened.first.size();
   first->bytes.assign(opened.first.begin(), opened.first.end());
@@ -29,12 +28,12 @@ S3Reader::S3Reader(std::shared_ptr<Client> client, ObjectPath at)
 }
 
 // Starts all requests at once, then waits for each.
-S3Reader::~S3Reader() {
+RangedReader::~RangedReader() {
   for (auto& s : streams_)
     for (auto& w : s.windows) w->stop = true;
 }
 
-uint64_t S3Reader::read(uint64_t offset, void* to, uint64_t size) {
+uint64_t RangedReader::read(uint64_t offset, void* to, uint64_t size) {
   if (offset >= size_) return 0;
   size = std::min(size, size_ - offset);
   char* out = static_cast<char*>(to);
@@ -46,7 +45,7 @@ uint64_t S3Reader::read(uint64_t offset, void* to, uint64_t size) {
   return size;
 }
 
-uint64_t S3Reader::some(uint64_t offset, char* to, uint64_t size) {
+uint64_t RangedReader::some(uint64_t offset, char* to, uint64_t size) {
   Windows dropped;
   std::shared_ptr<Window> window;
   {
@@ -65,19 +64,20 @@ uint64_t S3Reader::some(uint64_t offset, char* to, uint64_t size) {
   return n;
 }
 
-std::shared_ptr<S3Reader::Window> S3Reader::fetch(uint64_t begin, uint64_t size) {
+std::shared_ptr<RangedReader::Window> RangedReader::fetch(uint64_t begin, uint64_t size) {
   auto out = std::make_shared<Window>();
   out->begin = begin;
   out->end = std::min(size_, begin + size);
   // By address: the window waits for its request before it ends.
   out->ready = std::async(std::launch::async, [this, w = out.get()] {
                  w->bytes.resize(w->end - w->begin);
-                 client_->read(at_, w->begin, w->bytes.size(), w->bytes.data(), etag_, &w->stop);
+                 object_->read(w->begin, w->bytes.size(), w->bytes.data(), &w->stop);
                }).share();
   return out;
 }
 
-std::shared_ptr<S3Reader::Window> S3Reader::window_at(uint64_t offset, uint64_t size, Windows& dropped) {
+std::shared_ptr<RangedReader::Window> RangedReader::window_at(uint64_t offset, uint64_t size,
+                                                              Windows& dropped) {
   for (Stream& s : streams_) {
     if (s.windows.empty() || offset < s.windows.front()->begin) continue;
     const uint64_t end = s.windows.back()->end;
@@ -87,8 +87,8 @@ std::shared_ptr<S3Reader::Window> S3Reader::window_at(uint64_t offset, uint64_t 
   return jump(offset, size, dropped);
 }
 
-std::shared_ptr<S3Reader::Window> S3Reader::go_on(Stream& s, uint64_t offset, uint64_t size,
-                                                  Windows& dropped) {
+std::shared_ptr<RangedReader::Window> RangedReader::go_on(Stream& s, uint64_t offset, uint64_t size,
+                                                          Windows& dropped) {
   if (const uint64_t end = s.windows.back()->end; offset >= end)
     s.windows.push_back(
         fetch(end, std::clamp(std::max(size + (offset - end), s.run / 4), kSmallest, largest_)));
@@ -108,7 +108,7 @@ std::shared_ptr<S3Reader::Window> S3Reader::go_on(Stream& s, uint64_t offset, ui
   return found;
 }
 
-std::shared_ptr<S3Reader::Window> S3Reader::jump(uint64_t offset, uint64_t size, Windows& dropped) {
+std::shared_ptr<RangedReader::Window> RangedReader::jump(uint64_t offset, uint64_t size, Windows& dropped) {
   Stream& s = *std::min_element(streams_.begin(), streams_.end(),
                                 [](const Stream& a, const Stream& b) { return a.last_use < b.last_use; });
   std::move(s.windows.begin(), s.windows.end(), std::back_inserter(dropped));
@@ -121,14 +121,14 @@ std::shared_ptr<S3Reader::Window> S3Reader::jump(uint64_t offset, uint64_t size,
 }
 
 // Only for long forward runs: the first windows of a run are fetched when they are needed.
-void S3Reader::fetch_ahead(Stream& s) {
+void RangedReader::fetch_ahead(Stream& s) {
   if (s.run < 3 * kSmallest) return;
   const uint64_t target = std::min(size_, s.next + std::min(ahead_, s.run));
   const uint64_t size = std::clamp(s.run / 4, kSmallest, largest_);
   while (s.windows.back()->end < target) s.windows.push_back(fetch(s.windows.back()->end, size));
 }
 
-void S3Reader::forget(const std::shared_ptr<Window>& window, Windows& dropped) {
+void RangedReader::forget(const std::shared_ptr<Window>& window, Windows& dropped) {
   for (Stream& s : streams_)
     if (std::find(s.windows.begin(), s.windows.end(), window) != s.windows.end()) {
       std::move(s.windows.begin(), s.windows.end(), std::back_inserter(dropped));
@@ -136,7 +136,7 @@ void S3Reader::forget(const std::shared_ptr<Window>& window, Windows& dropped) {
     }
 }
 
-void S3Reader::straight(uint64_t offset, char* to, uint64_t size) {
+void RangedReader::straight(uint64_t offset, char* to, uint64_t size) {
   const uint64_t piece = std::max<uint64_t>(largest_, 1 << 20);
   const uint64_t pieces = (size + piece - 1) / piece;
   std::atomic<uint64_t> next{0};
@@ -144,15 +144,14 @@ void S3Reader::straight(uint64_t offset, char* to, uint64_t size) {
   const auto work = [&] {
     try {
       for (uint64_t i; !stop && (i = next++) < pieces;)
-        client_->read(at_, offset + i * piece, std::min(piece, size - i * piece), to + i * piece, etag_,
-                      &stop);
+        object_->read(offset + i * piece, std::min(piece, size - i * piece), to + i * piece, &stop);
     } catch (...) {
       stop = true;
       throw;
     }
   };
   std::vector<std::future<void>> others;
-  const auto workers = std::min(static_cast<uint64_t>(client_->options().parallel), pieces);
+  const auto workers = std::min(parallel_, pieces);
   for (uint64_t i = 1; i < workers; ++i) others.push_back(std::async(std::launch::async, work));
   std::exception_ptr first;
   const auto keep = [&](auto&& f) {
@@ -169,4 +168,4 @@ void S3Reader::straight(uint64_t offset, char* to, uint64_t size) {
   if (first) std::rethrow_exception(first);
 }
 
-}  // namespace kinora::s3
+}  // namespace kinora::ranged

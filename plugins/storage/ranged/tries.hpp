@@ -1,0 +1,31 @@
+// Which failed requests may succeed when they are repeated, and when to repeat them.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "plugins/storage/ranged/http.hpp"
+
+namespace kinora::ranged {
+
+// Whether no server answered at the address.
+bool is_nobody(const HttpAnswer& answer);
+// Whether the connection failed in a way that may pass, or the server says that it is busy or out of order.
+bool may_pass(const HttpAnswer& answer);
+
+// How often and after which pause a request is repeated: pauses double from 0.1 s to 20 s, each drawn
+// uniformly between 0 and that ("full jitter"), so that clients that failed together do not return
+// together. A server's Retry-After is obeyed up to a minute.
+class Tries {
+ public:
+  explicit Tries(int64_t most) : most_(most) {}
+  // Sleeps before another try. Returns false if none is left, or if *stop becomes true.
+  bool another(const HttpAnswer& answer, const std::atomic<bool>* stop = nullptr);
+  // There was progress since the last failure: the count restarts.
+  void restart() { failed_in_a_row_ = 0; }
+  int64_t count() const { return all_; }
+
+ private:
+  int64_t most_, failed_in_a_row_ = 0, all_ = 1;
+};
+
+}  // namespace kinora::ranged
