@@ -87,7 +87,8 @@ namespace {
 
 // Fills option, side and value of a condition such as "blur >= 20"; false: it has another form.
 bool read_condition(const std::string& text, StageBound& bound) {
-  const size_t at = text.find_first_of("<>=!'\"([");
+  const size_t name_end = text.starts_with('`') ? text.find('`', 1) : 0;
+  const size_t at = text.find_first_of("<>=!'\"([", name_end);
   if (at == text.npos || (text[at] != '<' && text[at] != '>')) return false;
   bound.option = text.substr(0, at);
   bound.option.erase(bound.option.find_last_not_of(" \t\r\n") + 1);
@@ -107,8 +108,9 @@ void add_conditions(const Catalogue& catalogue, size_t chooser, std::vector<Stag
   const core::Where where(job.where);
   for (size_t i = 0; i < parsed->size(); ++i) {
     StageBound bound{.job = job.job, .rule = where.rules()[i], .select = job.name, .chooser = chooser};
-    if (!read_condition((*parsed)[i], bound)) continue;
-    bound.column = column_name(catalogue, bound.option);
+    const auto facts = core::Expression::parse((*parsed)[i]).facts();
+    if (facts.size() != 1 || !read_condition((*parsed)[i], bound)) continue;
+    bound.column = column_name(catalogue, facts.front());
     if (!bound.column.empty()) out.push_back(std::move(bound));
   }
 }

@@ -231,7 +231,7 @@ class SelectedTest : public StudioTest {
             << "\n";
     fs::create_directories(folder_ / "good");
     std::ofstream(folder_ / "good/job.json")
-        << R"({"kind": "select", "options": {"where": "blur > 0 and label == 'sea'"}})";
+        << R"({"kind": "select", "options": {"where": "blur > 0 and label == 'sea' and key > 3 and not blur > 9"}})";
     std::ofstream(folder_ / "good/summary.json") << R"({"curated": "one", "left_out_before": 0})";
     std::ofstream(folder_ / "good/decisions.jsonl")
         << R"({"key": "k0", "user": {"label": "sea", "n": "7"}, "end": "filtered", "final": true, "rule": "blur > 0"})"

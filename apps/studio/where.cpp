@@ -128,15 +128,9 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
-// Whether an expression can name the fact.
-bool is_name(const std::string& name) {
-  return core::catching([&] { return Expression::parse("has(" + name + ")").facts(); }) &&
-         name.find_first_of(" ()") == name.npos;
-}
-
 // Whether an expression finds the very numbers of the column under its name.
 bool is_column(const Catalogue& catalogue, const std::string& name) {
-  return is_name(name) && std::ranges::none_of(names_of(name), [&](const auto& other) {
+  return std::ranges::none_of(names_of(name), [&](const auto& other) {
            return other == name ? catalogue.others.contains(name) && !name.starts_with(kOfUser)
                                 : catalogue.others.contains(other) || catalogue.columns.contains(other);
          });
@@ -182,7 +176,8 @@ std::string range_text(const std::string& name, const Range& range, const std::v
   };
   const bool is_last = range.high == largest_of(values);
   const double high = is_last ? shortest(range.high, [&](double one) { return one >= range.high; }) : parts_alike(range.high);
-  return fmt::format("{} >= {} and {} {} {}", name, parts_alike(range.low), name, is_last ? "<=" : "<", high);
+  const std::string fact = core::fact_in_expression(name);
+  return fmt::format("{} >= {} and {} {} {}", fact, parts_alike(range.low), fact, is_last ? "<=" : "<", high);
 }
 
 }  // namespace
@@ -208,7 +203,7 @@ std::string column_name(const Catalogue& catalogue, const std::string& fact) {
 }
 
 std::string where_of(const std::string& fact, bool is_most, double value) {
-  return is_name(fact) ? fmt::format("{} {} {}", fact, is_most ? "<=" : ">=", value) : "";
+  return fmt::format("{} {} {}", core::fact_in_expression(fact), is_most ? "<=" : ">=", value);
 }
 
 }  // namespace kinora::studio

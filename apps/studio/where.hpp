@@ -37,7 +37,7 @@ std::string where_of(const Shelf&, const Query&, const std::vector<size_t>& rows
 // The name of the column that an expression finds first under this name of a fact, which may be short; "": none.
 std::string column_name(const Catalogue&, const std::string& fact);
 
-// The condition of one bound; "" if an expression cannot name the fact.
+// The condition of one bound.
 std::string where_of(const std::string& fact, bool is_most, double value);
 
 }  // namespace kinora::studio

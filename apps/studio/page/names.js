@@ -52,8 +52,11 @@ export function textOf(field, value) {
 /** A bound that a score must keep: "at least 60", "more than 60". */
 export const boundText = (field, { is_most: isMost, is_strict: isStrict, value }) => `${isStrict ? (isMost ? "less than" : "more than") : isMost ? "at most" : "at least"} ${textOf(field, value)}`;
 
-/** The name by which `where` knows a fact: "blur" for "scores.filter.blur". */
-export const whereName = (field) => field.replace(/^(scores\.filter|scores|user)\./, "");
+/** The name by which `where` knows a fact: "blur" for "scores.filter.blur", "`quality score`" for "user.quality score". */
+export function whereName(field) {
+  const name = field.replace(/^(scores\.filter|scores|user)\./, "");
+  return /^[\p{L}_][\p{L}\p{N}_.-]*$/u.test(name) ? name : `\`${name}\``;
+}
 
 /** Fields for a menu, in groups: [[group, [field, ...]], ...]. */
 export function menuGroups(fields) {
