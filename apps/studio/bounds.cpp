@@ -110,6 +110,7 @@ void add_conditions(const Catalogue& catalogue, size_t chooser, std::vector<Stag
     StageBound bound{.job = job.job, .rule = where.rules()[i], .select = job.name, .chooser = chooser};
     const auto facts = core::Expression::parse((*parsed)[i]).facts();
     if (facts.size() != 1 || !read_condition((*parsed)[i], bound)) continue;
+    if (bound.option != core::fact_in_expression(facts.front())) continue;  // "not blur > 9"
     bound.column = column_name(catalogue, facts.front());
     if (!bound.column.empty()) out.push_back(std::move(bound));
   }
