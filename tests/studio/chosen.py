@@ -60,9 +60,9 @@ def check_bound(page):
     assert line.get_attribute("aria-valuetext") == f"more than {BOUND} in good"
     assert page.locator(".group", has=page.get_by_role("toolbar", name="Sharpness")).locator("h2 code").inner_text() == "blur"
     line.focus()
-    page.keyboard.press("Shift+ArrowRight")  # a tenth of the width of 19
+    page.keyboard.press("Shift+ArrowRight")  # a tenth of the width of 20
     about = page.locator("p.bound")
-    eventually(lambda: "2 more clips would go" in about.inner_text() and "write blur > 7.4 in the where of good" in about.inner_text(), about.inner_text())
+    eventually(lambda: "2 more clips would go" in about.inner_text() and "write blur > 7.5 in the where of good" in about.inner_text(), about.inner_text())
     about.get_by_role("button", name="Back").click()
     page.keyboard.press("Escape")
 
