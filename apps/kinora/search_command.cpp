@@ -9,6 +9,7 @@
 #include "apps/kinora/plugins_format.hpp"
 #include "core/base/facts.hpp"
 #include "plugins/jobs/curation/search/search.hpp"
+#include "plugins/jobs/curation/selections.hpp"
 #include "plugins/jobs/curation/where.hpp"
 
 namespace kinora {
@@ -23,15 +24,18 @@ constexpr const char* kSearchHelp = R"(usage: kinora search DIR "TEXT" [options]
 
 Prints the clips of a run that are nearest to a text, by the embeddings of their captions (a job of kind embed-text), or to a
 clip, by their image embeddings (a stage embed.*). DIR is the folder of a run, or of a curate job next to its embed-text job;
---in adds more folders. The first column is the score, the cosine of the embeddings, at most 1. The nearest clips are listed
-even if none matches: with MiniLM's captions a score below 0.3 means that there is no such clip. Copies that a dedup job of
-the run leaves out and clips that were rejected in the studio are shown, and marked, only with --copies and --rejected.
---where narrows the search to clips whose facts satisfy a condition, in the language of `where` of select and shard jobs.
+that of a select or dedup job stands for its run. --in adds more folders. The first column is the score, the cosine of the
+embeddings, at most 1. The nearest clips are listed even if none matches: with MiniLM's captions a score below 0.3 means that
+there is no such clip. Copies that a dedup job of the run leaves out and clips that were rejected in the studio are shown, and
+marked, only with --copies and --rejected. --where narrows the search to clips whose facts satisfy a condition, in the
+language of `where` of select and shard jobs; the run's select jobs add facts: `set`, and the columns of the tables that they
+join.
 
 examples:
   kinora search runs/films "a boat at sea"
   kinora search runs/films --like film-0007 --top 5
   kinora search runs/films "a boat at sea" --where "blur >= 20 and duration_s > 2"
+  kinora search runs/films "a boat at sea" --where "set == 'train' and label == 'sea'"
   kinora search runs/films --like another.mp4 --json        a file is embedded by embed.classic
 
 )";
@@ -114,15 +118,19 @@ class Shown {
   }
 
  private:
-  bool satisfies(const core::ClipRef& clip, core::FactsSeen& seen) const {
+  bool satisfies(const core::ClipRef& clip, core::FactsSeen& seen) {
     if (where_.rules().empty()) return true;
-    const json facts = core::object_in_file(clip.folder / (clip.key + ".json"));
+    json facts = core::object_in_file(clip.folder / (clip.key + ".json"));
+    auto added = added_.find(clip.folder);
+    if (added == added_.end()) added = added_.emplace(clip.folder, core::added_beside(clip.folder.parent_path())).first;
+    if (const auto own = added->second.find(clip.key); own != added->second.end()) facts.merge_patch(own->second);
     seen.add(facts);
     return !where_.removed_by(facts, clip.key);
   }
 
   const core::Where where_;
   core::Standings standings_;
+  std::map<fs::path, std::map<std::string, json>> added_;  // facts that select jobs have added, by data folder and key
   bool copies_, rejected_;
   int64_t left_out_copies_ = 0, left_out_rejected_ = 0;
 };
@@ -212,9 +220,10 @@ int search_command(core::Runtime& runtime, const Arguments& arguments) {
     return kDone;
   }
   if (const std::string wrong = wrong_in(given); !wrong.empty()) return complain(kUsage, "search: " + wrong);
-  std::vector<fs::path> folders{given["dir"].as<std::string>()};
+  std::vector<fs::path> folders{core::folder_with_clips(given["dir"].as<std::string>())};
   if (given.count("in"))
-    for (const auto& more : given["in"].as<std::vector<std::string>>()) folders.emplace_back(more);
+    for (const auto& more : given["in"].as<std::vector<std::string>>())
+      folders.push_back(core::folder_with_clips(more));
   Shown shown(given);
   const core::Collection clips(folders);
   const auto top = static_cast<size_t>(given["top"].as<int64_t>());

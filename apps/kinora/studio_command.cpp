@@ -17,8 +17,8 @@ namespace po = boost::program_options;
 constexpr const char* kStudioHelp = R"(usage: kinora studio DIR [options]
 
 Serves a page on this machine (127.0.0.1) to browse the clips of a curate job, kept, filtered and failed, and to change its
-captions, tag clips and decide which are used. DIR is the folder of a curate job, or of a run. Prints the page's address, which
-contains a secret key and is needed for access, and serves until Ctrl-C.
+captions, tag clips and decide which are used. DIR is the folder of a run, of a curate job, or of a select or dedup job, which
+opens its run. Prints the page's address, which contains a secret key and is needed for access, and serves until Ctrl-C.
 
 Changes are written to edits.jsonl in the job's folder, one line each with author and time; the next shard and embed-text jobs
 use them. If a job of kind embed-text has embedded the captions, the page searches by meaning, else by words. If the curate job

@@ -1,11 +1,19 @@
 #include "apps/studio/bounds.hpp"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <iterator>
 
+#include <fmt/format.h>
+
+#include "apps/studio/where.hpp"
+#include "core/base/expression.hpp"
 #include "core/base/facts.hpp"
+#include "core/base/status.hpp"
 #include "core/plugin/manifest.hpp"
+#include "plugins/jobs/curation/where.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -52,7 +60,7 @@ void add_bounds(const json& component, size_t job, std::vector<StageBound>& out)
   const std::string id = core::text_in(component, "id");
   const json& options = core::object_in(component, "options");
   if (core::text_in(component, "slot") != "stages" || !id.starts_with(kStage)) return;
-  StageBound bound{job, id.substr(std::string(kStage).size()), {}, {}, {}, false, 0};
+  StageBound bound{.job = job, .stage = id.substr(std::string(kStage).size())};
   if (!is_filtering(bound.stage, options)) return;
   for (const auto& [option, value] : options.items()) {
     bound.option = option;
@@ -75,22 +83,80 @@ std::vector<StageBound> bounds_of(const std::vector<JobFolder>& jobs) {
   return out;
 }
 
+namespace {
+
+// Fills option, side and value of a condition such as "blur >= 20"; false: it has another form.
+bool read_condition(const std::string& text, StageBound& bound) {
+  const size_t name_end = text.starts_with('`') ? text.find('`', 1) : 0;
+  const size_t at = text.find_first_of("<>=!'\"([", name_end);
+  if (at == text.npos || (text[at] != '<' && text[at] != '>')) return false;
+  bound.option = text.substr(0, at);
+  bound.option.erase(bound.option.find_last_not_of(" \t\r\n") + 1);
+  bound.is_most = text[at] == '<';
+  bound.is_strict = at + 1 >= text.size() || text[at + 1] != '=';
+  const size_t from = text.find_first_not_of(" \t\r\n", at + (bound.is_strict ? 1 : 2));
+  if (from == text.npos) return false;
+  const char* end = text.data() + text.find_last_not_of(" \t\r\n") + 1;
+  const auto [read, error] = std::from_chars(text.data() + from, end, bound.value);
+  return error == std::errc() && read == end && std::isfinite(bound.value);
+}
+
+void add_conditions(const Catalogue& catalogue, size_t chooser, std::vector<StageBound>& out) {
+  const Chooser& job = catalogue.choosers[chooser];
+  const auto parsed = core::catching([&] { return core::Expression::parse(job.where).conditions(); });
+  if (!parsed) return;
+  const core::Where where(job.where);
+  for (size_t i = 0; i < parsed->size(); ++i) {
+    StageBound bound{.job = job.job, .rule = where.rules()[i], .select = job.name, .chooser = chooser};
+    const auto facts = core::Expression::parse((*parsed)[i]).facts();
+    if (facts.size() != 1 || !read_condition((*parsed)[i], bound)) continue;
+    if (bound.option != core::fact_in_expression(facts.front())) continue;  // "not blur > 9"
+    bound.column = column_name(catalogue, facts.front());
+    if (!bound.column.empty()) out.push_back(std::move(bound));
+  }
+}
+
+// Whether the clip is among those that the bound decides about now, and stays.
+bool stays(const Clip& clip, const StageBound& bound) {
+  return clip.end == End::kept && (bound.select.empty() || (clip.copy_rule.empty() && std::ranges::none_of(clip.left_out, [&](const auto& by) {
+                                                              return by.by <= bound.chooser;
+                                                            })));
+}
+
+bool is_out_by(const Clip& clip, const StageBound& bound) {
+  if (bound.select.empty()) return clip.end == End::filtered && clip.reason == bound.rule;
+  return std::ranges::any_of(clip.left_out,
+                             [&](const auto& by) { return by.by == bound.chooser && by.rule == bound.rule; });
+}
+
+}  // namespace
+
+std::string StageBound::condition(double at) const {
+  return fmt::format("{} {}{} {}", option, is_most ? "<" : ">", is_strict ? "" : "=", at);
+}
+
+std::vector<StageBound> bounds_of(const Catalogue& catalogue) {
+  std::vector<StageBound> out;
+  for (size_t chooser = 0; chooser < catalogue.choosers.size(); ++chooser)
+    if (!catalogue.choosers[chooser].where.empty()) add_conditions(catalogue, chooser, out);
+  return out;
+}
+
 Moved moved(const Catalogue& catalogue, const std::vector<StageBound>& bounds, const std::string& column,
-            bool is_most, double value) {
+            bool is_most, double value, const std::string& select) {
   Moved out;
   const auto values = catalogue.columns.find(column);
   if (values == catalogue.columns.end()) return out;
   for (StageBound bound : bounds) {
-    if (bound.column != column || bound.is_most != is_most) continue;
+    if (!bound.moves_with(column, is_most, select)) continue;
     const StageBound before = bound;
     bound.value = value;
     for (size_t i = 0; i < catalogue.clips.size(); ++i) {
       const Clip& clip = catalogue.clips[i];
       const double its = values->second[i];
       if (clip.job != bound.job || clip.consumed || std::isnan(its)) continue;
-      out.gone += clip.end == End::kept && !bound.keeps(its);
-      out.back +=
-          clip.end == End::filtered && clip.reason == bound.rule && !before.keeps(its) && bound.keeps(its);
+      out.gone += stays(clip, bound) && !bound.keeps(its);
+      out.back += is_out_by(clip, bound) && !before.keeps(its) && bound.keeps(its);
     }
   }
   return out;

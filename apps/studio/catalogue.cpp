@@ -122,6 +122,7 @@ Catalogue read_catalogue(const std::vector<JobFolder>& jobs) {
      : source == Source::record ? read_running
                                 : read_stored)(jobs[job], job, rows);
   }
+  rows.add_selections();
   rows.finish();
   mark_copies(out);
   for (const Clip& clip : out.clips)
@@ -196,7 +197,9 @@ core::Footage kept_in(const Catalogue& catalogue, size_t job) {
   return {of_key, keys};
 }
 
-json item_of(const Catalogue& catalogue, const Clip& clip) {
+namespace {
+
+json stored_item(const Catalogue& catalogue, const Clip& clip) {
   const fs::path folder = catalogue.jobs[clip.job].path;
   if (clip.line_size == 0)
     return {{"key", clip.key},
@@ -216,6 +219,15 @@ json item_of(const Catalogue& catalogue, const Clip& clip) {
   if (!item.is_object() || core::text_in(item, "key") != clip.key)
     throw Error(KINORA_ERROR_IO, (folder / (clip.in_record ? core::kRecordFile : "items.jsonl")).string() +
                                      ": the file has changed; reload the page");
+  return item;
+}
+
+}  // namespace
+
+json item_of(const Catalogue& catalogue, const Clip& clip) {
+  json item = stored_item(catalogue, clip);
+  if (const auto added = catalogue.added.find(clip.id); added != catalogue.added.end())
+    item["facts"].merge_patch(added->second);
   return item;
 }
 

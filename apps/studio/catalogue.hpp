@@ -17,6 +17,8 @@
 
 namespace kinora::studio {
 
+constexpr const char* kOfUser = "user.";  // facts of people's tables, whose numbers are often texts
+
 enum class End : uint8_t { kept, filtered, failed };
 
 constexpr const char* name_of(End end) {
@@ -41,19 +43,33 @@ struct Clip {
   double bound = std::nan("");      // the one that filtered it, if its stage has noted it
   bool is_most = false;             // the bound is the largest value that is kept; else the smallest
   std::vector<std::string> copies;  // ids of the clips that a dedup job leaves out as copies of this one
+  struct LeftOut {
+    size_t by;         // place in Catalogue::choosers
+    std::string rule;  // the condition that does not hold, "count"
+  };
+  std::vector<LeftOut> left_out;  // by select jobs
+  bool is_chosen = true;          // by the last select job of one chain of them at least
   size_t job = 0;
   uint64_t line_at = 0, line_size = 0;  // its line in items.jsonl; size 0: the file does not exist yet
   bool in_record = false;               // line_at is its id in the job's record instead: the job is running
 };
 
-// Outcome, including the dedup jobs that follow the clip's own job: "kept", "filtered", "failed" or "copy".
+// Outcome, including the dedup and select jobs that follow the clip's own job: "kept", "filtered", "failed", "copy" or
+// "unchosen".
 inline const char* outcome_of(const Clip& clip) {
-  return clip.copy_rule.empty() ? name_of(clip.end) : "copy";
+  if (!clip.copy_rule.empty()) return "copy";
+  return clip.end == End::kept && !clip.is_chosen ? "unchosen" : name_of(clip.end);
 }
 
 struct JobFolder {
   std::string name;
   std::filesystem::path path;
+};
+
+// A select job that chooses among the clips of a curate job.
+struct Chooser {
+  size_t job;               // the curate job
+  std::string name, where;  // its own
 };
 
 // `dir` itself if it is a curate job's folder, else the curate jobs directly inside it, sorted by name.
@@ -75,6 +91,11 @@ struct Catalogue {
   // does not have it.
   std::map<std::string, std::vector<double>> columns;
   std::set<std::string> texts;  // names of facts that are texts
+  // Names of facts that some clip has as something else than a number that a double holds. Texts of user.* that are numbers
+  // are in `columns`, too.
+  std::set<std::string> others;
+  std::vector<Chooser> choosers;  // each after those whose clips it reads
+  std::unordered_map<std::string, nlohmann::json> added;  // facts that select jobs have added to clips, by id
   std::unordered_map<std::string, size_t> by_id;
   std::vector<nlohmann::json>
       usage;               // by job: {STAGE: {"requests", "prompt_tokens", ...}}, as in summary.json
@@ -91,8 +112,8 @@ struct Catalogue {
   std::string place_of(const Clip&) const;
 };
 
-// If two lines have the same key, the later one counts. Marks the clips that dedup jobs of the same run leave
-// out.
+// If two lines have the same key, the later one counts. Marks the clips that dedup and select jobs of the same run leave
+// out, and adds the facts of select jobs.
 Catalogue read_catalogue(const std::vector<JobFolder>& jobs);
 
 // Changes if read_catalogue would now give a different result.
@@ -104,7 +125,8 @@ nlohmann::json footage_of(const Clip&);
 // The clips that a job has kept, like core::kept_in without reading a file per clip. Refers to the catalogue.
 core::Footage kept_in(const Catalogue&, size_t job);
 
-// The whole item as stored in items.jsonl, facts and shots included. Throws Error KINORA_ERROR_IO.
+// The whole item as stored in items.jsonl, shots included, with the facts that select jobs have added. Throws Error
+// KINORA_ERROR_IO.
 nlohmann::json item_of(const Catalogue&, const Clip&);
 
 // The stored file KEY.FIELD of a clip, if it exists in the job's data folder and is not reached through a

@@ -47,9 +47,20 @@ bool has_tag(const std::set<std::string>& wanted, const Clip& clip, const Change
          std::any_of(tags.begin(), tags.end(), [&](const auto& tag) { return wanted.contains(tag); });
 }
 
-// The rule by which the clip was left out; "": it was not.
-std::string rule_of(const Clip& clip) {
-  return !clip.copy_rule.empty() ? clip.copy_rule : clip.end == End::filtered ? clip.reason : "";
+// Calls f with the rules by which the clip was left out: of its dedup job or its stage, and the names of select jobs.
+template <class F>
+void each_rule(const Catalogue& catalogue, const Clip& clip, const F& f) {
+  if (!clip.copy_rule.empty())
+    f(clip.copy_rule);
+  else if (clip.end == End::filtered)
+    f(clip.reason);
+  for (const auto& one : clip.left_out) f(catalogue.choosers[one.by].name);
+}
+
+bool has_rule(const Catalogue& catalogue, const Clip& clip, const std::set<std::string>& wanted) {
+  bool out = wanted.empty();
+  if (!out) each_rule(catalogue, clip, [&](const std::string& rule) { out = out || wanted.contains(rule); });
+  return out;
 }
 
 bool is_hidden(const Query& query, const Clip& clip, const Change& edits) {
@@ -57,13 +68,11 @@ bool is_hidden(const Query& query, const Clip& clip, const Change& edits) {
          !query.rules.contains(clip.copy_rule) && query.like != clip.id && edits.keep != true;
 }
 
-bool is_left_out(const Clip& clip) { return !clip.copy_rule.empty() || clip.end == End::filtered; }
-
 // True if the clip meets all conditions except ranges, text and `where`.
-bool matches(const Query& query, const Clip& clip, const Change& edits) {
+bool matches(const Catalogue& catalogue, const Query& query, const Clip& clip, const Change& edits) {
   return !clip.consumed && !is_hidden(query, clip, edits) &&
          (query.ends.empty() || query.ends.contains(outcome_of(clip))) &&
-         (query.rules.empty() || (is_left_out(clip) && query.rules.contains(rule_of(clip)))) &&
+         has_rule(catalogue, clip, query.rules) &&
          (query.film.empty() || clip.film == query.film || clip.key == query.film) &&
          matches_decision(query.decisions, clip, edits) && has_tag(query.tags, clip, edits);
 }
@@ -96,7 +105,7 @@ std::vector<size_t> candidates(const Shelf& shelf, const Query& query) {
   }
   std::erase_if(all, [&](size_t i) {
     const Clip& clip = shelf.catalogue.clips[i];
-    return !matches(query, clip, shelf.edits(clip)) || (shelf.holds && !shelf.holds(i));
+    return !matches(shelf.catalogue, query, clip, shelf.edits(clip)) || (shelf.holds && !shelf.holds(i));
   });
   return all;
 }
@@ -240,8 +249,9 @@ Counts counts_of(const Shelf& shelf, Kind kind) {
   for (const Clip& clip : shelf.catalogue.clips) {
     if (clip.consumed || (kind == Kind::film && !clip.is_film)) continue;
     ++out.ends[outcome_of(clip)];
-    if (is_left_out(clip)) ++out.rules[rule_of(clip)];
+    each_rule(shelf.catalogue, clip, [&](const std::string& rule) { ++out.rules[rule]; });
     const Change edits = shelf.edits(clip);
+    if (edits.keep == false && clip.end == End::kept && clip.copy_rule.empty() && clip.is_chosen) ++out.kept_rejected;
     if (is_hidden({}, clip, edits)) continue;
     const std::string decision = decision_of(edits);
     const bool captioned = edits.caption && *edits.caption != clip.caption;

@@ -23,7 +23,7 @@ struct Range {
 double largest_of(const std::vector<double>& values);
 
 struct Query {
-  std::set<std::string> ends, rules;    // ends: kept, filtered, failed, copy; empty: all
+  std::set<std::string> ends, rules;    // ends: kept, filtered, failed, copy, unchosen; empty: all
   std::set<std::string> decisions;      // accepted, rejected, captioned, open; empty: all
   std::set<std::string> tags;           // a clip has at least one of them; empty: all
   std::map<std::string, Range> ranges;  // by column
@@ -91,6 +91,7 @@ std::vector<Histogram> histograms(const Shelf&, const Query&, size_t bars = 24);
 // only in its outcome and its rule.
 struct Counts {
   std::map<std::string, int64_t> ends, rules, decisions, tags;
+  int64_t kept_rejected = 0;  // of the kept ones, those that people rejected
 };
 enum class Kind : uint8_t { any, film };
 Counts counts_of(const Shelf&, Kind kind = Kind::any);

@@ -1,7 +1,9 @@
 #include "apps/studio/rows.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
+#include <optional>
 #include <numeric>
 #include <set>
 #include <string_view>
@@ -11,6 +13,7 @@
 #include "core/base/facts.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/edits.hpp"
+#include "plugins/jobs/curation/selections.hpp"
 #include "plugins/jobs/curation/usage.hpp"
 
 namespace kinora::studio {
@@ -20,7 +23,8 @@ using core::object_in;
 using core::text_in;
 using nlohmann::json;
 
-constexpr size_t kColumns = 200;  // more names than this are a mistake
+constexpr size_t kColumns = 200;   // more names than this are a mistake
+constexpr size_t kOthers = 10000;  // names of facts that are not numbers
 constexpr int kDepth = 6;
 
 End end_of(const std::string& name) {
@@ -33,6 +37,21 @@ bool is_file_name(const std::string& key) {
   for (size_t from = 0; from < key.size(); from = std::min(key.find('/', from), key.size() - 1) + 1)
     if (key[from] == '.' || key[from] == '/') return false;
   return true;
+}
+
+// The number that the whole text is, as expressions read those of a CSV.
+std::optional<double> number_of(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t"), last = text.find_last_not_of(" \t");
+  if (first == text.npos) return std::nullopt;
+  double out = 0;
+  const char *begin = text.data() + first, *end = text.data() + last + 1;
+  const auto [at, error] = std::from_chars(begin, end, out);
+  return error == std::errc() && at == end ? std::optional(out) : std::nullopt;
+}
+
+bool is_exact(const json& number) {
+  constexpr double kLargest = 9007199254740992;  // 2^53
+  return number.is_number_float() || std::abs(number.get<double>()) <= kLargest;
 }
 
 // A video's line has its path; the line of a clip does not.
@@ -104,11 +123,20 @@ void Rows::add(const json& item, const Line& line) {
 
 void Rows::numbers(const json& value, const std::string& name, size_t row, int depth) {
   if (value.is_number()) set(name, row, value.get<double>());
-  if (value.is_string() && out_.texts.size() < kColumns) out_.texts.insert(name);
+  if (!value.is_number() || !is_exact(value)) note_other(value, name, row);
   if (!value.is_object() || depth > kDepth) return;
   for (const auto& [key, member] : value.items())
     if (depth > 0 || key != "bounds")  // options, which do not measure the clip
       numbers(member, name.empty() ? key : name + "." + key, row, depth + 1);
+}
+
+void Rows::note_other(const json& value, const std::string& name, size_t row) {
+  if (name == "tags" && !value.empty() && value == json(core::tags_in({{"tags", value}}))) return;  // Clip::tags
+  if (out_.others.size() < kOthers) out_.others.insert(name);
+  if (!value.is_string()) return;
+  if (out_.texts.size() < kColumns) out_.texts.insert(name);
+  if (!name.starts_with(kOfUser)) return;
+  if (const auto number = number_of(value.get_ref<const std::string&>())) set(name, row, *number);
 }
 
 void Rows::set(const std::string& name, size_t row, double value) {
@@ -120,6 +148,36 @@ void Rows::set(const std::string& name, size_t row, double value) {
   }
   if (at->second.size() <= row) at->second.resize(row + 1, std::nan(""));
   at->second[row] = value;
+}
+
+void Rows::add_selections() {
+  for (size_t job = 0; job < out_.jobs.size(); ++job)
+    if (source_of(out_.jobs[job]) == Source::items) add_selections_of(job);
+}
+
+void Rows::add_selections_of(size_t job) {
+  const auto selections = core::selections_of(out_.jobs[job].path, kept_in(out_, job).of_key);
+  const auto row_of = [&](const std::string& key) {
+    const auto at = out_.by_id.find(out_.jobs[job].name + "/" + key);
+    return at == out_.by_id.end() || out_.clips[at->second].end != End::kept ? nullptr : &*at;
+  };
+  for (const auto& selection : selections) {
+    for (const auto& [key, rule] : selection.left_out)
+      if (const auto* row = row_of(key)) out_.clips[row->second].left_out.push_back({out_.choosers.size(), rule});
+    out_.choosers.push_back({job, selection.job, selection.where});
+  }
+  for (auto& [key, added] : core::added_by(selections)) {
+    const auto* row = row_of(key);
+    if (!row) continue;
+    numbers(added, "", row->second, 0);
+    out_.added[row->first] = std::move(added);
+  }
+  for (Clip& clip : out_.clips)
+    if (clip.job == job && !clip.left_out.empty())
+      clip.is_chosen = std::ranges::none_of(selections, &core::Selection::is_last) ||
+                       std::ranges::any_of(selections, [&](const auto& one) {
+                         return one.is_last && !one.dropped.contains(clip.key);
+                       });
 }
 
 // Includes input videos, as summary.json will.

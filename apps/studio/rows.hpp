@@ -27,12 +27,16 @@ class Rows {
 
   // A line that is not an item is counted as unreadable. A repeated key replaces the earlier line.
   void add(const nlohmann::json& item, const Line& line);
+  // Marks what select jobs have left out of finished jobs, and adds their facts. Call this after all lines.
+  void add_selections();
   // Sorts the rows by job and key. Call this last.
   void finish();
 
  private:
   void numbers(const nlohmann::json& value, const std::string& name, size_t row, int depth);
   void set(const std::string& name, size_t row, double value);
+  void note_other(const nlohmann::json& value, const std::string& name, size_t row);
+  void add_selections_of(size_t job);
   void sum_usage();
 
   Catalogue& out_;

@@ -9,6 +9,7 @@
 #include "apps/studio/query.hpp"
 #include "core/base/facts.hpp"
 #include "plugins/jobs/curation/edits.hpp"
+#include "plugins/jobs/curation/selections.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -65,6 +66,7 @@ std::string shown_column(const Catalogue& catalogue, const Query& query) {
 
 json counts_json(const Counts& counts) {
   return {{"ends", counts.ends},
+          {"kept_rejected", counts.kept_rejected},
           {"rules", counts.rules},
           {"decisions", counts.decisions},
           {"tags", counts.tags}};
@@ -79,10 +81,10 @@ json edit_json(const Edit& edit) {
 }  // namespace
 
 Studio::Studio(const std::filesystem::path& folder, std::string author, Meaning::Encode encode)
-    : folder_(folder),
-      jobs_(curate_jobs(folder)),
+    : folder_(core::folder_with_clips(folder)),
+      jobs_(curate_jobs(folder_)),
       saved_views_(jobs_.front().path / core::kViewsFile),
-      meaning_(folder, jobs_, std::move(encode)) {
+      meaning_(folder_, jobs_, std::move(encode)) {
   for (size_t job = 0; job < jobs_.size(); ++job)
     journals_.emplace_back(jobs_[job].path / core::kEditsFile, author, kept_in(catalogue_, job));
   refresh(true);
@@ -101,6 +103,7 @@ void Studio::refresh(bool at_once) {
   if (is_new) {
     catalogue_ = read_catalogue(jobs_);
     bounds_ = bounds_of(jobs_);
+    std::ranges::move(bounds_of(catalogue_), std::back_inserter(bounds_));
     reading_ = milliseconds() - now;
     views_.clear();
     facts_.forget();
@@ -207,6 +210,11 @@ json Studio::row(size_t index, const Found* found) const {
   out["copy_id"] = original && original != &clip ? original->id : "";
   out["copies"] = copies_left(clip);
   out["unstored"] = out["decision"] == "accepted" && stored_file(catalogue_, clip, "mp4").empty();
+  if (!clip.left_out.empty()) {
+    out["left_out"] = json::array();
+    for (const auto& [by, rule] : clip.left_out)
+      out["left_out"].push_back({{"job", catalogue_.choosers[by].name}, {"rule", rule}});
+  }
   if (!std::isnan(clip.bound)) out["bound"] = {{clip.is_most ? "at_most" : "at_least", clip.bound}};
   return out;
 }
@@ -271,7 +279,7 @@ json Studio::state() {
   const Lock lock(mutex_);
   refresh();
   const Counts counts = counts_of(shelf()), films = counts_of(shelf(), Kind::film);
-  json jobs = json::array(), fields = json::array(), live = json::array();
+  json jobs = json::array(), fields = json::array(), live = json::array(), choosers = json::array();
   bool can_undo = false, can_redo = false;
   std::string wrong;
   for (size_t job = 0; job < jobs_.size(); ++job) {
@@ -279,6 +287,7 @@ json Studio::state() {
     if (json now = live_of(jobs_[job], catalogue_.usage[job]); !now.is_null()) live.push_back(std::move(now));
   }
   for (const auto& [name, values] : catalogue_.columns) fields.push_back(name);
+  for (const auto& chooser : catalogue_.choosers) choosers.push_back(chooser.name);
   for (const auto& journal : journals_) {
     can_undo |= !journal.history().undoable(journal.author()).empty();
     can_redo |= !journal.history().redoable(journal.author()).empty();
@@ -289,6 +298,7 @@ json Studio::state() {
       {"title", folder_.string()},
       {"author", journals_.front().author()},
       {"jobs", std::move(jobs)},
+      {"choosers", std::move(choosers)},
       {"version", version_},
       {"seen", seen()},
       {"fields", std::move(fields)},
@@ -355,10 +365,12 @@ json Studio::histograms(const Parameters& parameters) {
     json bounds = json::array();
     for (const StageBound& bound : bounds_)
       if (bound.column == h.field)
-        bounds.push_back({{"job", jobs_[bound.job].name},
+        bounds.push_back({{"job", bound.select.empty() ? jobs_[bound.job].name : bound.select},
+                          {"select", bound.select},
                           {"stage", bound.stage},
                           {"option", bound.option},
                           {"is_most", bound.is_most},
+                          {"is_strict", bound.is_strict},
                           {"value", bound.value}});
     out.push_back({{"field", h.field},
                    {"low", h.low},
@@ -378,10 +390,16 @@ json Studio::bound(const Parameters& parameters) {
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
     throw Error(KINORA_ERROR_INVALID, "value=" + text + ": expected a number");
   const bool is_most = text_of(parameters, "side") == "most";
+  const std::string select = text_of(parameters, "select");
   const Lock lock(mutex_);
   refresh();
-  const Moved all = moved(catalogue_, bounds_, field, is_most, value);
-  return {{"gone", all.gone}, {"back", all.back}, {"where", where_of(field, is_most, value)}};
+  const Moved all = moved(catalogue_, bounds_, field, is_most, value, select);
+  const auto first = std::ranges::find_if(
+      bounds_, [&](const StageBound& bound) { return bound.moves_with(field, is_most, select); });
+  const bool is_chosen = !select.empty() && first != bounds_.end();
+  return {{"gone", all.gone},
+          {"back", all.back},
+          {"where", is_chosen ? first->condition(value) : where_of(field, is_most, value)}};
 }
 
 json Studio::colour_of(const std::string& by, size_t index) {

@@ -27,12 +27,13 @@ struct PictureSource {
 // for an invalid request, KINORA_ERROR_IO if an edit could not be saved.
 class Studio {
  public:
-  // Throws Error if `folder` contains no curate job. `encode`: encodes texts for search by meaning.
+  // folder: of a run, of a curate job, or of a select or dedup job, which opens its run. Throws Error if it contains no
+  // curate job. `encode`: encodes texts for search by meaning.
   Studio(const std::filesystem::path& folder, std::string author, Meaning::Encode encode);
 
-  // {"title", "author", "jobs", "version", "seen", "fields", "counts", "films", "reasons", "tags", "views",
+  // {"title", "author", "jobs", "choosers", "version", "seen", "fields", "counts", "films", "reasons", "tags", "views",
   // "undo", "redo", "unreadable", "wrong", "search": {"text", "why_not_text", "pictures"}, "live"}; films:
-  // counts of input videos only; reasons: the latest nine in the order of their first use, then earlier ones;
+  // counts of input videos only; choosers: names of select jobs; reasons: the latest nine in the order of their first use, then earlier ones;
   // tags: [name, clips] in the order of their first use; seen: number of edits per job, for edit().
   nlohmann::json state();
   // {"total", "films", "from", "version", "by", "why", "shows", "rows"}: `count` rows of the selection, starting at
@@ -43,10 +44,12 @@ class Studio {
   nlohmann::json clips(const Parameters&);
   // {"version", "ids"}: the same for `count` ids, by default all.
   nlohmann::json ids(const Parameters&);
-  // [{"field", "low", "high", "whole", "all", "shown", "bounds": [{"job", "stage", "option", "is_most", "value"}]}]
+  // [{"field", "low", "high", "whole", "all", "shown", "bounds": [{"job", "select", "stage", "option", "is_most",
+  // "is_strict", "value"}]}]; job: of the stage, or the select job, whose name is "select", too; option: of the stage, or the
+  // fact of the select job's condition.
   nlohmann::json histograms(const Parameters&);
-  // "field", "side" (least or most), "value" -> {"gone", "back", "where"}: what changes if the bound is moved there, and
-  // the condition of a select job.
+  // "field", "side" (least or most), "value", "select" (name of a select job, else of stages) -> {"gone", "back", "where"}:
+  // what changes if the bound is moved there, and the condition of a select job.
   nlohmann::json bound(const Parameters&);
   // "of", an embedding, "" for the first; "colour", a fact, "film", or "" for outcomes -> {"ids", "x", "y", "in", "values",
   // "all", "names", "texts"}: places of clips; in: whether the view has the clip; all: how many clips have the

@@ -1,6 +1,7 @@
 // What the page requests, on folders of finished jobs.
 #include "apps/studio/studio.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <unistd.h>
@@ -204,15 +205,108 @@ TEST_F(StudioTest, AMovedBoundSaysWhatItChangesAndARowHasTheNumberOfItsOrder) {
   const json histograms = mia.histograms({});
   ASSERT_EQ(histograms.size(), 1U);
   EXPECT_EQ(histograms[0]["bounds"], (json::array({{{"job", "one"},
+                                                    {"select", ""},
                                                     {"stage", "filter.blur"},
                                                     {"option", "at_least"},
                                                     {"is_most", false},
+                                                    {"is_strict", false},
                                                     {"value", 3.0}}})));
   const json sorted = mia.clips({{"sort", "scores.filter.blur"}, {"count", "1"}});
   EXPECT_EQ(sorted["shows"], "scores.filter.blur");
   EXPECT_EQ(sorted["rows"][0]["value"], 1);
   EXPECT_EQ(sorted["rows"][0]["bound"], (json{{"at_least", 3.0}}));
   EXPECT_EQ(mia.clips({})["shows"], "");
+}
+
+// The run of StudioTest with scores 0, 1, 2 of its kept clips, and a select job over job one.
+class SelectedTest : public StudioTest {
+ protected:
+  SelectedTest() {
+    std::ofstream items(folder_ / "one/items.jsonl");
+    for (int i = 0; i < 3; ++i)
+      items << json{{"key", "k" + std::to_string(i)},
+                    {"end", "kept"},
+                    {"parent", "f"},
+                    {"facts", {{"scores", {{"filter.blur", i}}}}}}
+            << "\n";
+    fs::create_directories(folder_ / "good");
+    std::ofstream(folder_ / "good/job.json")
+        << R"({"kind": "select", "options": {"where": "blur > 0 and label == 'sea' and key > 3 and not blur > 9"}})";
+    std::ofstream(folder_ / "good/summary.json") << R"({"curated": "one", "left_out_before": 0})";
+    std::ofstream(folder_ / "good/decisions.jsonl")
+        << R"({"key": "k0", "user": {"label": "sea", "n": "7"}, "end": "filtered", "final": true, "rule": "blur > 0"})"
+           "\n"
+           R"({"key": "k1", "user": {"label": "sky"}, "end": "filtered", "final": true, "rule": "label == 'sea'"})"
+           "\n"
+           R"({"key": "k2", "user": {"label": "sea"}, "set": "train", "end": "kept"})"
+           "\n";
+  }
+  static json ids(Studio& studio, const Parameters& query) { return studio.ids(query)["ids"]; }
+};
+
+TEST_F(SelectedTest, WhatASelectJobRemovedIsLeftOutByItAndItsFactsCanBeNamed) {
+  Studio mia = studio();
+  const json state = mia.state(), row = mia.clip({{"id", "one/k1"}});
+  EXPECT_EQ(state["choosers"], json::array({"good"}));
+  EXPECT_EQ(state["counts"]["rules"], (json{{"good", 2}}));
+  EXPECT_EQ(state["counts"]["ends"], (json{{"kept", 4}, {"unchosen", 2}, {"failed", 1}})) << "three of job two";
+  EXPECT_EQ(row["end"], "unchosen");
+  EXPECT_EQ(row["left_out"], (json::array({{{"job", "good"}, {"rule", "label == 'sea'"}}})));
+  EXPECT_EQ(row["facts"]["user"]["label"], "sky");
+  EXPECT_EQ(ids(mia, {{"rule", "good"}}), (json{"one/k0", "one/k1"}));
+  EXPECT_EQ(ids(mia, {{"end", "kept"}, {"where", "has(blur)"}}), json::array({"one/k2"}));
+  EXPECT_EQ(ids(mia, {{"where", "set == 'train'"}}), json::array({"one/k2"}));
+  EXPECT_EQ(ids(mia, {{"where", "label == 'sea'"}}), (json{"one/k0", "one/k2"}));
+  EXPECT_EQ(ids(mia, {{"where", "user.n > 6"}}), json::array({"one/k0"})) << "a text that is a number";
+  (void)mia.edit({{"ids", {"one/k1", "one/k2"}}, {"set", {{"keep", false}}}});
+  EXPECT_EQ(mia.state()["counts"]["kept_rejected"], 1);
+}
+
+TEST_F(SelectedTest, ItsFolderOpensTheRun) {
+  Studio mia(folder_ / "good", "mia", [](const auto&, const auto&) { return std::vector<std::vector<float>>(); });
+  EXPECT_EQ(mia.state()["jobs"], (json{"one", "two"}));
+}
+
+TEST_F(SelectedTest, ItsConditionsAreBoundsThatCanBeMoved) {
+  Studio mia = studio();
+  const json histograms = mia.histograms({});
+  const auto blur = std::ranges::find_if(histograms, [](const json& h) { return h["field"] == "scores.filter.blur"; });
+  ASSERT_NE(blur, histograms.end());
+  EXPECT_EQ((*blur)["bounds"], (json::array({{{"job", "good"},
+                                              {"select", "good"},
+                                              {"stage", ""},
+                                              {"option", "blur"},
+                                              {"is_most", false},
+                                              {"is_strict", true},
+                                              {"value", 0.0}}})));
+  const auto at = [&](const char* value) {
+    return mia.bound({{"field", "scores.filter.blur"}, {"side", "least"}, {"value", value}, {"select", "good"}});
+  };
+  EXPECT_EQ(at("2"), (json{{"gone", 1}, {"back", 0}, {"where", "blur > 2"}})) << "k2 equals it";
+  EXPECT_EQ(at("-1"), (json{{"gone", 0}, {"back", 1}, {"where", "blur > -1"}})) << "k1 is out by another condition";
+}
+
+// A second job that reads the first: what came not in is not left out by it.
+TEST_F(SelectedTest, AChainOfSelectJobsLeavesOutEachClipOnce) {
+  fs::create_directories(folder_ / "after");
+  std::ofstream(folder_ / "after/job.json") << R"({"kind": "select", "options": {"where": ""}})";
+  std::ofstream(folder_ / "after/summary.json") << R"({"curated": "one", "left_out_before": 2})";
+  std::ifstream first(folder_ / "good/decisions.jsonl");
+  std::ofstream second(folder_ / "after/decisions.jsonl");
+  for (std::string line; std::getline(first, line);)
+    if (line.find("\"k2\"") == line.npos) second << line << "\n";
+  second << R"({"key": "k2", "end": "filtered", "final": true, "rule": "count"})" << "\n";
+  second.close();
+  Studio mia = studio();
+  EXPECT_EQ(mia.state()["choosers"], (json{"good", "after"}));
+  EXPECT_EQ(mia.state()["counts"]["rules"], (json{{"after", 1}, {"good", 2}}));
+  EXPECT_EQ(mia.clip({{"id", "one/k2"}})["left_out"], (json::array({{{"job", "after"}, {"rule", "count"}}})));
+  EXPECT_EQ(mia.clip({{"id", "one/k2"}})["end"], "unchosen");
+  std::ofstream(folder_ / "after/summary.json") << R"({"curated": "one", "left_out_before": 0})";
+  std::ofstream(folder_ / "after/decisions.jsonl") << R"({"key": "k0", "end": "kept"})" << "\n"
+                                                   << R"({"key": "k2", "end": "filtered", "final": true, "rule": "count"})" << "\n";
+  Studio tom = studio("tom");
+  EXPECT_EQ(tom.clip({{"id", "one/k2"}})["end"], "kept") << "the other job, which does not read this one, chooses it";
 }
 
 }  // namespace

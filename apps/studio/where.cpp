@@ -1,7 +1,8 @@
 #include "apps/studio/where.hpp"
 
 #include <algorithm>
-#include <memory>
+#include <cmath>
+#include <cstdlib>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,24 +20,42 @@ using nlohmann::json;
 
 constexpr const char* kTags = "tags";
 
-// The numbers of a fact, which may have a short name as in expressions; null: it has none.
-const std::vector<double>* column_of(const Catalogue& catalogue, const std::string& name) {
-  if (const auto at = catalogue.columns.find(name); at != catalogue.columns.end()) return &at->second;
-  for (const char* place : core::kFactPlaces)
-    if (const auto at = catalogue.columns.find(place + name); at != catalogue.columns.end()) return &at->second;
-  return nullptr;
+// The names under which expressions look for a fact, in their order.
+std::vector<std::string> names_of(const std::string& fact) {
+  std::vector<std::string> out{fact};
+  for (const char* place : core::kFactPlaces) out.push_back(place + fact);
+  return out;
+}
+
+// The numbers of a fact, which may have a short name, if they are all that an expression can find: no clip has the fact under
+// another of its names, or as something else than a number. Else null.
+const std::vector<double>* column_of(const Catalogue& catalogue, const std::string& fact) {
+  const std::vector<double>* out = nullptr;
+  for (const auto& name : names_of(fact)) {
+    const auto at = catalogue.columns.find(name);
+    if (catalogue.others.contains(name) || (out && at != catalogue.columns.end())) return nullptr;
+    if (at != catalogue.columns.end()) out = &at->second;
+  }
+  return out;
+}
+
+// Whether the clips' facts of this name are their lists of tags.
+bool are_tags(const Catalogue& catalogue, const std::string& fact) {
+  return fact == kTags && std::ranges::none_of(names_of(fact), [&](const auto& name) {
+           return catalogue.others.contains(name) || catalogue.columns.contains(name);
+         });
 }
 
 }  // namespace
 
 void Facts::read(const std::vector<std::string>& names, const Catalogue& catalogue) {
-  for (const auto& name : names) texts_[name].resize(catalogue.clips.size());
+  for (const auto& name : names) values_[name].resize(catalogue.clips.size());
   for (size_t i = 0; i < catalogue.clips.size(); ++i) {
     const auto item = core::catching([&] { return item_of(catalogue, catalogue.clips[i]); });
     if (!item) continue;  // the job has ended meanwhile: the catalogue is about to be read again
     const json& facts = core::object_in(*item, "facts");
     for (const auto& name : names)
-      if (const json* found = core::find_fact(facts, name)) texts_[name][i] = *found;
+      if (const json* found = core::find_fact(facts, name)) values_[name][i] = *found;
   }
 }
 
@@ -45,8 +64,8 @@ void Facts::require(const std::vector<std::string>& names, const Catalogue& cata
   json known = json::object();  // of any clip
   for (const auto& [column, values] : catalogue.columns) known[column] = true;
   for (const auto& name : names) {
-    const auto text = texts_.find(name);
-    const bool is_read = text != texts_.end() && !std::ranges::all_of(text->second, &json::is_null);
+    const auto read = values_.find(name);
+    const bool is_read = read != values_.end() && !std::ranges::all_of(read->second, &json::is_null);
     if (column_of(catalogue, name) || is_read) known[name] = true;
   }
   core::FactsSeen seen("where", names);
@@ -60,29 +79,41 @@ std::function<bool(size_t)> Facts::condition(const std::string& where, const Cat
   const Expression parsed = Expression::parse(where);
   std::vector<std::string> unread;
   for (const auto& name : parsed.facts())
-    if (name != kTags && !column_of(catalogue, name) && !texts_.contains(name)) unread.push_back(name);
+    if (!are_tags(catalogue, name) && !column_of(catalogue, name) && !values_.contains(name))
+      unread.push_back(name);
   if (!unread.empty()) read(unread, catalogue);
   require(compared, catalogue);
-  return [this, &catalogue, edits = std::move(edits), expression = parsed](size_t i) {
+  struct Source {
+    std::string name;
+    const std::vector<double>* column;  // null: the fact is in `values`
+    const std::vector<json>* values;    // null as well: it is Clip::tags
+  };
+  std::vector<Source> sources;
+  for (const auto& name : parsed.facts()) {
+    const auto values = values_.find(name);
+    sources.push_back({name, column_of(catalogue, name), values == values_.end() ? nullptr : &values->second});
+  }
+  return [&catalogue, edits = std::move(edits), parsed, sources](size_t i) {
     const Clip& clip = catalogue.clips[i];
     json facts = json::object();
-    for (const auto& name : expression.facts()) {
-      if (name == kTags) {
-        const Change change = edits(clip);
-        if (change.tags || !clip.tags.empty()) facts[name] = change.tags ? *change.tags : clip.tags;
-      } else if (const auto* values = column_of(catalogue, name)) {
-        if (!std::isnan((*values)[i])) facts[name] = (*values)[i];
-      } else {
-        facts[name] = texts_.at(name)[i];
-      }
+    for (const auto& [name, column, values] : sources) {
+      const auto tags = name == kTags ? edits(clip).tags : std::nullopt;
+      if (tags)
+        facts[name] = *tags;
+      else if (column && !std::isnan((*column)[i]))
+        facts[name] = (*column)[i];
+      else if (!column && values)
+        facts[name] = (*values)[i];
+      else if (!column && !clip.tags.empty())
+        facts[name] = clip.tags;
     }
-    return expression.holds(facts, clip.key);
+    return parsed.holds(facts, clip.key);
   };
 }
 
 std::string Facts::text(const std::string& name, size_t clip, const Catalogue& catalogue) {
-  if (!texts_.contains(name)) read({name}, catalogue);
-  const json& value = texts_.at(name)[clip];
+  if (!values_.contains(name)) read({name}, catalogue);
+  const json& value = values_.at(name)[clip];
   return value.is_string() ? value.get<std::string>() : "";
 }
 
@@ -97,17 +128,19 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
-// Whether an expression can name the fact.
-bool is_name(const std::string& name) {
-  return core::catching([&] { return Expression::parse("has(" + name + ")").facts(); }) &&
-         name.find_first_of(" ()") == name.npos;
+// Whether an expression finds the very numbers of the column under its name.
+bool is_column(const Catalogue& catalogue, const std::string& name) {
+  return std::ranges::none_of(names_of(name), [&](const auto& other) {
+           return other == name ? catalogue.others.contains(name) && !name.starts_with(kOfUser)
+                                : catalogue.others.contains(other) || catalogue.columns.contains(other);
+         });
 }
 
-bool is_of_facts(const Query& query) {
+bool is_of_facts(const Catalogue& catalogue, const Query& query) {
   const bool is_kept = query.ends.empty() || query.ends == std::set<std::string>{"kept"};
   return is_kept && query.rules.empty() && query.decisions.empty() && query.film.empty() && !query.searches() &&
-         std::ranges::all_of(query.ranges, [](const auto& range) {
-           return range.first != kSimilarity && is_name(range.first);
+         std::ranges::all_of(query.ranges, [&](const auto& range) {
+           return range.first != kSimilarity && is_column(catalogue, range.first);
          });
 }
 
@@ -123,15 +156,38 @@ std::string where_keys(const Shelf& shelf, const std::vector<size_t>& rows) {
   return fmt::format("key in [{}]", fmt::join(keys, ", "));
 }
 
+// The shortest number of at least three digits, as near to the bound as its digits allow, that fits.
+template <class Fits>
+double shortest(double bound, const Fits& fits) {
+  for (int digits = 3; digits < 17; ++digits)
+    if (const double one = std::strtod(fmt::format("{:.{}g}", bound, digits).c_str(), nullptr); fits(one)) return one;
+  return bound;
+}
+
+// "FACT >= 20 and FACT < 30.5" with short numbers that the same values satisfy.
+std::string range_text(const std::string& name, const Range& range, const std::vector<double>& values) {
+  const auto parts_alike = [&](double bound) {
+    double below = -INFINITY, from = INFINITY;
+    for (const double value : values) {
+      if (value < bound) below = std::max(below, value);
+      if (value >= bound) from = std::min(from, value);
+    }
+    return shortest(bound, [&](double one) { return one > below && one <= from; });
+  };
+  const bool is_last = range.high == largest_of(values);
+  const double high = is_last ? shortest(range.high, [&](double one) { return one >= range.high; }) : parts_alike(range.high);
+  const std::string fact = core::fact_in_expression(name);
+  return fmt::format("{} >= {} and {} {} {}", fact, parts_alike(range.low), fact, is_last ? "<=" : "<", high);
+}
+
 }  // namespace
 
 std::string where_of(const Shelf& shelf, const Query& query, const std::vector<size_t>& rows) {
-  if (!is_of_facts(query)) return where_keys(shelf, rows);
+  if (!is_of_facts(shelf.catalogue, query)) return where_keys(shelf, rows);
   std::vector<std::string> all, tags;
   for (const auto& [name, range] : query.ranges) {
     const auto* values = shelf.column(name);
-    const bool is_last = values && range.high == largest_of(*values);
-    all.push_back(fmt::format("{} >= {} and {} {} {}", name, range.low, name, is_last ? "<=" : "<", range.high));
+    all.push_back(range_text(name, range, values ? *values : std::vector<double>()));
   }
   for (const auto& tag : query.tags) tags.push_back("tags contains " + quoted(tag));
   const std::string any = fmt::format("{}", fmt::join(tags, " or "));
@@ -140,8 +196,14 @@ std::string where_of(const Shelf& shelf, const Query& query, const std::vector<s
   return fmt::format("{}", fmt::join(all, " and "));
 }
 
+std::string column_name(const Catalogue& catalogue, const std::string& fact) {
+  const auto names = names_of(fact);
+  const auto found = std::ranges::find_if(names, [&](const auto& name) { return catalogue.columns.contains(name); });
+  return found == names.end() ? "" : *found;
+}
+
 std::string where_of(const std::string& fact, bool is_most, double value) {
-  return is_name(fact) ? fmt::format("{} {} {}", fact, is_most ? "<=" : ">=", value) : "";
+  return fmt::format("{} {} {}", core::fact_in_expression(fact), is_most ? "<=" : ">=", value);
 }
 
 }  // namespace kinora::studio

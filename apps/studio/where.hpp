@@ -8,7 +8,8 @@
 
 namespace kinora::studio {
 
-// Facts by name, one value per clip. Those that are not numbers are read from the jobs' files when first needed.
+// Facts by name, one value per clip. Those that are not numbers in every clip are read from the jobs' files when first
+// needed, since a condition means what it means to a select job.
 // [owner-thread]
 class Facts {
  public:
@@ -19,13 +20,13 @@ class Facts {
   // The clip's fact as text; "" if it has none.
   std::string text(const std::string& name, size_t clip, const Catalogue&);
   // To be called when the catalogue has been read again.
-  void forget() { texts_.clear(); }
+  void forget() { values_.clear(); }
 
  private:
   void read(const std::vector<std::string>& names, const Catalogue&);
   void require(const std::vector<std::string>& names, const Catalogue&) const;
 
-  std::map<std::string, std::vector<nlohmann::json>> texts_;
+  std::map<std::string, std::vector<nlohmann::json>> values_;
 };
 
 // The condition that holds, among kept clips, for those of the query; `rows`: what the query selects. Searches,
@@ -33,7 +34,10 @@ class Facts {
 // Error(KINORA_ERROR_INVALID) if that list would be longer than a run file should be.
 std::string where_of(const Shelf&, const Query&, const std::vector<size_t>& rows);
 
-// The condition of one bound; "" if an expression cannot name the fact.
+// The name of the column that an expression finds first under this name of a fact, which may be short; "": none.
+std::string column_name(const Catalogue&, const std::string& fact);
+
+// The condition of one bound.
 std::string where_of(const std::string& fact, bool is_most, double value);
 
 }  // namespace kinora::studio

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "kinora/error.hpp"
+#include "plugins/jobs/curation/where.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -118,6 +119,55 @@ TEST_F(WhereTest, TheTextOfAViewSelectsItsClips) {
     by_text.where = where(query);
     EXPECT_EQ(keys(by_text), keys(query)) << by_text.where;
   }
+}
+
+// Facts that are numbers in some clips and something else in others: a condition selects what core::Where, which select jobs
+// ask, says of each clip's facts.
+TEST_F(WhereTest, AConditionOnMixedFactsSelectsWhatASelectJobChooses) {
+  std::mt19937 random(7);
+  const auto below = [&](size_t n) { return static_cast<size_t>(random()) % n; };
+  const json values{1, 2, 3.5, -4, "2", " 3.5 ", "sea", true, nullptr, json::array({"sea", 2}), json::object({{"n", 2}}), 9007199254740993};
+  const auto pick = [&](json& to, const char* name) {
+    if (below(4) > 0) to[name] = values[below(values.size())];
+  };
+  std::map<std::string, json> all;
+  for (size_t i = 0; i < 80; ++i) {
+    json facts{{"plain", i}, {"user", json::object()}, {"scores", json::object()}};
+    for (const char* name : {"a", "b"}) pick(facts, name);
+    for (const char* name : {"a", "c", "tags"}) pick(facts["user"], name);
+    for (const char* name : {"filter.c", "d"}) pick(facts["scores"], name);
+    if (below(3) == 0) facts["tags"] = below(2) ? json::array({"sea"}) : json("seaside");
+    const std::string key = "k" + std::to_string(100 + i);
+    add(key, all[key] = facts);
+  }
+  read();
+  const std::vector<std::string> names{"a", "b", "c", "d", "user.a", "user.c", "scores.d", "plain", "tags"},
+      tests{" == 2", " != 2", " < 3", " >= 2", " == '2'", " == 'sea'", " == true", " contains 'sea'", " in [2, 'sea']",
+            " == 9007199254740992"};
+  const auto one = [&]() -> std::string {
+    const std::string& name = names[below(names.size())];
+    return (below(4) ? "" : "not ") + (below(6) ? name + tests[below(tests.size())] : "has(" + name + ")");
+  };
+  for (int round = 0; round < 500; ++round) {
+    const std::string text = one() + (below(2) ? " and " : " or ") + one();
+    const core::Where where(text);
+    std::vector<std::string> expected;
+    for (const auto& [key, facts] : all)
+      if (!where.removed_by(facts, key)) expected.push_back(key);
+    EXPECT_EQ(keys_where(text), expected) << text;
+  }
+}
+
+TEST_F(WhereTest, TheTextOfABarHasShortNumbersAndSelectsItsClips) {
+  for (const auto& [key, blur] : std::map<std::string, double>{{"a", 480.25}, {"b", 529.2873035005745}, {"c", 571.5}, {"d", 812.123456}})
+    add(key, {{"scores", {{"filter.blur", blur}}}});
+  read();
+  Query bar;
+  bar.ranges["scores.filter.blur"] = {529.2873035005745, 571.49};
+  EXPECT_EQ(where(bar), "scores.filter.blur >= 529 and scores.filter.blur < 571");
+  bar.ranges["scores.filter.blur"] = {529.29, 812.123456};
+  EXPECT_EQ(where(bar), "scores.filter.blur >= 529.3 and scores.filter.blur <= 812.1235") << "529 would be below the second clip";
+  EXPECT_THAT(keys_where(where(bar)), ElementsAre("c", "d"));
 }
 
 TEST_F(WhereTest, WhatIsNoFactBecomesAListOfKeys) {

@@ -35,7 +35,7 @@ export class Actions {
 
   /** A promise of the ids that an action of now is for. */
   targets() {
-    const { chosen } = this.sheet, ids = this.selection.now().then(async (all) => (all.length ? all : [(await chosen).id]));
+    const { chosen } = this.sheet, ids = this.selection.now().then(async (all) => (all.length ? all : [(await chosen)?.id].filter(Boolean)));
     ids.catch(() => {}); // told when it is the action's turn
     return ids;
   }
@@ -48,6 +48,7 @@ export class Actions {
   /** True if something was saved, or nothing had to be. what: "Accepted", or a function of the answer that returns it; also: added
    * to the name of the clips. */
   async change(ids, request, what, also = "") {
+    if (!ids.length) return this.page.say("No clip is selected: the view is empty", true);
     const answer = await this.send("/api/edit", { ids, seen: this.page.seen(), ...request });
     const { conflicts, unstorable, gone, changed } = answer;
     const left = [
@@ -64,7 +65,7 @@ export class Actions {
 
   saveCaption(id, caption, seen) {
     const { chosen } = this.sheet;
-    return this.inTurn(async () => this.change([id || (await chosen).id], { set: { caption }, caption_seen: seen }, "Caption saved"));
+    return this.inTurn(async () => this.change([id || (await chosen)?.id].filter(Boolean), { set: { caption }, caption_seen: seen }, "Caption saved"));
   }
 
   accept() {

@@ -1,16 +1,22 @@
 // Requests to the studio. Every request goes to the address that the page came from.
 
+/** The studio does not answer at all, or its answer ends early. */
+export class Gone extends Error {}
+
+const kGone = "the studio does not answer; restart it with kinora studio";
+
 async function answer(response) {
-  const body = await response.json().catch(() => ({ error: `the studio answered ${response.status}` }));
+  const body = await response.json().catch((error) => {
+    if (error.name === "AbortError") throw error;
+    if (response.ok) throw new Gone(kGone); // it ended before the end of its answer
+    return { error: `the studio answered ${response.status}` };
+  });
   if (!response.ok) throw new Error(body.error);
   return body;
 }
 
-/** The studio does not answer at all. */
-export class Gone extends Error {}
-
 function gone(error) {
-  throw error instanceof TypeError ? new Gone("the studio does not answer; restart it with kinora studio") : error;
+  throw error instanceof TypeError ? new Gone(kGone) : error;
 }
 
 /** signal: of an AbortController; an aborted request fails with an error named AbortError. */

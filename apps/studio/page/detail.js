@@ -3,7 +3,7 @@ import { said } from "./actions.js";
 import { address, get } from "./api.js";
 import { make } from "./elements.js";
 import { copiesOf, keyOf, markClass, number, outcome, seconds } from "./format.js";
-import { boundText, factGroups, flat, textOf, titleOf } from "./names.js";
+import { boundText, factGroups, flat, textOf, titleOf, whereName } from "./names.js";
 
 export class Detail {
   constructor(element, editor, timeline, actions) {
@@ -41,6 +41,18 @@ export class Detail {
       this.plays = false; // starts once a video is loaded
     }
     if (row) this.soon = setTimeout(() => this.show(row.id).catch(this.actions.failed), 50); // skips clips that are only scrolled past
+  }
+
+  /** No clip is selected. */
+  clear() {
+    clearTimeout(this.soon);
+    clearTimeout(this.loading);
+    this.asking?.abort();
+    this.video.pause();
+    Object.assign(this, { wanted: "", clip: null, screen: undefined });
+    this.editor.show({ id: "" });
+    this.element.replaceChildren(make("p", { class: "muted" }, "No clip is selected: the view is empty."));
+    this.element.setAttribute("aria-busy", "false");
   }
 
   async show(id) {
@@ -209,12 +221,20 @@ function filtered({ reason, stage, score, facts, copy_of: original }) {
   return `${stage || reason} filtered it${stage === reason ? "" : ` by rule ${reason}`}${score === undefined ? "" : ` with score ${number(score)}`}.`;
 }
 
+/** "The select job good left it out: blur >= 20 does not hold." */
+function leftOut(job, rule) {
+  const why = { count: "it has chosen its count of clips without it", "studio.reject": "it was rejected" }[rule];
+  return `The select job ${job} left it out: ${why ?? `${rule} does not hold`}.`;
+}
+
 /** Messages about a clip that was not kept, and about the effect of a decision. */
 function notes(clip) {
   const out = [];
   if (clip.end === "copy") out.push(`A copy of ${clip.copy_of}: rule ${clip.reason}${clip.score === null ? "" : `, similarity ${number(clip.score)}`}. ${clip.decision === "accepted" ? "Shards contain it all the same, since it is accepted." : "Shards made after that dedup job leave it out, unless it is accepted."}`);
   else if (clip.copy_of && clip.reason !== "ingest.duplicate") out.push(`A copy of ${clip.copy_of}.`);
   if (clip.end === "filtered") out.push(filtered(clip));
+  for (const { job, rule } of clip.left_out ?? []) out.push(leftOut(job, rule));
+  if (clip.end === "unchosen" && clip.decision === "accepted") out.push("Your decision is saved: the select job keeps an accepted clip when it runs again, unless its where names set.");
   if (clip.end === "failed") out.push(`${clip.stage || "The job"} failed: ${clip.reason}`);
   if (clip.damaged) out.push(`Damaged: ${clip.damaged}`);
   if (clip.decision === "rejected") out.push(clip.reason_now ? `Rejected: ${clip.reason_now}` : "Rejected.");
@@ -229,7 +249,7 @@ function notes(clip) {
 }
 
 function tables(clip) {
-  const list = (entries) => make("dl", { class: "facts" }, entries.flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]));
+  const list = (entries) => make("dl", { class: "facts" }, entries.flatMap(([title, text, name]) => [make("dt", { title: name ? whereName(name) : title }, title), make("dd", {}, text)]));
   const history = make("ol", { class: "history" }, clip.history.toReversed().map((edit) => make("li", {}, told(edit))));
   const groups = factGroups(clip.facts ?? {}, clip.reason), all = [...flat(clip.facts ?? {})].map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : String(value)]);
   return [

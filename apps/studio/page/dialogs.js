@@ -8,9 +8,9 @@ const kKeys = [
   ["j / k, arrows", "next and previous clip"], ["PageDown / PageUp, Home / End", "further"], ["Space", "play, pause"],
   [", / .", "a frame back, a frame forward (arrows in the player)"], ["e", "edit the caption: Enter saves, Shift+Enter starts a new line, Escape leaves"],
   ["s", "select or unselect the clip (or Ctrl+click)"], ["Shift+arrows, J / K", "select a range (or Shift+click)"], ["Ctrl+A", "select all of the view"], ["i", "invert the selection"],
-  ["a", "accept, like all that follow the selected clips, or this one"], ["x", "reject, with a reason: a number takes one of the list"], ["t", "tag"], ["1 to 9", "add or remove the tag with that number"],
+  ["a, x, t", "accept, reject, tag: all selected clips; if none is selected, this clip"], ["1 to 9", "add or remove the tag with that number; in the list of reasons, take that reason"],
   ["u / Shift+U", "undo, redo"], ["[ / ]", "previous and next shot of the video"],
-  ["m", "more clips like this one"], ["c", "show or hide copies"], ["o", "the original of this copy"], ["b", "a copy beside its original"], ["/", "search"], ["v", "a map of the clips, or the list"], ["+ / -", "larger, smaller pictures"], ["w", "switch between search by meaning and by words"], ["f", "filters: Tab moves to the next histogram, arrows move between bars, Enter selects a bar, Shift+Enter several"], ["Escape", "back to the clips; again: select none"], ["?", "this list of keys"],
+  ["m", "more clips like this one"], ["c", "show or hide copies"], ["o", "the original of this copy"], ["b", "a copy next to its original"], ["/", "search"], ["v", "a map of the clips, or the list"], ["+ / -", "larger, smaller pictures"], ["w", "switch between search by meaning and by words"], ["f", "filters: Tab moves to the next histogram, arrows move between bars, Enter selects a bar, Shift+Enter several"], ["Escape", "back to the clips; again: select none"], ["?", "this list of keys"],
 ];
 
 export function showKeys() {

@@ -4,9 +4,9 @@ import { Bounds } from "./bounds.js";
 import { column } from "./charts.js";
 import { make } from "./elements.js";
 import { kinds } from "./format.js";
-import { textOf, titleOf } from "./names.js";
+import { textOf, titleOf, whereName } from "./names.js";
 
-const kNames = { kept: "Kept", copy: "Copies", filtered: "Filtered", failed: "Failed", accepted: "Accepted", rejected: "Rejected", captioned: "Caption edited", open: "Not reviewed" };
+const kNames = { kept: "Kept", copy: "Copies", unchosen: "Left out", filtered: "Filtered", failed: "Failed", accepted: "Accepted", rejected: "Rejected", captioned: "Caption edited", open: "Not reviewed" };
 // Numbers that say little about a clip's content; they are available, but folded away.
 const kFolded = /^(start_s|end_s|first_frame|end_frame|frames|rotation|fps|audio\..*|embeddings\..*|usage\..*)$/;
 
@@ -29,16 +29,18 @@ export class Filters {
   }
 
   /** From /api/state: counts of all items and of input videos only, and tags with their counts. */
-  showCounts({ counts, films, tags = [] }) {
+  showCounts({ counts, films, tags = [], choosers = [] }) {
+    this.choosers = choosers;
+    const rejected = counts.kept_rejected;
     const group = (title, name, entries, of) =>
       entries.length
-        ? make("div", { class: "group", role: "group", "aria-label": title }, make("h2", {}, title), make("div", { class: "choices" }, entries.map(([value, n], at) => this.choice(name, value, kinds(n, of[value] ?? 0), at))))
+        ? make("div", { class: "group", role: "group", "aria-label": title }, make("h2", {}, title), make("div", { class: "choices" }, entries.map(([value, n], at) => this.choice(name, value, `${kinds(n, of[value] ?? 0)}${value === "kept" && rejected ? `, ${rejected.toLocaleString("en")} rejected` : ""}`, at))))
         : null;
     const ordered = (names, of) => names.filter((name) => of[name]).map((name) => [name, of[name]]);
     const focused = document.activeElement?.dataset?.choice;
     this.conditions.replaceChildren(
       ...[
-        group("Outcome", "end", ordered(["kept", "copy", "filtered", "failed"], counts.ends), films.ends),
+        group("Outcome", "end", ordered(["kept", "unchosen", "copy", "filtered", "failed"], counts.ends), films.ends),
         group("Left out by", "rule", Object.entries(counts.rules), films.rules),
         group("Decision", "decision", ordered(["accepted", "rejected", "captioned", "open"], counts.decisions), films.decisions),
         group("Tags", "tag", tags, films.tags),
@@ -56,7 +58,7 @@ export class Filters {
     return make(
       "button",
       { type: "button", "data-choice": `${name} ${value}`, "aria-pressed": set.has(value), onclick: press },
-      make("span", {}, ...(name === "end" ? [make("i", { class: `swatch ${value}` })] : []), ...(name === "tag" ? [...(at < 9 ? [make("kbd", {}, at + 1), " "] : []), value] : [kNames[value] ?? (name === "rule" && value ? `${titleOf(`scores.${value}`)} (${value})` : value || "no name")])),
+      make("span", {}, ...(name === "end" ? [make("i", { class: `swatch ${value}` })] : []), ...(name === "tag" ? [...(at < 9 ? [make("kbd", {}, at + 1), " "] : []), value] : [kNames[value] ?? (name === "rule" && this.choosers.includes(value) ? `${value} (select job)` : name === "rule" && value ? `${titleOf(`scores.${value}`)} (${value})` : value || "no name")])),
       make("span", { class: "muted" }, count),
     );
   }
@@ -96,7 +98,7 @@ export class Filters {
     return make(
       "div",
       { class: "group" },
-      make("h2", {}, make("span", { title: h.field }, title), clear),
+      make("h2", {}, make("span", { title: h.field }, title, ...(h.field === "similarity" ? [] : [" ", make("code", { class: "muted" }, whereName(h.field))])), clear),
       make("div", { class: "plot" }, box, ...lines),
       make("div", { class: "ends" }, make("span", {}, text(h.low)), make("span", {}, text(h.whole ? h.high - 1 : h.high))),
       ...about,

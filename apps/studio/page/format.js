@@ -55,10 +55,13 @@ export const markClass = (row) => `mark ${row.unstored ? "unstored" : row.decisi
 /** The outcome of a clip in words: the user's decision, else the job's. */
 export function outcome(row) {
   if (row.decision) return decided(row);
+  if (row.end === "unchosen") return `left out by ${row.left_out.map(({ job }) => job).join(" and ")}`;
   if (row.end === "copy") return `copy of ${row.copy_of}`;
   if (row.end === "filtered") return `filtered by ${row.reason}`;
   return row.end;
 }
 
+export const endName = (end) => (end === "unchosen" ? "left out" : end);
+
 /** Which colour is which outcome. */
-export const legend = (names) => make("ul", { class: "legend", "aria-label": "Colours" }, [...names].map((name) => make("li", {}, make("i", { class: `swatch ${name}` }), ` ${name}`)));
+export const legend = (names) => make("ul", { class: "legend", "aria-label": "Colours" }, [...names].map((name) => make("li", {}, make("i", { class: `swatch ${name}` }), ` ${endName(name)}`)));

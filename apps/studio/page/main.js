@@ -43,7 +43,7 @@ const filters = new Filters(element("conditions"), element("numbers"), query, ()
 const sheet = new Sheet(element("list"), element("space"), query, {
   failed,
   isWriting: () => editor.isWriting(),
-  selected: (row, isExpected) => (detail.select(row, isExpected), map.draw()),
+  selected: (row, isExpected) => (row === undefined ? detail.clear() : detail.select(row, isExpected), map.draw()),
   clicked,
   outdated: () => sheet.reload().then(summarise).catch(failed),
 });
@@ -75,8 +75,9 @@ function showSelection() {
   map.draw();
 }
 
-/** After a change of query or order: reloads the sheet, the counts and the histograms. A search may wait for its first answer. */
-async function changeView(toFirst = false) {
+/** After a change of query or order: reloads the sheet, the counts and the histograms. A search may wait for its first answer.
+ * waits: keys of now act on what the new view selects, which is always so of its first clip. */
+async function changeView(toFirst = false, waits = toFirst) {
   selection.clear();
   if (element("text").value.trim() !== query.text) element("text").value = query.text;
   filters.showCounts(state);
@@ -86,7 +87,7 @@ async function changeView(toFirst = false) {
   map.show().catch(failed);
   const waiting = setTimeout(() => (element("summary").textContent = "Searching…"), 300);
   try {
-    const [total] = await Promise.all([sheet.reload(toFirst), filters.showNumbers()]);
+    const [total] = await Promise.all([sheet.reload({ toFirst, isNew: true, waits }), filters.showNumbers()]);
     summarise(total);
     selection.keep(); // what was selected while it was loading
     say(kinds(total, sheet.films));
@@ -333,7 +334,8 @@ document.addEventListener("keydown", (event) => {
   const action = event.shiftKey && kMoves[event.key] ? () => selection.extend(kMoves[event.key]) : kActions[event.key];
   if (!action) return;
   event.preventDefault();
-  if ((sheet.total && sheet.chosen) || "/?fwc".includes(event.key)) action();
+  if ((sheet.total && sheet.chosen) || "/?fwcuU".includes(event.key)) action();
+  else if (/^[axtbemo1-9]$/.test(event.key)) say("No clip is selected: the view is empty");
 });
 
 element("search").addEventListener("submit", (event) => {

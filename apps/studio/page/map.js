@@ -1,7 +1,7 @@
 // A map of the clips by their embeddings, coloured by a fact. A loop drawn around clips selects them; arrows go from clip to clip.
 import { get } from "./api.js";
 import { make } from "./elements.js";
-import { keyOf, number } from "./format.js";
+import { endName, keyOf, number } from "./format.js";
 import { menuGroups, textOf, titleOf } from "./names.js";
 
 const kNear = 12; // pixels between the pointer and the clip that it means
@@ -9,7 +9,7 @@ const kEdge = 16; // pixels around the points
 const kKinds = 8; // colours of texts; rarer ones share the last
 const kKindColours = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b5a400", "#888888"];
 const kRamp = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]]; // viridis, dark to light
-const kOutcomes = ["kept", "filtered", "failed", "copy", "accepted", "rejected"];
+const kOutcomes = ["kept", "filtered", "failed", "copy", "unchosen", "accepted", "rejected"];
 
 export class ClipMap {
   /** page: {query, fields(): names of numbers, choose(id), lasso(ids, isMore), selected(): the id of the focused clip, checked: a Set of ids, failed}. */
@@ -76,8 +76,8 @@ export class ClipMap {
     const numbers = values.filter((value) => typeof value === "number");
     if (!field) {
       const found = kOutcomes.filter((name) => values.includes(name));
-      this.colours = values.map((name) => `var(--${{ accepted: "kept", rejected: "failed" }[name] ?? name})`);
-      this.legend.replaceChildren(...found.map((name) => make("li", {}, make("i", { class: `swatch ${name}` }), ` ${name}`)));
+      this.colours = values.map((name) => `var(--${name === "rejected" ? "failed" : name})`);
+      this.legend.replaceChildren(...found.map((name) => make("li", {}, make("i", { class: `swatch ${name}` }), ` ${endName(name)}`)));
     } else if (numbers.length) {
       const low = numbers.reduce((a, b) => Math.min(a, b)), high = numbers.reduce((a, b) => Math.max(a, b));
       this.colours = values.map((value) => (typeof value === "number" ? ramp((value - low) / (high - low || 1)) : "#888"));
@@ -154,7 +154,7 @@ export class ClipMap {
     this.reading.hidden = i < 0;
     if (i < 0) return;
     const value = this.data.values[i], field = this.colour.value;
-    this.reading.textContent = `${keyOf(this.data.ids[i])}: ${field ? textOf(field, value) : value}`;
+    this.reading.textContent = `${keyOf(this.data.ids[i])}: ${field ? textOf(field, value) : endName(value)}`;
   }
 
   nearest([x, y]) {

@@ -49,8 +49,14 @@ export function textOf(field, value) {
   return typeof value === "number" ? number(value) : typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** A bound that a score must keep: "at least 60". */
-export const boundText = (field, { is_most: isMost, value }) => `at ${isMost ? "most" : "least"} ${textOf(field, value)}`;
+/** A bound that a score must keep: "at least 60", "more than 60". */
+export const boundText = (field, { is_most: isMost, is_strict: isStrict, value }) => `${isStrict ? (isMost ? "less than" : "more than") : isMost ? "at most" : "at least"} ${textOf(field, value)}`;
+
+/** The name by which `where` knows a fact: "blur" for "scores.filter.blur", "`quality score`" for "user.quality score". */
+export function whereName(field) {
+  const name = field.replace(/^(scores\.filter|scores|user)\./, "");
+  return /^[\p{L}_][\p{L}\p{N}_.-]*$/u.test(name) ? name : `\`${name}\``;
+}
 
 /** Fields for a menu, in groups: [[group, [field, ...]], ...]. */
 export function menuGroups(fields) {
@@ -73,13 +79,13 @@ const kGroups = [
 ];
 const kHidden = /^(bounds|usage|embeddings|frames_at|bin|film|sha256|copied|first_frame|end_frame|field_order|matrix|frames_estimated|tags|duplicate)(\.|$)/; // in the list of all facts
 
-/** The facts that a reader looks for: [[group, [[title, text], ...]], ...]. bounds: of its rule, if it was filtered. */
+/** The facts that a reader looks for: [[group, [[title, text, name], ...]], ...]. bounds: of its rule, if it was filtered. */
 export function factGroups(facts, reason) {
   const all = new Map(flat(facts)), used = new Set();
-  const told = (names) => names.filter((name) => all.has(name) && !(name === "rotation" && all.get(name) === 0)).map((name) => (used.add(name), [titleOf(name), textOf(name, all.get(name))]));
+  const told = (names) => names.filter((name) => all.has(name) && !(name === "rotation" && all.get(name) === 0)).map((name) => (used.add(name), [titleOf(name), textOf(name, all.get(name)), name]));
   const groups = kGroups.map(([title, names]) => [title, told(names)]);
   const scores = [...all.keys()].filter((name) => name.startsWith("scores."));
-  groups.push(["Scores", scores.map((name) => [titleOf(name), textOf(name, all.get(name)) + brokenBound(facts, name, reason)])]);
+  groups.push(["Scores", scores.map((name) => [titleOf(name), textOf(name, all.get(name)) + brokenBound(facts, name, reason), name])]);
   const others = [...all.keys()].filter((name) => !used.has(name) && name !== "rotation" && !name.startsWith("scores.") && !kHidden.test(name));
   groups.push(["Other", told(others)]);
   return groups.filter(([, list]) => list.length);

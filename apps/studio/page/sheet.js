@@ -1,7 +1,7 @@
 // The contact sheet: a list of any length; only the visible cells exist as elements.
 import { address, get } from "./api.js";
 import { make } from "./elements.js";
-import { decided, keyOf, markClass, number, outcome, seconds } from "./format.js";
+import { decided, endName, keyOf, markClass, number, outcome, seconds } from "./format.js";
 import { Hover } from "./hover.js";
 import { boundText, textOf, titleOf } from "./names.js";
 
@@ -24,7 +24,7 @@ export class Sheet {
     this.chosen = null; // a promise of the selected clip, at least {id, key}; keys act on it
     this.changes = 0; // counts changes of the selection and the list; an index requested earlier may refer to another clip
     this.edits = 0; // counts changes of rows; rows requested earlier are requested again
-    this.first = null; // {chosen, found}: the first clip of the pending answer will be selected
+    this.first = null; // {chosen, found, keeps}: the first clip of the pending answer will be selected, or the selected one again if it is there
     this.windows = new Map(); // index of a window -> rows, or a promise of them
     this.cells = new Map(); // index -> cell
     this.spare = [];
@@ -46,19 +46,27 @@ export class Sheet {
   }
 
   /** Requests everything visible again. The selected clip stays selected if it still exists, unless the first is to be selected.
-   * Throws the answer away, by an AbortError, if there is a newer request. */
-  reload(toFirst = false) {
-    return (this.loading = this.load(toFirst));
+   * isNew: the query has changed, and if it hides the selected clip, the first is selected, or none. waits: keys of now act on
+   * what will be selected. Throws the answer away, by an AbortError, if there is a newer request. */
+  reload({ toFirst = false, isNew = toFirst, waits = toFirst } = {}) {
+    if (waits && !this.events.isWriting()) this.expectFirst(!toFirst);
+    this.loading = this.load(isNew);
+    this.loading.catch((error) => {
+      if (error.name === "AbortError" || !this.first) return;
+      this.first.found(this.first.before); // the view stays as it was
+      this.first = null;
+    });
+    return this.loading;
   }
 
-  async load(toFirst) {
+  async load(isNew) {
     this.asking?.abort();
     const { signal } = (this.asking = new AbortController());
-    if (toFirst && !this.events.isWriting()) this.expectFirst();
     if (!this.first) await this.chosen?.catch(() => {});
     let id, first, place, edits, parameters;
     do {
-      ({ edits, selectedId: id } = this);
+      ({ edits } = this);
+      id = this.first?.keeps ? this.first.before : this.selectedId;
       parameters = this.query.parameters();
       [first, { place }] = await Promise.all([
         get("/api/clips", this.query.parameters({ from: 0, count: kWindow }), signal),
@@ -66,7 +74,8 @@ export class Sheet {
       ]);
       signal.throwIfAborted();
     } while (edits !== this.edits);
-    if (this.first?.chosen !== this.chosen) this.first = null; // the user has selected another clip since
+    const expected = this.first, stays = expected?.keeps && place >= 0;
+    if (expected?.chosen !== this.chosen) this.first = null; // the user has selected another clip since
     const isElsewhere = !this.first && this.selectedId !== id;
     if (isElsewhere) place = first.rows.findIndex((row) => row.id === this.selectedId);
     ++this.changes;
@@ -74,26 +83,28 @@ export class Sheet {
     this.found = { by: first.by, why: first.why };
     this.shows = first.shows; // the number that the cards show
     this.films = first.films; // number of videos found
-    if (this.first) this.list.scrollTop = 0;
+    if (this.first && !stays) this.list.scrollTop = 0;
     this.windows.clear();
     this.windows.set(0, first.rows);
     this.total = first.total;
     this.selected = place;
     this.layout();
     const best = Math.max(0, first.rows.findIndex((row) => !row.is_film)); // prefers a clip to an input video
-    if (this.first) this.first.found(first.rows[best]?.id);
-    else if (!this.chosen && this.total) this.select(best);
+    const isHidden = isNew && id && place < 0 && !isElsewhere && !this.events.isWriting();
+    expected?.found(stays ? expected.before : first.rows[best]?.id);
+    if (this.first) this.first = null;
+    else if ((!this.chosen || isHidden) && this.total) this.select(best);
+    else if (isHidden) this.selectNone();
     else if (isElsewhere && place < 0 && this.selectedId) this.choose(this.selectedId, this.chosen).catch(this.events.failed);
-    this.first = null;
     return this.total;
   }
 
-  /** Selects the first clip of the next answer; if the answer is empty, the selection stays. */
-  expectFirst() {
+  /** Selects the first clip of the next answer, or none if it is empty. keeps: the selected clip instead, if the answer has it. */
+  expectFirst(keeps) {
     const before = this.first?.before ?? this.selectedId;
     this.first?.found(before);
-    const coming = new Promise((found) => (this.first = { before, found }));
-    this.selectComing(coming.then((id) => id ?? before));
+    const coming = new Promise((found) => (this.first = { before, keeps, found }));
+    this.selectComing(coming);
     this.first.chosen = this.chosen;
   }
 
@@ -225,7 +236,7 @@ export class Sheet {
     cell.scores.textContent = row ? [row.place, row.tags.map((tag) => `#${tag}`).join(" "), scoreOf(row, this.shows)].filter(Boolean).join(" · ") : "";
     cell.scores.title = cell.scores.textContent;
     if (this.hover.cell === cell && cell.shown !== row?.id) this.hover.left(cell);
-    cell.setAttribute("aria-label", row ? `${row.key}, ${row.place ? `of ${row.place}, ` : ""}${row.is_film ? "video, " : ""}${outcome(row)}, ${near(row) ? `similarity ${near(row)}, ` : ""}${seconds(row.duration_s)}${row.tags.length ? `, tags ${row.tags.join(", ")}` : ""}. ${row.caption}` : "loading");
+    cell.setAttribute("aria-label", row ? `${row.key}, ${row.place ? `of ${row.place}, ` : ""}${row.is_film ? "video, " : ""}${outcome(row)}${because(row) && `, ${because(row)}`}, ${near(row) ? `similarity ${near(row)}, ` : ""}${seconds(row.duration_s)}${row.tags.length ? `, tags ${row.tags.join(", ")}` : ""}. ${row.caption}` : "loading");
     const bitmap = row && this.pictures.get(row.id)?.bitmap;
     if (bitmap) this.draw(cell, bitmap);
     else this.blank(cell, row && (bitmap === null || row.end === "failed") ? nothingFor(row) : "");
@@ -402,9 +413,17 @@ export class Sheet {
     if (place >= 0 && changes === this.changes) this.bring(place);
   }
 
-  /** Selects the clip whose id is still being loaded. */
+  /** Selects the clip whose id is still being loaded; undefined or "": none. */
   selectComing(id) {
-    this.expect(id.then((id) => this.find(id)?.row ?? { id, key: keyOf(id) }), ({ id }) => this.choose(id, this.chosen).catch(this.events.failed));
+    const coming = id.then((id) => (id ? this.find(id)?.row ?? { id, key: keyOf(id) } : { id: "", key: "" }));
+    this.expect(coming, ({ id }) => (id ? this.choose(id, this.chosen).catch(this.events.failed) : this.selectNone()));
+  }
+
+  selectNone() {
+    ++this.changes;
+    Object.assign(this, { chosen: null, selected: -1, selectedId: "" });
+    this.mark();
+    this.events.selected(undefined);
   }
 
   /** Selects the clip that the promise `coming` gives; if it fails, the earlier selection returns. */
@@ -479,14 +498,18 @@ export class Sheet {
 const nothingFor = (row) => (row.end === "failed" && row.reason) || "no picture";
 const near = (row) => (Number.isFinite(row.similarity) ? row.similarity.toFixed(3) : "");
 
+const because = (row) => (row.decision === "rejected" && row.reason_now ? `“${row.reason_now}”` : "");
+
 /** "video failed", "copy", "accepted"; "" for a kept clip. */
 function markOf(row) {
-  const mark = decided(row) || (row.end === "kept" ? "" : row.end);
+  const mark = decided(row) || (row.end === "kept" ? "" : endName(row.end));
   return row.is_film ? `video ${mark}`.trim() : mark;
 }
 
 /** One number: what its outcome is about, with the bound that it broke, else the one that the view is sorted by. */
 function scoreOf(row, shows) {
+  if (because(row)) return because(row);
+  if (row.end === "unchosen") return row.left_out.map(({ job, rule }) => `${job}: ${rule}`).join(" · ");
   if (row.end === "copy") return `of ${row.copy_of} · ${number(row.score)}`;
   if (row.reason === "ingest.duplicate") return `the file of ${row.copy_of} again`;
   const sorted = shows && row.value !== null && row.value !== undefined ? `${titleOf(shows)} ${textOf(shows, row.value)}` : "";

@@ -5,7 +5,7 @@ import { make } from "./elements.js";
 const element = (id) => document.getElementById(id);
 
 export class Views {
-  /** change(toFirst): the query has changed; a promise. */
+  /** change(toFirst, waits): the query has changed; a promise. */
   constructor(query, change, { say, failed }) {
     Object.assign(this, { query, change, say, failed });
     this.input = element("where");
@@ -36,7 +36,7 @@ export class Views {
     const before = this.query.where;
     this.query.where = where;
     try {
-      await this.change(false);
+      await this.change(false, true);
       this.wrong("");
     } catch (error) {
       if (error.name === "AbortError") return;
