@@ -15,6 +15,7 @@
 #include "core/run/job_plugin.hpp"
 #include "kinora/npy.hpp"
 #include "plugins/jobs/curation/drops.hpp"
+#include "plugins/jobs/curation/search/collection.hpp"
 #include "plugins/jobs/select/candidates.hpp"
 #include "plugins/jobs/select/sampling.hpp"
 #include "plugins/jobs/training/options/paths_option.hpp"
@@ -111,12 +112,11 @@ EmbeddingRows embeddings_of(JobContext& context, const SelectOptions& options,
     const std::string file = (data / (clips[place].key + "." + options.embedding + ".npy")).string();
     const auto bytes = context.runtime().io().read_all(file);
     if (!bytes)
-      throw Error(
-          KINORA_ERROR_INVALID,
-          fmt::format(
-              "clip '{}' has no embedding '{}'; name another one by `embedding`, or put a stage embed.* "
-              "into the curate job",
-              clips[place].key, options.embedding));
+      throw Error(KINORA_ERROR_INVALID,
+                  fmt::format("clip '{}' has no embedding '{}'; name another one by `embedding` (there are: {}), "
+                              "or put a stage embed.* into the curate job",
+                              clips[place].key, options.embedding,
+                              fmt::join(Collection({data.parent_path()}).names(), ", ")));
     const FloatArray array = read_npy(*bytes, file);
     if (array.values.empty() || (out.size > 0 && array.values.size() != out.size))
       throw Error(KINORA_ERROR_DATA,
