@@ -53,7 +53,7 @@ constexpr std::array<std::string_view, 2> kEdits{"edits.jsonl", "views.jsonl"};
 
 bool is_edits(std::string_view name) { return std::ranges::find(kEdits, name) != kEdits.end(); }
 
-// Makes the edits of a folder those of another one. What is missing there was removed by a person.
+// Copies the edits of one folder over those of another. A person removed a file that is missing in the first.
 void copy_edits(const fs::path& from, const fs::path& to) {
   for (const auto name : kEdits) {
     std::ifstream in(from / name, std::ios::binary);
