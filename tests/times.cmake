@@ -8,13 +8,13 @@ set(KINORA_TEST_SECONDS
   studio 285 report 90
   video_test 80 tokenizer_wan_test 80 engine_local_test 35 engine_local_test.alone 15 isolation 90 parallel_cfg_test 73 slurm 20
   collectives_gloo_test 25 collectives_gloo_test.alone 20 shots_oracle 92 come_and_go 47 video_stages_test 60
-  parallel_pp_test 35 quickstart 34 parallel_stdit_hybrid_test 31 workers_test 34 workers_test.alone 15 parallel_fsdp_test 29
+  parallel_pp_test 35 quickstart 45 parallel_stdit_hybrid_test 31 workers_test 34 workers_test.alone 15 parallel_fsdp_test 29
   parallel_tp_test 27 parallel_balanced_sp_test 26 sdk_parallel 25 parallel_cp_ring_test 23 dedup 23 plan 85 parallel_cp_ulysses_test 21
   engine 80 installed 50 ranks_test 28 parallel_pairs_test 220 parallel_memory_test 20 parallel_teacher_forcing_test 21 parallel_step_traffic_test 26 bad_input 26 abi_compilers 75 abi_growth 40 broken_plugins 40)
 set(KINORA_SLOW_TEST_SECONDS
   parallel_mutants_1 125 parallel_mutants_2 125 parallel_mutants_3 125 parallel_mutants_4 125
   parallel_mutants_5 125 parallel_mutants_6 125 parallel_mutants_7 125 parallel_mutants_8 125
-  shots_oracle_all_1 145 shots_oracle_all_2 145 shots_oracle_all_3 360 shots_oracle_all_4 390 hostile_corpus_all 60 copies 55 packages 40 bench_all 415 curate_kill_all 260 run_kill_all 150 sdk_template_kinds 120
+  shots_oracle_all_1 145 shots_oracle_all_2 145 shots_oracle_all_3 360 shots_oracle_all_4 390 hostile_corpus_all 60 copies 80 packages 40 bench_all 415 curate_kill_all 260 run_kill_all 150 sdk_template_kinds 120
   abi_growth_host 560 abi_libtorch_next 1300  # with a build of the program from scratch
   sanitizers_tsan_1 520  # for a build from scratch; the others take longer than CI's ten minutes, and --all runs them
   sanitizers_tsan_2 900 sanitizers_asan_1 900 sanitizers_asan_2 900 sanitizers_asan_3 900)

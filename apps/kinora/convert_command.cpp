@@ -23,7 +23,7 @@ Tensors that are only renamed or sharded keep their bytes; metadata is kept. Mat
 LongLive) are decoded to float32, or to --dtype.
 
 --precision nvfp4 quantises the matrices X.weight of linear layers to four bits and prints the modules that are left alone. Weights
-trained with fake quantisation keep their codes if --scale-rule and --block are those of the training.
+that a job trained in nvfp4 note their rule and block, and so keep their codes; for others give --scale-rule and --block.
 
 examples:
   kinora convert model.safetensors.index.json model.safetensors
@@ -54,8 +54,9 @@ po::options_description convert_flags() {
       "precision", text("P"), "nvfp4: matrices in four bits, with a scale for 16 values")(
       "format", text("F"), "layout of four-bit matrices: compressed-tensors (the default) or longlive")(
       "scale-rule", text("R"),
-      "choice of the scales: mse (the default), mae, abs_max, static_6, static_4, none "
-      "(TransformerEngine's)")("block", text("B"), "values that share a scale: 1x16 (the default) or 16x16")(
+      "choice of the scales: the training's, else mse; or mae, abs_max, static_6, static_4, none "
+      "(TransformerEngine's)")("block", text("B"),
+                               "values that share a scale: 1x16 or 16x16; the training's, else 1x16")(
       "high", po::value<std::vector<std::string>>()->composing()->value_name("PATTERN"),
       "modules that keep their precision, such as \"blocks.0.*\"; replaces the default: embeddings, "
       "modulation, "

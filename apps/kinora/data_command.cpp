@@ -119,8 +119,8 @@ int verify_data(core::Runtime& runtime, const DataFolder& folder, const po::vari
   if (given.count("media"))
     options.decoder = [&runtime]() -> data::DecodeMedium {
       return [decoder = std::make_shared<data::MediaDecoder>(runtime.registry())](
-                 const std::string& key, std::vector<uint8_t> bytes) {
-        return decoder->problem(key, std::move(bytes));
+                 const std::string& key, const std::string& field, std::vector<uint8_t> bytes) {
+        return decoder->problem(key, field, std::move(bytes));
       };
     };
   const auto report = data::verify_folder(folder, options, print_problem);

@@ -112,9 +112,9 @@ bool holds_for(const Node& node, const json& facts, std::string_view key) {
 }
 
 struct ExpressionToken {
-  enum class Type { name, number, text, symbol, end };
+  enum class Type { name, quoted_name, number, text, symbol, end };
   Type type = Type::end;
-  std::string text;  // of a text, what is in its quotes
+  std::string text;  // of a text or a quoted name, what is in its quotes
   size_t at = 0;     // offset of its first character
 };
 
@@ -124,6 +124,30 @@ bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
          static_cast<unsigned char>(c) >= 0x80;
 }
+
+bool is_of_word(char c) { return is_letter(c) || is_digit(c) || c == '.' || c == '-'; }
+
+// Words of the language, which are names of facts in backquotes alone.
+bool is_reserved(std::string_view word) {
+  constexpr std::array kReserved{"and", "or", "in", "contains", "true", "false", "not", "has"};
+  return std::find(kReserved.begin(), kReserved.end(), word) != kReserved.end();
+}
+
+const std::map<std::string, Comparison>& comparisons() {
+  static const std::map<std::string, Comparison> by_symbol{
+      {"==", Comparison::equal},   {"!=", Comparison::unequal}, {"<", Comparison::less},
+      {"<=", Comparison::at_most}, {">", Comparison::more},     {">=", Comparison::at_least}};
+  return by_symbol;
+}
+
+std::string trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t first = text.find_first_not_of(kSpace);
+  return first == text.npos ? "" : std::string(text.substr(first, text.find_last_not_of(kSpace) + 1 - first));
+}
+
+constexpr const char* kOneWord =
+    "; a name that is not one word is written in backquotes: has(`quality score`)";
 
 class ExpressionLexer {
  public:
@@ -137,12 +161,12 @@ class ExpressionLexer {
     const size_t begin = at_;
     if (begin == text_.size()) return {ExpressionToken::Type::end, "", begin};
     const char c = text_[at_];
-    if (c == '"' || c == '\'') return quoted(c);
+    if (c == '"' || c == '\'') return quoted(ExpressionToken::Type::text, "text", c);
+    if (c == '`') return quoted(ExpressionToken::Type::quoted_name, "name", c);
     const auto take = [&](ExpressionToken::Type type, const auto& belongs) {
       while (at_ < text_.size() && belongs(text_[at_])) ++at_;
       return ExpressionToken{type, std::string(text_.substr(begin, at_ - begin)), begin};
     };
-    const auto is_of_word = [](char d) { return is_letter(d) || is_digit(d) || d == '.' || d == '-'; };
     if (is_letter(c)) return take(ExpressionToken::Type::name, is_of_word);
     if (is_digit(c) || c == '-' || c == '.' || c == '+')
       return take(ExpressionToken::Type::number, [&](char d) { return is_of_word(d) || d == '+'; });
@@ -153,6 +177,16 @@ class ExpressionLexer {
     return {ExpressionToken::Type::symbol, std::string(text_.substr(begin, at_ - begin)), begin};
   }
 
+  // "; a fact called 'a (v2)' is written `a (v2)`" if a comparison comes after such a name, which begins at this offset.
+  std::string name_hint(size_t begin) const {
+    const size_t end = std::min(
+        {text_.find_first_of("=!<>", begin), text_.find(" in [", begin), text_.find(" contains ", begin)});
+    std::string name = end == text_.npos ? "" : trimmed(text_.substr(begin, end - begin));
+    std::erase(name, '`');
+    if (name.empty() || name.find_first_of("\"'") != name.npos) return "";
+    return fmt::format("; a fact called '{}' is written {}", name, fact_in_expression(name));
+  }
+
   [[noreturn]] void fail(size_t at, const std::string& what) const {
     const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
     const auto before = text_.substr(0, at);
@@ -161,13 +195,16 @@ class ExpressionLexer {
   }
 
  private:
-  ExpressionToken quoted(char quote) {
-    ExpressionToken out{ExpressionToken::Type::text, "", at_++};
+  ExpressionToken quoted(ExpressionToken::Type type, const char* what, char quote) {
+    ExpressionToken out{type, "", at_++};
     for (; at_ < text_.size() && text_[at_] != quote; ++at_) {
       if (text_[at_] == '\\' && at_ + 1 < text_.size()) ++at_;
       out.text += text_[at_];
     }
-    if (at_ == text_.size()) fail(out.at, "the text that begins here has no closing quote");
+    if (at_ == text_.size())
+      fail(out.at, fmt::format("the {} that begins here has no closing {}", what,
+                               quote == '`' ? "backquote" : "quote"));
+    if (quote == '`' && out.text.empty()) fail(out.at, "the backquotes have no name in them");
     ++at_;
     return out;
   }
@@ -202,8 +239,9 @@ class ExpressionParser {
     return found;
   }
 
-  // words: those that may come here, of which one was perhaps misspelt.
-  [[noreturn]] void expected(const std::string& what, const std::vector<std::string>& words = {}) const {
+  // words: those that may come here, of which one was perhaps misspelt. hint: ends the message if none was.
+  [[noreturn]] void expected(const std::string& what, const std::vector<std::string>& words = {},
+                             const std::string& hint = "") const {
     static const std::map<std::string, std::string> of_other_languages{
         {"=", "=="}, {"&&", "and"}, {"&", "and"}, {"||", "or"}, {"|", "or"}, {"!", "not"}};
     std::string near;
@@ -212,9 +250,11 @@ class ExpressionParser {
       near = "; write " + known->second;
     else if (token_.type == ExpressionToken::Type::name)
       near = did_you_mean(token_.text, words);
+    if (near.empty() && token_.type != ExpressionToken::Type::end) near = hint;
     const std::string found = token_.type == ExpressionToken::Type::end    ? "the end"
                               : token_.type == ExpressionToken::Type::text ? "the text '" + token_.text + "'"
-                                                                           : "'" + token_.text + "'";
+                              : token_.type == ExpressionToken::Type::quoted_name ? "`" + token_.text + "`"
+                                                                                  : "'" + token_.text + "'";
     lexer_.fail(token_.at, "expected " + what + ", found " + found + near);
   }
   void need(const char* symbol, const std::string& what, const std::vector<std::string>& words = {}) {
@@ -243,7 +283,10 @@ class ExpressionParser {
   }
 
   Node condition() {
+    const size_t begin = token_.at;
     if (take("not")) {
+      if (token_.type == ExpressionToken::Type::symbol && comparisons().contains(token_.text))
+        expected("a condition", {}, lexer_.name_hint(begin));
       Node out{NodeKind::no};
       out.of.push_back(one());
       return out;
@@ -253,20 +296,22 @@ class ExpressionParser {
       need(")", "'and', 'or' or ')'", {"and", "or"});
       return out;
     }
-    if (!take("has")) return comparison(fact());
+    if (!take("has")) return comparison(fact(), begin);
     Node out{NodeKind::has};
-    need("(", "'(' and the name of a fact");
-    out.fact = fact();
-    need(")", "')'");
+    if (!take("(")) expected("'(' and the name of a fact", {}, lexer_.name_hint(begin));
+    out.fact = fact(true);
+    if (!take(")")) expected("')'", {}, kOneWord);
     return out;
   }
 
-  std::string fact() {
-    static const std::vector<std::string> reserved{"and",  "or",    "in",  "contains",
-                                                   "true", "false", "not", "has"};
-    if (token_.type != ExpressionToken::Type::name ||
-        std::find(reserved.begin(), reserved.end(), token_.text) != reserved.end())
-      expected("the name of a fact, has(...), 'not' or '('");
+  std::string fact(bool is_in_has = false) {
+    const bool is_name = token_.type == ExpressionToken::Type::name && !is_reserved(token_.text);
+    if (token_.type == ExpressionToken::Type::text)
+      expected("the name of a fact", {},
+               "; a name is written without quotes: " + fact_in_expression(token_.text));
+    if (!is_name && token_.type != ExpressionToken::Type::quoted_name)
+      expected("the name of a fact, has(...), 'not' or '('", {},
+               is_in_has ? kOneWord : lexer_.name_hint(token_.at));
     std::string out = std::move(token_.text);
     note(facts_, out);
     advance();
@@ -277,15 +322,13 @@ class ExpressionParser {
     if (name != "key" && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
 
-  Node comparison(std::string fact) {
-    static const std::map<std::string, Comparison> by_symbol{
-        {"==", Comparison::equal},   {"!=", Comparison::unequal}, {"<", Comparison::less},
-        {"<=", Comparison::at_most}, {">", Comparison::more},     {">=", Comparison::at_least}};
+  // begin: offset of the fact's name.
+  Node comparison(std::string fact, size_t begin) {
     Node out{NodeKind::compare};
     note(compared_, fact);
     out.fact = std::move(fact);
-    const auto by = by_symbol.find(token_.type == ExpressionToken::Type::symbol ? token_.text : "");
-    if (by != by_symbol.end()) {
+    const auto by = comparisons().find(token_.type == ExpressionToken::Type::symbol ? token_.text : "");
+    if (by != comparisons().end()) {
       advance();
       out.by = by->second;
       const size_t at = token_.at;
@@ -302,7 +345,7 @@ class ExpressionParser {
       out.kind = NodeKind::contains;
       out.values.push_back(value());
     } else {
-      expected("==, !=, <, <=, >, >=, 'in' or 'contains'", {"in", "contains"});
+      expected("==, !=, <, <=, >, >=, 'in' or 'contains'", {"in", "contains"}, lexer_.name_hint(begin));
     }
     return out;
   }
@@ -324,12 +367,6 @@ class ExpressionParser {
   int depth_ = 0;
   std::vector<std::string> facts_, compared_;
 };
-
-std::string trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const size_t first = text.find_first_not_of(kSpace);
-  return first == text.npos ? "" : std::string(text.substr(first, text.find_last_not_of(kSpace) + 1 - first));
-}
 
 }  // namespace
 
@@ -392,6 +429,18 @@ const json* find_fact(const json& facts, std::string_view name) {
   for (const char* place : kFactPlaces)
     if (const json* found = find_whole(facts, place + std::string(name))) return found;
   return nullptr;
+}
+
+std::string fact_in_expression(std::string_view name) {
+  if (!name.empty() && is_letter(name.front()) && std::all_of(name.begin(), name.end(), is_of_word) &&
+      !is_reserved(name))
+    return std::string(name);
+  std::string out = "`";
+  for (const char c : name) {
+    if (c == '`' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "`";
 }
 
 std::vector<std::string> fact_names(const json& facts, size_t at_most) {

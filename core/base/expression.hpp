@@ -10,9 +10,11 @@
 //   not, and, or, ( )    `not` binds closest, then `and`
 //
 // Dots in the name of a fact lead into objects, and `key` is the key of the sample. A name that no fact has is looked
-// up in `scores.filter`, then in `scores`, then in `user`: `blur` is `scores.filter.blur`. A comparison is false if the fact
-// is missing, null or of another type than the value, also with !=. A fact that is a text counts as a number if it is one, as
-// those of a CSV, and is compared with one. In quotes, a backslash takes the next character as it is.
+// up in `scores.filter`, then in `scores`, then in `user`: `blur` is `scores.filter.blur`. A name that is not one word, or a
+// word of this language, is written whole in backquotes: `quality score`, `user.2nd`, `has`. A comparison is false if the fact
+// is missing, null or of another type than the value, also with !=. The types are those of each sample's own value: compared
+// with a number, a text that is a number counts as one, as those of a CSV, and any other text is of another type. In quotes
+// and backquotes, a backslash takes the next character as it is.
 #pragma once
 #include <array>
 #include <memory>
@@ -52,6 +54,9 @@ inline constexpr std::array kFactPlaces{"scores.filter.", "scores.", "user."};
 // The fact with this name, which may be a short one (above); null if there is none. Names of members may contain dots
 // themselves: "scores.filter.blur" is the member "filter.blur" of "scores".
 const nlohmann::json* find_fact(const nlohmann::json& facts, std::string_view name);
+
+// The name of a fact as an expression writes it: blur, `quality score`.
+std::string fact_in_expression(std::string_view name);
 
 // Names by which find_fact() finds values that are not objects, for messages: the first few.
 std::vector<std::string> fact_names(const nlohmann::json& facts, size_t at_most = 32);

@@ -116,6 +116,50 @@ TEST(Expression, AShortNameIsLookedUpInScoresOfFiltersThenScoresThenUser) {
   EXPECT_EQ(x(), 0);
 }
 
+TEST(Expression, NamesAnyFactInBackquotes) {
+  const json facts = {{"has", 1},
+                      {"true", 2},
+                      {"2024", 3},
+                      {"scores", {{"filter.a/b", 4}}},
+                      {"user", {{"quality score", "5"}, {"a (v2)", 6}, {"a`b\\c", 7}, {"x > 1 and y", 8}}}};
+  for (const char* text :
+       {"`has` == 1 and has(`has`)", "`true` in [2]", "`2024` == 3", "`a/b` == 4", "`scores.filter.a/b` == 4",
+        "`quality score` >= 5", "`user.quality score` == '5'", "has( `a (v2)` ) and not `a (v2)` != 6",
+        "`a\\`b\\\\c` == 7", "`x > 1 and y` == 8", "`key` == 'k'"})
+    EXPECT_TRUE(Expression::parse(text).holds(facts, "k")) << text;
+  EXPECT_THAT(Expression::parse("`b c` > 1 and has(`a.b`)").facts(), ElementsAre("b c", "a.b"));
+  EXPECT_THAT(Expression::parse("`b and c` > 1 and d > 2").conditions(),
+              ElementsAre("`b and c` > 1", "d > 2"));
+}
+
+TEST(Expression, FindsEachNameThatIsWrittenForIt) {
+  for (const char* word : {"blur", "scores.filter.flow.p10", "größe", "_x-1", "key"})
+    EXPECT_EQ(fact_in_expression(word), word);
+  for (const char* other : {"quality score", "2nd", "a (v2)", "and", "has", "true", "-x", ".x", "a`b", "a\\b",
+                            "a\\", "x'y\"", " ", "a\nb", "%"}) {
+    const json facts = {{"user", {{other, 1}}}};
+    const auto expression = Expression::parse(fact_in_expression(other) + " == 1");
+    EXPECT_TRUE(expression.holds(facts, "")) << other;
+    EXPECT_THAT(expression.facts(), ElementsAre(other));
+  }
+}
+
+// The column `rating` of a CSV in some clips, and of a JSONL in others.
+TEST(Expression, ComparesTheValueThatEachSampleHas) {
+  const std::vector<json> ratings{1, "2", 4, "4", " 5.0 ", "high", true, {4}, nullptr};
+  const auto chosen = [&](const char* where) {
+    std::vector<size_t> out;
+    for (size_t i = 0; i < ratings.size(); ++i)
+      if (Expression::parse(where).holds({{"user", {{"rating", ratings[i]}}}}, "")) out.push_back(i);
+    return out;
+  };
+  EXPECT_THAT(chosen("rating >= 4"), ElementsAre(2, 3, 4));
+  EXPECT_THAT(chosen("rating != 4"), ElementsAre(0, 1, 4));
+  EXPECT_THAT(chosen("rating in [4, 2]"), ElementsAre(1, 2, 3));
+  EXPECT_THAT(chosen("rating == '4'"), ElementsAre(3));
+  EXPECT_THAT(chosen("rating != '4'"), ElementsAre(1, 4, 5));
+}
+
 TEST(Expression, NamesTheConditionsThatATopLevelAndJoins) {
   const auto conditions = [](const char* text) { return Expression::parse(text).conditions(); };
   EXPECT_THAT(conditions(" a > 1  and (b == 'x and y' or c < 2) and\tnot has(d) "),
@@ -172,7 +216,28 @@ TEST(Expression, SaysWhatIsWrongAndWhere) {
       {"has('blur')", "column 5: expected the name of a fact"},
       {"(blur > 1", "expected 'and', 'or' or ')', found the end"},
       {"blur > 1)", "expected 'and', 'or' or the end, found ')'"},
-      {"and > 1", "column 1: expected the name of a fact"},
+      {"and > 1", "found 'and'; a fact called 'and' is written `and`"},
+      {"has > 1",
+       "column 5: expected '(' and the name of a fact, found '>'; a fact called 'has' is written `has`"},
+      {"not > 1", "column 5: expected a condition, found '>'; a fact called 'not' is written `not`"},
+      {"blur > 1 and quality score >= 3",
+       "column 22: expected ==, !=, <, <=, >, >=, 'in' or 'contains', found 'score'; a fact called 'quality "
+       "score' is written `quality score`"},
+      {"2nd >= 3",
+       "column 1: expected the name of a fact, has(...), 'not' or '(', found '2nd'; a fact called "
+       "'2nd' is written `2nd`"},
+      {"not a (v2) in [1]", "found '('; a fact called 'a (v2)' is written `a (v2)`"},
+      {"a/b contains 'x'", "found '/'; a fact called 'a/b' is written `a/b`"},
+      {"user.`quality score` > 1",
+       "found `quality score`; a fact called 'user.quality score' is written `user."},
+      {"'quality score' > 1",
+       "expected the name of a fact, found the text 'quality score'; a name is written without quotes: "
+       "`quality score`"},
+      {"has(quality score) and x > 1", "column 13: expected ')', found 'score'; a name that is not one word"},
+      {"has(2nd) and x > 1", "found '2nd'; a name that is not one word is written in backquotes"},
+      {"`blur > 1", "column 1: the name that begins here has no closing backquote"},
+      {"x > 1 and `` > 1", "column 11: the backquotes have no name in them"},
+      {"x == `blur`", "column 6: expected a number, a text in quotes, true or false, found `blur`"},
       {"blur > 1 and", "column 13: expected the name of a fact"}};
   for (const auto& [text, words] : cases)
     EXPECT_THAT(test::refusal([&] { Expression::parse(text); }), HasSubstr(words)) << text;
@@ -308,9 +373,10 @@ TEST(Expression, MeansWhatAnIndependentEvaluatorSays) {
 
 // Pieces of expressions in any order: an expression, or an error that names a column.
 TEST(Expression, SurvivesHostileText) {
-  const std::vector<std::string> pieces{
-      "a", "key", "and", "or", "not", "has", "in", "contains", "(",    ")",  "[", "]", ",", "==",  "=",   "<",
-      "!", "'x'", "\"",  "'",  "1",   "-",   "1.", "e9",       "true", "\\", "#", "é", ".", "a.b", "\xff"};
+  const std::vector<std::string> pieces{"a",  "key", "and", "or",   "not", "has",  "in",   "contains", "(",
+                                        ")",  "[",   "]",   ",",    "==",  "=",    "<",    "!",        "'x'",
+                                        "\"", "'",   "1",   "-",    "1.",  "e9",   "true", "\\",       "#",
+                                        "é",  ".",   "a.b", "\xff", "`",   "`a b`"};
   std::mt19937 random(1);
   size_t sound = 0;
   for (int round = 0; round < 50'000; ++round) {

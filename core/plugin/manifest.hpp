@@ -11,6 +11,7 @@
 //   id = "sampler/edm-heun"
 //   help = "EDM's Heun sampler, order 2"
 //   interface = "kinora.model/1-draft.1"    # of a kind whose interface is a draft: the one it was built for
+//   draws = true             # what a stage makes depends on the run's seed
 //   input.noise = { shape = "[B, ...]", dtype = "float64" }
 //   input.mask = { shape = "[B]", dtype = "bool", optional = true }    # the component works without it
 //   output.frames = { shape = "[T, H, W, 3]", dtype = "uint8", per = "clip", when = "sample_fps" }
@@ -29,6 +30,7 @@
 //   reads = ["encode"]       # kinds of jobs whose results it reads; "path": files. Empty: every other job of the run
 //   needs_input = false
 //   tensors = true           # libtorch is opened before the library
+//   draws = false            # its results do not depend on the run's seed, unless a stage of it draws
 //   slot.model = { kind = "model", required = true, weights = "weights", help = "network that is trained" }
 #pragma once
 #include <optional>
@@ -112,6 +114,7 @@ struct ComponentSpec {
   std::vector<OptionSpec> options;    // in the manifest's order, like inputs and outputs
   std::vector<TensorSpec> inputs, outputs;
   std::vector<LayoutSpec> layouts;  // of a model or tokenizer
+  bool draws = false;               // of a stage or job: its results depend on the run's seed
   // For a job.
   std::vector<Slot> slots;
   std::vector<std::string> reads;  // kinds of jobs whose output it reads; "path": files

@@ -145,6 +145,7 @@ class ComponentReader {
     }
     if (!out.unusable.empty()) return out;  // its other keys may mean what this host does not know
     out.formerly = t.texts("formerly");
+    out.draws = t.node("draws") ? t.truth("draws") : out.kind == "job";
     Places conditions;
     out.inputs = tensors(t, "input", out, conditions);
     out.outputs = tensors(t, "output", out, conditions);

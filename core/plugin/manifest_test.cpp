@@ -253,6 +253,22 @@ TEST(Manifest, ADraftIsNamedAndMustBeThisKinoras) {
               HasSubstr("model/x does not name the draft that it is built for, this Kinora has "));
 }
 
+// A job may read the seed without a word, so it draws unless it denies it; a stage draws only if it says so.
+TEST(Manifest, AJobDrawsUnlessItDeniesItAndAStageIfItSaysSo) {
+  const auto draws = [](const std::string& id, const std::string& line) {
+    const std::string tier =
+        id.starts_with("job/") ? "tier = \"host\"\nkinora = \"==0.1.0\"\n" : "tier = \"stable\"\n";
+    const auto p = parse_manifest("[plugin]\nname = \"x\"\nversion = \"0\"\nabi = \"1.0\"\n" + tier +
+                                      "[[component]]\nid = \"" + id + "\"\nhelp = \"h\"\n" + line,
+                                  "p");
+    return or_throw(p).components.at(0).draws;
+  };
+  EXPECT_TRUE(draws("job/x", ""));
+  EXPECT_FALSE(draws("job/x", "draws = false\n"));
+  EXPECT_FALSE(draws("stage/x", ""));
+  EXPECT_TRUE(draws("stage/x", "draws = true\n"));
+}
+
 TEST(Manifest, ReportsAllErrorsInTheFilesOrder) {
   const auto p =
       parse_manifest("[plugin]\nname = 1\nversion = 2\n[[component]]\nid = \"stage/x\"\ncolour = 3\n", "p");
@@ -262,8 +278,8 @@ TEST(Manifest, ReportsAllErrorsInTheFilesOrder) {
       "p:1:1: [plugin] has no 'abi'\np:1:1: [plugin] has no 'tier'\np:2:8: 'name' of [plugin] must be "
       "a string\n"
       "p:3:11: 'version' of [plugin] must be a string\n"
-      "p:6:1: unknown key 'colour' in [[component]]; keys: id, help, interface, formerly, input, output, "
-      "layout, option");
+      "p:6:1: unknown key 'colour' in [[component]]; keys: id, help, interface, formerly, draws, input, "
+      "output, layout, option");
 }
 
 TEST(Manifest, EmptyTextIsNoManifest) {

@@ -193,6 +193,14 @@ TEST(Options, ADraftIsPartOfTheDescription) {
   EXPECT_EQ(d.toml("stage", "kinora.stage/1"), d.toml("stage"));
 }
 
+TEST(Options, ADescriptionSaysWhetherResultsDependOnTheSeed) {
+  Describe<Nothing> still, draws;
+  still.name("x").help("h");
+  draws.name("x").help("h").draws();
+  EXPECT_EQ(still.toml("stage"), "[[component]]\nid = \"stage/x\"\nhelp = \"h\"\n");
+  EXPECT_EQ(draws.toml("stage"), still.toml("stage") + "draws = true\n");
+}
+
 std::string path_of(const json& given) {
   std::vector<Problem> problems;
   const auto made = Options::make(sampler(), {{"weights", given}}, problems, "/runs/base");

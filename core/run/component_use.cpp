@@ -34,6 +34,7 @@ std::optional<ComponentUse> read_component(const Document& doc, const Registry& 
     problems.push_back({unknown ? doc.key(at) : doc.value(at), p.message});
   }
   use.version = or_throw(registry.version_of(use.id));
+  use.draws = (*spec)->draws;
   return use;
 }
 

@@ -71,7 +71,7 @@ json identity_of_work(const RunFile& run, const JobSpec& job) {
     if (slot.how_only)
       std::erase_if(identity["components"].get_ref<json::array_t&>(),
                     [&](const json& c) { return c["slot"] == slot.name; });
-  identity["seed"] = run.seed;
+  identity["seed"] = job.draws() ? run.seed : 0;
   json& inputs = identity["inputs"] = json::array();
   add_files(or_throw(Options::make(*job.kind, identity["options"])), inputs);
   for (const auto& c : job.components) add_files(c.options, inputs);

@@ -13,7 +13,7 @@ namespace kinora::core {
 // versions.
 nlohmann::json spec_json(const JobSpec&);
 
-// SHA-256 over the kind, seed, components, inputs (files by size and modification time, jobs by identity) and
+// SHA-256 over the kind, seed (of a job that draws), components, inputs (files by size and modification time, jobs by identity) and
 // the options that affect results, including files that options name. How a job runs (threads, log interval)
 // is not included. An upstream curate job counts by the samples that it keeps, not by how often its failures
 // were retried.

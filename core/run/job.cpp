@@ -74,7 +74,8 @@ Component JobView::open(const ComponentUse& use) const {
 
 kinora_run JobContext::call(Progress* progress, int64_t first_sample) {
   // kinora_run points into `calls_`, a deque, whose elements never move.
-  calls_.push_back({static_cast<uint64_t>(run().seed), first_sample, progress});
+  // A job that does not say that it draws cannot: another seed would leave its results as they are.
+  calls_.push_back({spec().draws() ? static_cast<uint64_t>(run().seed) : 0, first_sample, progress});
   kinora_run call = run_of(calls_.back());
   call.out = str(out_uri_);
   return call;

@@ -229,7 +229,7 @@ void count_retry(const fs::path& folder, const std::string& base) {
 }
 
 Beginning beginning(const fs::path& folder, const std::string& name, const json& spec,
-                    const std::string& digest, const std::string& base) {
+                    const std::string& digest, const std::string& base, bool is_quick) {
   if (!is_a_jobs(folder)) return {};
   const std::string known = digest_in(folder / "job.json");
   if (is_of(folder, digest, base))
@@ -240,19 +240,22 @@ Beginning beginning(const fs::path& folder, const std::string& name, const json&
   for (const fs::path& aside : {unfinished(folder), before(folder), own_of(folder)})
     if (is_of(aside, digest, base)) out.from = aside;
   const std::string what = changed(read_json(folder / "job.json"), spec);
-  out.warns = !what.empty();
+  out.warns = !what.empty() && !is_quick;
   out.said = fmt::format(
       "{}: {}; it {}{}", name,
       what.empty() ? "its inputs have changed since the results in " + folder.string() + " were made"
+      : is_quick   ? what
                    : "its options or inputs differ from those of the results in " + folder.string() + " (" +
                          what + ")",
-      out.from.empty() ? "starts from scratch" : "continues its earlier results for these options",
+      !out.from.empty() ? "continues its earlier results for these options"
+      : is_quick        ? "runs again"
+                        : "starts from scratch",
       is_done(folder) || has_begun(folder) ? "; the old results are kept until it is done" : "");
   return out;
 }
 
 void prepare_folder(const fs::path& folder, const std::string& name, const json& spec,
-                    const std::string& digest, const std::string& base) {
+                    const std::string& digest, const std::string& base, bool is_quick) {
   std::error_code error;
   const bool is_mine = is_a_jobs(folder);
   if (!is_mine && !is_nobodys(folder))
@@ -261,7 +264,7 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
                     " holds files that no job made (it has no job.json); choose another output folder "
                     "with --out, another name for job '" +
                     name + "', or move them away");
-  const Beginning begins = beginning(folder, name, spec, digest, base);
+  const Beginning begins = beginning(folder, name, spec, digest, base, is_quick);
   if (!begins.said.empty()) log_line(begins.warns ? KINORA_LOG_WARN : KINORA_LOG_INFO, begins.said);
   if (is_mine && !is_of(folder, digest, base)) make_way(folder, digest, base);
   fs::create_directories(folder);

@@ -35,20 +35,21 @@ std::string kept_by(const std::filesystem::path& folder, const std::string& dige
 struct Beginning {
   std::filesystem::path from;  // the folder whose results it resumes: its own, or one set aside; empty: none
   std::string said;            // message for the log; empty: none
-  bool warns = false;          // options were changed, so the earlier results do not apply
+  bool warns = false;          // options were changed, so the earlier results, which took long, do not apply
 };
+// is_quick: the job decodes and computes little, so that running it again is nothing to warn of.
 Beginning beginning(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
-                    const std::string& digest, const std::string& base);
+                    const std::string& digest, const std::string& base, bool is_quick = false);
 
 // Prepares the folder for a job. Results of a job of another identity, finished or not, are set aside with a
 // line in the log until drop_before(); earlier results of this job come back. Results of the same job stay,
 // except temporary files of dead processes. Only the last finished and the last unfinished results are kept
 // aside. Throws Error if the folder has files but no job made it: files of unknown origin are never removed.
-// `spec`, with the run's "seed", becomes job.json. base: see job_base(); if the folder has the same base,
+// `spec`, with the run's "seed" if the job draws, becomes job.json. base: see job_base(); if the folder has the same base,
 // everything stays. The user's edits (edits.jsonl, views.jsonl) stay as they are in the folder; only a folder that no
 // job has prepared takes them from results set aside, with a line in the log.
 void prepare_folder(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
-                    const std::string& digest, const std::string& base = "");
+                    const std::string& digest, const std::string& base = "", bool is_quick = false);
 
 // Whether take_back() would return true.
 bool may_take_back(const std::filesystem::path& folder, const std::string& digest);

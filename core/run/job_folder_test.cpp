@@ -213,6 +213,21 @@ TEST_F(JobFolder, ThatIsGoneTakesTheNewerEditsSetAsideAndSaysSo) {
                               (out_ / ".clips.unfinished").string()));
 }
 
+TEST_F(JobFolder, WarnsOfAChangedOptionOnlyWhereWorkIsLost) {
+  const auto spec = [](const char* where) { return json{{"options", {{"where", where}}}}; };
+  prepare_folder(folder_, "good", spec("blur > 1"), "a");
+  put(folder_ / "decisions.jsonl");
+  finish("a");
+  const Beginning slow = beginning(folder_, "good", spec("blur > 2"), "b", "");
+  EXPECT_TRUE(slow.warns);
+  EXPECT_THAT(slow.said, HasSubstr("starts from scratch"));
+  const Beginning quick = beginning(folder_, "good", spec("blur > 2"), "b", "", true);
+  EXPECT_FALSE(quick.warns);
+  EXPECT_EQ(quick.said,
+            "good: where was \"blur > 1\" and is \"blur > 2\"; it runs again; the old results are kept until it is "
+            "done");
+}
+
 TEST_F(JobFolder, CountsHowOftenItsFailuresWereTriedAgain) {
   prepare_folder(folder_, "clips", {{"kind", "curate"}}, "a", "base");
   EXPECT_EQ(retries(folder_, "base"), 0);

@@ -30,6 +30,7 @@ struct JobParts {
   std::vector<std::string> reads{};  // kinds of jobs, and "path"; empty: every other job of the run
   bool needs_input = true;
   bool tensors = false;  // load libtorch before the job's library
+  bool draws = true;     // its results depend on the run's seed; false: only if a stage of it draws
 
   std::string toml() const;  // the lines of a [[component]]
 };
@@ -39,6 +40,7 @@ inline std::string JobParts::toml() const {
   std::string out = "reads = " + detail::OptionType<std::vector<std::string>>::toml(reads) + "\n";
   if (!needs_input) out += "needs_input = false\n";
   if (tensors) out += "tensors = true\n";
+  if (!draws) out += "draws = false\n";
   for (const auto& s : slots) {
     out += fmt::format("slot.{} = {{ kind = {}", s.name, quoted(s.kind));
     if (!s.use.empty()) out += ", default = " + quoted(s.use);

@@ -229,6 +229,18 @@ class RunReader {
     return "";
   }
 
+  // Whether a job of this name stands below `job`, before which only earlier ones were read.
+  bool comes_later(const std::string& name, const JobSpec& job) const {
+    const json jobs = doc_.root().value("job", json::array());
+    return name != job.name && std::any_of(jobs.begin(), jobs.end(), [&](const json& table) {
+      return table.is_object() && table.value("name", table.value("kind", json())) == name;
+    });
+  }
+
+  static std::string too_late(const std::string& name, const JobSpec& job) {
+    return "job '" + name + "' comes later; move it above job '" + job.name + "'";
+  }
+
   void read_input(const Location& at, const std::string& input, JobSpec& job) {
     const auto& reads = job.kind->reads;
     if (input.empty())
@@ -250,14 +262,18 @@ class RunReader {
     }
     names.insert(names.end(), unread_.begin(), unread_.end());
     if (std::find(reads.begin(), reads.end(), "path") == reads.end())
-      return problem(at, "no earlier job is called '" + input + "'" + did_you_mean(input, names));
+      return problem(at, comes_later(input, job)
+                             ? too_late(input, job)
+                             : "no earlier job is called '" + input + "'" + did_you_mean(input, names));
     if (is_uri(input)) {  // read when the job runs: a check asks no server
       if (const auto status = check_uri(registry_, input); !status) problem(at, status.failure().message);
       job.paths.push_back(input);
       return;
     }
     auto files = expand_input(run_.file, input);
-    if (files.empty()) problem(at, explain_missing_input(run_.file, input, names));
+    if (files.empty())
+      problem(at, comes_later(input, job) ? too_late(input, job)
+                                          : explain_missing_input(run_.file, input, names));
     job.paths.insert(job.paths.end(), files.begin(), files.end());
   }
 
@@ -479,6 +495,11 @@ std::vector<const ComponentUse*> JobSpec::list(const std::string& slot) const {
   for (const auto& c : components)
     if (c.slot == slot) out.push_back(&c);
   return out;
+}
+
+bool JobSpec::draws() const {
+  return kind->draws ||
+         std::any_of(components.begin(), components.end(), [](const ComponentUse& use) { return use.draws; });
 }
 
 RunFile read_run(const Document& doc, Registry& registry, std::vector<Diagnostic>& problems,

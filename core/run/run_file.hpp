@@ -24,6 +24,7 @@ struct ComponentUse {
   // it takes, nullopt if the file gives none (then the one before it).
   std::string name{};
   std::optional<std::vector<std::string>> from{};
+  bool draws = false;  // what it makes depends on the run's seed
 
   // The stage's name, else its component's.
   std::string called() const { return name.empty() ? id.substr(id.find('/') + 1) : name; }
@@ -50,6 +51,8 @@ struct JobSpec {
   const Location& place(const std::string& option) const;
   const ComponentUse* component(const std::string& slot) const;
   std::vector<const ComponentUse*> list(const std::string& slot) const;
+  // Whether its results depend on the run's seed.
+  bool draws() const;
 };
 
 // Ensures that a job's name is one folder below the run's. KINORA_ERROR_INVALID otherwise.

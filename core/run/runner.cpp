@@ -100,8 +100,13 @@ constexpr const char* kTakenBack = "{}: already done before its options were cha
 // The job's job.json.
 json described(const RunFile& run, const JobSpec& job) {
   json spec = spec_json(job);
-  spec["seed"] = run.seed;
+  if (job.draws()) spec["seed"] = run.seed;
   return spec;
+}
+
+// Whether a job neither runs stages over videos nor needs a network: select, dedup, shard and report jobs.
+bool is_quick(const RunFile& run, const JobSpec& job) {
+  return !job_type(run, job).lists_inputs() && !job.kind->has_tensors;
 }
 
 // Logs what a run would do about an unfinished job; runs nothing. again: its failures would be tried again.
@@ -111,7 +116,7 @@ void foresee(Runtime& runtime, const RunFile& run, const JobSpec& job, const std
   if (!again && may_take_back(folder, digest)) return log_info(kTakenBack, job.name);
   if (!again) log_info("{}: would run ({})", job.name, job.kind->help);
   const std::string base = job_base(run, job);
-  const Beginning begins = beginning(folder, job.name, described(run, job), digest, base);
+  const Beginning begins = beginning(folder, job.name, described(run, job), digest, base, is_quick(run, job));
   if (!begins.said.empty()) log_line(begins.warns ? KINORA_LOG_WARN : KINORA_LOG_INFO, begins.said);
   job_type(run, job).foresee(runtime, run, job, begins.from, retries(folder, base) + again);
 }
@@ -130,7 +135,8 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
       return {true, false};
     }
     const std::string base = job_base(run, job);
-    if (is_first_rank()) prepare_folder(folder, job.name, described(run, job), digest, base);
+    if (is_first_rank())
+      prepare_folder(folder, job.name, described(run, job), digest, base, is_quick(run, job));
     std::optional<EndInMetrics> metrics;
     if (is_first_rank()) metrics.emplace(folder, job.name);
     JobContext context(runtime, run, job, is_first_rank());

@@ -206,6 +206,12 @@ def check_foretold():
     assert other and "its options or inputs differ from those" in other[0] and other[0] in said(now, "warning"), (dry, now)
     assert "3 inputs to do, none of them done before" in said(dry), dry
     assert "info shards: its inputs have changed since" in now and "warning shards" not in now, now
+    now = run("foretold", "--set", "shards.where=duration_s > 0")
+    assert 'info shards: where was "" and is "duration_s > 0"; it runs again' in now and "warning shards" not in now, now
+    packed = lambda: {f.name: f.read_bytes() for f in (SCRATCH / "foretold/shards").glob("*.tar")}
+    before = packed()
+    now = run("foretold", "--set", "shards.where=duration_s > 9999", code=1)
+    assert 'job \'shards\' failed: where = "duration_s > 9999" leaves none of ' in now and before and packed() == before, "a wrong condition costs no shards"
 
 
 def check_nothing_kept():

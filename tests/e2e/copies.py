@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Precision and recall of the dedup job on a set made here: 48 scenes, many of them dark or alike, and 204 copies of them (re-encoded,
-scaled, retimed, cropped, with bars, a logo or another brightness, cut at another start). By the embedding alone, and with the second look.
-usage: copies.py KINORA ROOT SCRATCH"""
+"""Precision and recall of the dedup job on a set made here: 58 scenes, many of them dark or alike, among them title cards and shots that fade
+in and out, and 280 copies of them (re-encoded, scaled, retimed, cropped, with bars, a logo or another brightness, cut at another start). By the
+embedding alone, and with the second look. Copies of the kinds HARD count for precision alone. usage: copies.py KINORA ROOT SCRATCH"""
 import json, pathlib, shutil, subprocess, sys
 
 import numpy as np
@@ -30,6 +30,13 @@ KINDS = {
     "bright": (["-crf", "26"], "eq=brightness=0.05:gamma=1.2"),
     "late": (["-crf", "26", "-ss", "0.13"], None),
     "part": (["-crf", "26", "-ss", "0.4", "-t", "1.5"], None)}
+# Kinds that are not looked for, and one more, "faded": scenes that fade in and out.
+HARD = {
+    "mirrored": (["-crf", "26"], "hflip"),
+    "closer": (["-crf", "26"], f"crop=iw*0.8:ih*0.8,scale={WIDTH}:{HEIGHT}"),
+    "square": (["-crf", "26"], "crop=ih:ih"),
+    "thickbars": (["-crf", "26"], f"scale={WIDTH}:136,pad={WIDTH}:{HEIGHT}:0:-1"),
+    "fade": (["-crf", "26"], "fade=in:0:24,fade=out:36:24")}
 OF_STILLS = ("crf", "hevc", "small", "logo", "bright", "fps30")
 RUN = """
 [[job]]
@@ -87,6 +94,17 @@ def texture(seed):
         yield np.stack([frame, frame * 0.8, frame * 0.6], -1).astype(np.uint8)
 
 
+def card(seed):
+    """72 frames of a title and a smaller line below it, in letters of its own, on black, which fade in and out in half a second."""
+    letters, draw, picture = np.random.default_rng(0).random((26, 7, 5)) < 0.55, np.random.default_rng(seed), np.zeros((HEIGHT, WIDTH))
+    for size, top, light in ((3, 65, 255), (2, 110, 200)):
+        line = np.concatenate([np.pad(letters[i], ((0, 0), (0, 1))) for i in draw.integers(0, 26, draw.integers(9, 15))], 1).repeat(size, 0).repeat(size, 1) * light
+        left = (WIDTH - line.shape[1]) // 2
+        picture[top : top + line.shape[0], left : left + line.shape[1]] = line
+    for i in range(72):
+        yield np.stack([picture * min(1, i / 12, (71 - i) / 12)] * 3, -1).astype(np.uint8)
+
+
 def drawn(name, frames):
     ffmpeg("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{WIDTH}x{HEIGHT}", "-r", RATE, "-i", "-", *X264, "-crf", "18", FILMS / f"{name}.mp4", raw=b"".join(f.tobytes() for f in frames))
 
@@ -113,12 +131,20 @@ def make_scenes():
         drawn(f"stage{seed}", stage(seed))
     for seed in range(5):
         drawn(f"texture{seed}", texture(seed))
+    fade = ",fade=in:0:12,fade=out:60:12"
+    for i in range(3):
+        taken(f"cockatoo{i}-faded", "cockatoo.mp4", 3.4 * i, 3, fade)
+        taken(f"calais{i}-faded", "calais_1906.ogv", 4.6 * i, 3, fade)
+    for seed in range(20, 24):
+        drawn(f"stage{seed}", ((frame * min(1, i / 12, (71 - i) / 12)).astype(np.uint8) for i, frame in enumerate(stage(seed))))
     moving = sorted(p.stem for p in FILMS.glob("*.mp4"))
     still = ",loop=71:1,setpts=N/24/TB,noise=alls=3:allf=t,fps=24,trim=0:3"
     for i, (source, at, more) in enumerate((("bbb_B.mp4", 1, ""), ("bbb_C.mp4", 1, DARK), ("cockatoo.mp4", 1, ""), ("calais_1906.ogv", 2, ""),
                                             ("bbb_A.mp4", 2, DARK + ",crop=300:170,scale=320:180"), ("bbb_A.mp4", 2, DARK + ",crop=260:150:50:20,scale=320:180"))):
         taken(f"still{i}", source, at, 0.05, more + still)
-    return moving, [f"still{i}" for i in range(6)]
+    for seed in range(6):
+        drawn(f"card{seed}", card(seed))
+    return moving, [f"still{i}" for i in range(6)] + [f"card{i}" for i in range(6)]
 
 
 def make_copies(moving, still):
@@ -130,15 +156,22 @@ def make_copies(moving, still):
     for name in still:
         for kind in OF_STILLS:
             copy(name, kind)
+    for n, kind in enumerate(HARD):
+        for name in moving[n::13]:
+            copy(name, kind)
 
 
 def copy(name, kind):
-    options, picture = KINDS[kind]
+    options, picture = (KINDS | HARD)[kind]
     ffmpeg("-i", FILMS / f"{name}.mp4", *(["-vf", picture] if picture else []), *X264, *options, FILMS / f"{name}-{kind}.mp4")
 
 
 def scene(key):
     return key.split("-")[0]
+
+
+def is_hard(decision):
+    return decision["key"].rsplit("-", 1)[0].partition("-")[2] in {"faded", *HARD}
 
 
 def score(job):
@@ -148,9 +181,10 @@ def score(job):
     dropped = [d for d in decisions if d["end"] == "filtered"]
     right = [d for d in dropped if scene(d["key"]) == scene(d.get("nearest", d["of"]))]
     lost = scenes - {scene(d["key"]) for d in decisions if d["end"] == "kept"}
-    copies = len(decisions) - len(scenes)
-    print(f"{job}: {len(right)} of {len(dropped)} dropped clips are copies (precision {len(right) / len(dropped):.3f}), {len(right)} of {copies} copies found (recall {len(right) / copies:.3f}), nothing is left of {len(lost)} of {len(scenes)} scenes")
-    return len(right) / len(dropped), len(right) / copies, len(lost)
+    found, hard = sum(not is_hard(d) for d in right), sum(is_hard(d) for d in decisions)
+    copies = len(decisions) - len(scenes) - hard
+    print(f"{job}: {len(right)} of {len(dropped)} dropped clips are copies (precision {len(right) / len(dropped):.3f}), {found} of {copies} copies found (recall {found / copies:.3f}), {len(right) - found} of {hard} hard ones, nothing is left of {len(lost)} of {len(scenes)} scenes")
+    return len(right) / len(dropped), found / copies, len(lost)
 
 
 def check_set():
@@ -158,7 +192,7 @@ def check_set():
     (SCRATCH / "run.toml").write_text('[run]\nout = "out"\n' + RUN)
     subprocess.run([KINORA, "run", str(SCRATCH / "run.toml"), "--out", str(SCRATCH / "out")], check=True, capture_output=True)
     loose, close, motion = (score(job) for job in ("eps_0_01", "embedding", "motion"))
-    assert motion[0] == 1 and motion[1] > 0.78 and motion[2] == 0, motion
+    assert motion[0] == 1 and motion[1] > 0.75 and motion[2] == 0, motion
     assert motion[1] > max(close[1], loose[1]) and motion[0] > max(close[0], loose[0])
 
 

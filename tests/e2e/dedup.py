@@ -110,6 +110,24 @@ def check_planted(out):
         assert decisions[key]["of"] == of and decisions[key]["reason"] == f"copy of {of}: {why}", decisions[key]
 
 
+def check_recorded(out, file):
+    """With mode = "score" all clips are kept. The copies have the originals, scores and reasons for which they were left out, in decisions.jsonl and as a fact of the shards."""
+    before = {d["key"]: d for d in lines(out / "copies/decisions.jsonl") if d["end"] == "filtered"}
+    score = ("--set", "copies.dedup.mode=score")
+    said = subprocess.run([KINORA, "run", str(file), "--out", str(out), "--only", "shards", *score], capture_output=True, text=True, check=True).stderr
+    assert f"copies: {len(before)} copies are kept and recorded" in said, said
+    decisions = {d["key"]: d for d in lines(out / "copies/decisions.jsonl")}
+    assert {d["end"] for d in decisions.values()} == {"kept"}, decisions
+    recorded = {key: d["duplicate"] for key, d in decisions.items() if "duplicate" in d}
+    assert {key: (r["of"], r["similarity"], r["why"]) for key, r in recorded.items()} == {key: (d["of"], d["score"], d["reason"]) for key, d in before.items()}, recorded
+    packed = {}
+    for shard in (out / "shards").glob("*.tar"):
+        with tarfile.open(shard) as tar:
+            packed |= {m.name.split(".")[0]: json.load(tar.extractfile(m)).get("duplicate") for m in tar if "." not in m.name.removesuffix(".json")}
+    assert {key: fact for key, fact in packed.items() if fact} == recorded and set(packed) == set(decisions), packed
+    kinora("run", file, "--out", out, "--only", "shards")
+
+
 def check_shards(out, kept):
     packed = set()
     for shard in (out / "shards").glob("*.tar"):
@@ -312,6 +330,7 @@ def main():
         check_shards(out, kept)
         if keep == "largest":
             check_planted(out)
+            check_recorded(out, file)
     check_like(out)
     if text:
         check_text(out)

@@ -262,6 +262,9 @@ def noise():
     first, apart, other = drawn.values()
     holds("noise works in threads and processes", len(first) == 3 and len({*first, 0.0}) == 4 and first == apart, drawn)
     holds("another seed gives other noise", len(other) == 3 and other != apart, drawn)
+    again = kinora("run", file, "--set", "run.seed=1")
+    numbers = [float(n) for n in found[0].read_text().split()]
+    holds("a stage that draws runs again with another seed", "(run.seed was 2 and is 1)" in again.stderr and numbers == first, f"{again.stderr} {numbers}")
 
 
 def copies():

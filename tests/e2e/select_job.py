@@ -192,7 +192,7 @@ def farthest(keys, vectors, count):
 
 
 def check_samples(clips, vectors):
-    """n a bin by the keys' hashes; the most different by their embeddings; sets that keep videos together."""
+    """n a bin by the keys' hashes; the most different by their embeddings; sets that keep videos together, and sets of a set."""
     wide = {key for key, facts in clips.items() if facts["width"] == 1280}
     run(job("few", count=5, per=["style", "width"]), job("spread", count=12, pick="different", where="width == 1280"),
         job("sets", sets=["train", "val"], shares=[3, 1]), job("by_key", sets=["a", "b"], sets_by="key"))
@@ -204,9 +204,15 @@ def check_samples(clips, vectors):
     assert summary("few")["rules"] == {"count": CLIPS - len(wanted)}
     assert kept("spread") == farthest(sorted(wide), vectors, 12)
     sets = {key: line["set"] for key, line in decisions("sets").items()}
-    assert sets == {key: "train" if share("set " + facts["film"]) < 0.75 else "val" for key, facts in clips.items()}
+    assert sets == {key: "train" if share("set sets " + facts["film"]) < 0.75 else "val" for key, facts in clips.items()}
     assert summary("sets")["sets"] == {name: list(sets.values()).count(name) for name in ("train", "val")} and len(set(sets.values())) == 2
-    assert {key: line["set"] for key, line in decisions("by_key").items()} == {key: "a" if share("set " + key) < 0.5 else "b" for key in clips}
+    assert {key: line["set"] for key, line in decisions("by_key").items()} == {key: "a" if share("set by_key " + key) < 0.5 else "b" for key in clips}
+    told = run(job("half", sets=["one", "other"], sets_by="key"), job("quarter", source="half", where="set == 'one'", sets=["x", "y"], sets_by="key"),
+               job("empty", sets=["all", "none"], shares=[1, 1e-9]))
+    assert "empty: no clip is in the set 'none'; give it a larger share" in told and "in the set 'x'" not in told and "in the set 'y'" not in told, told
+    one = {key for key in clips if share("set half " + key) < 0.5}
+    assert {key: line["set"] for key, line in decisions("quarter").items() if line["end"] == "kept"} == {key: "x" if share("set quarter " + key) < 0.5 else "y" for key in one}
+    assert min(summary("quarter")["sets"].values()) > len(one) / 4, "a set is split again as all clips would be"
     return sets
 
 
@@ -218,11 +224,12 @@ def check_tables(clips):
         writer.writerow(["key", "label", "style"])
         writer.writerows([[key, "cat" if i % 3 else "", "mine"] for i, key in enumerate(keys[:200])] + [["unknown", "cat", ""]])
     (SCRATCH / "films.jsonl").write_text("".join(json.dumps({"film": f"film-{i:02d}", "year": 1900 + i}) + "\n" for i in range(20)))
-    run(job("cats", join="labels.csv", where="label == 'cat' and style == 'mine'"), job("old", join="films.jsonl", join_key="film", where="year < 1910"),
+    told = run(job("cats", join="labels.csv", where="label == 'cat' and style == 'mine'"), job("old", join="films.jsonl", join_key="film", where="year < 1910"),
         job("both", source="cats", join="films.jsonl", join_key="film", where="year < 1920"))
     cats = {key for i, key in enumerate(keys[:200]) if i % 3}
     assert kept("cats") == cats and decisions("cats")[keys[1]]["user"] == {"label": "cat", "style": "mine"}
-    assert summary("cats")["joined"] == {str(SCRATCH / "labels.csv"): 200}
+    assert summary("cats")["joined"] == {str(SCRATCH / "labels.csv"): {"rows": 201, "rows_of_clips": 200, "clips": 200}}
+    assert "labels.csv: 1 of its 201 rows is about no clip that came in, the first is 'unknown'" in told, told
     assert kept("old") == {key for key, facts in clips.items() if int(facts["film"][5:]) < 10}
     young = {key for key in cats if int(clips[key]["film"][5:]) < 20}
     assert kept("both") == young and summary("both")["inputs"] == len(cats) and summary("both")["left_out_before"] == CLIPS - len(cats)
@@ -281,11 +288,11 @@ def check_people(clips):
     assert summary("people")["steps"][0] == {"rule": "studio.reject", "in": CLIPS, "removed": 1}
     order = sorted(wanted - {accepted}, key=lambda key: share(f"sample {SEED} {key}"))
     assert kept("four") == {accepted, *order[:3]}
-    mine = "a" if share("set " + accepted) < 0.5 else "b"
+    mine = "a" if share("set split " + accepted) < 0.5 else "b"
     other = "b" if mine == "a" else "a"
     run(job("split", sets=["a", "b"], sets_by="key"), job("one", source="split", where=f"set == '{other}'"), job("copies", "dedup", "one", dedup="dedup.semantic"), job("by_where", "shard", "split", where=f"set == '{other}'"),
         job("by_select", "shard", "one"), job("by_copies", "shard", "copies"))
-    of_other = {key for key in clips if key != rejected and ("a" if share("set " + key) < 0.5 else "b") == other}
+    of_other = {key for key in clips if key != rejected and ("a" if share("set split " + key) < 0.5 else "b") == other}
     assert kept("one") == of_other == set(packed("by_where")) == set(packed("by_select")), "an accepted clip stays in its set"
     assert set(packed("by_copies")) == kept("copies") <= of_other and len(of_other) - len(kept("copies")) <= 2
     people = lambda: run(job("people", where="blur >= 50 and not film == 'tags'"), job("by_tag", where="blur >= 50", count=1, per=["tags"]), job("tagged", where="tags contains 'mine'"))
@@ -308,9 +315,15 @@ def check_errors():
     (SCRATCH / "others.csv").write_text("key,label\na,1\n")
     (SCRATCH / "named.csv").write_text("clip,label\na,1\n")
     (SCRATCH / "labels.parquet").write_text("PAR1")
+    (SCRATCH / "blurs.csv").write_text("key,blur,quality score\nclip-0000,1,5\n")
+    (SCRATCH / "excel.csv").write_text("key;label\nclip-0000;1\n")
     for options, words in (({"where": "blur > "}, "where: column 8: expected a number"), ({"where": "blurr > 1"}, "where: no clip has the fact 'blurr', did you mean 'blur'?"),
                            ({"where": "tag == 1"}, "did you mean 'tags'?"), ({"count": 2, "per": ["wdith"]}, "per: no clip has the fact 'wdith', did you mean 'width'?"), ({"per": ["width"]}, "set count"),
                            ({"join": "twice.csv"}, "twice.csv: row 3: 'a' has row 2 already"), ({"join": "others.csv"}, "none of its 1 rows is about a clip"),
+                           ({"join": "others.csv", "where": "label == '1'"}, "join: "), ({"join": "excel.csv"}, "the columns are separated by ';'; separate them by ','"),
+                           ({"join": "blurs.csv", "where": "blur > 1"}, "'blur' is a fact of the clips, scores.filter.blur, and a column of"),
+                           ({"join": "blurs.csv", "where": "quality score > 1"}, "where: column 9: expected ==, !=, <, <=, >, >=, 'in' or 'contains', found 'score'; a fact called 'quality score' is written `quality score`"),
+                           ({"sets": ["a", ""]}, "sets: a set has no name"), ({"sets": ["a", "b"], "shares": [1e308, 1e308]}, "shares: the numbers and their sum must be finite"),
                            ({"join": "named.csv"}, "none is called 'key'"), ({"join": "labels.parquet"}, "must be a .csv or .jsonl file; convert it"), ({"join": "nothing.csv"}, "no such file"),
                            ({"sets": ["a", "b"], "shares": [1.0]}, "shares has 1 numbers for 2 sets"), ({"count": 2, "pick": "different", "embedding": "clip"}, "has no embedding 'clip'; name another one by `embedding` (there are: classic)"),
                            ({"count": 2, "pick": "different", "memory": "1 MiB"}, 'need 1.03 MiB, and memory = "1.00 MiB" bounds them; raise memory')):
@@ -318,6 +331,9 @@ def check_errors():
     assert "a select job reads one job" in run(job("first"), job("second"), job("wrong", source=["first", "second"]), fails=True)
     assert "where: no clip has the fact 'blurr'" in run(job("wrong", "shard", where="blurr > 1"), fails=True)
     assert "where: column 1" in run(job("wrong", "shard", where="1"), fails=True)
+    assert "shares: the numbers and their sum must be finite" in run(job("wrong", sets=["a", "b"]) + "shares = [inf, 1.0]\n", fails=True)
+    run(job("quoted", join="blurs.csv", where="`quality score` >= 5 and user.blur == 1"))
+    assert kept("quoted") == {"clip-0000"}
     run(job("nothing", where="not has(blurr) and width < 0"))  # a fact in has() may be missing everywhere
     assert kept("nothing") == set()
     run(job("nothing", where="not has(blurr) and width < 0"), job("still", source="nothing", where="blurr > 1", join="others.csv"), job("empty", "shard", "nothing"))  # no clip comes in

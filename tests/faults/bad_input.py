@@ -92,6 +92,8 @@ def configuration():
     check("unknown kind", kinora("check", toml("kind", '[[job]]\nkind = "curat"\n')), 2, "kind.toml:6:8", "did you mean 'curate'?")
     two = '[[job]]\nname = "copies"\nkind = "dedu"\ninput = "clips"\n[[job]]\nname = "shards"\nkind = "shard"\ninput = "copiess"\n'
     check("an input's typo next to a kind's", kinora("check", toml("two", two)), 2, "did you mean 'dedup'?", "no earlier job is called 'copiess', did you mean 'copies'?")
+    later = '[[job]]\nname = "copies"\nkind = "dedup"\ninput = "clips"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "none.mp4"\nstages = ["video.probe"]\n'
+    check("an input that comes later", kinora("check", toml("later", later)), 2, "later.toml:8:9", "job 'clips' comes later; move it above job 'copies'")
     check("unknown component", kinora("check", toml("component", curate([FILM], '"shots.contnt"'))), 2, "component.toml:9:11", "did you mean", "shots.content")
     check("unknown option", kinora("check", toml("option", curate([FILM], '{ use = "shots.content", treshold = 3 }'))), 2, ":9:36", "did you mean 'threshold'?")
     check("wrong type", kinora("check", toml("type", curate([FILM], '{ use = "shots.content", threshold = "high" }'))), 2, "threshold", "float")

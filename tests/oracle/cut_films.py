@@ -1,11 +1,12 @@
 """Videos whose cuts are known, to measure shot detectors: shots from the videos of tests/data and of moving textures, joined
-by hard cuts, dissolves, fades, wipes and short shots, with flashes and grain inside the shots. Everything follows from a seed.
+by hard cuts, dissolves, fades, wipes and short shots, with flashes within the shots and where they change, and grain. Everything follows from a seed.
 
 Needs numpy and ffmpeg. A transition is (kind, first, end): a detector should report one cut in it, and [first, end) are the
 frames that show both shots or black (first == end for a hard cut at that frame).
 """
 
 import dataclasses
+import itertools
 import pathlib
 import subprocess
 
@@ -21,6 +22,8 @@ RUNS = [
 ]  # fmt: skip
 # Kinds of joins with their lengths in frames; "short" is a hard cut to a shot of 5 to 10 frames and one after it.
 KINDS = [("hard", 0), ("hard", 0), ("short", 0), ("dissolve", 12), ("dissolve", 30), ("fade", 30), ("wipe", 15)]
+# Hard cuts in a flash: "lit" are the first frames after the cut or the last ones before it, "white" are half of the frames on each side.
+FLASHING = [("lit", 2), ("lit", -2), ("white", 2), ("white", 4)]
 
 
 @dataclasses.dataclass
@@ -80,11 +83,24 @@ def blend(kind, before, after):
     return np.where(columns < share, after, before)
 
 
+def lit(frames):
+    return np.clip(frames * 1.5 + 120, 0, 255)
+
+
 def flash(random, frames):
     """Brightens 1 to 3 frames in the middle of a shot, as a photographer's light does."""
     length, at = int(random.integers(1, 4)), len(frames) // 2
-    frames[at : at + length] = np.clip(frames[at : at + length] * 1.5 + 120, 0, 255)
+    frames[at : at + length] = lit(frames[at : at + length])
     return at, at + length
+
+
+def flash_at_cut(kind, length, before, after):
+    """A flash on the last frames of a shot and the first ones of the next: (frames of it before the cut, frames after it)."""
+    first, last = (length // 2, length // 2) if kind == "white" else (max(-length, 0), max(length, 0))
+    change = (lambda frames: 255) if kind == "white" else lit
+    before[len(before) - first :] = change(before[len(before) - first :])
+    after[:last] = change(after[:last])
+    return first, last
 
 
 def compose(random, joins, width, height, longest):
@@ -105,7 +121,12 @@ def compose(random, joins, width, height, longest):
             transitions.append(("hard", at, at))
             append(small)
         following = next(source).copy()
-        if length == 0:
+        if kind in ("lit", "white"):
+            first, last = flash_at_cut(kind, length, shot, following)
+            append(shot)
+            transitions.append(("cut in a flash", at - first, at + last))
+            shot = following
+        elif length == 0:
             if kind == "hard":
                 append(shot)
             transitions.append((kind, at, at))
@@ -117,24 +138,47 @@ def compose(random, joins, width, height, longest):
             transitions.append((label, at, at + length))
             append(blend(kind, shot[-length:], following[:length]))
             shot = following[length:]
-        if random.random() < 0.25 and len(shot) > 40:
+        if random.random() < 0.25 and len(shot) > min(40, longest // 2):
             first, end = flash(random, shot)
             flashes.append((at + first, at + end))
     append(shot)
     return np.concatenate(parts), transitions, flashes
 
 
-def make(path, seed, rounds, grain=0.0, width=320, height=180, longest=130):
+def long_dissolves(path, lengths=(50, 75), width=320, height=180):
+    """Dissolves of these lengths from every long run to one of another video, between 20 frames of each; hard cuts between them."""
+    long = [run for run in RUNS if run[2] >= 95]
+    parts, transitions, at = [], [], 0
+    for length in lengths:
+        for (name, first, _), (other, start, _) in zip(long, long[3:] + long[:3]):
+            before, after = real(name, first, 20 + length, width, height), real(other, start, 20 + length, width, height)
+            parts += [before[:20], blend("dissolve", before[20:], after[:length]), after[length:]]
+            transitions += [(f"dissolve of {length}", at + 20, at + 20 + length), ("hard", at + 40 + length, at + 40 + length)]
+            at += 40 + length
+    return write(path, np.concatenate(parts), transitions[:-1], [])
+
+
+def make(path, seed, rounds, grain=0.0, width=320, height=180, longest=130, kinds=KINDS):
     """Writes a video of `rounds` times every kind of join, in random order. grain: standard deviation, of 255."""
     random = np.random.default_rng(seed)
-    joins = [KINDS[i] for i in random.permutation(len(KINDS) * rounds) % len(KINDS)]
+    joins = [kinds[i] for i in random.permutation(len(kinds) * rounds) % len(kinds)]
     frames, transitions, flashes = compose(random, joins, width, height, longest)
+    noisy = (frame + grain * random.standard_normal((height, width, 1), dtype=np.float32) if grain else frame for frame in frames)
+    return write(path, noisy, transitions, flashes)
+
+
+def write(path, frames, transitions, flashes):
+    """Encodes frames [height, width, 3] of values around 0 to 255."""
+    frames = iter(frames)
+    first = next(frames)
+    height, width = first.shape[:2]
     command = f"ffmpeg -v error -y -f rawvideo -pix_fmt rgb24 -s {width}x{height} -r {RATE} -i - -c:v libx264 -preset veryfast -crf 20 -pix_fmt yuv420p".split()
+    count = 0
     with subprocess.Popen([*command, str(path)], stdin=subprocess.PIPE) as encoder:
-        for frame in frames:
-            noisy = frame + grain * random.standard_normal((height, width, 1), dtype=np.float32) if grain else frame
-            encoder.stdin.write(np.clip(noisy, 0, 255).round().astype(np.uint8).tobytes())
+        for frame in itertools.chain([first], frames):
+            encoder.stdin.write(np.clip(frame, 0, 255).round().astype(np.uint8).tobytes())
+            count += 1
         encoder.stdin.close()
     if encoder.returncode:
         raise RuntimeError(f"ffmpeg: exit status {encoder.returncode}")
-    return Film(path, len(frames), transitions, flashes)
+    return Film(path, count, transitions, flashes)

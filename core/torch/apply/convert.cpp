@@ -64,9 +64,15 @@ class Conversion {
   }
 
  private:
-  // A training in few bits notes in its weights which of them it rounded (trainer_state.cpp). Layers that it
-  // kept high stay high, unless the request names layers itself.
+  // A training in few bits notes in its weights which of them it rounded and how (trainer_state.cpp). Layers
+  // that it kept high stay high, unless the request names layers itself, and its rule and block are the default.
   json with_low_weights(json request) const {
+    if (const auto rule = file_->metadata().find("low_rule"); rule != file_->metadata().end()) {
+      const json noted = json::parse(rule->second, nullptr, false);
+      for (const char* key : {"scale_rule", "block"})
+        if (text(key).empty() && noted.is_object() && noted.contains(key) && noted[key].is_string())
+          request[key] = noted[key];
+    }
     const auto noted = file_->metadata().find("low_weights");
     if (noted == file_->metadata().end() || request.contains("high")) return request;
     const json names = json::parse(noted->second, nullptr, false);
@@ -232,7 +238,8 @@ class Conversion {
     const auto all = tensors();
     auto metadata = file_->metadata();
     metadata.erase(kQuantization);
-    if (packing_) metadata.erase("low_weights");
+    if (packing_)
+      for (const char* of_training : {"low_weights", "low_rule"}) metadata.erase(of_training);
     if (packing_) metadata[kQuantization] = packing_->config().dump();
     if (for_transformers)
       metadata.emplace("format", "pt");  // transformers and diffusers reject files without it

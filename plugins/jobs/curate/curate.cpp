@@ -248,7 +248,8 @@ std::unique_ptr<Record> open_record(JobContext& context, std::vector<Input>& inp
 JobParts Curate::parts() {
   return {.slots = {kEngineSlot,
                     {.name = "stages", .kind = "stage", .required = true, .list = true, .help = "in order"}},
-          .reads = {"path"}};
+          .reads = {"path"},
+          .draws = false};
 }
 
 void Curate::check(JobCheck& check) const {

@@ -64,7 +64,7 @@ void apply_edits(const EditHistory& edits, std::map<std::string, Drop>& drops) {
   for (const auto& [key, edit] : edits.edited()) {
     if (!edit.keep) continue;
     if (const auto drop = drops.find(key); drop != drops.end() && !drop->second.is_final) drops.erase(drop);
-    if (!*edit.keep) drops[key] = {"studio.reject", edit.reason.value_or(""), "", 1};
+    if (!*edit.keep) drops[key] = {.rule = "studio.reject", .reason = edit.reason.value_or("")};
   }
 }
 
@@ -103,7 +103,7 @@ std::map<std::string, std::string> replacements_in(const std::filesystem::path& 
 
 nlohmann::json added_facts(const nlohmann::json& decision) {
   nlohmann::json out = nlohmann::json::object();
-  for (const char* name : {"set", "user"})
+  for (const char* name : {"set", "user", "duplicate"})
     if (const auto at = decision.find(name); at != decision.end()) out[name] = *at;
   return out;
 }

@@ -5,8 +5,10 @@
 //   {"key": "film-0003", "end": "kept", "clip": {"sha256": ...}, "set": "train", "user": {"label": "sea"}}
 //   {"key": "film-0004", "end": "filtered", "rule": "dedup.semantic", "score": 0.998, "of": "film-0001"}
 //   {"key": "film-0005", "end": "filtered", "rule": "blur >= 20", "final": true}
+//   {"key": "film-0006", "end": "kept", "duplicate": {"of": "film-0001", "similarity": 0.998, "why": "copy of film-0001: ..."}}
 //
-// "set" and "user" are facts that a select job adds to the clip's own. It follows people's decisions itself, so what it
+// "set" and "user" are facts that a select job adds to the clip's own, "duplicate" one that a dedup job with mode = "score"
+// adds to the copies that it keeps. A select job follows people's decisions itself, so what it
 // removes is "final".
 #pragma once
 #include <filesystem>
@@ -23,8 +25,8 @@ namespace kinora::core {
 class JobView;
 
 struct Drop {
-  std::string rule, reason, of;  // of: key of the clip that it is a copy of
-  double score = 0;
+  std::string rule{}, reason{}, of{};  // of: key of the clip that it is a copy of
+  double score = 0;                    // of a copy: how alike they are
   // subject_of both clips at the time of the decision, as far as the line says.
   nlohmann::json clip = {}, of_clip = {};
   bool is_final = false;  // a select job, which has followed people's decisions, removed it

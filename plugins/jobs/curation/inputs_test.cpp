@@ -9,6 +9,7 @@
 
 #include "core/io/wildcard.hpp"
 #include "core/runtime/runtime.hpp"
+#include "plugins/jobs/curation/csv_table.hpp"
 #include "plugins/jobs/curation/manifest.hpp"
 
 namespace kinora::core {
@@ -339,6 +340,12 @@ TEST_F(Inputs, OfACsvWithoutAColumnOfFilmsSayWhatItHas) {
   EXPECT_THAT(said("Caption, URL "), HasSubstr("write ' URL ' as 'url'"));
   EXPECT_THAT(said("path;caption"), HasSubstr("separated by ';'; separate them by ','"));
   EXPECT_THAT(said("url\tcaption"), HasSubstr("separated by tabs"));
+  EXPECT_THAT(said(std::string("\xFF\xFEu\0r\0l\0", 8)),
+              HasSubstr("bad.csv: it is UTF-16; save the file as UTF-8"));
+  EXPECT_THAT(said("url,ann\xE9"
+                   "e"),
+              HasSubstr("bad.csv: line 1: column 'ann\xEF\xBF\xBD"
+                        "e' is not UTF-8; save the file as UTF-8"));
 }
 
 TEST_F(Inputs, HaveKeysThatAreFilesNamesAndDiffer) {

@@ -7,6 +7,7 @@
 
 #include "kinora/error.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/csv_table.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/items.hpp"
 #include "plugins/jobs/curation/manifest.hpp"

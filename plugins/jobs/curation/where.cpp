@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "core/base/facts.hpp"
 #include "core/base/suggest.hpp"
 #include "kinora/error.hpp"
@@ -76,15 +78,19 @@ void FactsSeen::require() const {
   constexpr size_t kListed = 40;
   const auto lacking = std::find(has_.begin(), has_.end(), false);
   if (clips_ == 0 || lacking == has_.end()) return;
+  // The other options take a name as it is.
+  const auto written = [&](const std::string& name) {
+    return option_ == "where" ? fact_in_expression(name) : name;
+  };
   const std::string& name = names_[static_cast<size_t>(lacking - has_.begin())];
-  const std::string near = did_you_mean(short_name(name), {others_.begin(), others_.end()});
-  std::string listed;
+  const std::string near = suggest(short_name(name), {others_.begin(), others_.end()});
+  std::string more = near.empty() ? "" : ", did you mean '" + written(near) + "'?";
   size_t count = 0;
-  for (const auto& other : others_)
-    if (++count <= kListed) listed += (count > 1 ? ", " : "; facts: ") + other;
-  if (count > kListed) listed += ", ...";
-  throw Error(KINORA_ERROR_INVALID, option_ + ": no clip has the fact '" + valid_utf8(name) + "'" +
-                                        (near.empty() ? valid_utf8(listed) : valid_utf8(near)));
+  for (const auto& other : near.empty() ? others_ : std::set<std::string>())
+    if (++count <= kListed) more += (count > 1 ? ", " : "; facts: ") + written(other);
+  if (count > kListed) more += ", ...";
+  throw Error(KINORA_ERROR_INVALID,
+              valid_utf8(fmt::format("{}: no clip has the fact '{}'{}", option_, name, more)));
 }
 
 }  // namespace kinora::core

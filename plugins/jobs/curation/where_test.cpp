@@ -35,7 +35,8 @@ TEST(Where, SaysWhichConditionRemoves) {
 TEST(Where, ReadsTheFactsThatItNames) {
   EXPECT_TRUE(Where("blur >= 20 and tags contains 'sea'").reads("tags"));
   EXPECT_TRUE(Where("not has(tags)").reads("tags"));
-  for (const char* text : {"", "film == 'tags'", "caption contains 'price tags'", "user.tags == 1", "has(hashtags)"})
+  for (const char* text :
+       {"", "film == 'tags'", "caption contains 'price tags'", "user.tags == 1", "has(hashtags)"})
     EXPECT_FALSE(Where(text).reads("tags")) << text;
 }
 
@@ -50,6 +51,19 @@ TEST(FactsSeen, NamesTheNearestOfAFactThatNoClipHas) {
   seen.require();
   misspelt.add(with);
   EXPECT_EQ(refusal([&] { misspelt.require(); }), "per: no clip has the fact 'widht', did you mean 'width'?");
+}
+
+TEST(FactsSeen, WritesNamesAsAConditionWould) {
+  const json odd = {{"user", {{"2nd", 1}, {"quality score", 1}}}};
+  for (const auto& [option, near, listed] :
+       {std::tuple{"where", "did you mean '`quality score`'?", "; facts: `2nd`, `quality score`"},
+        {"per", "did you mean 'quality score'?", "; facts: 2nd, quality score"}}) {
+    FactsSeen misspelt(option, {"quality_score"}), other(option, {"licence"});
+    misspelt.add(odd);
+    EXPECT_THAT(refusal([&] { misspelt.require(); }), testing::EndsWith(near));
+    other.add(odd);
+    EXPECT_THAT(refusal([&] { other.require(); }), testing::EndsWith(listed));
+  }
 }
 
 class KeptClips : public testing::Test {

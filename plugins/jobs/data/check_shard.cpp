@@ -90,9 +90,9 @@ class Check {
     if (is_json(field) && member.size <= kMostJson) {
       const auto bytes = tar.content();
       if (!bytes.empty() && !nlohmann::json::accept(bytes.begin(), bytes.end())) refuse(not_json(field));
-    } else if (decode_ && is_medium(field) && member.size > 0 &&
+    } else if (decode_ && is_decoded(field) && member.size > 0 &&
                member.size <= WebDatasetLimits{}.sample_bytes) {
-      const std::string why = decode_(key, tar.content());
+      const std::string why = decode_(key, field, tar.content());
       if (!why.empty()) refuse("the field " + field + " cannot be decoded: " + why);
     } else {
       tar.content([](const uint8_t*, size_t) {});

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/facts.hpp"
 #include "core/io/io.hpp"
 #include "core/run/call.hpp"
 #include "plugins/jobs/data/earlier_index.hpp"
@@ -81,6 +82,11 @@ void look_at_texts(const DataFolder& folder, Overview& out) {
   out.captions = spread_of(captions);
 }
 
+bool is_of_shard_job(const DataFolder& folder) {
+  return core::text_in(core::parse_facts(read_small(folder.uri + "/job.json").value_or("")), "kind") ==
+         "shard";
+}
+
 std::string state_of_index(const DataFolder& folder) {
   if (folder.is_one_file) return "not compared with one shard; give its folder";
   if (!folder.meta.contains(".info.json")) return "none; kinora data index writes one";
@@ -89,7 +95,9 @@ std::string state_of_index(const DataFolder& folder) {
   const EarlierIndex index(folder);
   if (index.knows_exactly(folder.shards)) return "current";
   if (index.record().index.empty())
-    return "there, of a shard job or another program; kinora data verify compares it";
+    return std::string("there, written by ") +
+           (is_of_shard_job(folder) ? "the shard job" : "another program") +
+           "; kinora data verify compares it";
   const auto unknown = std::count_if(folder.shards.begin(), folder.shards.end(),
                                      [&](const Shard& shard) { return !index.knows(shard); });
   return fmt::format(

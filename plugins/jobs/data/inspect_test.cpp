@@ -4,6 +4,7 @@
 
 #include "plugins/jobs/data/data_testing.hpp"
 #include "plugins/jobs/data/preview.hpp"
+#include "plugins/jobs/data/record.hpp"
 
 namespace kinora::data {
 namespace {
@@ -36,6 +37,15 @@ TEST_F(Inspect, CountsFieldsFactsAndCaptions) {
   EXPECT_EQ(inspect_folder(find_shards(root), 2).index, "current");
   write("b.tar", shard("b", 1));
   EXPECT_THAT(inspect_folder(find_shards(root), 2).index, HasSubstr("1 of 2 shards"));
+}
+
+TEST_F(Inspect, SaysWhoWroteAnIndexThatDataIndexDidNot) {
+  write("a.tar", shard("a", 1));
+  index();
+  fs::remove(root / ".nv-meta" / kIndexRecord);
+  EXPECT_THAT(inspect_folder(find_shards(root), 1).index, HasSubstr("written by another program"));
+  write("job.json", R"({"kind": "shard", "name": "shards"})");
+  EXPECT_THAT(inspect_folder(find_shards(root), 1).index, HasSubstr("written by the shard job"));
 }
 
 TEST_F(Inspect, SaysWhereAShardEndsEarlyAndHowManySamplesAreWhole) {
@@ -83,7 +93,8 @@ TEST_F(Preview, ShowsSamplesOfAllShardsAndEscapesTheirText) {
                                   {"<script>alert(1)<|script>.png", "picture"}}));
   write("b.tar", shard("b", 5));
   const DataFolder folder = find_shards(root);
-  const auto shown = cards(4, [](const std::string&, std::vector<uint8_t> bytes) {
+  const auto shown = cards(4, [](const std::string&, const std::string& field, std::vector<uint8_t> bytes) {
+    EXPECT_EQ(field, "png");
     EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "picture");
     return Picture{.jpeg = "\xFF\xD8\xFF", .reason = "", .width = 64, .height = 48, .seconds = 2.5};
   });

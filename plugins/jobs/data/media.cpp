@@ -12,10 +12,15 @@ namespace {
 
 using nlohmann::json;
 
-// The medium under the name of a field that stages open; they find out what it is.
-Sample sample_of(const std::string& key, std::vector<uint8_t> bytes) {
+// "webp" of "preview.webp"
+std::string_view ending_of(std::string_view field) {
+  return field.substr(field.rfind('.') + 1);  // npos + 1 is 0
+}
+
+// The medium under the name of a field that stages open: the ending.
+Sample sample_of(const std::string& key, const std::string& field, std::vector<uint8_t> bytes) {
   Sample out(core::key_of_name(key));
-  out.set("mp4", std::move(bytes));
+  out.set(std::string(ending_of(field)).c_str(), std::move(bytes));
   return out;
 }
 
@@ -36,17 +41,19 @@ std::string failure_of(Call&& call) {
 bool is_medium(std::string_view field) {
   constexpr std::string_view kMedia[] = {"mp4", "webm", "mkv",  "mov", "avi", "ogv",
                                          "mpg", "jpg",  "jpeg", "png", "webp"};
-  const std::string_view ending = field.substr(field.rfind('.') + 1);  // npos + 1 is 0
-  return std::find(std::begin(kMedia), std::end(kMedia), ending) != std::end(kMedia);
+  return std::find(std::begin(kMedia), std::end(kMedia), ending_of(field)) != std::end(kMedia);
 }
+
+bool is_decoded(std::string_view field) { return is_medium(field) && ending_of(field) == field; }
 
 MediaDecoder::MediaDecoder(core::Registry& registry)
     : probe_(registry, "video.probe", json{{"count", true}}) {}
 
-std::string MediaDecoder::problem(const std::string& key, std::vector<uint8_t> bytes) {
+std::string MediaDecoder::problem(const std::string& key, const std::string& field,
+                                  std::vector<uint8_t> bytes) {
   std::string damage;
   std::string failure =
-      failure_of([&] { damage = core::damage_of(probe_(sample_of(key, std::move(bytes)))); });
+      failure_of([&] { damage = core::damage_of(probe_(sample_of(key, field, std::move(bytes)))); });
   return failure.empty() ? damage : failure;
 }
 
@@ -55,9 +62,10 @@ PictureMaker::PictureMaker(core::Registry& registry)
       probe_(registry, "video.probe", json::object()),
       write_(registry, "video.write", json{{"format", "jpeg"}, {"quality", 82}}) {}
 
-Picture PictureMaker::operator()(const std::string& key, std::vector<uint8_t> bytes) {
+Picture PictureMaker::operator()(const std::string& key, const std::string& field,
+                                 std::vector<uint8_t> bytes) {
   Picture out;
-  out.reason = failure_of([&] { out = made(sample_of(key, std::move(bytes))); });
+  out.reason = failure_of([&] { out = made(sample_of(key, field, std::move(bytes))); });
   return out;
 }
 

@@ -12,8 +12,10 @@
 
 namespace kinora::data {
 
-// Whether a field's name is one of a video or picture that the stages decode.
+// Whether a field's name has the ending of a video or picture: "mp4", "preview.webp".
 bool is_medium(std::string_view field);
+// Whether stages, and so trainings, decode the field: its name is such an ending, as "mp4" and "jpg" are.
+bool is_decoded(std::string_view field);
 
 // Tells whether media can be decoded. The constructor throws Error if the video plugin is missing, so that no
 // sample is blamed for it. [owner-thread]
@@ -21,7 +23,7 @@ class MediaDecoder {
  public:
   explicit MediaDecoder(core::Registry& registry);
   // Decodes all frames. Returns why that is impossible; "" if it is not.
-  std::string problem(const std::string& key, std::vector<uint8_t> bytes);
+  std::string problem(const std::string& key, const std::string& field, std::vector<uint8_t> bytes);
 
  private:
   core::OneStage probe_;
@@ -39,7 +41,7 @@ struct Picture {
 class PictureMaker {
  public:
   explicit PictureMaker(core::Registry& registry);
-  Picture operator()(const std::string& key, std::vector<uint8_t> bytes);
+  Picture operator()(const std::string& key, const std::string& field, std::vector<uint8_t> bytes);
 
  private:
   Picture made(Sample sample);

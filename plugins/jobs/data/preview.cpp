@@ -70,7 +70,7 @@ std::vector<Card> cards_of(const DataFolder& folder, uint64_t limit, const MakeP
       card.picture.reason = "the medium is larger than 1 GiB";
     } else {
       card.field = medium->name;
-      card.picture = make(sample.key, read_part(bytes, *medium));
+      card.picture = make(sample.key, medium->name, read_part(bytes, *medium));
     }
     out.push_back(std::move(card));
     progress.update(static_cast<int64_t>(out.size()));

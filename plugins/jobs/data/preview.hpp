@@ -20,7 +20,8 @@ struct Card {
 };
 
 // Makes the picture of a medium.
-using MakePicture = std::function<Picture(const std::string& key, std::vector<uint8_t> bytes)>;
+using MakePicture =
+    std::function<Picture(const std::string& key, const std::string& field, std::vector<uint8_t> bytes)>;
 
 // The first samples of shards that are spread over the folder, `limit` in all. problem: receives damage of shards
 // and broken JSON among them. Throws Error.

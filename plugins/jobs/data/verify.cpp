@@ -4,6 +4,8 @@
 #include <mutex>
 #include <thread>
 
+#include <fmt/ranges.h>
+
 #include "core/base/quantity.hpp"
 #include "core/base/status.hpp"
 #include "core/run/call.hpp"
@@ -11,6 +13,7 @@
 #include "plugins/jobs/data/check_index.hpp"
 #include "plugins/jobs/data/fields.hpp"
 #include "plugins/jobs/data/in_order.hpp"
+#include "plugins/jobs/data/media.hpp"
 #include "plugins/jobs/data/record.hpp"
 
 namespace kinora::data {
@@ -20,6 +23,7 @@ namespace {
 class Decoders {
  public:
   explicit Decoders(const std::function<DecodeMedium()>& make) : make_(make) {}
+  bool are_used() const { return static_cast<bool>(make_); }
   DecodeMedium take() {
     if (!make_) return {};
     const std::scoped_lock lock(mutex_);
@@ -103,14 +107,25 @@ class Verifier {
               });
     index_.add(piece.samples, left_out);
     for (const auto& sample : piece.samples) fields_.add(sample);
+    for (const auto& sample : piece.samples) see_undecoded(sample);
     samples_[number] += piece.samples.size();
     report_.samples += piece.samples.size();
     progress_.update(static_cast<int64_t>(begun_),
                      core::counted(static_cast<int64_t>(report_.samples), "sample", "samples"));
   }
 
+  void see_undecoded(const energon::StoredSample& sample) {
+    constexpr size_t kMostNamed = 20;
+    for (const auto& part : sample.parts)
+      if (is_medium(part.name) && !is_decoded(part.name) && undecoded_.size() < kMostNamed)
+        undecoded_.insert(core::printable(part.name));
+  }
+
   void finish() {
     progress_.finish();
+    if (decoders_.are_used() && !undecoded_.empty())
+      report_.notes.push_back(fmt::format("not decoded, since no training decodes them: the fields {}",
+                                          fmt::join(undecoded_, ", ")));
     Record record;
     for (size_t i = 0; i < folder_.shards.size(); ++i) {
       begun_ = i + 1;
@@ -134,7 +149,8 @@ class Verifier {
   size_t begun_ = 0;  // shards so far; problems are of the last one
   CheckIndex index_;
   std::vector<char> has_problem_;
-  std::vector<uint64_t> samples_;  // of each shard
+  std::vector<uint64_t> samples_;    // of each shard
+  std::set<std::string> undecoded_;  // fields that look like media
 };
 
 }  // namespace

@@ -13,6 +13,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class Verify : public DataTest {
  protected:
@@ -164,11 +165,33 @@ TEST_F(Verify, OfDuplicatesAgreesWithTheirIndex) {
 
 TEST_F(Verify, DecodesMediaWithTheGivenDecoder) {
   write("s.tar", test::tar_bytes({{"a.mp4", "good"}, {"b.mp4", "bad"}}));
-  const DecodeMedium decode = [](const std::string& key, std::vector<uint8_t> bytes) {
-    return bytes.size() == 4 ? "" : key + " is damaged";
+  const DecodeMedium decode = [](const std::string& key, const std::string& field,
+                                 std::vector<uint8_t> bytes) {
+    return bytes.size() == 4 ? "" : key + "." + field + " is damaged";
   };
-  EXPECT_EQ(verify({.threads = 1, .decoder = [&] { return decode; }}).problems, 1u);
-  EXPECT_THAT(lines, ElementsAre("s.tar: b at 1024: the field mp4 cannot be decoded: b is damaged"));
+  const auto report = verify({.threads = 1, .decoder = [&] { return decode; }});
+  EXPECT_EQ(report.problems, 1u);
+  EXPECT_THAT(lines, ElementsAre("s.tar: b at 1024: the field mp4 cannot be decoded: b.mp4 is damaged"));
+  EXPECT_THAT(report.notes, Not(Contains(HasSubstr("not decoded"))));
+}
+
+// FFmpeg reads no animated WebP, such as the previews of clip.preview, and no training reads such a field.
+TEST_F(Verify, DecodesTheFieldsThatTrainingDecodesAndNamesTheOthersOnce) {
+  write("s.tar",
+        test::tar_bytes({{"a.jpg", "1"}, {"a.preview.webp", "1"}, {"b.jpg", "1"}, {"b.preview.webp", "1"}}));
+  std::vector<std::string> decoded;
+  const DecodeMedium decode = [&](const std::string& key, const std::string& field, std::vector<uint8_t>) {
+    decoded.push_back(key + "." + field);
+    return "";
+  };
+  const auto report = verify({.threads = 1, .decoder = [&] { return decode; }});
+  EXPECT_THAT(decoded, ElementsAre("a.jpg", "b.jpg"));
+  EXPECT_EQ(report.problems, 0u);
+  const auto says = HasSubstr("not decoded, since no training decodes them: the fields preview.webp");
+  EXPECT_EQ(std::count_if(report.notes.begin(), report.notes.end(),
+                          [&](const auto& note) { return testing::Value(note, says); }),
+            1);
+  EXPECT_THAT(verify().notes, Not(Contains(says))) << "nothing was decoded, nothing was left out";
 }
 
 }  // namespace

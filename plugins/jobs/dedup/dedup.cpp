@@ -28,8 +28,7 @@ struct DedupOptions {
   int64_t threads = 0;
   static void describe(Describe<DedupOptions>& d) {
     d.name("dedup").help(
-        "Finds clips of a curate job that are copies of other clips; a shard job that reads this job leaves "
-        "them out");
+        "Finds clips that are copies of other clips; a shard job that reads this job leaves them out");
     d.option("memory", &DedupOptions::memory)
         .how_only()
         .bytes()
@@ -148,10 +147,11 @@ json decision(const Sample& sample, const kinora_outcome& outcome) {
   const json facts = parse_facts(sample.text("json").value_or("{}"));
   line.update(object_in(facts, "dedup"));
   if (json clip = subject_of(facts); !clip.empty()) line["clip"] = std::move(clip);
+  const json duplicate = object_in(facts, "duplicate");
+  if (outcome.end == KINORA_OUTCOME_KEPT && !duplicate.empty()) line["duplicate"] = duplicate;
   if (outcome.end != KINORA_OUTCOME_FILTERED) return line;
   line["rule"] = outcome.reason ? outcome.reason : "";
   line["score"] = outcome.score;
-  const json duplicate = object_in(facts, "duplicate");
   for (const char* what : {"of", "nearest", "motion"})
     if (duplicate.contains(what)) line[what] = duplicate[what];
   if (duplicate.contains("why")) line["reason"] = duplicate["why"];
@@ -188,7 +188,7 @@ Earlier take_left_out(JobContext& context, std::map<std::string, ClipFields>& cl
 
 // Leaves out the reason: later jobs depend on decisions, and a reason may change without a decision.
 json rejection(const std::string& key, const Drop& drop) {
-  return {{"key", key}, {"end", "filtered"}, {"rule", drop.rule}, {"score", drop.score}};
+  return {{"key", key}, {"end", "filtered"}, {"rule", drop.rule}};
 }
 
 std::string text_of(const JobSpec& job, const char* option) {
@@ -241,7 +241,8 @@ JobParts Dedup::parts() {
                      .use = "dedup.semantic",
                      .required = true,
                      .help = "stage that decides which clips are copies"}},
-          .reads = {"curate", "select"}};
+          .reads = {"curate", "select"},
+          .draws = false};
 }
 
 std::string Dedup::edits_identity(const RunFile& run, const JobSpec& job) const {
@@ -294,12 +295,14 @@ void Dedup::run(JobContext& context) const {
   const auto write = [&](const json& line) {
     or_throw(decisions.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
   };
+  int64_t recorded = 0;
   PipelineResult result = compare(clips, [&](const Sample& sample, const kinora_outcome& outcome) {
     json line = decision(sample, outcome);
+    recorded += line.contains("duplicate");
     const auto of = copy_of.find(std::string(sample.key()));
     if (outcome.end == KINORA_OUTCOME_KEPT && of != copy_of.end()) line["instead_of"] = of->second;
     if (const auto added = earlier.added.find(std::string(sample.key())); added != earlier.added.end())
-      line.update(added->second);
+      line.insert(added->second.begin(), added->second.end());
     write(line);
   });
   for (const auto& [key, drop] : rejected) write(rejection(key, drop));
@@ -312,11 +315,15 @@ void Dedup::run(JobContext& context) const {
   log_info("{}: {} of {} clips kept, {} are copies, {} were rejected by people, {} could not be compared",
            context.spec().name, result.inputs.kept, all, result.inputs.filtered, rejected.size(),
            result.inputs.failed);
+  if (recorded > 0)
+    log_info("{}: {} kept and recorded, since mode = \"score\"; {} has the originals", context.spec().name,
+             counted(recorded, "copy is", "copies are"), kDecisionsFile);
   for (const auto& [key, drop] : rejected) ++result.inputs.filtered, ++result.rules[drop.rule];
   context.summary["curated"] = curate.name;  // the job with these clips
   context.summary["inputs"] = result.inputs.sum();
   context.summary["clips"] = result.inputs.json();
   context.summary["rules"] = result.rules;
+  context.summary["copies_kept"] = recorded;
   if (result.inputs.failed > 0 && result.inputs.kept == 0)
     throw Error(KINORA_ERROR_DATA,
                 std::string("no clip could be compared; ") + kDecisionsFile + " has the reasons");

@@ -112,7 +112,10 @@ class EmbedText final : public TensorJob {
 };
 
 JobParts EmbedText::parts() {
-  return {.slots = {kTextSlot, kWordsSlot}, .reads = {"curate", "dedup", "select"}, .tensors = true};
+  return {.slots = {kTextSlot, kWordsSlot},
+          .reads = {"curate", "dedup", "select"},
+          .tensors = true,
+          .draws = false};
 }
 
 void EmbedText::work(JobContext& context) const {

@@ -107,7 +107,7 @@ json outcomes_of(const JobRecord& job, const Curation& curation) {
 }
 
 json selection_of(const JobRecord& job) {
-  json steps = json::array(), sets = json::array();
+  json steps = json::array(), sets = json::array(), tables = json::array();
   const auto all = job.summary.find("steps");
   if (all != job.summary.end() && all->is_array())
     for (const auto& step : *all)
@@ -118,7 +118,13 @@ json selection_of(const JobRecord& job) {
   for (const auto& [name, clips] : object_at(job.summary, "sets").items())
     if (sets.size() < kMostRows)
       sets.push_back({{"name", name}, {"clips", count_at(object_at(job.summary, "sets"), name.c_str())}});
-  return {{"steps", std::move(steps)}, {"sets", std::move(sets)}};
+  for (const auto& [path, joined] : object_at(job.summary, "joined").items())
+    if (tables.size() < kMostRows)
+      tables.push_back({{"name", path.substr(path.rfind('/') + 1)},
+                        {"rows", count_at(joined, "rows")},
+                        {"rows_of_clips", count_at(joined, "rows_of_clips")},
+                        {"clips", count_at(joined, "clips")}});
+  return {{"steps", std::move(steps)}, {"sets", std::move(sets)}, {"tables", std::move(tables)}};
 }
 
 }  // namespace kinora::core::report

@@ -44,6 +44,8 @@ TEST_F(ReportTest, ItsNumbersAreInTheData) {
   const json& selection = job_of(all, "choose")["selection"];
   EXPECT_EQ(selection["steps"][0], (json{{"rule", "plain >= 20"}, {"in", 1000}, {"removed", 250}}));
   EXPECT_EQ(selection["sets"][0], (json{{"name", "plain"}, {"clips", 42}}));
+  EXPECT_EQ(selection["tables"],
+            (json::array({{{"name", "plain"}, {"rows", 500}, {"rows_of_clips", 250}, {"clips", 260}}})));
   const json& video = job_of(all, "generate")["videos"]["list"][0];
   EXPECT_EQ(video["seed"], "77");
   EXPECT_EQ(video["width"], 96);

@@ -69,11 +69,13 @@ class MadeUpRun {
           dump({{"shards", 7}, {"samples", 1}, {"bytes", 4096}, {"note", text}, {"finished", text + text}}));
     write("latents/summary.json",
           dump({{"clips", 12}, {"samples", 3}, {"latent_shape", {16, 3, 16, 24}}, {"too_short", 0}}));
-    write("choose/summary.json", dump({{"inputs", 1000},
-                                       {"steps",
-                                        {{{"rule", text + " >= 20"}, {"in", 1000}, {"removed", 250}},
-                                         {{"rule", "count"}, {"in", 750}, {"removed", 700}}}},
-                                       {"sets", {{text, 42}}}}));
+    write("choose/summary.json",
+          dump({{"inputs", 1000},
+                {"steps",
+                 {{{"rule", text + " >= 20"}, {"in", 1000}, {"removed", 250}},
+                  {{"rule", "count"}, {"in", 750}, {"removed", 700}}}},
+                {"joined", {{"/data/" + text, {{"rows", 500}, {"rows_of_clips", 250}, {"clips", 260}}}}},
+                {"sets", {{text, 42}}}}));
     std::string metrics;
     for (int i = 1; i <= 100; ++i)
       metrics += dump({{"step", i}, {"loss", 10.0 / i}, {"learning_rate", 1e-3}, {text, 1}});

@@ -27,13 +27,21 @@ std::string fact_text(const json& facts, const std::string& key, const std::stri
   return fact->is_string() ? fact->get<std::string>() : line_text(*fact);
 }
 
-// "sea, 16_9"
+// The value as a part of bin_text(): texts with a comma or like a part of another kind are in quotes.
+std::string bin_part(const json& facts, const std::string& key, const std::string& name) {
+  const auto quoted_if = [](bool is_odd, const std::string& text) { return is_odd ? line_text(text) : text; };
+  const std::string none = "no " + quoted_if(name.find_first_of(",\"") != name.npos, name);
+  const std::string value = fact_text(facts, key, name);
+  if (value.empty()) return none;
+  const json* fact = name == "key" ? nullptr : find_fact(facts, name);
+  const bool is_text = !fact || fact->is_string();
+  return quoted_if(is_text && (value == none || value.find_first_of(",\"[{") != value.npos), value);
+}
+
+// "sea, 16_9"; "no label, 16_9" for a clip without the fact; "\"sea, sky\", 16_9" for a text with a comma.
 std::string bin_text(const json& facts, const std::string& key, const std::vector<std::string>& per) {
   std::string out;
-  for (const auto& name : per) {
-    const std::string value = fact_text(facts, key, name);
-    out += (out.empty() ? "" : ", ") + (value.empty() ? "no " + name : value);
-  }
+  for (const auto& name : per) out += (out.empty() ? "" : ", ") + bin_part(facts, key, name);
   return out;
 }
 
@@ -43,10 +51,10 @@ std::vector<std::string> without_key(std::vector<std::string> names) {
 }
 
 std::vector<FactsSeen> nothing_seen(const Choice& choice) {
-  return {{"where", choice.where.facts()},
+  return {{"join_key", choice.tables.empty() ? std::vector<std::string>() : without_key({choice.join_key})},
+          {"where", choice.where.facts()},
           {"per", without_key(choice.per)},
-          {"sets_by", choice.sets_by == kFilm ? std::vector<std::string>() : without_key({choice.sets_by})},
-          {"join_key", choice.tables.empty() ? std::vector<std::string>() : without_key({choice.join_key})}};
+          {"sets_by", choice.sets_by == kFilm ? std::vector<std::string>() : without_key({choice.sets_by})}};
 }
 
 }  // namespace
@@ -54,7 +62,7 @@ std::vector<FactsSeen> nothing_seen(const Choice& choice) {
 // What one thread has read of a part of items.jsonl.
 struct CandidateReader::Part {
   std::vector<Candidate> clips;
-  std::vector<size_t> joined;
+  std::vector<Joined> joined;
   std::vector<FactsSeen> seen;
 };
 
@@ -62,10 +70,10 @@ CandidateReader::CandidateReader(Choice choice)
     : choice_(std::move(choice)),
       edits_(read_edits(choice_.curated / kEditsFile, kept_in(choice_.curated))),
       steps_{"studio.reject"},
+      named_columns_(named_columns()),
       joined_(choice_.tables.size()),
       seen_(nothing_seen(choice_)) {
-  const auto names = choice_.where.facts();
-  names_sets_ = std::find(names.begin(), names.end(), "set") != names.end();
+  names_sets_ = choice_.where.reads("set");
   steps_.insert(steps_.end(), choice_.where.rules().begin(), choice_.where.rules().end());
   if (!choice_.decisions.empty())
     each_decision(choice_.decisions, [&](const json&, const std::string& text, const std::string& key,
@@ -84,20 +92,57 @@ std::vector<Candidate> CandidateReader::read() {
 
 void CandidateReader::take(Part part, std::vector<Candidate>& out) {
   std::move(part.clips.begin(), part.clips.end(), std::back_inserter(out));
-  for (size_t i = 0; i < part.joined.size(); ++i) joined_[i] += part.joined[i];
+  for (size_t i = 0; i < part.joined.size(); ++i) {
+    joined_[i].clips += part.joined[i].clips;
+    joined_[i].rows.merge(part.joined[i].rows);
+  }
   for (size_t i = 0; i < part.seen.size(); ++i) seen_[i].add(part.seen[i]);
 }
 
+// Tables come before the conditions on their columns.
 void CandidateReader::require_all_seen() const {
-  for (const auto& seen : seen_) seen.require();
+  seen_.front().require();
   for (size_t i = 0; i < joined_.size(); ++i)
-    if (joined_[i] == 0 && choice_.tables[i].size() > 0)
+    if (const UserTable& table = choice_.tables[i]; joined_[i].clips == 0 && table.size() > 0)
       throw Error(
           KINORA_ERROR_INVALID,
-          fmt::format("join: {}: none of its {} rows is about a clip: its column '{}' must have the values "
-                      "of the clips' fact '{}'; set join_key",
-                      choice_.tables[i].name(), choice_.tables[i].size(), choice_.join_key,
-                      choice_.join_key));
+          fmt::format(
+              "join: {}: none of its {} rows is about a clip: its column '{}', in the first row '{}', must "
+              "have the values of the clips' fact '{}'; set join_key",
+              table.name(), table.size(), choice_.join_key, table.first_key_without({}), choice_.join_key));
+  for (const auto& seen : seen_) seen.require();
+}
+
+std::vector<CandidateReader::NamedColumn> CandidateReader::named_columns() const {
+  std::vector<NamedColumn> out;
+  for (const auto& table : choice_.tables)
+    for (const auto& column : table.columns()) {
+      if (choice_.where.reads(column)) out.push_back({"where", column, table.name()});
+      if (std::find(choice_.per.begin(), choice_.per.end(), column) != choice_.per.end())
+        out.push_back({"per", column, table.name()});
+      if (choice_.sets_by == column && column != kFilm) out.push_back({"sets_by", column, table.name()});
+    }
+  return out;
+}
+
+// Throws if a short name may mean a fact of the clip, which comes first, or a column. facts: before the tables are joined.
+void CandidateReader::refuse_ambiguous(const json& facts) const {
+  for (const auto& [option, name, table] : named_columns_) {
+    const json* own = find_fact(facts, name);
+    if (!own || own == find_fact(facts, "user." + name)) continue;  // user.NAME is the column's place
+    const auto written = [is_where = option == "where"](const std::string& fact) {
+      return is_where ? fact_in_expression(fact) : fact;
+    };
+    std::string full;
+    for (const char* place : kFactPlaces)
+      if (full.empty() && find_fact(facts, place + name) == own) full = place + name;
+    throw Error(
+        KINORA_ERROR_INVALID,
+        fmt::format(
+            "{}: '{}' is a fact of the clips{} and a column of {}; write {} for the column, and {}", option,
+            name, full.empty() ? "" : ", " + full + ",", table, written("user." + name),
+            full.empty() ? "rename the column if you mean the fact" : written(full) + " for the fact"));
+  }
 }
 
 // Adds the columns of the user's tables as facts; of two with one name the later counts.
@@ -105,13 +150,14 @@ void CandidateReader::join(json& line, json& facts, const std::string& key, Part
   if (choice_.tables.empty()) return;
   const std::string value = fact_text(facts, key, choice_.join_key);
   for (size_t i = 0; i < choice_.tables.size(); ++i) {
-    const json* row = choice_.tables[i].row(value);
+    const UserTable::Row* row = choice_.tables[i].row(value);
     if (!row) continue;
-    ++part.joined[i];
+    ++part.joined[i].clips;
+    part.joined[i].rows.insert(row);
     for (json* to : {&line, &facts}) {
       json& user = (*to)["user"];
       if (!user.is_object()) user = json::object();
-      user.update(*row);
+      user.update(row->values);
     }
   }
 }
@@ -144,6 +190,7 @@ void CandidateReader::look(json item, Part& part) const {
   if (const auto before = before_.find(clip.key);
       before != before_.end() && !continue_from(before->second, clip, line, facts))
     return;
+  refuse_ambiguous(facts);
   join(line, facts, clip.key, part);
   if (edit.tags) facts["tags"] = *edit.tags;
   for (auto& seen : part.seen) seen.add(facts);
@@ -156,7 +203,7 @@ void CandidateReader::look(json item, Part& part) const {
   if (const std::string by = choice_.sets_by; !by.empty()) {
     line.erase("set");  // an earlier job's
     const std::string together = fact_text(facts, clip.key, by);
-    clip.share = hash_share("set " + (together.empty() ? clip.key : together));
+    clip.share = hash_share("set " + choice_.name + " " + (together.empty() ? clip.key : together));
   }
   clip.line = line_text(line);
   clip.line.pop_back();

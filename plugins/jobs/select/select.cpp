@@ -2,6 +2,7 @@
 // decisions.jsonl of the dedup or select job that is its input; writes decisions.jsonl as a dedup job does, so that the same
 // jobs read it. People's decisions come first: rejected clips are removed, accepted ones are not.
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include <fmt/ranges.h>
@@ -13,10 +14,9 @@
 #include "core/io/atomic_file.hpp"
 #include "core/run/call.hpp"
 #include "core/run/job_plugin.hpp"
-#include "kinora/npy.hpp"
 #include "plugins/jobs/curation/drops.hpp"
-#include "plugins/jobs/curation/search/collection.hpp"
 #include "plugins/jobs/select/candidates.hpp"
+#include "plugins/jobs/select/embeddings.hpp"
 #include "plugins/jobs/select/sampling.hpp"
 #include "plugins/jobs/training/options/paths_option.hpp"
 
@@ -88,7 +88,8 @@ namespace fs = std::filesystem;
 
 Choice choice_of(JobContext& context, const SelectOptions& options) {
   const JobSpec* before = decided_by(context);
-  return {.curated = context.folder_of(context.need_upstream("curate")),
+  return {.name = context.spec().name,
+          .curated = context.folder_of(context.need_upstream("curate")),
           .decisions = before ? context.folder_of(*before) / kDecisionsFile : fs::path(),
           .where = Where(options.where),
           .per = options.count > 0 ? options.per : std::vector<std::string>(),
@@ -98,42 +99,12 @@ Choice choice_of(JobContext& context, const SelectOptions& options) {
           .threads = static_cast<size_t>(options.threads)};
 }
 
-// Embeddings of these clips, row by row.
-struct EmbeddingRows {
-  std::vector<float> values;
-  size_t size = 0;  // of a row
-};
-
 EmbeddingRows embeddings_of(JobContext& context, const SelectOptions& options,
                             const std::vector<Candidate>& clips, const std::vector<size_t>& places) {
-  const fs::path data = context.folder_of(context.need_upstream("curate")) / "data";
-  EmbeddingRows out;
-  for (const size_t place : places) {
-    const std::string file = (data / (clips[place].key + "." + options.embedding + ".npy")).string();
-    const auto bytes = context.runtime().io().read_all(file);
-    if (!bytes)
-      throw Error(KINORA_ERROR_INVALID,
-                  fmt::format("clip '{}' has no embedding '{}'; name another one by `embedding` (there are: {}), "
-                              "or put a stage embed.* into the curate job",
-                              clips[place].key, options.embedding,
-                              fmt::join(Collection({data.parent_path()}).names(), ", ")));
-    const FloatArray array = read_npy(*bytes, file);
-    if (array.values.empty() || (out.size > 0 && array.values.size() != out.size))
-      throw Error(KINORA_ERROR_DATA,
-                  fmt::format("{}: it has {} numbers, the others {}", file, array.values.size(), out.size));
-    out.size = array.values.size();
-    const uint64_t needed = uint64_t{places.size()} * out.size * sizeof(float);
-    if (needed > static_cast<uint64_t>(options.memory))
-      throw Error(
-          KINORA_ERROR_INVALID,
-          fmt::format("the embeddings of {} clips need {}, and memory = \"{}\" bounds them; raise memory, or "
-                      "leave clips out by `where` or an earlier select job",
-                      places.size(), format_size(needed),
-                      format_size(static_cast<uint64_t>(options.memory))));
-    out.values.reserve(places.size() * out.size);
-    out.values.insert(out.values.end(), array.values.begin(), array.values.end());
-  }
-  return out;
+  std::vector<std::string> keys;
+  for (const size_t place : places) keys.push_back(clips[place].key);
+  return read_embeddings(context.runtime().io(), context.folder_of(context.need_upstream("curate")) / "data",
+                         options.embedding, keys, static_cast<uint64_t>(options.memory));
 }
 
 // The places of the clips of one bin that are chosen: accepted ones, then others up to `count`. places: by key.
@@ -252,13 +223,27 @@ void summarise_steps(json& summary, const std::vector<Candidate>& clips,
                   {"steps", std::move(all)}});
 }
 
+// Which rows of the user's tables are about clips.
+void report_joins(const std::string& job, const CandidateReader& reader, json& summary) {
+  for (size_t i = 0; i < reader.tables().size(); ++i) {
+    const UserTable& table = reader.tables()[i];
+    const auto& [clips, rows] = reader.joined()[i];
+    summary["joined"][table.name()] = {
+        {"rows", table.size()}, {"rows_of_clips", rows.size()}, {"clips", clips}};
+    if (const size_t others = table.size() - rows.size(); others > 0)
+      log_info("{}: {}: {} of its {} rows {} about no clip that came in, the first is '{}'", job,
+               table.name(), others, table.size(), others == 1 ? "is" : "are", table.first_key_without(rows));
+  }
+}
+
 }  // namespace
 
 // Tags matter only to options that name them as a fact.
 std::string Select::edits_identity(const RunFile& run, const JobSpec& job) const {
   const json& o = job.options;
-  const bool reads = Where(text_in(o, "where")).reads("tags") || std::ranges::count(o.at("per"), "tags") > 0 ||
-                     o.at("sets_by") == "tags" || o.at("join_key") == "tags";
+  const bool reads = Where(text_in(o, "where")).reads("tags") ||
+                     std::ranges::count(o.at("per"), "tags") > 0 || o.at("sets_by") == "tags" ||
+                     o.at("join_key") == "tags";
   return core::edits_identity(run, job, [&](const Edited& edit) {
     json out;
     if (edit.keep) out["keep"] = *edit.keep;
@@ -285,6 +270,12 @@ void Select::check(JobCheck& check) const {
     check.problem("shares",
                   fmt::format("shares has {} numbers for {} sets; give one for each, or leave shares out",
                               options.shares.size(), options.sets.size()));
+  double sum = 0;
+  for (const double share : options.shares) sum += share;
+  if (!std::isfinite(sum))
+    check.problem("shares", "shares: the numbers and their sum must be finite; write such as [9, 1]");
+  if (std::find(options.sets.begin(), options.sets.end(), "") != options.sets.end())
+    check.problem("sets", "sets: a set has no name; name it");
   if (std::set<std::string>(options.sets.begin(), options.sets.end()).size() < options.sets.size())
     check.problem("sets", "sets: two sets have one name; rename one");
   if (!options.sets.empty() && options.sets_by.empty())
@@ -322,10 +313,15 @@ void Select::run(JobContext& context) const {
   write_decisions(context.folder() / kDecisionsFile, clips, steps, options, summary);
   summarise_steps(summary, clips, steps);
   summary["curated"] = context.need_upstream("curate").name;  // the job with these clips
-  const auto tables = options.tables();
-  for (size_t i = 0; i < tables.size(); ++i) summary["joined"][tables[i]] = reader.joined()[i];
+  const std::string& name = context.spec().name;
+  report_joins(name, reader, summary);
   if (summary["inputs"] > 0 && summary["clips"]["kept"] == 0)
-    log_warn("{}: no clip is left; jobs that read it will find none", context.spec().name);
+    return log_warn("{}: no clip is left; jobs that read it will find none", name);
+  for (const auto& set : options.sets)
+    if (summary["inputs"] > 0 && summary["sets"][set] == 0)
+      log_warn(
+          "{}: no clip is in the set '{}'; give it a larger share, or split clip by clip: sets_by = \"key\"",
+          name, set);
 }
 
 }  // namespace kinora::core

@@ -1,16 +1,14 @@
 #include "plugins/jobs/select/user_tables.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/base/facts.hpp"
 #include "core/base/suggest.hpp"
 #include "kinora/error.hpp"
+#include "plugins/jobs/curation/csv_table.hpp"
 #include "plugins/jobs/curation/inputs.hpp"
-#include "plugins/jobs/curation/manifest.hpp"
 
 namespace kinora::core {
 namespace {
@@ -38,6 +36,7 @@ void UserTable::add(json row, size_t number) {
   std::string key = at == row.end() ? "" : key_text(*at);
   if (key.empty()) refuse(number, "it has no '" + key_ + "'; join_key names the column with the keys");
   row.erase(at);
+  for (const auto& [column, value] : row.items()) columns_.insert(column);
   const auto [place, is_new] = rows_.try_emplace(std::move(key), Row{std::move(row), number});
   if (!is_new)
     refuse(number, fmt::format("'{}' has row {} already; remove one of them", valid_utf8(place->first),
@@ -45,29 +44,26 @@ void UserTable::add(json row, size_t number) {
 }
 
 void UserTable::read_csv_rows(const std::string& text) {
-  std::vector<std::string> head;
-  const auto take = [&](size_t number, std::vector<std::string> fields) {
-    if (head.empty()) {
-      head = std::move(fields);
-      if (std::find(head.begin(), head.end(), key_) == head.end())
-        refuse(number, fmt::format("it names the columns, and none is called '{}'{}; set join_key", key_,
-                                   did_you_mean_or_list(key_, head, "columns")));
-      if (std::set<std::string>(head.begin(), head.end()).size() < head.size())
-        refuse(number, "two columns have one name; rename or remove one of them");
-      return;
-    }
-    if (fields.size() != head.size())
-      refuse(number, fmt::format("it has {} fields where the first row names {} columns", fields.size(),
-                                 head.size()));
-    json row = json::object();
-    for (size_t i = 0; i < head.size(); ++i)
-      if (!fields[i].empty()) row[valid_utf8(head[i])] = valid_utf8(fields[i]);
+  const auto take_head = [&](const std::vector<std::string>& head) {
+    if (std::find(head.begin(), head.end(), key_) != head.end()) return;
+    const std::string separator = other_separator(head);
+    refuse(1, fmt::format("it names the columns, and none is called '{}'{}", key_,
+                          separator.empty() ? did_you_mean_or_list(key_, head, "columns") + "; set join_key"
+                                            : separator));
+  };
+  const auto take = [&](size_t number, json row) {
+    for (const auto& [column, value] : row.items())
+      if (const auto& cell = value.get_ref<const std::string&>(); valid_utf8(cell) != cell)
+        refuse(number,
+               fmt::format("'{}' in column '{}' is not UTF-8{}", valid_utf8(cell), column, kSaveAsUtf8));
     add(std::move(row), number);
   };
-  read_csv(text, take, [&](size_t number, const std::string& why) { refuse(number, why); });
+  read_csv_table(text, name_, take_head, take,
+                 [&](size_t number, const std::string& why) { refuse(number, why); });
 }
 
 void UserTable::read_jsonl_rows(const std::string& text) {
+  refuse_utf16(text, name_);
   size_t number = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -76,14 +72,21 @@ void UserTable::read_jsonl_rows(const std::string& text) {
     ++number;
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     json row = parse_facts(line);
-    if (!row.is_object()) refuse(number, "it is not a JSON object");
+    if (!row.is_object()) refuse(number, "it is not a JSON object in UTF-8");
     add(std::move(row), number);
   }
 }
 
-const json* UserTable::row(const std::string& key) const {
+const UserTable::Row* UserTable::row(const std::string& key) const {
   const auto at = rows_.find(key);
-  return at == rows_.end() ? nullptr : &at->second.values;
+  return at == rows_.end() ? nullptr : &at->second;
+}
+
+std::string UserTable::first_key_without(const std::unordered_set<const Row*>& rows) const {
+  const std::pair<const std::string, Row>* first = nullptr;
+  for (const auto& one : rows_)
+    if (!rows.contains(&one.second) && (!first || one.second.number < first->second.number)) first = &one;
+  return first ? first->first : "";
 }
 
 std::string problem_of_table(const std::string& name) {

@@ -24,7 +24,7 @@ struct ShardOptions {
   int64_t threads = 0;
   std::string where, layout = "flat", out;
   static void describe(Describe<ShardOptions>& d) {
-    d.name("shard").help("Packs the clips of a curate job into WebDataset shards");
+    d.name("shard").help("Packs the clips of a curate, dedup or select job into WebDataset shards");
     d.option("memory", &ShardOptions::memory)
         .how_only()
         .bytes()
@@ -110,18 +110,28 @@ Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits, const Added
 
 // Adds the clips for which `where` does not hold. It says what the job is for, as "set == 'train'" does, so it applies to
 // clips that a person accepted, too.
-void drop_by_condition(Io& io, const Where& where, const std::vector<Clip>& clips, const AddedFacts& added,
-                       const EditHistory& edits, std::map<std::string, Drop>& drops) {
+void drop_by_condition(Io& io, const std::string& condition, const std::vector<Clip>& clips,
+                       const AddedFacts& added, const EditHistory& edits,
+                       std::map<std::string, Drop>& drops) {
+  const Where where(condition);
   if (where.rules().empty()) return;
   FactsSeen seen("where", where.facts());
+  int64_t came_in = 0, removed_here = 0;
   for (const auto& clip : clips) {
     if (drops.contains(clip.key)) continue;
+    ++came_in;
     const json facts = facts_of(io, clip, edits.now(clip.key), added);
     seen.add(facts);
-    if (const auto removed = where.removed_by(facts, clip.key))
-      drops[clip.key] = {where.rules()[*removed], "", "", 0};
+    if (const auto removed = where.removed_by(facts, clip.key)) {
+      drops[clip.key] = {.rule = where.rules()[*removed]};
+      ++removed_here;
+    }
   }
   seen.require();
+  if (came_in > 0 && removed_here == came_in)
+    throw Error(KINORA_ERROR_INVALID,
+                fmt::format("where = \"{}\" leaves none of {}; correct the condition or remove the job",
+                            condition, counted(came_in, "clip", "clips")));
 }
 
 // Removes clips that are left out and records them: one line each in dropped.jsonl, followed by `lines`.
@@ -133,10 +143,9 @@ std::map<std::string, int64_t> leave_out(const fs::path& folder, std::vector<Cli
     const auto drop = drops.find(clip.key);
     if (drop == drops.end()) return false;
     ++rules[drop->second.rule];
-    json line{
-        {"key", clip.key}, {"end", "filtered"}, {"rule", drop->second.rule}, {"score", drop->second.score}};
+    json line{{"key", clip.key}, {"end", "filtered"}, {"rule", drop->second.rule}};
     if (!drop->second.reason.empty()) line["reason"] = drop->second.reason;
-    if (!drop->second.of.empty()) line["of"] = drop->second.of;
+    if (!drop->second.of.empty()) line.update({{"of", drop->second.of}, {"score", drop->second.score}});
     lines += line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
     return true;
   });
@@ -220,7 +229,8 @@ JobParts Shard::parts() {
                      .use = "shard.webdataset",
                      .required = true,
                      .help = "the writer"}},
-          .reads = {"curate", "dedup", "select"}};
+          .reads = {"curate", "dedup", "select"},
+          .draws = false};
 }
 
 // "12 samples in 2 shards; 3 clips left out (studio.reject 3)"
@@ -269,7 +279,7 @@ void Shard::run(JobContext& context) const {
   apply_edits(edits, drops);
   std::vector<Clip> clips;
   for (auto& [key, files] : clips_in(curated / "data")) clips.push_back({key, "", std::move(files)});
-  drop_by_condition(io, Where(options.where), clips, added, edits, drops);
+  drop_by_condition(io, options.where, clips, added, edits, drops);
   const auto all = static_cast<int64_t>(clips.size());
   const auto rules = leave_out(context.folder(), clips, drops, unused_edits(context, edits, clips, curated));
   say_replacements(context, clips, replacements, drops);

@@ -22,6 +22,13 @@ std::vector<at::Tensor> checkpointed(const Chain& chain, std::vector<at::Tensor>
   return per_leaf;
 }
 
+// How a training in four bits rounded its weights, as `kinora convert` takes it; empty for any other.
+json rule_of_weights(const ComponentUse* precision) {
+  if (!precision || precision->id != "precision/nvfp4") return json::object();
+  const json& o = precision->options.values();
+  return {{"scale_rule", o.at("weights")}, {"block", o.at("square_weights").get<bool>() ? "16x16" : "1x16"}};
+}
+
 }  // namespace
 
 void Trainer::restore(const std::filesystem::path& folder) {
@@ -125,8 +132,12 @@ void Trainer::save_weights() {
   }
   json low = json::array();
   for (const auto& row : rounding_.table()) low.push_back(row.at("layer"));
-  if (!low.empty())  // `kinora convert --precision` rounds these and no others
-    for (auto& file : files) file.metadata["low_weights"] = low.dump();
+  const json rule = rule_of_weights(context_.spec().component("precision"));
+  if (!low.empty())  // `kinora convert --precision` rounds these and no others, by this rule
+    for (auto& file : files) {
+      file.metadata["low_weights"] = low.dump();
+      if (!rule.empty()) file.metadata["low_rule"] = rule.dump();
+    }
   write_files(context_.folder(), files, exchange_, static_cast<uint64_t>(options_.shard_size));
 }
 

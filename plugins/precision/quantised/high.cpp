@@ -28,7 +28,7 @@ std::optional<int64_t> blocks_of(std::string_view text, std::string_view word, i
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string_view rest(end, static_cast<size_t>(text.data() + text.size() - end));
-  if (error != std::errc() || !(number >= 0) || (!rest.empty() && rest != "%"))
+  if (error != std::errc() || !std::isfinite(number) || number < 0 || (!rest.empty() && rest != "%"))
     throw Error(KINORA_ERROR_INVALID, "high: '" + std::string(word) + std::string(text) +
                                           "' has no count of blocks; write '" + std::string(word) +
                                           "2' or '" + std::string(word) + "15%'");
@@ -36,7 +36,7 @@ std::optional<int64_t> blocks_of(std::string_view text, std::string_view word, i
     throw Error(KINORA_ERROR_INVALID, "high: '" + std::string(word) + std::string(text) +
                                           "': must be a whole number of blocks, or a share up to 100%");
   const double count = rest.empty() ? number : number / 100 * static_cast<double>(blocks);
-  return std::min<int64_t>(blocks, std::llround(count));
+  return std::llround(std::min(count, static_cast<double>(blocks)));
 }
 
 // The name with * for its first number, which is the block's.

@@ -48,8 +48,14 @@ TEST(High, IsEmbeddingHeadAndTheFirstAndLastBlocks) {
 
 TEST(High, RefusesAPatternThatNoLayerHas) {
   EXPECT_THAT(test::refusal([] { high_of(2, {"*.fc2"}); }), HasSubstr("no layer is called '*.fc2'"));
-  EXPECT_THAT(test::refusal([] { high_of(2, {"*.fc2", "head", "first two"}); }),
-              AllOf(HasSubstr("no layer is called '*.fc2'"), HasSubstr("'first two' has no count of blocks")));
+  EXPECT_EQ(high_of(2, {"first 1e30"}), high_of(2, {"first 2"}));
+  EXPECT_THAT(test::refusal([] { high_of(2, {"last inf"}); }),
+              HasSubstr("'last inf' has no count of blocks"));
+  EXPECT_THAT(
+      test::refusal([] {
+        high_of(2, {"*.fc2", "head", "first two"});
+      }),
+      AllOf(HasSubstr("no layer is called '*.fc2'"), HasSubstr("'first two' has no count of blocks")));
   EXPECT_THAT(test::refusal([] { high_of(2, {"last 15 %"}); }), HasSubstr("write 'last 2' or 'last 15%'"));
   for (const char* wrong : {"last 150%", "first 2.5"})
     EXPECT_THAT(test::refusal([&] { high_of(2, {wrong}); }),

@@ -1,6 +1,7 @@
 #include "aligned.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -17,6 +18,42 @@ constexpr double kHopeless = 0.4;       // correlation that no closer search mak
 constexpr double kRounding = 1e-6;      // of a correlation
 
 float product(const float* a, const float* b) { return std::inner_product(a, a + kCells, b, 0.0F); }
+
+void remove_mean(float* frame) {
+  const float mean = std::accumulate(frame, frame + kCells, 0.0F) / static_cast<float>(kCells);
+  for (size_t cell = 0; cell < kCells; ++cell) frame[cell] -= mean;
+}
+
+// Removes from each frame the multiple of the mean frame that is in it: 1 where nothing moves, less in a fade.
+void remove_layout(std::vector<float>& frames, size_t count) {
+  std::array<float, kCells> layout{};
+  for (size_t i = 0; i < count * kCells; ++i) layout[i % kCells] += frames[i] / static_cast<float>(count);
+  const float square = product(layout.data(), layout.data());
+  for (size_t i = 0; square > 0 && i < count; ++i) {
+    float* frame = &frames[i * kCells];
+    const float gain = product(frame, layout.data()) / square;
+    for (size_t cell = 0; cell < kCells; ++cell) frame[cell] -= gain * layout[cell];
+  }
+}
+
+// The sum of the squares that the first principal component of the frames has, by power iteration; a little less
+// where the second has nearly as much.
+double strongest_layout(const std::vector<float>& frames, const float* start) {
+  std::array<float, kCells> layout{};
+  std::copy_n(start, kCells, layout.begin());
+  double size = 0;
+  for (int iteration = 0; iteration < 12; ++iteration) {
+    std::array<float, kCells> next{};
+    for (size_t i = 0; i < frames.size(); i += kCells) {
+      const float gain = product(&frames[i], layout.data());
+      for (size_t cell = 0; cell < kCells; ++cell) next[cell] += gain * frames[i + cell];
+    }
+    size = std::sqrt(static_cast<double>(product(next.data(), next.data())));
+    if (size <= 0) return 0;
+    for (size_t cell = 0; cell < kCells; ++cell) layout[cell] = next[cell] / static_cast<float>(size);
+  }
+  return size;
+}
 
 // The motion of two clips, laid out to try many alignments.
 class Pair {
@@ -81,13 +118,8 @@ Signature signature_of(std::string_view bytes, const std::string& origin) {
   Signature out;
   for (size_t i = 0; i < frames * kCells; ++i)
     out.motion.push_back(static_cast<float>(static_cast<uint8_t>(bytes[i])));
-  const auto remove_mean = [&](size_t first, size_t step, size_t count) {
-    float mean = 0;
-    for (size_t n = 0; n < count; ++n) mean += out.motion[first + n * step] / static_cast<float>(count);
-    for (size_t n = 0; n < count; ++n) out.motion[first + n * step] -= mean;
-  };
-  for (size_t i = 0; i < frames; ++i) remove_mean(i * kCells, 1, kCells);
-  for (size_t cell = 0; cell < kCells; ++cell) remove_mean(cell, kCells, frames);
+  for (size_t i = 0; i < frames; ++i) remove_mean(&out.motion[i * kCells]);
+  remove_layout(out.motion, frames);
   for (size_t i = 0; i < frames; ++i) {
     const float* frame = &out.motion[i * kCells];
     out.square.push_back(product(frame, frame));
@@ -96,6 +128,9 @@ Signature signature_of(std::string_view bytes, const std::string& origin) {
   out.square.push_back(0);
   const double sum = std::accumulate(out.square.begin(), out.square.end(), 0.0);
   out.change = std::sqrt(sum / static_cast<double>(frames * kCells));
+  const auto largest = std::max_element(out.square.begin(), out.square.end() - 1) - out.square.begin();
+  const double strongest = strongest_layout(out.motion, &out.motion[static_cast<size_t>(largest) * kCells]);
+  out.beyond_light = sum > 0 ? std::sqrt(std::max(0.0, 1 - strongest / sum)) : 0;
   return out;
 }
 

@@ -49,9 +49,9 @@ TEST(Aligned, IgnoresBrightnessContrastAndALogo) {
   for (const Shown& how :
        {Shown{.base = 90}, Shown{.gain = 0.3}, Shown{.gain = 1.5, .base = 10}, Shown{.logo = 250}}) {
     const Aligned found = align(shown(4, how), shown(4));
-    EXPECT_GT(found.correlation, 0.93) << how.gain << " " << how.base << " " << how.logo;
-    EXPECT_EQ(found.speed, 1);
-    EXPECT_EQ(found.offset_s, 0);
+    EXPECT_GT(found.correlation, 0.9) << how.gain << " " << how.base << " " << how.logo;
+    EXPECT_NEAR(found.speed, 1, 0.011);
+    EXPECT_NEAR(found.offset_s, 0, 0.07);
   }
 }
 
@@ -62,6 +62,16 @@ TEST(Aligned, OtherMotionIsNoCopy) {
       for (unsigned other = 10; other < seed; ++other)
         EXPECT_LT(align(shown(seed, {.logo = logo}), shown(other, {.logo = logo})).correlation, 0.8)
             << seed << " " << other;
+}
+
+// Two moments of a scene that fade in and out, and one moment with and without its fades.
+TEST(Aligned, FadesAreNoMotion) {
+  for (unsigned seed = 10; seed < 20; ++seed) {
+    const Signature faded = shown(seed, {.fade = 6});
+    EXPECT_GT(align(faded, shown(seed)).correlation, 0.85) << seed;
+    for (unsigned other = 10; other < seed; ++other)
+      EXPECT_LT(align(faded, shown(other, {.fade = 6})).correlation, 0.8) << seed << " " << other;
+  }
 }
 
 TEST(Aligned, IsTheCorrelationOfItsDefinition) {
@@ -85,6 +95,15 @@ TEST(Signature, KnowsWhatStandsStill) {
   EXPECT_TRUE(shown(1, {.frames = 1}).is_motionless());
   EXPECT_FALSE(shown(1).is_motionless());
   EXPECT_EQ(align(shown(1, {.gain = 0}), shown(1)).correlation, -1);
+}
+
+// A title card that fades in and out moves as little as one that does not, with a logo that stays or without.
+TEST(Signature, KnowsThatAFadeIsNoMotion) {
+  for (const double logo : {0.0, 250.0})
+    for (unsigned seed = 1; seed < 9; ++seed) {
+      EXPECT_TRUE(shown(seed, {.frames = 16, .speed = 0, .logo = logo, .fade = 5}).is_motionless()) << seed;
+      EXPECT_FALSE(shown(seed, {.frames = 16, .logo = logo, .fade = 5}).is_motionless()) << seed;
+    }
 }
 
 TEST(Signature, RefusesPartsOfFramesAndTakesTheFirst30Seconds) {

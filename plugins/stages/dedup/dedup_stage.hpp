@@ -51,8 +51,9 @@ class DedupSemantic final : public Stage {
   // "dedup.semantic" (score: the cosine). A duplicate gets json["duplicate"] = {"of": KEY, "similarity": s,
   // "why": a sentence}, where `of` is the clip kept in its place; if the similarity is with another clip,
   // itself a duplicate of `of`, "nearest" names that clip. If their frames were compared, "motion" has
-  // {"correlation", "speed", "offset_s"}. Every compared clip gets json["dedup"] = {"cluster"}. With mode =
-  // "score" duplicates are kept, and json["scores"] has the score under the rule's name.
+  // {"correlation", "speed", "offset_s"}; the speed is rough, off by up to 0.1 for clips of a few seconds. Every
+  // compared clip gets json["dedup"] = {"cluster"}. With mode = "score" duplicates are kept, and json["scores"]
+  // has the score under the rule's name.
   // Error(KINORA_ERROR_NO_MEMORY), which ends the run, if the clips so far take more than `memory`.
   void process(Sample in, const Emit& emit, const Run& run) override;
   void finish(const Emit& emit, const Run& run) override;

@@ -41,6 +41,7 @@ struct Shown {
   double speed = 1, start = 0;  // start: seconds of the scene
   double gain = 1, base = 40;   // of brightness
   double logo = 0;              // brightness that the cells of a corner have instead
+  size_t fade = 0;              // frames in which all but the logo fades in, and out
 };
 
 // The field `signature` of a clip that shows the spots.
@@ -50,9 +51,12 @@ inline std::string signature_bytes(unsigned seed, const Shown& how = {}) {
   for (size_t i = 0; i < how.frames; ++i)
     for (int y = 0; y < 8; ++y)
       for (int x = 0; x < 8; ++x) {
+        const double strength =
+            how.fade > 0 ? std::min(1.0, static_cast<double>(std::min(i, how.frames - 1 - i)) / how.fade) : 1;
         const double time = how.start + how.speed * static_cast<double>(i) / kSignatureRate,
-                     light =
-                         how.logo > 0 && x > 5 && y < 2 ? how.logo : how.base + how.gain * spots(x, y, time);
+                     light = how.logo > 0 && x > 5 && y < 2
+                                 ? how.logo
+                                 : strength * (how.base + how.gain * spots(x, y, time));
         out += static_cast<char>(static_cast<uint8_t>(std::lround(std::min(light, 255.0))));
       }
   return out;

@@ -52,7 +52,9 @@ std::vector<std::string> captions(const Sample& in, const std::string& name) {
 }  // namespace
 
 void CaptionChoose::describe(Describe<Options>& d) {
-  d.name(kChoose).help("Makes one of several captions the sample's caption, drawn anew for each slot");
+  d.name(kChoose)
+      .help("Makes one of several captions the sample's caption, drawn anew for each slot")
+      .draws();
   d.option("of", &Options::of)
       .help(
           "captions to choose from: names of fields, or of facts that are a text or a list of texts; dots "

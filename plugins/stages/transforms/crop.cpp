@@ -27,7 +27,7 @@ std::vector<uint8_t> cropped(const Pictures& of, const Rectangle& r) {
 }  // namespace
 
 void VideoCrop::describe(Describe<Options>& d) {
-  d.name(kCrop).help("Cuts one rectangle out of all decoded frames of a sample");
+  d.name(kCrop).help("Cuts one rectangle out of all decoded frames of a sample").draws();
   d.option("height", &Options::height)
       .range(0, 16384)
       .unit("pixels")

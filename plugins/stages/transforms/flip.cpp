@@ -24,7 +24,7 @@ std::vector<uint8_t> mirrored(const Pictures& of) {
 }  // namespace
 
 void VideoFlip::describe(Describe<Options>& d) {
-  d.name(kFlip).help("Mirrors the decoded frames of some samples, left to right");
+  d.name(kFlip).help("Mirrors the decoded frames of some samples, left to right").draws();
   d.option("probability", &Options::probability).range(0, 1).help("share of samples that are mirrored");
   d.input("frames", "[T, H, W, 3]", "uint8", "RGB frames, upright");
 }

@@ -197,6 +197,12 @@ class Describe {
     former_.emplace_back(n);
     return *this;
   }
+  // Declares that a stage uses run.seed() or run.noise(). A curate job without such a stage gets the seed 0, so its
+  // results stay when the run's seed changes.
+  Describe& draws() {
+    draws_ = true;
+    return *this;
+  }
   // A tensor of the interface, as `kinora apply` and `plugins inspect` name it; shape as "[B, C, T, H, W]".
   Describe& input(std::string_view n, std::string_view shape, std::string_view dtype,
                   std::string_view help = "", const Presence& presence = {}) {
@@ -234,6 +240,7 @@ class Describe {
       out += "interface = " + detail::toml_string(interface_id) + "\n";
     if (!former_.empty())
       out += "formerly = " + detail::OptionType<std::vector<std::string>>::toml(former_) + "\n";
+    if (draws_) out += "draws = true\n";
     for (const auto& t : tensors_) out += t;
     for (const auto& l : layouts_)
       out += "layout." + l.name + " = { help = " + detail::toml_string(l.help) + " }\n";
@@ -273,6 +280,7 @@ class Describe {
   std::string name_, help_;
   std::vector<std::string> former_, tensors_;
   std::vector<Layout> layouts_;
+  bool draws_ = false;
   std::deque<Entry> options_;  // a deque: option() returns references
 };
 

@@ -31,7 +31,7 @@ class Faulty final : public kinora::Stage {
     bool holds = false, isolated = true, keeps = false, counts = false;
   };
   static void describe(kinora::Describe<Options>& d) {
-    d.name("faulty").help("Fails at samples whose key contains a word, in one of many ways; for tests");
+    d.name("faulty").help("Fails at samples whose key contains a word, in one of many ways; for tests").draws();
     d.option("how", &Options::how)
         .choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error", "stop",
                   "noise", "draw", "child", "kill", "close", "heavy"})

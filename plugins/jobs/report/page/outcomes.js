@@ -61,10 +61,13 @@ function curation({ outcomes: { all, damaged, is_whole: isWhole, said, found, in
 }
 
 function selection(job) {
-  const { steps, sets } = job.selection;
+  const { steps, sets, tables } = job.selection;
   const rows = steps.map(({ rule, in: came, removed }) => [[rule, "filtered"], count(came), count(removed), count(came - removed)]);
   const bySteps = rows.length ? [table("Left out, step by step", [["Condition", "t"], ["Came in", "n"], ["Left out", "n"], ["Stayed", "n"]], rows)] : figures(job);
-  return sets.length ? [...bySteps, table("Sets", [["Set", "t"], ["Clips", "n"]], sets.map(({ name, clips }) => [name, count(clips)]))] : bySteps;
+  const joined = tables.map(({ name, rows: all, rows_of_clips: used, clips }) => [name, count(all), count(used), count(clips)]);
+  return [...bySteps,
+    ...(joined.length ? [table("Joined tables", [["Table", "t"], ["Rows", "n"], ["Rows about clips", "n"], ["Clips with a row", "n"]], joined)] : []),
+    ...(sets.length ? [table("Sets", [["Set", "t"], ["Clips", "n"]], sets.map(({ name, clips }) => [name, count(clips)]))] : [])];
 }
 
 const titled = (title, jobs, draw = figures) => (jobs.length ? [make("h3", {}, title), ...eachJob(jobs, draw)] : []);

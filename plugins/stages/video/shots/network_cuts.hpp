@@ -7,14 +7,14 @@
 // the threshold on, the frames between the first and the last of them are a transition: they show both shots
 // or black, and belong to neither.
 //
-// Nothing is cut at a flash: at most 4 frames that are brighter than the frames before and after them, which show the same
-// picture.
+// Nothing is cut at a flash (flashes.hpp) within a shot. A flash in which the shot changes is one cut, at the frame
+// that shows another shot first, also where the probability is between 0.2 and the threshold.
 #pragma once
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "media/decoder.hpp"
+#include "shots/flashes.hpp"
 
 namespace kinora::video {
 
@@ -24,7 +24,7 @@ class NetworkCuts {
   explicit NetworkCuts(double threshold) : threshold_(threshold) {}
 
   // The next frame's picture, [27, 48, 3]. Pictures come before the probabilities of the frames 5 before them.
-  void see(const uint8_t* picture);
+  void see(const uint8_t* picture) { flashes_.see(picture); }
   void push(float change, float part);
 
   // First frames of shots, ascending, and the transitions that hold some of them.
@@ -41,16 +41,12 @@ class NetworkCuts {
     int64_t frames = 0;     // of them
   };
   void close();
-  bool is_flash(int64_t peak) const;
-  bool is_flash_between(int64_t before, int64_t after) const;
-  const std::vector<uint8_t>* picture(int64_t frame) const;
 
   double threshold_;
   int64_t frames_ = 0;  // with probabilities
   bool open_ = false;
   Change now_;
-  std::deque<std::vector<uint8_t>> pictures_;
-  int64_t first_picture_ = 0;
+  Flashes flashes_;
   std::vector<int64_t> cuts_;
   std::vector<Range> transitions_;
 };

@@ -1,9 +1,11 @@
 #include "shots/network_cuts.hpp"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shots/transnetv2.hpp"
+#include "shots/moving_pictures.hpp"
 
 namespace kinora::video {
 namespace {
@@ -81,9 +83,29 @@ TEST(NetworkCuts, AFlashIsNoCut) {
   EXPECT_THAT(cuts({50, 50, 50, 50, 50, 50, 180, 55}), IsEmpty()) << "the peak at its last frame";
   EXPECT_THAT(cuts({50, 50, 50, 180, 180, 180, 180, 60}), IsEmpty()) << "four frames";
   EXPECT_THAT(cuts({50, 50, 180, 180, 180, 180, 180, 50}), ElementsAre(7)) << "five frames";
-  EXPECT_THAT(cuts({50, 50, 50, 50, 50, 50, 180, 90}), ElementsAre(7)) << "another picture follows";
-  EXPECT_THAT(cuts({50, 50, 50, 50, 50, 50, 50, 20, 50}), ElementsAre(7)) << "darker, not brighter";
+  EXPECT_THAT(cuts({50, 50, 50, 50, 50, 50, 50, 20, 50}), IsEmpty()) << "darker";
   EXPECT_THAT(cuts({50, 50, 50, 50, 50, 50, 50, 60, 50}), ElementsAre(7)) << "hardly brighter";
+}
+
+// Frames 0 to 9 of one shot and 10 to 19 of another; the network sees a change after some of them.
+std::vector<int64_t> cuts_of(int first, int end, Light light, const std::vector<int>& changes, float change) {
+  NetworkCuts out(0.5);
+  for (int i = 0; i < 20; ++i)
+    out.see(shot_picture(i >= 10, i, i >= first && i < end ? light : Light{}).data());
+  for (int i = 0; i < 20; ++i) {
+    const bool is_change = std::find(changes.begin(), changes.end(), i) != changes.end();
+    out.push(is_change ? change : 0, 0);
+  }
+  return out.cuts();
+}
+
+TEST(NetworkCuts, AFlashWhereTheShotChangesIsOneCut) {
+  EXPECT_THAT(cuts_of(10, 12, kLit, {9, 11}, 0.9F), ElementsAre(10)) << "the second shot is lit";
+  EXPECT_THAT(cuts_of(8, 10, kLit, {7, 9}, 0.9F), ElementsAre(10)) << "the first shot is lit";
+  EXPECT_THAT(cuts_of(8, 12, kWhite, {7, 11}, 0.9F), ElementsAre(8));
+  EXPECT_THAT(cuts_of(8, 12, kWhite, {7}, 0.4F), ElementsAre(8)) << "the network is not certain";
+  EXPECT_THAT(cuts_of(8, 12, kWhite, {7, 14}, 0.9F), ElementsAre(8, 15)) << "and a cut after it";
+  EXPECT_THAT(cuts_of(0, 0, {}, {9}, 0.4F), IsEmpty()) << "no flash";
 }
 
 }  // namespace

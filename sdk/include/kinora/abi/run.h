@@ -11,7 +11,7 @@ typedef struct kinora_run {
   int32_t device_id;   /* from 0; 0 for the CPU */
   int32_t n_threads;   /* number of threads that this call may use, the calling one included; at least 1 */
   void* stream; /* the device's stream: enqueue work here and never synchronise. Null: the device's default */
-  uint64_t seed;  /* the run's seed; noise() already includes it */
+  uint64_t seed;  /* the run's seed, 0 in a job without a stage that `draws` (plugin.toml); noise() includes it */
   kinora_str out; /* path or URI of the folder for files that belong to this job; empty: none */
   void* self;
   /* [owner-thread] `done` of `of` steps are done. preview: null, or a borrowed tensor whose meaning the
