@@ -1,4 +1,5 @@
 // kinora run FILE.toml and kinora check FILE.toml
+#include <algorithm>
 #include <iostream>
 
 #include <boost/program_options.hpp>
@@ -159,9 +160,12 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
                : complain(kInterrupted, "interrupted; run the same command again to continue");
   if (!result.ok) return result.was_refused ? kUsage : kFailed;
   if (place.first() || place.launcher == core::kOwnLauncher) {
-    const auto page = run.out / "report.html";
-    std::cout << "results are in " << run.out.string();
-    std::cout << (std::filesystem::exists(page, error) ? "; open " + page.string() : "") << "\n";
+    // With --only, a page of an earlier run may lie there.
+    const bool has_page = std::ranges::any_of(run.jobs, [&](const core::JobSpec& job) {
+      return job.kind->name == "report" && (options.only.empty() || options.only == job.name);
+    });
+    std::cout << "results are in " << run.out.string()
+              << (has_page ? "; open " + (run.out / "report.html").string() : "") << "\n";
   }
   return kDone;
 }

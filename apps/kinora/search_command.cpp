@@ -1,4 +1,5 @@
 // kinora search DIR... ["TEXT"] [--like CLIP]
+#include <algorithm>
 #include <array>
 #include <iostream>
 
@@ -76,6 +77,11 @@ std::string wrong_in(const po::variables_map& given) {
 std::string name_in(const core::Collection& clips, const po::variables_map& given) {
   if (given.count("name")) return given["name"].as<std::string>();
   const auto& names = clips.names();
+  if (names.size() > 1 && std::ranges::count(names, "classic") == 0)
+    throw Error(KINORA_ERROR_INVALID,
+                fmt::format("the clips have several embeddings, and none is called 'classic'; name one: --name {} "
+                            "(there are: {})",
+                            names.front(), fmt::join(names, ", ")));
   return names.size() == 1 ? names.front() : "classic";
 }
 

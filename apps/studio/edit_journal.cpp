@@ -23,8 +23,9 @@ using core::fail;
 using core::Status;
 
 core::Failure failed(const std::filesystem::path& path) {
-  return fail(KINORA_ERROR_IO, "{}: {}; nothing was saved. Make the folder writable and free some space",
-              path.string(), std::strerror(errno));
+  const int error = errno;
+  return fail(KINORA_ERROR_IO, "{}: {}; nothing was saved. {}", path.string(), std::strerror(error),
+              remedy_of(error));
 }
 
 // Whether the edit sets or resets one of these fields.
@@ -33,6 +34,25 @@ bool touches(const Edit& edit, const Change& fields) {
 }
 
 }  // namespace
+
+std::string remedy_of(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return "Free some space";
+    case EROFS:
+      return "Mount its file system for writing, or open the studio on a copy of the run";
+    case EACCES:
+    case EPERM:
+      return "Make the file and its folder writable for you";
+    case ELOOP:
+      return "Put the file in place of the link";
+    case ENOENT:
+      return "The folder is gone; put it back or open the studio on the run's new place";
+    default:
+      return "Check the folder and its disk";
+  }
+}
 
 std::string time_now() {
   timespec t{};

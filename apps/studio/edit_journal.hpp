@@ -39,6 +39,9 @@ struct Saved {
 // RFC 3339 in UTC, with milliseconds.
 std::string time_now();
 
+// What to do about a file of a job's folder that cannot be written, by the system's error: "Free some space".
+std::string remedy_of(int error);
+
 // [owner-thread]
 class EditJournal {
  public:

@@ -1,5 +1,6 @@
 #include "apps/studio/edit_journal.hpp"
 
+#include <cerrno>
 #include <csignal>
 #include <fstream>
 #include <sstream>
@@ -347,8 +348,21 @@ TEST_F(EditJournalTest, AFolderThatCannotBeWrittenIsNamed) {
   EditJournal journal(folder_ / "gone" / "edits.jsonl", "mia");
   const auto saved = journal.change({{"a", own_}}, {{"x", std::nullopt, std::nullopt}});
   ASSERT_FALSE(saved);
-  EXPECT_THAT(saved.failure().message, testing::HasSubstr("nothing was saved"));
+  EXPECT_THAT(saved.failure().message, testing::HasSubstr("nothing was saved. The folder is gone"));
   EXPECT_FALSE(*journal.refresh());
+}
+
+TEST_F(EditJournalTest, ALinkInPlaceOfTheFileIsSaid) {
+  fs::create_symlink(folder_ / "of the team.jsonl", file_);
+  const auto saved = EditJournal(file_, "mia").change({{"a", own_}}, {{"x", std::nullopt, std::nullopt}});
+  ASSERT_FALSE(saved);
+  EXPECT_THAT(saved.failure().message, testing::HasSubstr("nothing was saved. Put the file in place of the link"));
+}
+
+TEST(Remedy, IsOneForAFullDiskOneForPermissionsAndOneForAReadOnlyMount) {
+  EXPECT_THAT(remedy_of(ENOSPC), testing::HasSubstr("space"));
+  EXPECT_THAT(remedy_of(EACCES), testing::HasSubstr("writable for you"));
+  EXPECT_THAT(remedy_of(EROFS), testing::HasSubstr("Mount"));
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "apps/studio/serve.hpp"
 
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <fcntl.h>
 #include <httplib.h>
 #include <thread>
@@ -129,14 +131,11 @@ class Server {
   }
 
   void run(const ServeOptions& options) {
+    errno = 0;
     const int port = options.port == 0                               ? http_.bind_to_any_port("127.0.0.1")
                      : http_.bind_to_port("127.0.0.1", options.port) ? options.port
                                                                      : -1;
-    if (port < 0)
-      throw Error(KINORA_ERROR_IO,
-                  "port " + std::to_string(options.port) +
-                      " of 127.0.0.1 is in use by another program. Choose another with --port, or "
-                      "leave out --port");
+    if (port < 0) throw Error(KINORA_ERROR_IO, port_problem(options.port, errno));
     const Guard guard(new_token(), port);
     guarded_by(guard);
     std::thread server([this] { http_.listen_after_bind(); });
@@ -242,6 +241,14 @@ class Server {
 };
 
 }  // namespace
+
+std::string port_problem(int port, int error) {
+  const std::string what = fmt::format("port {} of 127.0.0.1 ", port);
+  if (error == EACCES) return what + "needs root; choose a port from 1024 on with --port, or leave out --port";
+  if (error == EADDRINUSE)
+    return what + "is in use by another program. Choose another with --port, or leave out --port";
+  return what + "cannot be had: " + std::strerror(error) + ". Choose another with --port";
+}
 
 void serve(core::Runtime& runtime, Studio& studio, const ServeOptions& options) {
   Server(runtime, studio).run(options);

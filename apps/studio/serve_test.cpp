@@ -1,6 +1,8 @@
 // Tests of the parts of serving that need no server: the guard and the cache of pictures.
 #include "apps/studio/serve.hpp"
 
+#include <cerrno>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,6 +31,12 @@ TEST(Guard, LetsInWhoKnowsTheTokenAndNobodyElse) {
   EXPECT_FALSE(may({false, "127.0.0.1:8080", cookie, "http://127.0.0.1:9999", "", ""}));
   EXPECT_FALSE(may({true, "127.0.0.1:8080", cookie, "", "application/json", ""}));
   EXPECT_FALSE(may({true, "127.0.0.1:8080", cookie, origin, "text/plain", ""}));
+}
+
+TEST(PortProblem, IsOfThePortOrOfTheUser) {
+  EXPECT_THAT(port_problem(80, EACCES), testing::HasSubstr("port 80 of 127.0.0.1 needs root; choose a port"));
+  EXPECT_THAT(port_problem(80, EADDRINUSE), testing::HasSubstr("is in use by another program"));
+  EXPECT_THAT(port_problem(80, EMFILE), testing::HasSubstr("Too many open files"));
 }
 
 Picture of(size_t bytes) { return std::make_shared<const std::string>(bytes, 'x'); }

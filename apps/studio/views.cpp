@@ -9,6 +9,7 @@
 
 #include <sys/file.h>
 
+#include "apps/studio/edit_journal.hpp"
 #include "core/base/facts.hpp"
 #include "kinora/error.hpp"
 
@@ -42,8 +43,8 @@ void ViewFile::save(const json& line) const {
   const int why = errno;
   if (file >= 0) close(file);
   if (!is_saved)
-    throw Error(KINORA_ERROR_IO, file_.string() + ": " + std::strerror(why) +
-                                     "; the view was not saved. Make the folder writable and free some space");
+    throw Error(KINORA_ERROR_IO, file_.string() + ": " + std::strerror(why) + "; the view was not saved. " +
+                                     remedy_of(why));
 }
 
 }  // namespace kinora::studio

@@ -6,6 +6,7 @@
 
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
 #include "core/build_info.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/identity.hpp"
@@ -52,22 +53,41 @@ constexpr std::array<std::string_view, 2> kEdits{"edits.jsonl", "views.jsonl"};
 
 bool is_edits(std::string_view name) { return std::ranges::find(kEdits, name) != kEdits.end(); }
 
-// A job's folder begins with the edits of the one before it, so the larger file is the newer one.
-void bring_edits(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  const auto size = [&](const fs::path& file) {
-    return fs::exists(file, error) ? fs::file_size(file, error) : 0;
-  };
+// Copies the edits of one folder over those of another. A person removed a file that is missing in the first.
+void copy_edits(const fs::path& from, const fs::path& to) {
   for (const auto name : kEdits) {
-    if (size(from / name) <= size(to / name)) continue;
     std::ifstream in(from / name, std::ios::binary);
-    or_throw(write_file_atomically(to / name, std::string{std::istreambuf_iterator<char>(in), {}}));
+    if (in)
+      or_throw(write_file_atomically(to / name, std::string{std::istreambuf_iterator<char>(in), {}}));
+    else if (!fs::exists(from / name))
+      fs::remove(to / name);
+    else
+      throw Error(KINORA_ERROR_IO, (from / name).string() + ": it cannot be read; make it readable");
+  }
+}
+
+// For a folder that is gone, or that a killed process had not filled yet: the newer edits of those set aside.
+void find_edits(const std::string& job, const fs::path& folder) {
+  for (const auto name : kEdits) {
+    std::error_code error;
+    const auto time = [&](const fs::path& aside) {
+      const auto at = fs::last_write_time(aside / name, error);
+      return error ? fs::file_time_type::min() : at;
+    };
+    const fs::path from =
+        time(before(folder)) < time(unfinished(folder)) ? unfinished(folder) : before(folder);
+    std::ifstream in(from / name, std::ios::binary);
+    if (!in) continue;
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    or_throw(write_file_atomically(folder / name, text));
+    log_info("{}: {} of {} taken from {}, because {} had none yet", job,
+             counted(std::ranges::count(text, '\n'), "line", "lines"), name, from.string(), folder.string());
   }
 }
 
 // Replaces the folder's contents, which only a job may have made, by the results set aside.
 void put_back(const fs::path& folder, const fs::path& aside) {
-  bring_edits(folder, aside);
+  if (is_a_jobs(folder)) copy_edits(folder, aside);
   fs::remove_all(folder);
   fs::rename(aside, folder);
 }
@@ -91,17 +111,20 @@ bool has_begun(const fs::path& folder) {
          std::any_of(made.begin(), made.end(), [](const json& size) { return size != 0; });
 }
 
-// Renames the folder if it has results; of a folder without results it keeps the user's edits.
-void set_aside(const fs::path& folder) {
+// Renames the folder if it has results; of a folder without results it keeps the user's edits. Returns where the
+// edits are now.
+fs::path set_aside(const fs::path& folder) {
   if (is_done(folder) || has_begun(folder)) {
     const fs::path place = is_done(folder) ? before(folder) : unfinished(folder);
     fs::remove_all(place);
-    return fs::rename(folder, place);
+    fs::rename(folder, place);
+    return place;
   }
   std::vector<fs::path> made;
   for (const auto& entry : fs::directory_iterator(folder))
     if (!is_edits(entry.path().filename().string())) made.push_back(entry.path());
   for (const auto& path : made) fs::remove_all(path);
+  return folder;
 }
 
 // The job's options that differ from those in its folder, in words; empty: only its inputs have changed.
@@ -138,7 +161,9 @@ void make_way(const fs::path& folder, const std::string& digest, const std::stri
       fs::rename(aside, own);
     }
   const bool goes_on = is_of(own, digest, base);
-  set_aside(folder);
+  const fs::path edits = set_aside(folder);
+  if (!goes_on) fs::create_directories(folder);
+  if (const fs::path& next = goes_on ? own : folder; edits != next) copy_edits(edits, next);
   if (goes_on) put_back(folder, own);
 }
 
@@ -246,7 +271,7 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
   sweep(folder);
   fs::remove(failure_file(folder), error);
   fs::remove(folder / "summary.json", error);  // until the job is done
-  for (const fs::path& aside : {before(folder), unfinished(folder)}) bring_edits(aside, folder);
+  if (!is_mine) find_edits(name, folder);
   json written = spec;
   written["digest"] = digest;
   if (!base.empty()) written["base"] = base;
@@ -263,7 +288,7 @@ bool take_back(const fs::path& folder, const std::string& digest) {
   if (!may_take_back(folder, digest)) return false;
   const fs::path aside = before(folder);
   if (is_a_jobs(folder) && has_begun(folder)) {
-    bring_edits(folder, aside);
+    copy_edits(folder, aside);
     fs::remove_all(unfinished(folder));
     fs::rename(folder, unfinished(folder));
   }

@@ -46,7 +46,8 @@ Beginning beginning(const std::filesystem::path& folder, const std::string& name
 // except temporary files of dead processes. Only the last finished and the last unfinished results are kept
 // aside. Throws Error if the folder has files but no job made it: files of unknown origin are never removed.
 // `spec`, with the run's "seed" if the job draws, becomes job.json. base: see job_base(); if the folder has the same base,
-// everything stays. The user's edits (edits.jsonl, views.jsonl) always stay.
+// everything stays. The user's edits (edits.jsonl, views.jsonl) stay as they are in the folder; only a folder that no
+// job has prepared takes them from results set aside, with a line in the log.
 void prepare_folder(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
                     const std::string& digest, const std::string& base = "", bool is_quick = false);
 

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/run_folder.hpp"
 
@@ -162,6 +163,54 @@ TEST_F(JobFolder, KeepsUnfinishedResultsWhenAnOptionChanges) {
   drop_before(folder_);
   prepare_as("a2", "a");
   EXPECT_FALSE(fs::exists(folder_ / "data")) << "they were kept until b was done";
+}
+
+TEST_F(JobFolder, BringsBackNoEditsThatAPersonRemoved) {
+  const auto prepare_as = [&](const std::string& digest, const std::string& base) {
+    prepare_folder(folder_, "clips", {{"kind", "curate"}}, digest, base);
+  };
+  const fs::path edits = folder_ / "edits.jsonl", views = folder_ / "views.jsonl";
+  prepare_as("a1", "a");
+  put(folder_ / "data/1.mp4");
+  put(edits, "one\ntwo\n");
+  put(views, "view\n");
+  finish("a1");
+  prepare_as("b", "b");
+  EXPECT_EQ(fs::file_size(edits), 8u) << "the new job's folder begins with them";
+  put(folder_ / "data/2.mp4");
+  put(edits, "one\n");  // the last line
+  fs::remove(views);
+  prepare_as("b", "b");
+  EXPECT_EQ(fs::file_size(edits), 4u) << "after a kill";
+  prepare_as("a2", "a");
+  EXPECT_TRUE(fs::exists(folder_ / "data/1.mp4"));
+  EXPECT_EQ(fs::file_size(edits), 4u) << "in results that had been set aside with them";
+  EXPECT_FALSE(fs::exists(views));
+  fs::remove(edits);
+  finish("a2");
+  prepare_as("c", "c");
+  EXPECT_TRUE(take_back(folder_, "a2"));
+  EXPECT_FALSE(fs::exists(edits)) << "of the results that are back";
+}
+
+TEST_F(JobFolder, ThatIsGoneTakesTheNewerEditsSetAsideAndSaysSo) {
+  prepare("a");
+  put(folder_ / "data/1.mp4");
+  put(folder_ / "edits.jsonl", "one\ntwo\nthree\n");
+  finish("a");
+  prepare("b");
+  put(folder_ / "data/2.mp4");
+  put(folder_ / "edits.jsonl", "one\ntwo\n");
+  fs::last_write_time(folder_ / "edits.jsonl", fs::file_time_type::clock::now() + std::chrono::hours(1));
+  prepare("c");
+  fs::remove_all(folder_);
+  ASSERT_TRUE(start_log("info"));
+  testing::internal::CaptureStderr();
+  prepare("c");
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(fs::file_size(folder_ / "edits.jsonl"), 8u);
+  EXPECT_THAT(said, HasSubstr("clips: 2 lines of edits.jsonl taken from " +
+                              (out_ / ".clips.unfinished").string()));
 }
 
 TEST_F(JobFolder, WarnsOfAChangedOptionOnlyWhereWorkIsLost) {

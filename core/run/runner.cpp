@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <ctime>
+#include <fstream>
+#include <optional>
 #include <thread>
 
 #include <fmt/ranges.h>
@@ -56,6 +58,43 @@ RunResult wait_for(const fs::path& folder, const std::string& name, const std::s
   return {true, false};
 }
 
+// Says in metrics.prom, for collectors, whether a job has ended, next to the figures that the job writes itself.
+class EndInMetrics {
+ public:
+  EndInMetrics(fs::path folder, std::string job)
+      : file_(std::move(folder) / "metrics.prom"), job_(std::move(job)) {
+    if (const auto status = write("", false); !status)
+      log_warn("{}: {}; the job continues without it", job_, status.failure().message);
+  }
+  EndInMetrics(const EndInMetrics&) = delete;
+  EndInMetrics& operator=(const EndInMetrics&) = delete;
+  ~EndInMetrics() {
+    std::ifstream in(file_);
+    std::string figures;
+    for (std::string line; std::getline(in, line);)
+      if (line.find("kinora_job_ended") == std::string::npos &&
+          line.find("kinora_job_updated_seconds") == std::string::npos)
+        figures += line + "\n";
+    (void)write(figures, true);  // a full disk is said elsewhere
+  }
+
+ private:
+  Status write(const std::string& figures, bool has_ended) const {
+    return write_file_atomically(
+        file_, fmt::format("{}# HELP kinora_job_ended 1 when the job has ended\n"
+                           "# TYPE kinora_job_ended gauge\n"
+                           "kinora_job_ended{{job=\"{}\"}} {:d}\n"
+                           "# HELP kinora_job_updated_seconds Time when these figures were written, in seconds "
+                           "since 1970\n"
+                           "# TYPE kinora_job_updated_seconds gauge\n"
+                           "kinora_job_updated_seconds{{job=\"{}\"}} {}\n",
+                           figures, job_, has_ended, job_, std::time(nullptr)));
+  }
+
+  const fs::path file_;
+  const std::string job_;
+};
+
 constexpr const char* kTakenBack = "{}: already done before its options were changed; those results are back";
 
 // The job's job.json.
@@ -98,6 +137,8 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
     const std::string base = job_base(run, job);
     if (is_first_rank())
       prepare_folder(folder, job.name, described(run, job), digest, base, is_quick(run, job));
+    std::optional<EndInMetrics> metrics;
+    if (is_first_rank()) metrics.emplace(folder, job.name);
     JobContext context(runtime, run, job, is_first_rank());
     const JobType& type = job_type(run, job);
     type.run(context);

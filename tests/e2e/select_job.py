@@ -325,7 +325,7 @@ def check_errors():
                            ({"join": "blurs.csv", "where": "quality score > 1"}, "where: column 9: expected ==, !=, <, <=, >, >=, 'in' or 'contains', found 'score'; a fact called 'quality score' is written `quality score`"),
                            ({"sets": ["a", ""]}, "sets: a set has no name"), ({"sets": ["a", "b"], "shares": [1e308, 1e308]}, "shares: the numbers and their sum must be finite"),
                            ({"join": "named.csv"}, "none is called 'key'"), ({"join": "labels.parquet"}, "must be a .csv or .jsonl file; convert it"), ({"join": "nothing.csv"}, "no such file"),
-                           ({"sets": ["a", "b"], "shares": [1.0]}, "shares has 1 numbers for 2 sets"), ({"count": 2, "pick": "different", "embedding": "clip"}, "has no embedding 'clip'"),
+                           ({"sets": ["a", "b"], "shares": [1.0]}, "shares has 1 numbers for 2 sets"), ({"count": 2, "pick": "different", "embedding": "clip"}, "has no embedding 'clip'; name another one by `embedding` (there are: classic)"),
                            ({"count": 2, "pick": "different", "memory": "1 MiB"}, 'need 1.03 MiB, and memory = "1.00 MiB" bounds them; raise memory')):
         assert words in run(job("wrong", **options), fails=True), (options, words)
     assert "a select job reads one job" in run(job("first"), job("second"), job("wrong", source=["first", "second"]), fails=True)
@@ -338,6 +338,20 @@ def check_errors():
     assert kept("nothing") == set()
     run(job("nothing", where="not has(blurr) and width < 0"), job("still", source="nothing", where="blurr > 1", join="others.csv"), job("empty", "shard", "nothing"))  # no clip comes in
     assert summary("still")["inputs"] == 0 and packed("empty") == {}
+
+
+def check_report_and_metrics():
+    """Only a run that has made the report, or found it up to date, points to it. Every job says in metrics.prom that it has ended."""
+    page = '[[job]]\nname = "page"\nkind = "report"\n'
+    begun = int(time.time())
+    for text in (run(job("few", where="blur >= 50"), page), run(job("few", where="blur >= 50"), page)):
+        assert f"; open {OUT}/report.html" in text, text
+    for name in ("few", "page"):
+        metrics = dict(line.rsplit(" ", 1) for line in (OUT / name / "metrics.prom").read_text().splitlines() if not line.startswith("#"))
+        assert metrics[f'kinora_job_ended{{job="{name}"}}'] == "1" and begun <= float(metrics[f'kinora_job_updated_seconds{{job="{name}"}}']) <= time.time(), metrics
+    told = kinora("run", SCRATCH / "run.toml", "--only", "few", "--set", "few.where=blur >= 60")
+    assert f"results are in {OUT}" in told and "report.html" not in told, told
+    assert f"; open {OUT}/report.html" in kinora("run", SCRATCH / "run.toml", "--only", "page")
 
 
 def large():
@@ -389,4 +403,5 @@ check_shards(clips, sets, young)
 check_copies(clips)
 check_people(clips)
 check_errors()
+check_report_and_metrics()
 print("a select job chooses by conditions, samples, tables and sets")

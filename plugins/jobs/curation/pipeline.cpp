@@ -315,6 +315,7 @@ std::string training_text(const std::string& job, int64_t steps, const json& lin
     if (line.contains(family.member))
       add_one(out, family.name, family.type, family.help, job, number(line, family.member));
   if (loading.is_object()) add_loading(out, job, loading);
+  add_one(out, "kinora_job_ended", "gauge", "1 when the job has ended", job, 0);
   add_one(out, "kinora_job_updated_seconds", "gauge",
           "Time when these figures were written, in seconds since 1970", job, updated);
   return out;

@@ -68,6 +68,7 @@ TEST(Live, TellsWhatATrainingDoesAndItsLoadingHasReadAndWaitedFor) {
   EXPECT_THAT(text, HasSubstr("kinora_data_bytes_total{job=\"dit\",source=\"a/\\\"b\"} 700\n"
                               "kinora_data_bytes_total{job=\"dit\",source=\"s3://c\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("kinora_job_updated_seconds{job=\"dit\"} 1700000000\n"));
+  EXPECT_THAT(text, HasSubstr("kinora_job_ended{job=\"dit\"} 0\n"));
 }
 
 TEST(Live, OfATrainingWritesOnlyTheMetrics) {

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/quantity.hpp"
 #include "kinora/error.hpp"
 #include "kinora/npy.hpp"
+#include "plugins/jobs/curation/search/collection.hpp"
 
 namespace kinora::core {
 
@@ -17,13 +18,13 @@ EmbeddingRows read_embeddings(Io& io, const std::filesystem::path& data, const s
   for (const auto& key : keys) {
     const std::string file = (data / (key + "." + name + ".npy")).string();
     const auto bytes = io.read_all(file);
-    if (!bytes)
-      throw Error(
-          KINORA_ERROR_INVALID,
-          fmt::format(
-              "clip '{}' has no embedding '{}'; name another one by `embedding`, or put a stage embed.* "
-              "into the curate job",
-              key, name));
+    if (!bytes) {
+      const auto known = catching([&] { return Collection({data}).names(); });  // fails if there are none
+      throw Error(KINORA_ERROR_INVALID,
+                  fmt::format("clip '{}' has no embedding '{}'; name another one by `embedding` (there are: {}), "
+                              "or put a stage embed.* into the curate job",
+                              key, name, known ? fmt::format("{}", fmt::join(*known, ", ")) : "none"));
+    }
     const FloatArray array = read_npy(*bytes, file);
     if (array.values.empty() || (out.size > 0 && array.values.size() != out.size))
       throw Error(KINORA_ERROR_DATA,

@@ -157,8 +157,8 @@ Embedded Collection::pictures(const std::string& name) const {
     throw Error(
         KINORA_ERROR_NOT_FOUND,
         fmt::format(
-            "no clip has an embedding '{}' ({}); put a stage embed.* into the curate job", name,
-            names_.empty() ? "they have none" : fmt::format("there is: {}", fmt::join(names_, ", "))));
+            "no clip has an embedding '{}'; {}", name,
+            names_.empty() ? "put a stage embed.* into the curate job" : fmt::format("there {}: {}", names_.size() == 1 ? "is" : "are", fmt::join(names_, ", "))));
   return out;
 }
 
