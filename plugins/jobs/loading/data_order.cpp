@@ -149,7 +149,7 @@ std::string DataOrder::key(uint64_t slot, const std::function<bool(const std::st
   const auto use = [&](const Draw& draw, Unused& unused) {
     out = sets_[draw.set]->key(draw.place);
     const bool is_accepted = !accepts || accepts(out);
-    if (!is_accepted) unused = kHeldOut;
+    if (!is_accepted) unused = held_out();
     return is_accepted;
   };
   find_usable(slot, use, lost);

@@ -196,7 +196,7 @@ TEST_F(DataOrderOf, AThousandUnusableOnesSayWhyEachWasLeftOut) {
     const uint64_t n = draw.place.sample;
     if (n == 9) ++counts["damaged"];
     if (n == 9) throw Error(KINORA_ERROR_DATA, "torn");
-    unused = n == 8   ? kHeldOut
+    unused = n == 8   ? held_out()
              : n == 7 ? Unused{Unused::Kind::too_short, "3 frames", "longer ones"}
                       : Unused{Unused::Kind::dropped, n % 2 == 0 ? "filter.even" : "filter.odd", ""};
     ++counts[unused.reason()];

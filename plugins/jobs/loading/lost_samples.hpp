@@ -30,7 +30,9 @@ struct Unused {
 };
 
 // A sample that the option `validation` keeps for the other purpose.
-inline const Unused kHeldOut{.kind = Unused::Kind::unwanted, .why = "held out by `validation`", .remedy = {}};
+inline Unused held_out() {
+  return {.kind = Unused::Kind::unwanted, .why = "held out by `validation`", .remedy = {}};
+}
 
 // [any-thread]
 class LostSamples {

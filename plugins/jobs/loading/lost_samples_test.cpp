@@ -74,7 +74,7 @@ TEST(LostSamples, OfEachReasonAreCountedApartAndOutsideTheBudget) {
         lost.add(sample(10 + i), dropped_by("filter.blur"));
       }
     lost.add(sample(10), dropped_by("filter.facts"));
-    lost.add(sample(20), kHeldOut);
+    lost.add(sample(20), held_out());
     lost.log();
   });
   EXPECT_EQ(lost.counts(),

@@ -86,7 +86,7 @@ std::optional<Sample> LiveWindows::transformed(Transforms& by, Sample sample, ui
 
 bool LiveWindows::is_accepted(const Accept& accept, const std::string& key) {
   const bool out = accept(key);
-  if (!out) unused_ = kHeldOut;
+  if (!out) unused_ = held_out();
   return out;
 }
 
