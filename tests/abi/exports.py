@@ -53,6 +53,21 @@ def entry_points(library):
     return {library.name[3:-3] + "_open"}
 
 
+def variables(library):
+    """The names of a library's exported objects that are constructed when it is loaded."""
+    sections = dict(re.findall(r"\[ *(\d+)\] (\.\S+)", run("readelf", "-SW", library)))
+    found = re.findall(r" OBJECT +\w+ +\w+ +(\d+) (\S+)", run("readelf", "-W", "--dyn-syms", library))
+    return {name.split("@")[0] for index, name in found if sections[index] == ".bss"}
+
+
+def check_variables():
+    """An inline variable of a header is one object for all libraries that include it, but each of them constructs and destroys it: an object of a
+    class is destroyed twice. Constants that are no literals belong into a function."""
+    found = {library.name: variables(library) for library in sorted(LIBRARIES.glob("libkinora*.so"))}
+    twice = {f"{a} and {b}: {name}" for a in found for b in found if a < b for name in found[a] & found[b] if OURS.match(name)}
+    assert not twice, "objects of two libraries:\n" + "\n".join(sorted(twice))
+
+
 def check_libraries(words):
     wrong, found = {}, {}
     for library in sorted(LIBRARIES.glob("libkinora*.so")):
@@ -123,6 +138,7 @@ def check_the_rules():
 
 
 check_the_rules()
+check_variables()
 exports, wrong = check_libraries(set(re.findall(r"\w+", "\n".join(h.read_text() for h in HEADERS))))
 used, lacking = check_users(exports)
 for library, names in exports.items():
