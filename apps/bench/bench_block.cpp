@@ -140,7 +140,7 @@ json bench_block(Runtime& runtime, const json& request) {
     steps.push_back(std::make_unique<BlockStep>(runtime, component, options, setting,
                                                 ChainOptions{.device = device, .dtype = dtype}));
   double product = 0;
-  for (int round = 0; round <= repeat; ++round) {  // the first compiles kernels and counts only if it is best
+  for (int round = 0; round <= repeat; ++round) {  // the first round also compiles kernels
     for (auto& step : steps) step->run(in, target);
     product = std::max(product, measured_peak_flops(device, dtype));
   }

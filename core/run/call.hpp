@@ -54,12 +54,12 @@ struct Call {
 // which is loaded on first use.
 kinora_run run_of(Call&);
 
-// A call on which a training step waits: it may continue for a while after the run was asked to stop, so that the step can
-// end. Then it is cancelled too.
+// A training step waits for this call. After the run was asked to stop, the call may continue for `patience`
+// seconds, so that the step can end; then it is cancelled too.
 struct NeededCall : Call {
-  double patience = 5;  // seconds
-  std::atomic<int64_t> asked_to_stop{
-      0};  // nanoseconds of the steady clock, when a call noticed it; reset it before each
+  double patience = 5;
+  // Nanoseconds of the steady clock at which the call noticed the request; 0: not yet. Reset it before each call.
+  std::atomic<int64_t> asked_to_stop = 0;
 };
 kinora_run run_of(NeededCall&);
 

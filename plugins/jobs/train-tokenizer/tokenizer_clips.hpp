@@ -29,7 +29,7 @@ class TokenizerClips {
   // The samples that this rank could not use, and those that other ranks shared; null: they are not read as they are
   // taken.
   virtual LostSamples* lost() { return nullptr; }
-  // What the loading of data has done so far (DataCounts and LostSamples::counts()); null: nothing is loaded.
+  // Returns the counts of the loader so far (DataCounts and LostSamples::counts()); null: nothing is loaded.
   virtual nlohmann::json loading() const { return nullptr; }
   // The clips to evaluate: held out, or else those of the training.
   virtual size_t evaluated_size() const = 0;

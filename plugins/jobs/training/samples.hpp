@@ -57,7 +57,7 @@ class TrainingSamples {
   virtual LatentData::Item validation(size_t i) = 0;
   // Members of the job's summary: "samples", "held_out" and others.
   virtual nlohmann::json summary() const = 0;
-  // What the loading of data has done so far (DataCounts and LostSamples::counts()); null: nothing is loaded.
+  // Returns the counts of the loader so far (DataCounts and LostSamples::counts()); null: nothing is loaded.
   virtual nlohmann::json loading() const { return nullptr; }
 };
 

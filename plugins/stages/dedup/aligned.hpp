@@ -1,11 +1,11 @@
 // Compares two clips by what changes in their frames, whatever their start and speed: the second look of
 // dedup.semantic at clips whose embeddings are alike.
 //
-// A signature is the clip's small grey frames (stage clip.signature). From each frame its mean is subtracted,
-// so that brightness does not count, and then the multiple of the clip's mean frame that fits it best, so that
-// what stands still does not count, nor that it fades: a logo, a black bar, a title card, or the scene that two
-// shots have in common. What is left is the motion. Two clips are copies if the motion of one is, up to a
-// factor, that of the other:
+// A signature is the clip's small grey frames (stage clip.signature). Each frame loses its mean, so that
+// brightness does not count. Then it loses the multiple of the clip's mean frame that fits it best, so that a
+// picture that stands still or fades does not count: a logo, a black bar, a title card, or the scene that two
+// shots have in common. The rest is the motion. Two clips are copies if the motion of one is a multiple of that
+// of the other:
 //   correlation = sum of a(t) b(speed t + offset) / sqrt(sum of a(t)^2  sum of b(speed t + offset)^2)
 // at the best speed and offset, over at least 0.6 of the shorter clip. Values of b between frames are
 // interpolated.
