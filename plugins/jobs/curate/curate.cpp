@@ -25,7 +25,7 @@ namespace kinora::core {
 struct CurateOptions {
   int64_t memory = int64_t{1} << 30;
   int64_t threads = 0;
-  bool recursive = false, all_files = false, hash = true;
+  bool recursive = false, all_files = false, pictures = false, hash = true;
   std::string duplicates = "drop";
   std::vector<std::string> prune;
   static void describe(Describe<CurateOptions>& d) {
@@ -45,6 +45,10 @@ struct CurateOptions {
         .help(
             "read every file of folders and prefixes, also with endings that are not of videos, such as "
             ".txt, .jpg, .csv, .part");
+    d.option("pictures", &CurateOptions::pictures)
+        .help(
+            "read the JPEG, PNG and WebP files of folders and prefixes as well, by their endings, with stage "
+            "picture.read");
     d.option("hash", &CurateOptions::hash)
         .help("read every video once more for its SHA-256: adds the fact sha256 and finds duplicates");
     d.option("duplicates", &CurateOptions::duplicates)
@@ -134,7 +138,8 @@ struct Listing {
 const Listing& listed_inputs(Io& io, const JobSpec& job) {
   if (!job.listing) {
     auto listing = std::make_shared<Listing>();
-    const Look look{job.options.value("recursive", false), job.options.value("all_files", false)};
+    const Look look{job.options.value("recursive", false), job.options.value("all_files", false),
+                    job.options.value("pictures", false)};
     listing->inputs = find_inputs(io, job.paths, look, &listing->left_out);
     job.listing = listing;
   }
@@ -197,11 +202,12 @@ void say_left_out(const std::string& job, const Listing& listing) {
   std::vector<std::string> endings;
   for (const auto& [ending, count] : out.endings) endings.push_back(fmt::format("{} {}", count, ending));
   if (!endings.empty())
-    log_warn("{}: {} of folders {} ({}) and {} skipped{}; all_files = true takes {}", job,
+    log_warn("{}: {} of folders {} ({}) and {} skipped{}; all_files = true takes {}{}", job,
              counted(out.no_films(), "file", "files"),
              out.no_films() == 1 ? "does not have the ending of a video" : "do not have endings of videos",
              fmt::join(endings, ", "), out.no_films() == 1 ? "is" : "are", out.no_films() == 1 ? "" : "s",
-             out.no_films() == 1 ? "it" : "them");
+             out.no_films() == 1 ? "it" : "them",
+             out.pictures() > 0 ? ", pictures = true and stage picture.read the pictures" : "");
   for (const auto& manifest : changed_keys(listing.inputs, out)) log_warn("{}: {}", job, manifest);
   if (out.folders > 0) log_warn("{}: {}", job, folders_below(out.folders));
 }
@@ -257,8 +263,8 @@ void Curate::check(JobCheck& check) const {
   const auto options = check.options<CurateOptions>();
   LeftOut left_out;
   const auto inputs = check.made("input", [&] {
-    return glance_at_inputs(check.runtime().io(), job.paths, {options.recursive, options.all_files},
-                            &left_out);
+    return glance_at_inputs(check.runtime().io(), job.paths,
+                            {options.recursive, options.all_files, options.pictures}, &left_out);
   });
   const auto is_there = [](const Input& input) { return input.error.empty(); };
   if (inputs && std::none_of(inputs->begin(), inputs->end(), is_there)) {
@@ -281,6 +287,11 @@ void Curate::check(JobCheck& check) const {
             : fmt::format("input: nothing that {} names can be used; the first problem: {}",
                           fmt::join(job.paths, ", "), of_list->error));
   }
+  const auto stages = job.list("stages");
+  const auto reads_pictures = [](const ComponentUse* use) { return use->id == "stage/picture.read"; };
+  if (options.pictures && std::none_of(stages.begin(), stages.end(), reads_pictures))
+    check.problem("pictures",
+                  "pictures = true requires a stage that reads them; put \"picture.read\" first in stages");
   if (check.ahead())
     for (const auto& columns : left_out.columns) log_warn("job '{}': {}", job.name, columns);
   for (const auto& path : job.paths)

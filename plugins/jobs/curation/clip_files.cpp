@@ -109,12 +109,14 @@ void remove_unless(const fs::path& folder, const std::function<bool(const std::s
 std::string bin_of(const nlohmann::json& facts) {
   const double width = number_in(facts, "width"), height = number_in(facts, "height"),
                seconds = number_in(facts, "duration_s");
-  if (!(width > 0) || !(height > 0) || !(seconds > 0)) return "";
+  const bool is_picture = !text_in(facts, "picture").empty();
+  if (!(width > 0) || !(height > 0) || !(seconds > 0 || is_picture)) return "";
   const auto& said = object_in(facts, "bin");
   const Bin bin = kinora::bin_of(width, height, seconds);
-  return fmt::format("resolution_{}/aspect_ratio_{}/duration_{}", name_of(said, "resolution", bin.resolution),
-                     name_of(said, "aspect", bin.aspect.value_or("other")),
-                     name_of(said, "duration", bin.duration.value_or("0_5")));
+  return fmt::format(
+      "resolution_{}/aspect_ratio_{}/{}", name_of(said, "resolution", bin.resolution),
+      name_of(said, "aspect", bin.aspect.value_or("other")),
+      is_picture ? "picture" : "duration_" + name_of(said, "duration", bin.duration.value_or("0_5")));
 }
 
 }  // namespace kinora::core

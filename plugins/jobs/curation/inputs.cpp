@@ -65,6 +65,8 @@ class Finder {
     std::string none = others
                            ? "contains no file with the ending of a video; all_files = true takes every file"
                            : "contains no files";
+    if (left_out_.pictures() > before.pictures())
+      none += "; pictures = true takes its pictures, with stage picture.read";
     if (const int64_t below = left_out_.folders - before.folders; below > 0)
       none += "; " + folders_below(below);
     add_all(files, path, none);
@@ -244,7 +246,7 @@ class Walk {
       const std::string url = folder + (folder.ends_with('/') ? "" : "/") + entry.name;
       if (entry.name.front() == '.') {
         ++left_out_.hidden;
-      } else if (!entry.folder && !look_.all_files && is_no_film(entry.name)) {
+      } else if (!entry.folder && is_skipped(entry.name)) {
         ++left_out_.endings[ending_of(entry.name)];
       } else if (!entry.folder) {
         found.push_back({url, entry.size, entry.modified, ""});
@@ -259,6 +261,10 @@ class Walk {
   std::vector<FoundFile> found;
 
  private:
+  bool is_skipped(const std::string& name) const {
+    return !look_.all_files && is_no_film(name) && !(look_.pictures && is_picture_file(name));
+  }
+
   void add_below(const std::string& folder, int depth) {
     if (is_link(folder)) {
       ++left_out_.links;
@@ -317,6 +323,12 @@ int64_t LeftOut::no_films() const {
   return sum;
 }
 
+int64_t LeftOut::pictures() const {
+  int64_t sum = 0;
+  for (const auto& [ending, count] : endings) sum += is_picture_file("a" + ending) ? count : 0;
+  return sum;
+}
+
 std::string folders_below(int64_t count) {
   return count == 1 ? "1 folder below is not read; recursive = true reads it"
                     : fmt::format("{} folders below are not read; recursive = true reads them", count);
@@ -329,6 +341,10 @@ bool is_no_film(std::string_view name) {
       ".jpg", ".jpeg", ".png",    ".webp",  ".bmp",        ".tif",   ".tiff", ".npy",
       ".pdf", ".md5",  ".sha256", ".part",  ".crdownload", ".aria2", ".tmp"};
   return std::find(kEndings.begin(), kEndings.end(), ending_of(name)) != kEndings.end();
+}
+
+bool is_picture_file(std::string_view name) {
+  return ends_as(std::string(name), {".jpg", ".jpeg", ".png", ".webp"});
 }
 
 std::vector<FoundFile> files_in(Io& io, const std::string& folder, Look look, LeftOut& out) {

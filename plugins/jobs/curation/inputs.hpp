@@ -2,7 +2,7 @@
 //
 //   film.mp4, s3://bucket/film.mp4     one video
 //   films/, s3://bucket/films/         a folder or prefix: its videos, with `recursive` also of subfolders; with
-//                                      `all_files` files of any ending
+//                                      `all_files` files of any ending, with `pictures` also pictures
 //   s3://bucket/films/**/*.mp4         a pattern (local ones are resolved with the run file)
 //   films.txt                          a list: one path, URI, folder or pattern per line; "#" begins a comment
 //   films.jsonl, films.csv             a manifest, see manifest.hpp
@@ -37,6 +37,7 @@ struct FoundFile {
 struct Look {
   bool recursive = false;  // subfolders too, except behind links to folders
   bool all_files = false;  // also files whose ending is not a video's
+  bool pictures = false;   // also JPEG, PNG and WebP files, by their endings
 };
 
 // What was skipped on purpose, and what was changed.
@@ -54,6 +55,8 @@ struct LeftOut {
 
   // Files without a video's ending, all endings together.
   int64_t no_films() const;
+  // Those of them that `pictures` would take.
+  int64_t pictures() const;
 };
 
 // "2 folders below are not read; recursive = true reads them"
@@ -65,6 +68,9 @@ std::string ending_of(std::string_view name);
 // Whether the ending is known not to be a video's: lists and manifests, captions and subtitles, pictures,
 // logs, unfinished downloads. An unknown ending may be a video's.
 bool is_no_film(std::string_view name);
+
+// Whether the ending is that of a picture which stage/picture.read reads.
+bool is_picture_file(std::string_view name);
 
 // Whether the url has a scheme other than file.
 bool is_remote(std::string_view url);

@@ -117,6 +117,7 @@ json with_similarities(json shots, const Merged& merged) {
 }
 
 void ShotsMerge::process(Sample in, const Emit& emit, const Run&) {
+  if (is_picture(in)) return emit(std::move(in));
   const std::string key(in.key()), field = "shots." + options_.name + ".npy";
   const auto fail = [&](const std::string& what) {
     return Error(KINORA_ERROR_DATA, "sample '" + key + "': " + what);

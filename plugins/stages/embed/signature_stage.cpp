@@ -45,6 +45,7 @@ void ClipSignature::describe(Describe<Options>& d) {
 }
 
 void ClipSignature::process(Sample in, const Emit& emit, const Run&) {
+  if (is_picture(in)) return emit(std::move(in));
   const Pictures pictures = pictures_of(in);
   const auto times = detail::numbers_in(in, json_field(in, "json"), "frames_at");
   if (static_cast<int64_t>(times.size()) != pictures.count)

@@ -52,6 +52,7 @@ class FilterFlow final : public Stage {
   explicit FilterFlow(const Options& o) : options_(o) {}
 
   void process(Sample in, const Emit& emit, const Run& run) override {
+    if (is_picture(in)) return emit(std::move(in));
     const Frames frames(in);
     json facts = json_field(in, "json");
     std::vector<double> means{}, p10s{};

@@ -158,6 +158,7 @@ class FilterFrozen final : public Stage {
   explicit FilterFrozen(const Options& o) : options_(o) {}
 
   void process(Sample in, const Emit& emit, const Run& run) override {
+    if (is_picture(in)) return emit(std::move(in));
     const Frames frames(in);
     const double samples = frames.pixels() * 3;
     int64_t frozen = 0, reference = 0;

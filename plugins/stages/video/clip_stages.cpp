@@ -3,6 +3,7 @@
 #include "clips/clip_samples.hpp"
 #include "clips/cutting.hpp"
 #include "clips/film_cutter.hpp"
+#include "kinora/curation.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "shots/detector_set.hpp"
@@ -30,6 +31,7 @@ class ClipTranscode final : public Stage {
   void start(const Run&) override { check_coders(options_); }
 
   void process(Sample film, const Emit& emit, const Run& run) override {
+    if (is_picture(film)) return emit(std::move(film));
     const Media media = open_media(film);
     const nlohmann::json shots = shots_of(film, media, run);
     std::string damage = shots.value("damaged", "");
@@ -115,6 +117,7 @@ class VideoClips final : public Stage {
   }
 
   void process(Sample film, const Emit& emit, const Run& run) override {
+    if (is_picture(film)) return emit(std::move(film));
     const Media media = open_media(film);
     const Probe header = media_call([&] { return probe(*media.source, media.name); });
     std::string damage = could_copy(header, transcode_options(options_)) || !fits(header.video)

@@ -1,6 +1,7 @@
 // Stages for a video's container: video.probe reports what it says, video.remux rewrites it.
 #include <fmt/format.h>
 
+#include "kinora/curation.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media/decoder.hpp"
@@ -26,6 +27,7 @@ class VideoProbe final : public Stage {
   kinora_resources resources() const override { return reads_media(options_.count ? options_.threads : 1); }
 
   void process(Sample in, const Emit& emit, const Run&) override {
+    if (is_picture(in)) return emit(std::move(in));
     const Media media = open_media(in);
     auto all = facts_of(in);
     media_call([&] {
@@ -67,6 +69,7 @@ class FilmRemux final : public Stage {
   kinora_resources resources() const override { return reads_media(); }
 
   void process(Sample in, const Emit& emit, const Run& run) override {
+    if (is_picture(in)) return emit(std::move(in));
     if (run.out().empty())
       throw Error(KINORA_ERROR_INVALID,
                   "video.remux writes files but has no output folder; set one, with --out for kinora apply");
@@ -81,7 +84,7 @@ class FilmRemux final : public Stage {
       if (!made) return emit(std::move(in));
       facts["remuxed"] = {{"from", made->from}, {"to", made->to}};
       if (!made->damage.empty()) facts["damaged"] = made->damage;
-      for (const char* field : {"mp4", "webm", "mkv", "mov", "avi", "ogv", "mpg"}) in.remove(field);
+      for (const char* field : kVideoFields) in.remove(field);
       in.set("url", made->file.string());
     } catch (const MediaError& e) {
       if (options_.require) throw Error(KINORA_ERROR_DATA, e.what());

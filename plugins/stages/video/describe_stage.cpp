@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "kinora/curation.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media/convert.hpp"
@@ -160,11 +161,29 @@ Measured measure(const Sampled& sampled, const nlohmann::json& facts) {
   return out;
 }
 
+const char* light_of(const Measured& m) {
+  return m.brightness < 0.25   ? "dark"
+         : m.brightness < 0.45 ? "dim"
+         : m.brightness < 0.7  ? "evenly lit"
+                               : "bright";
+}
+
+const char* contrast_of(const Measured& m) {
+  return m.contrast < 0.12 ? "low" : m.contrast < 0.24 ? "medium" : "high";
+}
+
+std::string colours_of(const Measured& m) {
+  return m.colours.size() > 1 ? m.colours[0] + " and " + m.colours[1] : m.colours.front();
+}
+
+std::string sentence_of_picture(const Measured& m) {
+  const std::string light = light_of(m);
+  return fmt::format("{} {} picture, mostly {}, with {} contrast.", light.front() == 'e' ? "An" : "A", light,
+                     colours_of(m), contrast_of(m));
+}
+
 std::string sentence(const Measured& m) {
-  const std::string light = m.brightness < 0.25   ? "dark"
-                            : m.brightness < 0.45 ? "dim"
-                            : m.brightness < 0.7  ? "evenly lit"
-                                                  : "bright";
+  const std::string light = light_of(m);
   const std::string what = m.seconds < 2    ? "A very short " + light
                            : m.seconds < 5  ? "A short " + light
                            : m.seconds < 15 ? (light.front() == 'e' ? "An " : "A ") + light
@@ -176,12 +195,8 @@ std::string sentence(const Measured& m) {
                        : m.motion < 25 ? "slow motion"
                        : m.motion < 80 ? "moderate motion"
                                        : "fast motion";
-  std::string colours = m.colours.front();
-  if (m.colours.size() > 1) colours += " and " + m.colours[1];
-  return fmt::format("{} video of {}, mostly {}, with {} and {} contrast.", what, length, colours, motion,
-                     m.contrast < 0.12   ? "low"
-                     : m.contrast < 0.24 ? "medium"
-                                         : "high");
+  return fmt::format("{} video of {}, mostly {}, with {} and {} contrast.", what, length, colours_of(m),
+                     motion, contrast_of(m));
 }
 
 }  // namespace
@@ -205,13 +220,11 @@ class CaptionDescribe final : public Stage {
     auto facts = facts_of(in);
     if (replaces(in, facts)) {
       const Measured m = media_call([&] { return measured(in, facts, run); });
-      facts["measured"] = {{"brightness", m.brightness},
-                           {"contrast", m.contrast},
-                           {"motion", m.motion},
-                           {"colours", m.colours}};
+      facts["measured"] = {{"brightness", m.brightness}, {"contrast", m.contrast}, {"colours", m.colours}};
+      if (!is_picture(in)) facts["measured"]["motion"] = m.motion;
       facts["caption"] = {{"by", "caption.describe"}};
       in.set("json", facts.dump());
-      in.set("txt", sentence(m));
+      in.set("txt", is_picture(in) ? sentence_of_picture(m) : sentence(m));
     }
     emit(std::move(in));
   }

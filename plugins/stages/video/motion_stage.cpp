@@ -40,6 +40,7 @@ class FilterMotion final : public Stage {
   kinora_resources resources() const override { return reads_media(options_.threads); }
 
   void process(Sample in, const Emit& emit, const Run& run) override {
+    if (is_picture(in)) return emit(std::move(in));
     const Media media = open_media(in);
     MotionOptions how;
     how.fps = options_.fps;

@@ -5,7 +5,6 @@
 
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
-#include "media/convert.hpp"
 #include "media/decoder.hpp"
 #include "media/decoding.hpp"
 #include "media/jpeg.hpp"
@@ -113,13 +112,7 @@ class VideoRead final : public Stage {
     const ScalerOptions size = size_for(still);
     Pixels pixels;
     uint8_t* frame = room_for_frame(pixels, media, size);
-    if (size.width == still.width && size.height == still.height) {
-      if (!picture->decode(frame, 3 * still.width)) return false;
-    } else {
-      const auto whole = allocate_picture(still.width, still.height, AV_PIX_FMT_RGB24);
-      if (!picture->decode(whole->data[0], whole->linesize[0])) return false;
-      Scaler(size).bytes(*whole, frame);
-    }
+    if (!picture->decode(frame, size)) return false;
     give(in, std::move(pixels), {0.0}, size, picture->damaged());
     return true;
   }

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "kinora/curation.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media/decoding.hpp"
@@ -60,6 +61,7 @@ class ShotsStage : public Stage {
     load_network(plan_);
   }
   void process(Sample in, const Emit& emit, const Run& run) override {
+    if (is_picture(in)) return emit(std::move(in));
     const Media media = open_media(in);
     media_call([&] { find_shots(in, media, plan_, run); });
     emit(std::move(in));

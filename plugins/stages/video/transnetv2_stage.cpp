@@ -1,4 +1,5 @@
 // stage/shots.transnetv2: finds the shots of a video with TransNet V2, from thumbnails of all frames.
+#include "kinora/curation.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media/sample_media.hpp"
@@ -73,6 +74,7 @@ class ShotsTransNetV2 final : public Stage {
   void start(const Run&) override { network_ = read_network(options_.weights); }
 
   void process(Sample in, const Emit& emit, const Run& run) override {
+    if (is_picture(in)) return emit(std::move(in));
     auto shots = shots_of(in);
     const auto& thumbnails = thumbnails_of(in);
     const auto& clock = tensor_of(in, "times_us", KINORA_DL_INT, 64, 1);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,18 @@ inline Pictures pictures_of(const Sample& sample, int64_t most_side = INT32_MAX)
                                        std::to_string(most_side) +
                                        "; set sample_height, or height of stage/video.read");
   return {static_cast<const uint8_t*>(t->data) + t->byte_offset, t->shape[0], t->shape[1], t->shape[2]};
+}
+
+// Fields that hold a sample's video, and those that hold a picture. A picture next to a video is not the sample's medium.
+inline constexpr const char* kVideoFields[] = {"mp4", "webm", "mkv", "mov", "avi", "ogv", "mpg"};
+inline constexpr const char* kPictureFields[] = {"jpg", "jpeg", "png", "webp"};
+
+// Whether the sample is a picture, as stage/picture.read emits it: without length, motion, shots and sound. Stages
+// that measure or cut these emit it unchanged.
+inline bool is_picture(const Sample& sample) {
+  const auto has = [&](const char* field) { return sample.bytes(field).has_value(); };
+  return !has("url") && std::none_of(std::begin(kVideoFields), std::end(kVideoFields), has) &&
+         std::any_of(std::begin(kPictureFields), std::end(kPictureFields), has);
 }
 
 // A field that is JSON; `otherwise` if the sample has none. Error(KINORA_ERROR_DATA) if it is not an object.

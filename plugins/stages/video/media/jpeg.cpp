@@ -7,6 +7,8 @@
 #include <string_view>
 #include <turbojpeg.h>
 
+#include "media/convert.hpp"
+
 namespace kinora::video {
 namespace {
 
@@ -114,6 +116,14 @@ bool JpegPicture::decode(uint8_t* rgb, int stride) {
   if (code == 0) return true;
   if (tjGetErrorCode(decoder.get()) == TJERR_FATAL) return false;
   damaged_ = name_ + ": a damaged JPEG (" + tjGetErrorStr2(decoder.get()) + "); fetch it again";
+  return true;
+}
+
+bool JpegPicture::decode(uint8_t* rgb, const ScalerOptions& size) {
+  if (size.width == width_ && size.height == height_) return decode(rgb, 3 * width_);
+  const auto whole = allocate_picture(width_, height_, AV_PIX_FMT_RGB24);
+  if (!decode(whole->data[0], whole->linesize[0])) return false;
+  Scaler(size).bytes(*whole, rgb);
   return true;
 }
 

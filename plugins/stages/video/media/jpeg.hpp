@@ -7,6 +7,7 @@
 
 #include "media/byte_source.hpp"
 #include "media/probe.hpp"
+#include "media/scaler.hpp"
 
 namespace kinora::video {
 
@@ -30,6 +31,8 @@ class JpegPicture {
   // Decodes to [height, width, 3] uint8 RGB, whose rows are `stride` bytes apart. False if libjpeg-turbo cannot, as for
   // 12 bits; `rgb` is then undefined.
   bool decode(uint8_t* rgb, int stride);
+  // The same, scaled to [size.height, size.width, 3] without padding.
+  bool decode(uint8_t* rgb, const ScalerOptions& size);
   // After decode(): what is wrong with a picture of which parts may be missing; empty if nothing is.
   const std::string& damaged() const { return damaged_; }
 

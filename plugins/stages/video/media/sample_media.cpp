@@ -1,5 +1,6 @@
 #include "media/sample_media.hpp"
 
+#include "kinora/curation.hpp"
 #include "kinora/io.hpp"
 
 namespace kinora::video {
@@ -23,12 +24,12 @@ class StoredSource final : public ByteSource {
 
 Media open_media(const Sample& sample) {
   const std::string key(sample.key());
-  for (const char* field : {"mp4", "webm", "mkv", "mov", "avi", "ogv", "mpg"})
+  for (const char* field : kVideoFields)
     if (const auto bytes = sample.bytes(field))
       return {std::make_unique<MemorySource>(*bytes), key + "." + field};
   if (const auto url = sample.text("url"))
     return {std::make_unique<StoredSource>(*url), std::string(url->substr(url->rfind('/') + 1))};
-  for (const char* field : {"jpg", "jpeg", "png", "webp"})  // a video of one frame; next to one, its preview
+  for (const char* field : kPictureFields)  // a video of one frame; next to one, its preview
     if (const auto bytes = sample.bytes(field))
       return {std::make_unique<MemorySource>(*bytes), key + "." + field};
   throw Error(KINORA_ERROR_NOT_FOUND,
