@@ -71,7 +71,7 @@ void read_stored(const JobFolder& folder, size_t job, Rows& rows) {
 struct FilmType {
   const char *ending, *type;
 };
-// File name endings of videos. The user's browser may receive such files, whether it can play them or not; no
+// File name endings of videos and pictures. The user's browser may receive such files, whether it can play them or not; no
 // other file that an item names is read.
 constexpr FilmType kFilmTypes[] = {
     {".mp4", "video/mp4"},       {".m4v", "video/mp4"},        {".mov", "video/mp4"},
@@ -81,7 +81,8 @@ constexpr FilmType kFilmTypes[] = {
     {".m2v", "video/mpeg"},      {".vob", "video/mpeg"},       {".flv", "video/x-flv"},
     {".f4v", "video/x-f4v"},     {".wmv", "video/x-ms-wmv"},   {".asf", "video/x-ms-asf"},
     {".3gp", "video/3gpp"},      {".3g2", "video/3gpp2"},      {".mxf", "application/mxf"},
-    {".ogm", "video/ogg"},       {".divx", "video/x-msvideo"}};
+    {".ogm", "video/ogg"},       {".divx", "video/x-msvideo"}, {".jpg", "image/jpeg"},
+    {".jpeg", "image/jpeg"},     {".png", "image/png"},        {".webp", "image/webp"}};
 
 // The Content-Type of an ending in lower case; "": not one of these endings.
 const char* film_type(const std::string& ending) {
@@ -239,9 +240,16 @@ fs::path stored_file(const Catalogue& catalogue, const Clip& clip, const std::st
   return is_inside && !error ? path : fs::path();
 }
 
+Media stored_media(const Catalogue& catalogue, const Clip& clip) {
+  static const std::vector<std::string> kVideo{"mp4"}, kPicture{"jpg", "png", "webp"};
+  for (const auto& field : clip.is_picture ? kPicture : kVideo)
+    if (auto own = stored_file(catalogue, clip, field); !own.empty())
+      return {std::move(own), false, film_type("." + field), {}};
+  return {};
+}
+
 Media media_of(const Catalogue& catalogue, const Clip& clip) {
-  if (auto own = stored_file(catalogue, clip, "mp4"); !own.empty())
-    return {std::move(own), false, "video/mp4", {}};
+  if (Media own = stored_media(catalogue, clip); !own.path.empty()) return own;
   const Clip* film = catalogue.find(catalogue.film_of(clip));
   if (!film || film->url.empty()) return {};
   std::string name = film->url;

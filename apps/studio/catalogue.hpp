@@ -35,6 +35,7 @@ struct Clip {
   std::string footage;            // subject_of its facts, as JSON; "": they say nothing
   End end = End::kept;
   bool is_film = false;   // an input of the job; else made by a stage
+  bool is_picture = false;
   bool consumed = false;  // an input video that was cut into clips, which are shown instead
   double score = std::nan("");
   std::string copy_of;    // key of the clip or video that it is a copy of; "": not a copy
@@ -133,8 +134,7 @@ nlohmann::json item_of(const Catalogue&, const Clip&);
 // link.
 std::filesystem::path stored_file(const Catalogue&, const Clip&, const std::string& field);
 
-// The file to play for a clip: the clip itself, or else its source video, if that is a local file with the
-// ending of a video. Empty path: there is none.
+// A file to play or show.
 struct Media {
   std::filesystem::path path;
   bool is_film = false;   // path is the source video; the clip is its range start_s to end_s
@@ -142,6 +142,10 @@ struct Media {
   // ".mts", in lower case, if the video exists; the path is empty for an ending that is not played.
   std::string ending = {};
 };
+// The stored clip or picture itself. Empty path: it is not stored.
+Media stored_media(const Catalogue&, const Clip&);
+// The same, or else its source video or picture, if that is a local file with the ending of one. Empty path: there is
+// none.
 Media media_of(const Catalogue&, const Clip&);
 
 // The progress that a job reports: {"job", "done", "age_s": seconds since it was written, "figures":

@@ -68,6 +68,7 @@ Clip clip_of(const json& item, const JobFolder& job, const Rows::Line& line) {
   if (const json footage = core::subject_of(object_in(item, "facts")); !footage.empty())
     clip.footage = footage.dump(-1, ' ', false, json::error_handler_t::replace);
   clip.is_film = item.contains("url");
+  clip.is_picture = core::object_in(item, "facts").contains("picture");
   clip.end = end_of(text_in(item, "end"));
   clip.consumed = core::flag_in(item, "consumed");
   if (const auto score = item.find("score"); score != item.end() && score->is_number()) clip.score = *score;

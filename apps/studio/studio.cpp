@@ -179,8 +179,7 @@ const Studio::View& Studio::view(const Parameters& parameters, const Query& quer
     return views_.front();
   }
   auto rows = select(shelf(query), query);
-  const int64_t films =
-      std::ranges::count_if(rows, [&](size_t i) { return catalogue_.clips[i].is_film; });
+  const int64_t films = std::ranges::count_if(rows, [&](size_t i) { return catalogue_.clips[i].is_film; });
   views_.push_front({std::move(by), version_, std::move(rows), films});
   if (views_.size() > kViews) views_.pop_back();
   return views_.front();
@@ -194,6 +193,7 @@ json Studio::row(size_t index, const Found* found) const {
            {"film", clip.film},
            {"place", catalogue_.place_of(clip)},
            {"is_film", clip.is_film},
+           {"is_picture", clip.is_picture},
            {"end", outcome_of(clip)},
            {"caption", *now.caption},
            {"captioned", edits.caption && *edits.caption != clip.caption},
@@ -209,7 +209,7 @@ json Studio::row(size_t index, const Found* found) const {
   const Clip* original = catalogue_.find(jobs_[clip.job].name + "/" + clip.copy_of);
   out["copy_id"] = original && original != &clip ? original->id : "";
   out["copies"] = copies_left(clip);
-  out["unstored"] = out["decision"] == "accepted" && stored_file(catalogue_, clip, "mp4").empty();
+  out["unstored"] = out["decision"] == "accepted" && stored_media(catalogue_, clip).path.empty();
   if (!clip.left_out.empty()) {
     out["left_out"] = json::array();
     for (const auto& [by, rule] : clip.left_out)
@@ -230,7 +230,7 @@ std::vector<std::string> Studio::copies_left(const Clip& clip) const {
 // loosened; the decision then takes effect.
 bool Studio::can_be_accepted(const Clip& clip) const {
   const bool is_lost = clip.end == End::failed || (clip.is_film && clip.end != End::kept);
-  return !is_lost || !stored_file(catalogue_, clip, "mp4").empty();
+  return !is_lost || !stored_media(catalogue_, clip).path.empty();
 }
 
 json Studio::reasons() const {
@@ -471,7 +471,7 @@ json Studio::detail(const Clip& clip) const {
   out["type"] = media.type;
   out["ending"] = media.ending;
   out["acceptable"] = can_be_accepted(clip);
-  out["stored"] = !stored_file(catalogue_, clip, "mp4").empty();
+  out["stored"] = !stored_media(catalogue_, clip).path.empty();
   out["embeddings"] = json::array();
   for (const auto& name : meaning_.offer().pictures)
     if (!stored_file(catalogue_, clip, name + ".npy").empty()) out["embeddings"].push_back(name);

@@ -37,14 +37,15 @@ export function compare(clip, failed) {
 }
 
 function figure(title, clip, other) {
-  const video = make("video", { src: clip.media ? address("/video", clip.id) : "", muted: true, loop: clip.media === "clip", playsInline: true, preload: "metadata", "aria-label": `${title}: ${clip.key}` });
+  const video = make("video", { src: clip.media && !clip.is_picture ? address("/video", clip.id) : "", muted: true, loop: clip.media === "clip", playsInline: true, preload: "metadata", "aria-label": `${title}: ${clip.key}` });
+  const image = make("img", { src: clip.media && clip.is_picture ? address("/video", clip.id) : "", alt: `${title}: ${clip.key}` });
   if (clip.media === "film" && clip.start_s) video.addEventListener("loadedmetadata", () => (video.currentTime = clip.start_s));
   const facts = make("dl", { class: "facts" });
   for (const [name, value] of numbers(clip.facts ?? {})) {
     const its = new Map(numbers(other.facts ?? {})).get(name);
     if (its !== value) facts.append(make("dt", { title: name }, titleOf(name)), make("dd", {}, textOf(name, value)));
   }
-  return make("figure", {}, clip.media ? video : make("p", { class: "nothing" }, "There is nothing to play."), make("figcaption", {}, make("h3", {}, `${title}: ${clip.key}`), make("p", {}, `${outcome(clip)}, ${seconds(clip.duration_s)}. ${clip.caption}`)), facts);
+  return make("figure", {}, clip.media ? (clip.is_picture ? image : video) : make("p", { class: "nothing" }, "There is nothing to play."), make("figcaption", {}, make("h3", {}, `${title}: ${clip.key}`), make("p", {}, `${outcome(clip)}, ${seconds(clip.duration_s)}. ${clip.caption}`)), facts);
 }
 
 const numbers = (facts) => [...flat(facts)].filter(([, value]) => typeof value === "number");

@@ -125,8 +125,9 @@ export class Detail {
       this.screen.replaceChildren(make("p", { class: "nothing" }, nothingToPlay(clip)));
       return;
     }
-    this.screen.replaceChildren(this.video);
+    this.screen.replaceChildren(clip.is_picture ? make("img", { src: address("/video", clip.id), alt: clip.caption }) : this.video);
     this.video.removeAttribute("src");
+    if (clip.is_picture) return this.video.load(); // ends the request of the clip before
     this.loading = setTimeout(() => this.begin(clip), 80); // skips clips that are only scrolled past
   }
 

@@ -23,7 +23,7 @@ export class Hover {
   }
 
   async play(cell, row) {
-    if (!row) return;
+    if (!row || row.is_picture) return;
     const clip = await get("/api/clip", { id: row.id });
     if (cell !== this.cell || cell.row?.id !== row.id || !clip.media) return;
     this.range = clip.media === "film" && clip.film ? [clip.start_s ?? 0, clip.end_s ?? Infinity] : null;

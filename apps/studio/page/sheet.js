@@ -236,7 +236,7 @@ export class Sheet {
     cell.scores.textContent = row ? [row.place, row.tags.map((tag) => `#${tag}`).join(" "), scoreOf(row, this.shows)].filter(Boolean).join(" · ") : "";
     cell.scores.title = cell.scores.textContent;
     if (this.hover.cell === cell && cell.shown !== row?.id) this.hover.left(cell);
-    cell.setAttribute("aria-label", row ? `${row.key}, ${row.place ? `of ${row.place}, ` : ""}${row.is_film ? "video, " : ""}${outcome(row)}${because(row) && `, ${because(row)}`}, ${near(row) ? `similarity ${near(row)}, ` : ""}${seconds(row.duration_s)}${row.tags.length ? `, tags ${row.tags.join(", ")}` : ""}. ${row.caption}` : "loading");
+    cell.setAttribute("aria-label", row ? `${row.key}, ${row.place ? `of ${row.place}, ` : ""}${row.is_picture ? "picture, " : row.is_film ? "video, " : ""}${outcome(row)}${because(row) && `, ${because(row)}`}, ${near(row) ? `similarity ${near(row)}, ` : ""}${row.is_picture ? "one frame" : seconds(row.duration_s)}${row.tags.length ? `, tags ${row.tags.join(", ")}` : ""}. ${row.caption}` : "loading");
     const bitmap = row && this.pictures.get(row.id)?.bitmap;
     if (bitmap) this.draw(cell, bitmap);
     else this.blank(cell, row && (bitmap === null || row.end === "failed") ? nothingFor(row) : "");
@@ -503,7 +503,7 @@ const because = (row) => (row.decision === "rejected" && row.reason_now ? `“${
 /** "video failed", "copy", "accepted"; "" for a kept clip. */
 function markOf(row) {
   const mark = decided(row) || (row.end === "kept" ? "" : endName(row.end));
-  return row.is_film ? `video ${mark}`.trim() : mark;
+  return row.is_film && !row.is_picture ? `video ${mark}`.trim() : mark;
 }
 
 /** One number: what its outcome is about, with the bound that it broke, else the one that the view is sorted by. */

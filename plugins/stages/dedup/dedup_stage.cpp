@@ -186,6 +186,7 @@ Signature DedupSemantic::signature(size_t i) const {
 
 DedupSemantic::Verdict DedupSemantic::compare(size_t i, const Signature& own, size_t of,
                                               double similarity) const {
+  if (clips_[i].picture != clips_[of].picture) return {};  // a frame of a video stays next to the video
   const Verdict copy{"dedup.semantic", of, similarity};
   const Signature other = signature(of);
   if (!own.can_be_compared() || !other.can_be_compared() || (own.is_motionless() && other.is_motionless()))
@@ -266,6 +267,7 @@ Clip clip_of(Sample sample, const std::string& keep, const std::string& score) {
                length = number(facts, "duration_s"),
                size = width > 0 && height > 0 ? width * height : kMissing;
   Clip clip{std::move(sample), {}, {}};
+  clip.picture = facts.contains("picture");
   if (const auto content = clip.sample.text("sha256")) clip.content = *content;
   if (keep == "best")
     clip.worth = {number(facts.value("scores", nlohmann::json::object()), score), size, length};

@@ -19,6 +19,7 @@ struct Clip {
   std::vector<double> worth =
       {};          // compared lexicographically, larger values rank first; ties: the lower key first
   double eps = 0;  // largest cosine distance of copies by the embedding alone
+  bool picture = false;
 };
 
 // Builds a clip with its rank by a rule: "best" (facts.scores[score]), "longest" (duration_s), "largest"

@@ -18,6 +18,10 @@ class CaptionEndpoint final : public AskingStage {
         "they do and how it changes, the place, the light, and how the camera moves. Write one paragraph and "
         "state "
         "only what can be seen.";
+    std::string picture_prompt =
+        "Describe what this picture shows: who and what is there, what they do, the place, the light, and "
+        "the "
+        "point of view. Write one paragraph and state only what can be seen.";
     int64_t window = 256, remainder = 128;
     double fps = 2;
     std::string join = " ", response_format;
@@ -31,6 +35,8 @@ class CaptionEndpoint final : public AskingStage {
     d.input("frames", "[T, H, W, 3]", "uint8",
             "sampled RGB frames, upright; fact frames_at has their seconds");
     d.option("prompt", &Options::prompt).help("instruction sent with the frames");
+    d.option("picture_prompt", &Options::picture_prompt)
+        .help("instruction sent with a picture that is not a frame of a video");
     d.option("window", &Options::window)
         .range(4, 1 << 20)
         .unit("frames")
@@ -63,19 +69,23 @@ class CaptionEndpoint final : public AskingStage {
     if (captioned_by_user(in, facts) && !options_.replace_user) return std::nullopt;
     const Pictures frames = frames_of(in);
     const Timeline timeline = timeline_of(facts, frames.count);
-    const auto parts = windows(timeline.video_frames(), options_.window, options_.remainder);
+    const bool picture = is_picture(in);
+    const auto parts = picture ? std::vector<Window>{{0, 1}}
+                               : windows(timeline.video_frames(), options_.window, options_.remainder);
     if (parts.empty())
       throw Error(KINORA_ERROR_DATA, "a video of " + std::to_string(timeline.video_frames()) +
                                          " frames is too short for a caption, which needs at least 4");
     const std::string key(in.key());
+    const std::string& prompt = picture ? options_.picture_prompt : options_.prompt;
     const auto answers = ask_all(
-        parts.size(), [&](size_t i) { return question(key, frames, timeline, parts, i); }, facts, run);
-    write(in, facts, timeline, parts, answers);
+        parts.size(), [&](size_t i) { return question(key, prompt, frames, timeline, parts, i); }, facts,
+        run);
+    write(in, facts, prompt, timeline, parts, answers);
     return std::nullopt;
   }
 
-  Question question(const std::string& key, const Pictures& frames, const Timeline& timeline,
-                    const std::vector<Window>& parts, size_t i) const {
+  Question question(const std::string& key, const std::string& prompt, const Pictures& frames,
+                    const Timeline& timeline, const std::vector<Window>& parts, size_t i) const {
     const auto picked = timeline.pick(parts[i], timeline.fps > 0 ? options_.fps : 0, options_.max_frames);
     const std::string part = parts.size() == 1 ? ""
                                                : ", frames " + std::to_string(parts[i].begin) + " to " +
@@ -85,21 +95,22 @@ class CaptionEndpoint final : public AskingStage {
                   key + part +
                       ": no sampled frame is in this window; sample more densely (sample_fps of "
                       "video.clips or clip.transcode)");
-    return {key, [this, &frames, picked] { return body(frames, picked); },
-            guess_tokens(options_, options_.prompt, picked.size()), part};
+    return {key, [this, &prompt, &frames, picked] { return body(prompt, frames, picked); },
+            guess_tokens(options_, prompt, picked.size()), part};
   }
 
-  std::string body(const Pictures& frames, const std::vector<size_t>& picked) const {
+  std::string body(const std::string& prompt, const Pictures& frames,
+                   const std::vector<size_t>& picked) const {
     std::vector<std::string> urls;
     for (const size_t i : picked)
       urls.push_back(data_url(frames, i, options_.max_side, static_cast<int>(options_.quality)));
-    Json request = chat_request(options_, options_.prompt, urls, options_.detail);
+    Json request = chat_request(options_, prompt, urls, options_.detail);
     if (format_.is_object()) request["response_format"] = format_;
     return client().body(std::move(request));
   }
 
-  void write(Sample& in, Json& facts, const Timeline& timeline, const std::vector<Window>& parts,
-             const std::vector<Answered>& answers) const {
+  void write(Sample& in, Json& facts, const std::string& prompt, const Timeline& timeline,
+             const std::vector<Window>& parts, const std::vector<Answered>& answers) const {
     std::string text;
     Json told = Json::array();
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -117,8 +128,7 @@ class CaptionEndpoint final : public AskingStage {
       told.push_back(std::move(window));
     }
     in.set("txt", text);
-    facts["caption"] = {
-        {"by", name()}, {"model", options_.model}, {"prompt", options_.prompt}, {"windows", told}};
+    facts["caption"] = {{"by", name()}, {"model", options_.model}, {"prompt", prompt}, {"windows", told}};
   }
 
   Options options_;

@@ -39,6 +39,10 @@ class FilterEndpoint final : public AskingStage {
         "These are frames of one video in their order. Should it be used to teach a model how the real world "
         "looks and moves? Reject "
         "slides, screen recordings, games, still pictures, collages and videos covered by text or graphics.";
+    std::string picture_prompt =
+        "Should this picture be used to teach a model how the real world looks? Reject slides, screenshots, "
+        "games, "
+        "collages and pictures covered by text or graphics.";
     std::vector<std::string> allow, block;
     std::string mode = "on", form = "json_schema";
   };
@@ -49,6 +53,8 @@ class FilterEndpoint final : public AskingStage {
             "may be allowed or blocked");
     d.input("frames", "[T, H, W, 3]", "uint8", "sampled RGB frames, upright");
     d.option("prompt", &Options::prompt).help("questions about the clip; the form of the answer is appended");
+    d.option("picture_prompt", &Options::picture_prompt)
+        .help("questions about a picture that is not a frame of a video");
     d.option("allow", &Options::allow)
         .help("allowed labels; a clip with none of them is filtered; empty: all are allowed");
     d.option("block", &Options::block).help("blocked labels; a clip with one of them is filtered");
@@ -70,7 +76,7 @@ class FilterEndpoint final : public AskingStage {
  private:
   std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) override {
     const Pictures frames = frames_of(in);
-    const std::string prompt = options_.prompt + kForm;
+    const std::string prompt = (is_picture(in) ? options_.picture_prompt : options_.prompt) + kForm;
     const auto picked = spread(static_cast<size_t>(frames.count), options_.max_frames);
     const Question question{std::string(in.key()), [&] { return body(frames, picked, prompt); },
                             guess_tokens(options_, prompt, picked.size())};
