@@ -226,6 +226,28 @@ TEST_F(CatalogueTest, AFileIsServedOnlyIfItIsStoredOrTheFilmOfALine) {
   EXPECT_EQ(film.path, folder_ / "film.mp4");
 }
 
+TEST_F(CatalogueTest, APictureIsItsStoredFileOrElseItsSource) {
+  write("b.PNG", "x");
+  write("clips/data/a.webp", "x");
+  write("clips/data/a.mp4", "no picture has a video");
+  write("clips/data/f.jpg", "a field of a clip");
+  write("clips/items.jsonl", R"({"key":"a","end":"kept","facts":{"picture":"webp"},"url":"/gone.webp"})"
+                             "\n"
+                             R"({"key":"b","end":"filtered","facts":{"picture":"png"},"url":")" +
+                                 (folder_ / "b.PNG").string() +
+                                 "\"}\n"
+                                 R"({"key":"f","end":"kept"})"
+                                 "\n");
+  const Catalogue c = read_catalogue(curate_jobs(folder_));
+  const auto media = [&](const char* key) { return media_of(c, *c.find(std::string("clips/") + key)); };
+  EXPECT_EQ(media("a").path, folder_ / "clips/data/a.webp");
+  EXPECT_STREQ(media("a").type, "image/webp");
+  EXPECT_EQ(media("b").path, folder_ / "b.PNG");
+  EXPECT_STREQ(media("b").type, "image/png");
+  EXPECT_TRUE(stored_media(c, *c.find("clips/b")).path.empty());
+  EXPECT_TRUE(media("f").path.empty());
+}
+
 TEST_F(CatalogueTest, AFilmIsKnownByItsEndingInAnyCaseOrItsEndingIsTold) {
   std::string lines;
   for (const char* name : {"a.MP4", "b.M2ts", "c.exe", "d"}) {

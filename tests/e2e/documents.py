@@ -185,6 +185,7 @@ def check_run_files(kinora, scratch):
     (folder / "videos").mkdir(parents=True)
     (folder / "shards").mkdir()
     (folder / "films").mkdir()
+    (folder / "pictures").mkdir()
     (scratch / "tests").symlink_to(ROOT / "tests")
     shutil.copy(ROOT / "tests/data/bbb_A.mp4", folder / "videos")
     seen = 0

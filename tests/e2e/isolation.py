@@ -23,7 +23,7 @@ def pipelines(server):
     shots = {"use": "shots", "detectors": ["content", "adaptive", "histogram", "hash", "threshold"], "thumbnails": True, "sample_every": 0.5, "sample_height": 64}
     filters = [{"use": f"filter.{name}", "mode": "score"} for name in ("brightness", "blur", "black", "frozen", "flow", "text", "motion", "letterbox")]
     shape = {"frames": 3, "height": 24, "width": 32, "batch": 2}
-    curate = ["video.remux", {"use": "video.probe", "count": True}, shots, {"use": "shots.transnetv2", "decide": False}, "embed.classic", {"use": "shots.merge", "threshold": 0.9},
+    curate = ["picture.read", "video.remux", {"use": "video.probe", "count": True}, shots, {"use": "shots.transnetv2", "decide": False}, "embed.classic", {"use": "shots.merge", "threshold": 0.9},
               {"use": "clip.transcode", **MADE, "sample_fps": 2.0, "sample_height": 64}, *filters, {"use": "filter.facts", "fact": "duration_s", "mode": "score"}, "embed.classic", "clip.signature",
               {"use": "embed.model", "model": str(EXPORTED / "tower.pt"), "name": "tower", **shape},
               {"use": "filter.model", "model": str(EXPORTED / "scorer.pt2"), "name": "scorer", "from": "tower.npy", "batch": 2, "mode": "score", "threshold": 0.0},

@@ -184,6 +184,10 @@ void say_beginning(const std::string& job, const Record& record) {
              counted(record.clips_before(), "clip", "clips"));
 }
 
+const char* pictures_too(const LeftOut& out) {
+  return out.pictures() > 0 ? ", pictures = true and stage picture.read the pictures" : "";
+}
+
 // Logs the inputs that were skipped on purpose, so that none is skipped silently, and keys that had to
 // change.
 void say_left_out(const std::string& job, const Listing& listing) {
@@ -206,8 +210,7 @@ void say_left_out(const std::string& job, const Listing& listing) {
              counted(out.no_films(), "file", "files"),
              out.no_films() == 1 ? "does not have the ending of a video" : "do not have endings of videos",
              fmt::join(endings, ", "), out.no_films() == 1 ? "is" : "are", out.no_films() == 1 ? "" : "s",
-             out.no_films() == 1 ? "it" : "them",
-             out.pictures() > 0 ? ", pictures = true and stage picture.read the pictures" : "");
+             out.no_films() == 1 ? "it" : "them", pictures_too(out));
   for (const auto& manifest : changed_keys(listing.inputs, out)) log_warn("{}: {}", job, manifest);
   if (out.folders > 0) log_warn("{}: {}", job, folders_below(out.folders));
 }
@@ -270,8 +273,8 @@ void Curate::check(JobCheck& check) const {
   if (inputs && std::none_of(inputs->begin(), inputs->end(), is_there)) {
     const std::string others =
         left_out.no_films() > 0
-            ? fmt::format(" but {} whose endings are not those of videos (all_files = true takes them)",
-                          left_out.no_films())
+            ? fmt::format(" but {} whose endings are not those of videos (all_files = true takes them{})",
+                          left_out.no_films(), pictures_too(left_out))
             : "";
     const std::string below = left_out.folders > 0 ? " (" + folders_below(left_out.folders) + ")" : "";
     const auto of_list = std::find_if(inputs->begin(), inputs->end(), [&](const Input& input) {

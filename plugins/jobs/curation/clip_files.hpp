@@ -48,7 +48,7 @@ void remove_unless(const std::filesystem::path& folder,
 // resolution_720/aspect_ratio_16_9/duration_5_10. From the fact `bin` (resolution, aspect, duration) that
 // clip.transcode leaves, or from width, height (as shown) and duration_s by kinora/bins.hpp. Cosmos drops
 // what has no bin: here a clip below 5 s is duration_0_5, one wider than 10 to 1 aspect_ratio_other. Empty if
-// the facts do not say.
+// the facts do not say. A picture (fact `picture`) belongs to resolution_720/aspect_ratio_16_9/picture.
 std::string bin_of(const nlohmann::json& facts);
 
 }  // namespace kinora::core

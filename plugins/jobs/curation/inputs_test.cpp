@@ -167,6 +167,17 @@ TEST_F(Inputs, OfAFolderAreNotItsListsPicturesAndLogs) {
               HasSubstr("contains no file with the ending of a video; all_files = true takes every file"));
 }
 
+TEST_F(Inputs, OfAFolderArePicturesOnlyOnRequest) {
+  put("a.mp4"), put("b.JPG"), put("c.jpeg"), put("d.png"), put("e.webp"), put("f.tif"), put("g.txt");
+  LeftOut out;
+  EXPECT_THAT(keys(find_inputs(runtime_->io(), {folder_}, {}, &out)), ElementsAre("a"));
+  EXPECT_EQ(out.pictures(), 4);
+  EXPECT_THAT(keys(find_inputs(runtime_->io(), {folder_}, {.pictures = true}, &out)),
+              ElementsAre("a", "b", "c", "d", "e"));
+  EXPECT_EQ(out.pictures(), 0);
+  EXPECT_EQ(out.no_films(), 2);
+}
+
 TEST_F(Inputs, OfAListAreItsLinesAndWhatIsMissingSaysWhere) {
   put("a.mp4"), put("sub/b.mp4"), put("empty/.x");
   const auto list = put("films.txt", "# films\n\na.mp4\n  sub/*.mp4\r\n" + (folder_ / "a.mp4").string() +

@@ -199,6 +199,8 @@ TEST(Bins, AreThoseOfCosmos) {
   EXPECT_EQ(bin(65, 100, 6), "resolution_lt_720/aspect_ratio_9_16/duration_5_10");
   EXPECT_EQ(bin(1100, 100, 6), "resolution_lt_720/aspect_ratio_other/duration_5_10");
   EXPECT_EQ(bin_of({{"width", 10}}), "");
+  EXPECT_EQ(bin_of({{"width", 720}, {"height", 720}, {"picture", "jpg"}}),
+            "resolution_720/aspect_ratio_1_1/picture");
   EXPECT_EQ(bin_of({{"width", 10},
                     {"height", 10},
                     {"duration_s", 6},

@@ -121,6 +121,18 @@ void expect_plain(const Ends& ends, const Vectors& vectors, double eps, bool clu
   EXPECT_LT(dropped, vectors.size() / 3);
 }
 
+TEST(Dedup, APictureIsACopyOfAPictureAndNotOfAVideo) {
+  testing::start();
+  const std::vector<float> vector{0.6F, 0.8F};
+  const json picture{{"picture", "jpg"}};
+  const Ends ends = run({sample_of(0, vector), sample_of(1, vector, picture), sample_of(2, vector),
+                         sample_of(3, vector, picture)},
+                        {});
+  EXPECT_THAT(ends.kept, ElementsAre(key_of(0), key_of(1)));
+  EXPECT_EQ(ends.facts.at(key_of(2))["duplicate"]["of"], key_of(0));
+  EXPECT_EQ(ends.facts.at(key_of(3))["duplicate"]["of"], key_of(1));
+}
+
 TEST(Dedup, InOneClusterEqualsEverythingWithEverything) {
   const auto vectors = planted(700, 24, 1);
   for (const double eps : {0.001, 0.01}) {
