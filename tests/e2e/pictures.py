@@ -8,10 +8,11 @@ import cv2
 import numpy as np
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-sys.path += [str(ROOT / "packaging/wheel")]
+sys.path += [str(ROOT / "packaging/wheel"), str(ROOT / "tests/faults")]
 os.environ["KINORA_PREFIX"] = str(pathlib.Path(KINORA).resolve().parents[1])
 os.environ.setdefault("KINORA_TORCH", str(ROOT / ".deps/torch/torch"))
 import kinora
+from model_server import ModelServer, text_of
 
 SCORE = ", ".join(f'{{ use = "filter.{name}", mode = "score" }}' for name in ("blur", "brightness", "motion", "frozen", "flow"))
 STAGES = f'"video.remux", "video.probe", {{ use = "video.clips", detectors = ["content"], min_length = 0.5, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", max_height = 120, sample_fps = 2.0, sample_height = 64 }}, {SCORE}, "embed.classic", "clip.signature", "caption.describe"'
@@ -134,7 +135,7 @@ def png(width, height, *chunks):
 
 
 def zeros(count):
-    """That many MiB of zeros, deflated."""
+    """That many MiB of zeros, deflated to about a kilobyte each."""
     deflate = zlib.compressobj(9)
     return b"".join(deflate.compress(bytes(1 << 20)) for _ in range(count)) + deflate.flush()
 
@@ -146,20 +147,21 @@ def check_hostile():
     frame_header = jpg.index(b"\xff\xc0")
     line = chunk(b"IDAT", zlib.compress((b"\0" + b"\x50\x60\x70" * 4) * 4))
     extended = b"VP8X" + struct.pack("<I", 10) + bytes([2, 0, 0, 0]) + struct.pack("<I", 69)[:3] + struct.pack("<I", 69)[:3]
+    bomb = zeros(300)
     broken = bytearray(whole)
     broken[whole.index(b"IDAT") + 40] ^= 0xFF
     cases = {"empty.png": (b"", "empty"), "cut.jpg": (jpg[:len(jpg) // 2], "Premature end"), "head.jpg": (jpg[:frame_header], "ends before its picture"),
              "cut.png": (whole[:len(whole) // 2], "cut off"), "cut.webp": (webp[:len(webp) // 2], "cut off"), "flipped.png": (bytes(broken), "flipped.png"),
              "huge.jpg": (jpg[:frame_header + 5] + b"\xff\xdc\xff\xdc" + jpg[frame_header + 9:], "65500 x 65500"), "huge.png": (png(100000, 100000, line), "100000 x 100000"),
-             "many.png": (png(16000, 16000, line), "67108864 in total"), "text.png": (png(4, 4, chunk(b"zTXt", b"Comment\0\0" + zeros(1000)), line), "256 KiB"),
-             "profile.png": (png(4, 4, chunk(b"iCCP", b"x\0\0" + zeros(1000)), line), "256 KiB"), "moving.webp": (b"RIFF" + struct.pack("<I", 4 + len(extended)) + b"WEBP" + extended, "animation"),
+             "many.png": (png(16000, 16000, line), "67108864 in total"), "text.png": (png(4, 4, chunk(b"zTXt", b"Comment\0\0" + bomb), line), "256 KiB"),
+             "profile.png": (png(4, 4, chunk(b"iCCP", b"x\0\0" + bomb), line), "256 KiB"), "moving.webp": (b"RIFF" + struct.pack("<I", 4 + len(extended)) + b"WEBP" + extended, "animation"),
              "moving.png": (png(4, 4, chunk(b"acTL", struct.pack(">II", 2, 0)), line), "animation"), "words.jpg": (b"no picture", "not a JPEG, PNG or WebP"),
              "renamed.webp": ((ROOT / "tests/data/bbb_A.mp4").read_bytes()[:5000], "not a JPEG, PNG or WebP"), "bare.webp": (b"RIFF\x04\0\0\0WEBP", "ends before its picture")}
     for name, (data, _) in cases.items():
         (folder / name).write_bytes(data)
     black = zlib.compressobj(9)
-    rows = b"".join(black.compress(bytes(1 + 3 * 8000)) for _ in range(8000)) + black.flush()
-    (folder / "black.png").write_bytes(png(8000, 8000, chunk(b"IDAT", rows)))  # 192 MB of pixels in 190 kB: large, and a picture
+    rows = b"".join(black.compress(bytes(1 + 3 * 6000)) for _ in range(6000)) + black.flush()
+    (folder / "black.png").write_bytes(png(6000, 6000, chunk(b"IDAT", rows)))  # 108 MB of pixels in 100 kB: large, and a picture
     (folder / "fine.jpg").write_bytes(jpg)
     curate("hostile", [folder], '"picture.read"', "pictures = true")
     found = {item["url"].split("/")[-1]: item for item in items("hostile").values()}
@@ -169,6 +171,19 @@ def check_hostile():
     assert found["black.png"]["facts"]["bin"] == {"resolution": "1080", "aspect": "1_1"}
     most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
     assert most < 500, f"a process held {most} MiB"
+
+
+def check_asked():
+    """Each question to a model server shows one picture, whole, and speaks of no video."""
+    with ModelServer() as server:
+        asking = ", ".join(f'{{ use = "{use}", base_url = "{server.url}", model = "m", {more} }}' for use, more in (("filter.endpoint", 'mode = "score"'), ("caption.endpoint", "fps = 2.0")))
+        curate("asked", [SCRATCH / "pictures/wide.jpg", SCRATCH / "pictures/grey.jpg"], f'"picture.read", {asking}')
+        assert not server.problems, server.problems
+        asked = [([picture.shape for picture in request.pictures], text_of(request.body)) for request in server.requests]
+    assert sorted(shapes for shapes, _ in asked) == [[(60, 60, 3)]] * 2 + [[(90, 160, 3)]] * 2, asked
+    assert all("picture" in text and "one video" not in text for _, text in asked), asked
+    for item in items("asked").values():
+        assert item["caption"].startswith("caption ") and item["facts"]["caption"]["windows"] == [{"first_frame": 0, "end_frame": 1, "text": item["caption"]}], item
 
 
 def check_said():
@@ -189,5 +204,6 @@ check_hostile()  # first, so that the memory measured is its own
 FILES = write_pictures()
 check_mixed(FILES)
 check_loading(FILES)
+check_asked()
 check_said()
 print(f"{len(FILES)} pictures and a video in shards; hostile pictures cost themselves")

@@ -55,7 +55,7 @@ struct LeftOut {
 
   // Files without a video's ending, all endings together.
   int64_t no_films() const;
-  // Those of them that `pictures` would take.
+  // The skipped files that `pictures` would take.
   int64_t pictures() const;
 };
 
