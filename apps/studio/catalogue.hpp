@@ -34,7 +34,7 @@ struct Clip {
   std::vector<std::string> tags;  // its fact "tags"
   std::string footage;            // subject_of its facts, as JSON; "": they say nothing
   End end = End::kept;
-  bool is_film = false;   // an input of the job; else made by a stage
+  bool is_film = false;   // an input video of the job; else made by a stage, or a picture
   bool is_picture = false;
   bool consumed = false;  // an input video that was cut into clips, which are shown instead
   double score = std::nan("");

@@ -54,7 +54,7 @@ bool is_exact(const json& number) {
   return number.is_number_float() || std::abs(number.get<double>()) <= kLargest;
 }
 
-// A video's line has its path; the line of a clip does not.
+// A video's and a picture's line has its path; the line of a clip does not.
 Clip clip_of(const json& item, const JobFolder& job, const Rows::Line& line) {
   Clip clip;
   clip.key = text_in(item, "key");
@@ -67,8 +67,8 @@ Clip clip_of(const json& item, const JobFolder& job, const Rows::Line& line) {
   clip.tags = core::tags_in(object_in(item, "facts"));
   if (const json footage = core::subject_of(object_in(item, "facts")); !footage.empty())
     clip.footage = footage.dump(-1, ' ', false, json::error_handler_t::replace);
-  clip.is_film = item.contains("url");
   clip.is_picture = core::object_in(item, "facts").contains("picture");
+  clip.is_film = item.contains("url") && !clip.is_picture;
   clip.end = end_of(text_in(item, "end"));
   clip.consumed = core::flag_in(item, "consumed");
   if (const auto score = item.find("score"); score != item.end() && score->is_number()) clip.score = *score;

@@ -3,10 +3,10 @@
 usage: studio.py KINORA ROOT SCRATCH"""
 import concurrent.futures, time
 
-import access, chosen, edits, films, keys, looks, many, pictures, scroll, search, states, work
+import access, chosen, edits, films, keys, looks, many, pictures, scroll, search, states, stills, work
 from browser import browser, curated_once, fresh
 
-LANES = (keys, films, looks), (edits, work, chosen), (states, access), (search, scroll, pictures, many)
+LANES = (keys, films, looks), (edits, work, chosen), (states, access, stills), (search, scroll, pictures, many)
 
 
 def run(lane):

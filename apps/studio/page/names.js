@@ -9,7 +9,7 @@ const perSecond = (value) => `${number(value)} frames/s`;
 const kFacts = {
   duration_s: ["Length", seconds], frames: ["Frames"], fps: ["Frame rate", perSecond], start_s: ["Start in the video", timecode], end_s: ["End in the video", timecode],
   first_frame: ["First frame in the video"], end_frame: ["Frame after the last"], height: ["Height"], width: ["Width"], rotation: ["Rotation", (value) => `${value}°`],
-  codec: ["Codec", codec], container: ["Container", container], pixel_format: ["Pixels"], field_order: ["Fields"], matrix: ["Colours"], sha256: ["SHA-256 of the video"],
+  codec: ["Codec", codec], container: ["Container", container], picture: ["Picture file", (value) => String(value).toUpperCase()], pixel_format: ["Pixels"], field_order: ["Fields"], matrix: ["Colours"], sha256: ["SHA-256 of the video"],
   "bin.aspect": ["Shape", (value) => String(value).replaceAll("_", ":")], "bin.duration": ["Range of lengths", range("s")], "bin.resolution": ["Range of heights", range("lines")],
   similarity: ["Similarity"],
   "scores.filter.black": ["Black frames", share], "scores.filter.blur": ["Sharpness"], "scores.filter.brightness": ["Brightness"], "scores.filter.flow": ["Optical flow"],
@@ -75,7 +75,7 @@ export function* flat(value, name = "") {
 const kGroups = [
   ["Length", ["duration_s", "frames", "fps", "start_s", "end_s"]],
   ["Picture", ["width", "height", "bin.aspect", "rotation", "codec", "pixel_format"]],
-  ["File", ["container"]],
+  ["File", ["container", "picture"]],
 ];
 const kHidden = /^(bounds|usage|embeddings|frames_at|bin|film|sha256|copied|first_frame|end_frame|field_order|matrix|frames_estimated|tags|duplicate)(\.|$)/; // in the list of all facts
 

@@ -503,7 +503,7 @@ const because = (row) => (row.decision === "rejected" && row.reason_now ? `“${
 /** "video failed", "copy", "accepted"; "" for a kept clip. */
 function markOf(row) {
   const mark = decided(row) || (row.end === "kept" ? "" : endName(row.end));
-  return row.is_film && !row.is_picture ? `video ${mark}`.trim() : mark;
+  return row.is_film ? `video ${mark}`.trim() : mark;
 }
 
 /** One number: what its outcome is about, with the bound that it broke, else the one that the view is sorted by. */
