@@ -112,9 +112,20 @@ std::vector<JobFolder> curate_jobs(const fs::path& dir) {
   return jobs;
 }
 
+namespace {
+
+void add_scores(const JobFolder& job, json& to) {
+  const json about = json_in(job.path / "job.json");
+  for (const auto& [name, stated] : core::object_in(about, "scores").items())
+    to[name] = {{"title", core::text_in(stated, "title")}, {"unit", core::text_in(stated, "unit")}};
+}
+
+}  // namespace
+
 Catalogue read_catalogue(const std::vector<JobFolder>& jobs) {
   Catalogue out;
   out.jobs = jobs;
+  for (const auto& job : jobs) add_scores(job, out.scores);
   Rows rows(out);
   for (size_t job = 0; job < jobs.size(); ++job) {
     const Source source = source_of(jobs[job]);

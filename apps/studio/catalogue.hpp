@@ -99,6 +99,7 @@ struct Catalogue {
   std::unordered_map<std::string, size_t> by_id;
   std::vector<nlohmann::json>
       usage;               // by job: {STAGE: {"requests", "prompt_tokens", ...}}, as in summary.json
+  nlohmann::json scores = nlohmann::json::object();  // {NAME: {"title", "unit"}}, as stages state them; either may be ""
   int64_t unreadable = 0;  // number of lines
   // For videos with equal file names: the part of the path that tells them apart, by id.
   std::unordered_map<std::string, std::string> places;

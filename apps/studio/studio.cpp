@@ -302,6 +302,7 @@ json Studio::state() {
       {"version", version_},
       {"seen", seen()},
       {"fields", std::move(fields)},
+      {"scores", catalogue_.scores},
       {"counts", counts_json(counts)},
       {"films", counts_json(films)},
       {"reasons", reasons()},

@@ -31,7 +31,7 @@ class Studio {
   // curate job. `encode`: encodes texts for search by meaning.
   Studio(const std::filesystem::path& folder, std::string author, Meaning::Encode encode);
 
-  // {"title", "author", "jobs", "choosers", "version", "seen", "fields", "counts", "films", "reasons", "tags", "views",
+  // {"title", "author", "jobs", "choosers", "version", "seen", "fields", "scores", "counts", "films", "reasons", "tags", "views",
   // "undo", "redo", "unreadable", "wrong", "search": {"text", "why_not_text", "pictures"}, "live"}; films:
   // counts of input videos only; choosers: names of select jobs; reasons: the latest nine in the order of their first use, then earlier ones;
   // tags: [name, clips] in the order of their first use; seen: number of edits per job, for edit().

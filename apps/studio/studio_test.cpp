@@ -218,6 +218,15 @@ TEST_F(StudioTest, AMovedBoundSaysWhatItChangesAndARowHasTheNumberOfItsOrder) {
   EXPECT_EQ(mia.clips({})["shows"], "");
 }
 
+TEST_F(StudioTest, StagesStateTitlesAndUnitsOfScores) {
+  EXPECT_EQ(studio().state()["scores"], json::object());
+  std::ofstream(folder_ / "one/job.json")
+      << R"({"kind": "curate", "scores": {"glow": {"title": "Glow", "unit": "cd"}, "odd": {"title": 3}, "odder": 4}})";
+  EXPECT_EQ(studio().state()["scores"], (json{{"glow", {{"title", "Glow"}, {"unit", "cd"}}},
+                                              {"odd", {{"title", ""}, {"unit", ""}}},
+                                              {"odder", {{"title", ""}, {"unit", ""}}}}));
+}
+
 // The run of StudioTest with scores 0, 1, 2 of its kept clips, and a select job over job one.
 class SelectedTest : public StudioTest {
  protected:

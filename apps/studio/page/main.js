@@ -10,7 +10,7 @@ import { make } from "./elements.js";
 import { kinds, plural } from "./format.js";
 import { Live } from "./live.js";
 import { ClipMap } from "./map.js";
-import { menuGroups, titleOf } from "./names.js";
+import { menuGroups, stateScores, titleOf } from "./names.js";
 import { Selection } from "./selection.js";
 import { Sheet } from "./sheet.js";
 import { Timeline } from "./timeline.js";
@@ -148,6 +148,7 @@ function waits() {
 
 function showState(now) {
   state = now;
+  stateScores(now.scores);
   element("folder").textContent = now.title.split("/").slice(-2).join("/");
   element("folder").title = now.title;
   document.title = `Studio: ${now.title.split("/").pop()}`;

@@ -106,6 +106,55 @@ json outcomes_of(const JobRecord& job, const Curation& curation) {
           {"failures", failures_of(curation)}};
 }
 
+namespace {
+
+// The bounds that used each score: those of the job's stages, and of the select jobs that chose among its clips.
+std::map<std::string, std::vector<UsedBound>> used_bounds(const RunRecord& run, const JobRecord& job,
+                                                          const Scores& scores) {
+  std::map<std::string, std::vector<UsedBound>> out;
+  const auto add = [&](FactBound bound, const std::string& select, int64_t removed) {
+    if (const std::string name = scores.score_named(bound.column); !name.empty())
+      out[name].push_back({std::move(bound), select, removed});
+  };
+  for (const auto& stage : job.components)
+    if (stage.slot == "stages" && stage.id.starts_with("stage/"))
+      for (auto& bound : bounds_of_stage(stage.id.substr(stage.id.find('/') + 1), stage.options))
+        add(std::move(bound), "", 0);
+  for (const auto* select : run.of_kind("select")) {
+    if (text_at(select->summary, "curated") != job.name) continue;
+    std::map<std::string, int64_t> removed;
+    for (const auto& [rule, count] : object_at(select->summary, "rules").items())
+      if (count.is_number()) removed[rule] = count_at(object_at(select->summary, "rules"), rule.c_str());
+    for (auto& bound : bounds_of_where(text_at(select->options, "where"))) {
+      const int64_t count = removed[bound.rule];
+      add(std::move(bound), select->name, count);
+    }
+  }
+  return out;
+}
+
+// Whether all items with the score are those that its rule filtered, at one value: a rule that measures nothing.
+bool says_nothing(const Score& score) {
+  return score.filtered.size() == score.values.size() && score.bounds.empty() &&
+         std::ranges::count(score.values, score.values.front()) == std::ssize(score.values);
+}
+
+}  // namespace
+
+json scores_of(const RunRecord& run, const JobRecord& job, const Curation& curation) {
+  auto bounds = used_bounds(run, job, curation.scores);
+  json list = json::array(), others = json::array();
+  for (const auto& [name, score] : curation.scores.all()) {
+    if (score.values.empty() || says_nothing(score)) continue;
+    json one = distribution_of(name, score, std::move(bounds[name]));
+    one["name"] = name;
+    for (const char* key : {"title", "unit"}) one[key] = text_at(object_at(job.scores, name.c_str()), key);
+    (one["bounds"].empty() ? others : list).push_back(std::move(one));
+  }
+  list.insert(list.end(), others.begin(), others.end());
+  return list;
+}
+
 json selection_of(const JobRecord& job) {
   json steps = json::array(), sets = json::array(), tables = json::array();
   const auto all = job.summary.find("steps");

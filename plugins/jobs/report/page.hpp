@@ -31,6 +31,8 @@ json films_of(Pictures&, const JobRecord&, const Curation&);
 // Outcomes of all inputs and clips in summary.json and in items.jsonl, the rules that filtered, and the
 // failures.
 json outcomes_of(const JobRecord&, const Curation&);
+// Distributions of the scores (distribution_of), each with its "name", "title" and "unit", which may be empty; those that a bound used come first.
+json scores_of(const RunRecord&, const JobRecord&, const Curation&);
 // What came into a select job, step by step, and what each step removed: {"steps": [{"rule", "in", "removed"}], "sets":
 // [{"name", "clips"}]}.
 json selection_of(const JobRecord&);
