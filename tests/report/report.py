@@ -77,7 +77,7 @@ def check_player(chromium):
 def check_words(chromium):
     with Report(chromium, "plain") as report:
         report.says("61.5", "threshold 27", "1,234,567", "31.4\u00a0dB", "2\u00a0min\u00a016\u00a0s", "96 × 64", "Filtered by plain: 1.5, at least 2 is kept", "4\u00a0KiB", "Failed in plain: plain", "44.3%", "stage/shots.content",
-                    "✓ Adds up, and items.jsonl has a line for each of the 3.", "for each of the 2.", "No picture: plain", "Chosen clips", "plain >= 20\t1,000\t250\t750", "count\t750\t700\t50", "plain\t42",
+                    "✓ Adds up, and items.jsonl has a line for each of the 3.", "for each of the 2.", "No picture: plain", "Chosen clips", "plain >= 20\t1,000\t250\t750", "count\t750\t700\t50", "plain\t42\t84\u00a0%\t75\u00a0%", "val\t8\t16\u00a0%\t25\u00a0%", "Chosen clips by value", "sky\t20",
                     "details are lost, shapes are right", "still falls: more steps would help",
                     "16\u00a0×\u00a03\u00a0×\u00a016\u00a0×\u00a024", "Rough on purpose: 96\u00a0×\u00a064 pixels by a model of 1,234,567 parameters, trained for 1\u00a0min\u00a000\u00a0s.", "Squares of 4\u00a0×\u00a04 pixels")
         assert "✗" not in report.text and "Work of each rank" not in report.text and "The prompt says" not in report.text and "too short" not in report.text

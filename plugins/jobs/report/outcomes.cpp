@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "plugins/jobs/report/page.hpp"
@@ -155,8 +156,38 @@ json scores_of(const RunRecord& run, const JobRecord& job, const Curation& curat
   return list;
 }
 
+namespace {
+
+// {"name", "clips"} of each member of a summary's object of counts, the first ones.
+json counts_in(const json& summary, const char* key) {
+  json out = json::array();
+  const json& all = object_at(summary, key);
+  for (const auto& [name, clips] : all.items())
+    if (out.size() < kMostRows) out.push_back({{"name", name}, {"clips", count_at(all, name.c_str())}});
+  return out;
+}
+
+// The clips of each set, with the share that they are and the one that the options ask for.
+json sets_of(const JobRecord& job) {
+  json out = counts_in(job.summary, "sets");
+  double clips = 0;
+  for (const auto& set : out) clips += set["clips"].get<double>();
+  const std::vector<double> shares = numbers_at(job.options, "shares");
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  const auto names = job.options.find("sets");
+  for (auto& set : out) {
+    set["share"] = clips > 0 ? set["clips"].get<double>() / clips : 0;
+    set["asked"] = 1.0 / static_cast<double>(out.size());
+    for (size_t i = 0; names != job.options.end() && names->is_array() && i < std::min(names->size(), shares.size()); ++i)
+      if ((*names)[i] == set["name"] && sum > 0) set["asked"] = shares[i] / sum;
+  }
+  return out;
+}
+
+}  // namespace
+
 json selection_of(const JobRecord& job) {
-  json steps = json::array(), sets = json::array(), tables = json::array();
+  json steps = json::array(), tables = json::array(), bins = counts_in(job.summary, "bins");
   const auto all = job.summary.find("steps");
   if (all != job.summary.end() && all->is_array())
     for (const auto& step : *all)
@@ -164,16 +195,17 @@ json selection_of(const JobRecord& job) {
         steps.push_back({{"rule", text_at(step, "rule")},
                          {"in", count_at(step, "in")},
                          {"removed", count_at(step, "removed")}});
-  for (const auto& [name, clips] : object_at(job.summary, "sets").items())
-    if (sets.size() < kMostRows)
-      sets.push_back({{"name", name}, {"clips", count_at(object_at(job.summary, "sets"), name.c_str())}});
   for (const auto& [path, joined] : object_at(job.summary, "joined").items())
     if (tables.size() < kMostRows)
       tables.push_back({{"name", path.substr(path.rfind('/') + 1)},
                         {"rows", count_at(joined, "rows")},
                         {"rows_of_clips", count_at(joined, "rows_of_clips")},
                         {"clips", count_at(joined, "clips")}});
-  return {{"steps", std::move(steps)}, {"sets", std::move(sets)}, {"tables", std::move(tables)}};
+  return {{"steps", std::move(steps)},
+          {"tables", std::move(tables)},
+          {"more_bins", object_at(job.summary, "bins").size() - bins.size()},
+          {"bins", std::move(bins)},
+          {"sets", sets_of(job)}};
 }
 
 }  // namespace kinora::core::report

@@ -43,7 +43,9 @@ TEST_F(ReportTest, ItsNumbersAreInTheData) {
   EXPECT_EQ(fact(job_of(all, "latents"), "latent_shape"), (json{16, 3, 16, 24}));
   const json& selection = job_of(all, "choose")["selection"];
   EXPECT_EQ(selection["steps"][0], (json{{"rule", "plain >= 20"}, {"in", 1000}, {"removed", 250}}));
-  EXPECT_EQ(selection["sets"][0], (json{{"name", "plain"}, {"clips", 42}}));
+  EXPECT_EQ(selection["sets"][0], (json{{"name", "plain"}, {"clips", 42}, {"share", 0.84}, {"asked", 0.75}}));
+  EXPECT_EQ(selection["bins"],
+            (json::array({{{"name", "plain"}, {"clips", 30}}, {{"name", "sky"}, {"clips", 20}}})));
   EXPECT_EQ(selection["tables"],
             (json::array({{{"name", "plain"}, {"rows", 500}, {"rows_of_clips", 250}, {"clips", 260}}})));
   const json &film_score = curate["scores"][0], &sharp = curate["scores"][1];

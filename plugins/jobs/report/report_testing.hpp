@@ -79,7 +79,8 @@ class MadeUpRun {
                  {{{"rule", text + " >= 20"}, {"in", 1000}, {"removed", 250}},
                   {{"rule", "count"}, {"in", 750}, {"removed", 700}}}},
                 {"joined", {{"/data/" + text, {{"rows", 500}, {"rows_of_clips", 250}, {"clips", 260}}}}},
-                {"sets", {{text, 42}}}}));
+                {"bins", {{text, 30}, {"sky", 20}}},
+                {"sets", {{text, 42}, {"val", 8}}}}));
     std::string metrics;
     for (int i = 1; i <= 100; ++i)
       metrics += dump({{"step", i}, {"loss", 10.0 / i}, {"learning_rate", 1e-3}, {text, 1}});
@@ -121,7 +122,7 @@ class MadeUpRun {
       JobRecord job{name,
                     kind,
                     folder_ / name,
-                    {{"where", "sharp > 20"}},
+                    {{"where", "sharp > 20"}, {"sets", {text, "val"}}, {"shares", {3, 1}}},
                     json::object(),
                     json::object(),
                     "",

@@ -203,7 +203,7 @@ class Describe {
     draws_ = true;
     return *this;
   }
-  // What a reader sees of a score that a stage notes (note_score of kinora/curation.hpp) under this name: its title, and the
+  // States how readers see the score that the stage notes (note_score of kinora/curation.hpp) under this name: its title, and the
   // unit of its numbers, "" for none. The studio and the report of a run use them.
   Describe& score(std::string_view n, std::string_view title, std::string_view unit = "") {
     scores_.push_back("score." + detail::toml_string(n) + " = { title = " + detail::toml_string(title) +
