@@ -203,7 +203,7 @@ def check_compare(typist):
     assert titles() == pair(1), titles()
     yield from typist.type(0, "ArrowLeft")
     yield lambda: titles() == pair(0), "the first copy"
-    facts = {name: texts for name, *texts in page.evaluate("() => [...document.querySelectorAll('#compared tbody tr')].map((row) => [row.dataset.fact, ...[...row.querySelectorAll('td')].map((cell) => cell.textContent)])")}
+    facts = {name: texts for name, *texts in page.evaluate("() => [...document.querySelectorAll('#compare-facts tbody tr')].map((row) => [row.dataset.fact, ...[...row.querySelectorAll('td')].map((cell) => cell.textContent)])")}
     assert facts["duration_s"] == ["1 s", "1 s", ""] and facts["width"] == ["–", "32", "differs"] and facts["scores.filter.blur"] == ["4", "7", "differs"], facts
     assert facts["scores.filter.black"] == ["0 %", "0 %", ""], facts
     size = (SCRATCH / "keys.mp4").stat().st_size / 1000  # of a second

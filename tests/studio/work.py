@@ -128,7 +128,7 @@ def check_copy(chromium, studio, copies):
         page.keyboard.press("Enter")
         state.done("copy")
         page.keyboard.press("b")
-        eventually(lambda: page.locator("#compared tbody tr.differs").count() and page.locator("#compare-why").inner_text() == copies[key]["reason"])
+        eventually(lambda: page.locator("#compare-facts tbody tr.differs").count() and page.locator("#compare-why").inner_text() == copies[key]["reason"])
         state.done("compare")
         page.keyboard.press("Escape")
         page.keyboard.press("o")

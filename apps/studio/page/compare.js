@@ -18,7 +18,7 @@ export class Compare {
   open(clip) {
     const [first, others] = clip.copy_id ? [clip.copy_id, [clip.id]] : [clip.id, clip.copies];
     Object.assign(this, { first, others, at: 0 });
-    for (const id of ["compare-why", "compare-said"]) element(id).textContent = "";
+    for (const id of ["compare-why", "compare-said", "compare-facts"]) element(id).replaceChildren();
     this.dialog.showModal();
     this.show().catch(this.failed);
   }
@@ -33,7 +33,8 @@ export class Compare {
   draw(original, copy) {
     const { act } = document.activeElement?.dataset ?? {};
     element("compare-why").textContent = copy.copy_why ?? "";
-    element("compared").replaceChildren(this.figure("Original", original), this.figure("Copy", copy, original), table(original, copy));
+    element("compared").replaceChildren(this.figure("Original", original), this.figure("Copy", copy, original));
+    element("compare-facts").replaceChildren(table(original, copy));
     element("compare-said").textContent = decided(original, copy);
     if (act) (element("compared").querySelector(`[data-act="${act}"]`) ?? element("compare-title")).focus();
   }
@@ -65,21 +66,22 @@ export class Compare {
   }
 }
 
-/** Facts of both, each with whether they differ. */
+/** Facts of both, each with whether they differ; of the less known ones those that do. */
 function table(original, copy) {
-  const [a, b] = [original, copy].map((clip) => new Map(facts(clip).map(([title, text, name]) => [name, { title, text }])));
-  const rows = [...new Set([...a.keys(), ...b.keys()])].map((name) => {
-    const texts = [a, b].map((of) => of.get(name)?.text ?? "–"), differs = texts[0] !== texts[1];
-    return make("tr", { class: differs ? "differs" : "", "data-fact": name }, make("th", { scope: "row", title: whereName(name) }, (a.get(name) ?? b.get(name)).title), texts.map((text) => make("td", {}, text)), make("td", {}, differs ? "differs" : ""));
+  const [a, b] = [original, copy].map((clip) => new Map(facts(clip).map(([title, text, name, group]) => [name, { title, text, group }])));
+  const rows = [...new Set([...a.keys(), ...b.keys()])].flatMap((name) => {
+    const { title, group } = a.get(name) ?? b.get(name), texts = [a, b].map((of) => of.get(name)?.text ?? "–"), differs = texts[0] !== texts[1];
+    if (!differs && group === "Other") return [];
+    return [make("tr", { class: differs ? "differs" : "", "data-fact": name }, make("th", { scope: "row", title: whereName(name) }, title), texts.map((text) => make("td", {}, text)), make("td", {}, differs ? "differs" : ""))];
   });
-  const head = ["Fact", "Original", "Copy", "Difference"].map((title) => make("th", { scope: "col" }, title));
+  const head = ["Fact", "Original", "Copy", "Differs"].map((title) => make("th", { scope: "col" }, title));
   return make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, rows));
 }
 
-/** [[title, text, name], ...]: those of the stored file, and those that the panel of a clip has. */
+/** [[title, text, name, group], ...]: those of the stored file, and those that the panel of a clip has. */
 function facts({ bytes, duration_s: duration, facts: all, reason }) {
   const file = bytes ? [["File size", fileSize(bytes), "file size"], ...(duration ? [["Bit rate", `${number((8 * bytes) / duration / 1000)} kbit/s`, "bit rate"]] : [])] : [];
-  const [length, ...others] = factGroups(all ?? {}, reason).map(([, list]) => list);
+  const [length, ...others] = factGroups(all ?? {}, reason).map(([group, list]) => list.map((fact) => [...fact, group]));
   return [...(length ?? []), ...file, ...others.flat()];
 }
 
