@@ -160,7 +160,7 @@ std::vector<core::Hit> like(core::Runtime& runtime, const core::Collection& clip
   }
   if (!fs::is_regular_file(example))
     throw Error(KINORA_ERROR_INVALID, "--like " + example + ": neither a key with an embedding '" + name +
-                                            "' here nor a video file");
+                                          "' here nor a video file");
   if (name != "classic")
     throw Error(KINORA_ERROR_UNSUPPORTED, "--like " + example +
                                               ": only 'classic' can be computed for a file; for '" + name +

@@ -159,7 +159,9 @@ bool begins_anew(const JobFolder& job) { return source_of(job) != Source::items 
 void require_folder(const JobFolder& job) {
   std::error_code error;
   if (!fs::exists(job.path, error) && !has_results_aside(job))
-    throw Error(KINORA_ERROR_NOT_FOUND, job.path.string() + ": the folder is gone; put it back, or open the studio on the run's new place");
+    throw Error(
+        KINORA_ERROR_NOT_FOUND,
+        job.path.string() + ": the folder is gone; put it back, or open the studio on the run's new place");
 }
 
 std::string stamp_of(const std::vector<JobFolder>& jobs) {

@@ -40,7 +40,7 @@ struct Clip {
   std::string copy_of;    // key of the clip or video that it is a copy of; "": not a copy
   std::string copy_rule;  // rule by which a dedup job leaves it out as a copy; "": it is not left out
   double copy_score = std::nan("");
-  std::string copy_why;             // "copy of sea-0007: cosine 0.9987, motion 0.97 alike"; "": the job has not said
+  std::string copy_why;  // "copy of sea-0007: cosine 0.9987, motion 0.97 alike"; "": the job has not said
   double bound = std::nan("");      // the one that filtered it, if its stage has noted it
   bool is_most = false;             // the bound is the largest value that is kept; else the smallest
   std::vector<std::string> copies;  // ids of the clips that a dedup job leaves out as copies of this one

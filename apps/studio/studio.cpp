@@ -139,7 +139,8 @@ const Clip& Studio::need(const std::string& id) const {
   const bool is_awaited = std::ranges::any_of(
       jobs_, [&](const auto& job) { return id.starts_with(job.name + "/") && begins_anew(job); });
   throw Error(KINORA_ERROR_NOT_FOUND,
-              id + (is_awaited ? ": the job makes its clips anew, and has not made this one again yet" : ": no such clip"));
+              id + (is_awaited ? ": the job makes its clips anew, and has not made this one again yet"
+                               : ": no such clip"));
 }
 
 Studio::Ranked Studio::ranked(const Query& query) {
@@ -344,9 +345,15 @@ json Studio::clips(const Parameters& parameters) {
     list.push_back(row(all.rows[i], &searched_.found));
     list.back()["value"] = number_or_null(catalogue_.value(shows, all.rows[i]));
   }
-  return {{"total", all.rows.size()}, {"films", all.films}, {"hidden", hidden_in(query, all)},
-          {"from", from},             {"version", all.at},  {"by", searched_.by},
-          {"why", searched_.why},     {"shows", shows},     {"rows", std::move(list)}};
+  return {{"total", all.rows.size()},
+          {"films", all.films},
+          {"hidden", hidden_in(query, all)},
+          {"from", from},
+          {"version", all.at},
+          {"by", searched_.by},
+          {"why", searched_.why},
+          {"shows", shows},
+          {"rows", std::move(list)}};
 }
 
 size_t Studio::hidden_in(Query query, const View& view) {

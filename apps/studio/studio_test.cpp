@@ -139,8 +139,14 @@ TEST_F(StudioTest, WhileAJobBeginsAnewItsClipsAreAwaited) {
   fs::copy_file(before / "edits.jsonl", one / "edits.jsonl");
   std::ofstream(one / "job.json") << R"({"kind": "curate"})";
   std::ofstream(one / "record.db").close();  // SQLite makes the file before its tables
-  EXPECT_THAT(refused([&] { (void)mia.clip({{"id", "one/k1"}}); }), testing::HasSubstr("makes its clips anew"));
-  EXPECT_THAT(refused([&] { (void)mia.shots({{"id", "one/k1"}}); }), testing::HasSubstr("makes its clips anew"));
+  EXPECT_THAT(refused([&] {
+                (void)mia.clip({{"id", "one/k1"}});
+              }),
+              testing::HasSubstr("makes its clips anew"));
+  EXPECT_THAT(refused([&] {
+                (void)mia.shots({{"id", "one/k1"}});
+              }),
+              testing::HasSubstr("makes its clips anew"));
   EXPECT_EQ(mia.state()["anew"], json::array({"one"}));
   EXPECT_EQ(mia.clips({})["total"], 4);
   const json saved = mia.edit({{"ids", {"one/k1"}}, {"set", {{"keep", true}}}}), undone = mia.undo();
@@ -160,8 +166,12 @@ TEST_F(StudioTest, AFolderThatIsGoneIsNamed) {
   const fs::path one = folder_ / "one", moved = folder_ / "moved";
   fs::rename(one, moved);
   for (int i = 0; i < 2; ++i)
-    EXPECT_THAT(refused([&] { (void)mia.state(); }), testing::HasSubstr((fs::canonical(folder_) / "one").string() + ": the folder is gone"));
-  EXPECT_THAT(refused([&] { (void)mia.edit({{"ids", {"two/k0"}}, {"tag", {"sea"}}}); }), testing::HasSubstr("the folder is gone"));
+    EXPECT_THAT(refused([&] { (void)mia.state(); }),
+                testing::HasSubstr((fs::canonical(folder_) / "one").string() + ": the folder is gone"));
+  EXPECT_THAT(refused([&] {
+                (void)mia.edit({{"ids", {"two/k0"}}, {"tag", {"sea"}}});
+              }),
+              testing::HasSubstr("the folder is gone"));
   fs::rename(moved, one);
   EXPECT_EQ(mia.clips({})["total"], 8);
 }
@@ -172,7 +182,8 @@ TEST_F(StudioTest, ACopySaysWhyAndIsCountedWhereItIsHidden) {
   std::ofstream(folder_ / "copies/summary.json") << R"({"curated": "one"})";
   const std::string why = "copy of k1: cosine 0.9987, motion 0.97 alike";
   std::ofstream(folder_ / "copies/decisions.jsonl")
-      << json{{"key", "k0"}, {"end", "filtered"}, {"rule", "dedup.semantic"}, {"of", "k1"}, {"reason", why}} << "\n";
+      << json{{"key", "k0"}, {"end", "filtered"}, {"rule", "dedup.semantic"}, {"of", "k1"}, {"reason", why}}
+      << "\n";
   std::ofstream(folder_ / "one/data/k0.mp4") << "12345";
   Studio mia = studio();
   const json copy = mia.clip({{"id", "one/k0"}}), original = mia.clip({{"id", "one/k1"}});

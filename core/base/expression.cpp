@@ -326,8 +326,8 @@ class ExpressionParser {
 
   // "; the fact comes first: blur > 0.1 and blur < 30" for `0.1 < blur < 30`.
   std::string turned_hint() const {
-    static const std::map<std::string, std::string> turned{
-        {"<", ">"}, {"<=", ">="}, {">", "<"}, {">=", "<="}, {"==", "=="}, {"!=", "!="}};
+    static const std::map<std::string, std::string> turned{{"<", ">"},   {"<=", ">="}, {">", "<"},
+                                                           {">=", "<="}, {"==", "=="}, {"!=", "!="}};
     ExpressionLexer rest = lexer_;
     const auto by = turned.find(rest.next().text);
     const ExpressionToken fact = rest.next();

@@ -204,7 +204,8 @@ TEST(Expression, SaysWhatIsWrongAndWhere) {
       {"3 < blur", "column 1: expected the name of a fact"},
       {"1 < blur < 3", "column 1"},
       {"film not in ['a']",
-       "column 6: expected ==, !=, <, <=, >, >=, 'in' or 'contains', found 'not'; 'not' comes first: not film in "
+       "column 6: expected ==, !=, <, <=, >, >=, 'in' or 'contains', found 'not'; 'not' comes first: not "
+       "film in "
        "[...]"},
       {"0.1 < blur < 30",
        "column 1: expected the name of a fact, has(...), 'not' or '(', found '0.1'; the fact comes first: "

@@ -154,11 +154,11 @@ Embedded Collection::pictures(const std::string& name) const {
         append(out, {key, data}, read.row(0), at->second);
       }
   if (out.clips.empty())
-    throw Error(
-        KINORA_ERROR_INVALID,
-        fmt::format(
-            "no clip has an embedding '{}'; {}", name,
-            names_.empty() ? "put a stage embed.* into the curate job" : fmt::format("there {}: {}", names_.size() == 1 ? "is" : "are", fmt::join(names_, ", "))));
+    throw Error(KINORA_ERROR_INVALID,
+                fmt::format("no clip has an embedding '{}'; {}", name,
+                            names_.empty() ? "put a stage embed.* into the curate job"
+                                           : fmt::format("there {}: {}", names_.size() == 1 ? "is" : "are",
+                                                         fmt::join(names_, ", "))));
   return out;
 }
 
