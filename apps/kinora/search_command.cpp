@@ -160,8 +160,8 @@ std::vector<core::Hit> like(core::Runtime& runtime, const core::Collection& clip
     return core::nearest(shown.of(std::move(all)), query, top);
   }
   if (!fs::is_regular_file(example))
-    throw Error(KINORA_ERROR_NOT_FOUND, "--like " + example + ": neither a key with an embedding '" + name +
-                                            "' here nor a video file");
+    throw Error(KINORA_ERROR_INVALID, "--like " + example + ": neither a key with an embedding '" + name +
+                                          "' here nor a video file");
   if (name != "classic")
     throw Error(KINORA_ERROR_UNSUPPORTED, "--like " + example +
                                               ": only 'classic' can be computed for a file; for '" + name +

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A run with a select job: what it left out, its facts and its bounds; actions after a condition has hidden the selected clip; a studio
 that is killed during an action. usage: chosen.py KINORA ROOT SCRATCH"""
-import json, subprocess
+import json, shutil, subprocess
 
 from browser import KINORA, SCRATCH, Studio, copy_of_run, eventually, page_of, run_alone
 from clips import curate_folder, lines
@@ -130,6 +130,23 @@ def check_cut_off(page):
     page.unroute("**/api/edit")
 
 
+def check_anew(page, clips):
+    """A job that begins anew is named, also where its clips are missing; when the results of before come back, so do they."""
+    before = clips.parent / ".clips.before"
+    clips.rename(before)
+    clips.mkdir()
+    (clips / "job.json").write_text('{"kind": "curate"}')
+    shutil.copy(before / "edits.jsonl", clips)
+    eventually(lambda: "clips is making its clips anew; the results of before are kept" in page.locator("#live").inner_text())
+    page.keyboard.press("u")
+    said(page, f"Undone: {KEYS[12]}, which is not made again yet")
+    eventually(lambda: page.locator("#nothing").inner_text() == "clips is making its clips anew. They appear here as the job stores them.")
+    shutil.move(clips / "edits.jsonl", before / "edits.jsonl")
+    shutil.rmtree(clips)
+    before.rename(clips)
+    eventually(lambda: total(page) == CLIPS and "anew" not in page.locator("#live").inner_text())
+
+
 def check_search():
     """`kinora search` knows the facts of the run's select jobs, and takes the folder of one."""
     run = copy_of_run("searched")
@@ -151,6 +168,7 @@ def main(chromium):
         check_hidden(page, run / "clips")
         check_rejected(page)
         check_cut_off(page)
+        check_anew(page, run / "clips")
         page.screenshot(path=str(SCRATCH / "chosen.png"))
     print("chosen: all checks passed")
 
