@@ -62,7 +62,12 @@ void Facts::read(const std::vector<std::string>& names, const Catalogue& catalog
 // Throws if there are clips and none has one of the facts.
 void Facts::require(const std::vector<std::string>& names, const Catalogue& catalogue) const {
   json known = json::object();  // of any clip
-  for (const auto& [column, values] : catalogue.columns) known[column] = true;
+  std::set<std::string> all = catalogue.others;
+  for (const auto& [column, values] : catalogue.columns) all.insert(column);
+  for (const auto& name : all) {
+    const auto inside = all.lower_bound(name + ".");
+    if (!name.empty() && (inside == all.end() || !inside->starts_with(name + "."))) known[name] = true;
+  }
   for (const auto& name : names) {
     const auto read = values_.find(name);
     const bool is_read = read != values_.end() && !std::ranges::all_of(read->second, &json::is_null);

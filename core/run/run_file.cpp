@@ -209,7 +209,7 @@ class RunReader {
     job.data = read_data(
         doc_, pointer, table,
         [&](const Location& place, const std::string& path) { return set_of_shards(place, path, job); },
-        problems_);
+        source_reader(doc_, registry_, run_.file.parent_path(), problems_), problems_);
   }
 
   // The path of a set of shards, which becomes an input of the job; "" after a problem.
@@ -233,8 +233,8 @@ class RunReader {
   bool comes_later(const std::string& name, const JobSpec& job) const {
     const json jobs = doc_.root().value("job", json::array());
     return name != job.name && std::any_of(jobs.begin(), jobs.end(), [&](const json& table) {
-      return table.is_object() && table.value("name", table.value("kind", json())) == name;
-    });
+             return table.is_object() && table.value("name", table.value("kind", json())) == name;
+           });
   }
 
   static std::string too_late(const std::string& name, const JobSpec& job) {

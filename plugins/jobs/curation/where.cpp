@@ -75,7 +75,7 @@ void FactsSeen::add(const FactsSeen& other) {
 }
 
 void FactsSeen::require() const {
-  constexpr size_t kListed = 40;
+  constexpr size_t kListed = 200;
   const auto lacking = std::find(has_.begin(), has_.end(), false);
   if (clips_ == 0 || lacking == has_.end()) return;
   // The other options take a name as it is.
