@@ -116,7 +116,9 @@ def check_shards(files, clips):
 
 
 def check_loading(files):
-    """What a training decodes from the shards equals OpenCV's pixels."""
+    """What a training decodes from the shards equals OpenCV's pixels, and `kinora data verify` finds nothing wrong."""
+    optional = [word for field in ("mp4", "jpg", "png", "webp", "signature") for word in ("--optional", field)]
+    run(KINORA, "data", "verify", SCRATCH / "mixed/shards", "--media", *optional)
     expected = {key: cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)[..., ::-1] for key, (field, data) in files.items() if key not in ("wide_again", "lossy")}
     with kinora.load({"path": SCRATCH / "mixed/shards", "where": "has(picture)"}, 1, stages=[{"use": "video.read"}]) as loader:
         taken = {batch[0].key.split("/")[-1]: np.from_dlpack(batch[0].tensor("frames")).copy() for batch in itertools.islice(loader, len(files) - 1)}

@@ -27,9 +27,9 @@ class VideoProbe final : public Stage {
   kinora_resources resources() const override { return reads_media(options_.count ? options_.threads : 1); }
 
   void process(Sample in, const Emit& emit, const Run&) override {
-    if (is_picture(in)) return emit(std::move(in));
-    const Media media = open_media(in);
     auto all = facts_of(in);
+    if (all.contains("picture")) return emit(std::move(in));  // picture.read has said it all
+    const Media media = open_media(in);
     media_call([&] {
       const Probe found = probe(*media.source, media.name);
       all.update(facts_of(found));

@@ -96,7 +96,9 @@ void ClipTeller::tell(const FilmClip& which, Clip clip, const Emit& emit) {
   if (!clip.error.empty()) return emit.fail(std::move(sample), clip.error);
   if (range.end - range.first == 1)
     log(Log::warn, std::string(sample.key()) +
-                       " is a clip of one frame, perhaps of a picture; min_frames = 2 leaves such clips out");
+                       " is a clip of one frame, perhaps of a picture; stage picture.read stores pictures as "
+                       "they are, and "
+                       "min_frames = 2 leaves such clips out");
   fill_clip(sample, std::move(clip));
   if (!crop_.empty()) say_cropped(sample);
   emit(std::move(sample));
