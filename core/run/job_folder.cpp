@@ -4,6 +4,8 @@
 #include <array>
 #include <fstream>
 
+#include <fmt/ranges.h>
+
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
@@ -218,6 +220,21 @@ std::string kept_by(const fs::path& folder, const std::string& digest) {
   const bool is_finished =
       digest_in(folder / "summary.json") == digest && summary.value("status", json()) == "done";
   return is_finished ? text_in(summary, "kept_sha256") : "";
+}
+
+std::string problem_of_results(const fs::path& folder, const std::vector<std::string>& kinds) {
+  const std::string kind = text_in(read_json(folder / "job.json"), "kind"), name = folder.string();
+  if (kind.empty()) return name + " is not the folder of a job (it has no job.json); give one such as runs/NAME/JOB";
+  if (std::ranges::find(kinds, kind) == kinds.end())
+    return fmt::format("{} is the folder of a {} job; it must be that of a {} job", name, kind,
+                       fmt::join(kinds, " or "));
+  if (!is_done(folder)) return name + ": its job has not finished; run it to its end first";
+  return "";
+}
+
+std::string results_digest(const fs::path& folder) {
+  const std::string kept = text_in(read_json(folder / "summary.json"), "kept_sha256");
+  return kept.empty() ? digest_in(folder / "summary.json") : kept;
 }
 
 void count_retry(const fs::path& folder, const std::string& base) {

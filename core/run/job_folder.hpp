@@ -31,6 +31,11 @@ void count_retry(const std::filesystem::path& folder, const std::string& base);
 // has none, or is not finished.
 std::string kept_by(const std::filesystem::path& folder, const std::string& digest);
 
+// Why a job of another run cannot read the results in this folder; empty: it can. kinds: of jobs, "curate", that it reads.
+std::string problem_of_results(const std::filesystem::path& folder, const std::vector<std::string>& kinds);
+// The identity of a finished job's results: what it keeps, else the job's digest.
+std::string results_digest(const std::filesystem::path& folder);
+
 // What a job of this identity finds before it does anything.
 struct Beginning {
   std::filesystem::path from;  // the folder whose results it resumes: its own, or one set aside; empty: none

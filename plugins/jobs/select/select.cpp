@@ -14,6 +14,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/run/call.hpp"
 #include "core/run/job_plugin.hpp"
+#include "plugins/jobs/curation/clip_source.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/select/candidates.hpp"
 #include "plugins/jobs/select/embeddings.hpp"
@@ -75,7 +76,7 @@ struct SelectOptions {
 class Select final : public JobType {
  public:
   using Options = SelectOptions;
-  static JobParts parts() { return {.reads = {"curate", "dedup", "select"}}; }
+  static JobParts parts() { return {.reads = {"curate", "dedup", "select", "folder"}}; }
   void run(JobContext&) const override;
   void check(JobCheck&) const override;
   std::string edits_identity(const RunFile&, const JobSpec&) const override;
@@ -87,10 +88,10 @@ namespace {
 namespace fs = std::filesystem;
 
 Choice choice_of(JobContext& context, const SelectOptions& options) {
-  const JobSpec* before = decided_by(context);
+  const ClipSource source = clip_source(context.run(), context.spec());
   return {.name = context.spec().name,
-          .curated = context.folder_of(context.need_upstream("curate")),
-          .decisions = before ? context.folder_of(*before) / kDecisionsFile : fs::path(),
+          .curated = source.curated,
+          .decisions = source.decisions,
           .where = Where(options.where),
           .per = options.count > 0 ? options.per : std::vector<std::string>(),
           .sets_by = options.sets.empty() ? "" : options.sets_by,
@@ -103,7 +104,7 @@ EmbeddingRows embeddings_of(JobContext& context, const SelectOptions& options,
                             const std::vector<Candidate>& clips, const std::vector<size_t>& places) {
   std::vector<std::string> keys;
   for (const size_t place : places) keys.push_back(clips[place].key);
-  return read_embeddings(context.runtime().io(), context.folder_of(context.need_upstream("curate")) / "data",
+  return read_embeddings(context.runtime().io(), clip_source(context.run(), context.spec()).curated / "data",
                          options.embedding, keys, static_cast<uint64_t>(options.memory));
 }
 
@@ -256,6 +257,7 @@ void Select::check(JobCheck& check) const {
   const auto options = check.options<SelectOptions>();
   if (check.spec().inputs.size() > 1)
     check.problem("input", "input: a select job reads one job; give the others a select job of their own");
+  check_clip_source(check);
   check.holds("where", [&] { Where(options.where); });
   for (const auto& table : options.tables()) {
     if (const auto wrong = problem_of_table(table); !wrong.empty())
@@ -312,7 +314,7 @@ void Select::run(JobContext& context) const {
   }
   write_decisions(context.folder() / kDecisionsFile, clips, steps, options, summary);
   summarise_steps(summary, clips, steps);
-  summary["curated"] = context.need_upstream("curate").name;  // the job with these clips
+  note_curated(context, clip_source(context.run(), context.spec()).curated);
   const std::string& name = context.spec().name;
   report_joins(name, reader, summary);
   if (summary["inputs"] > 0 && summary["clips"]["kept"] == 0)

@@ -11,6 +11,7 @@
 #include "core/run/job_plugin.hpp"
 #include "core/run/job_stages.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/clip_source.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/edits.hpp"
 #include "plugins/jobs/curation/pipeline.hpp"
@@ -229,7 +230,7 @@ JobParts Shard::parts() {
                      .use = "shard.webdataset",
                      .required = true,
                      .help = "the writer"}},
-          .reads = {"curate", "dedup", "select"},
+          .reads = {"curate", "dedup", "select", "folder"},
           .draws = false};
 }
 
@@ -256,6 +257,7 @@ void Shard::check(JobCheck& check) const {
   check.stage(*check.spec().component("shard"));
   check_isolated(check, {check.spec().component("shard")});
   const auto options = check.options<ShardOptions>();
+  check_clip_source(check);
   check.holds("where", [&] { Where(options.where); });
   check_out(check, options.out);
 }
@@ -264,14 +266,13 @@ void Shard::run(JobContext& context) const {
   require(context);
   const auto options = context.options<ShardOptions>();
   if (!options.out.empty()) refuse_others(context, options.out);
-  const fs::path curated = context.folder_of(context.need_upstream("curate"));
+  const auto [curated, decisions] = clip_source(context.run(), context.spec());
   Io& io = context.runtime().io();
   const auto edits = read_edits(curated / kEditsFile, kept_in(curated));
   std::map<std::string, Drop> drops;
   std::map<std::string, std::string> replacements;
   AddedFacts added;
-  if (const auto* decided = decided_by(context)) {
-    const fs::path decisions = context.folder_of(*decided) / kDecisionsFile;
+  if (!decisions.empty()) {
     drops = drops_in(decisions);
     replacements = replacements_in(decisions);
     added = added_facts_in(decisions);
