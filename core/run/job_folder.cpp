@@ -297,6 +297,24 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
   or_throw(write_file_atomically(folder / "job.json", written.dump(2) + "\n"));
 }
 
+std::optional<AtomicFolder> prepare_beside(const fs::path& folder, const std::string& name, const json& spec,
+                                           const std::string& digest) {
+  if (!is_a_jobs(folder) || !is_done(folder)) return std::nullopt;
+  std::vector<fs::path> dead;
+  for (const auto& entry : fs::directory_iterator(folder.parent_path()))
+    if (is_abandoned(entry.path().filename().string())) dead.push_back(entry.path());
+  for (const auto& path : dead) fs::remove_all(path);
+  const Beginning begins = beginning(folder, name, spec, digest, "", true);
+  if (!begins.said.empty()) log_info("{}", begins.said);
+  AtomicFolder out = or_throw(AtomicFolder::create(folder));
+  json written = spec;
+  written.update({{"digest", digest}, {"kinora", KINORA_VERSION}});
+  or_throw(write_file_atomically(out.temporary() / "job.json", written.dump(2) + "\n"));
+  std::error_code ignored;
+  fs::remove(failure_file(folder), ignored);
+  return out;
+}
+
 bool may_take_back(const fs::path& folder, const std::string& digest) {
   return finished(before(folder), digest) && (is_a_jobs(folder) || is_nobodys(folder));
 }

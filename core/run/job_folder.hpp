@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/status.hpp"
+#include "core/io/atomic_file.hpp"
 
 namespace kinora::core {
 
@@ -55,6 +56,11 @@ Beginning beginning(const std::filesystem::path& folder, const std::string& name
 // job has prepared takes them from results set aside, with a line in the log.
 void prepare_folder(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
                     const std::string& digest, const std::string& base = "", bool is_quick = false);
+
+// For a job that replaces its results at once (JobType::replaces_at_once): a folder beside this one, with its job.json, in
+// which the job works; commit(true) replaces this one. Nothing: no finished results are here, and it must prepare_folder().
+std::optional<AtomicFolder> prepare_beside(const std::filesystem::path& folder, const std::string& name,
+                                           const nlohmann::json& spec, const std::string& digest);
 
 // Whether take_back() would return true.
 bool may_take_back(const std::filesystem::path& folder, const std::string& digest);

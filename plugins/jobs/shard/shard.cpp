@@ -116,7 +116,7 @@ void drop_by_condition(Io& io, const std::string& condition, const std::vector<C
                        std::map<std::string, Drop>& drops) {
   const Where where(condition);
   if (where.rules().empty()) return;
-  FactsSeen seen("where", where.facts());
+  FactsSeen seen(where);
   int64_t came_in = 0, removed_here = 0;
   for (const auto& clip : clips) {
     if (drops.contains(clip.key)) continue;
