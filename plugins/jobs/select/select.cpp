@@ -278,9 +278,9 @@ void warn_of_groups(const std::string& job, const SelectOptions& options, const 
                     const std::vector<Candidate>& clips) {
   const auto came = std::ranges::count_if(clips, [](const Candidate& clip) { return clip.removed_by == kStays; });
   const auto has_number = [](const auto& bin) {
-    const std::string parts = "[" + bin.first + "]";
-    for (size_t at = 1, end = 0; at < parts.size(); at = end + 1) {
-      end = std::min(parts.find(", ", at), parts.size() - 1);
+    const std::string& parts = bin.first;
+    for (size_t at = 0, end = 0; at < parts.size(); at = end + 2) {
+      end = std::min(parts.find(", ", at), parts.size());
       if (json::parse(parts.substr(at, end - at), nullptr, false).is_number()) return true;
     }
     return false;
