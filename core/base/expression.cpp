@@ -353,8 +353,7 @@ class ExpressionParser {
       expected("==, !=, <, <=, >, >=, 'in' or 'contains'", {"in", "contains"}, lexer_.name_hint(begin));
     }
     if (out.fact != "key")
-      comparisons_.push_back(
-          {out.fact, lexer_.column(begin), out.kind == NodeKind::contains, out.values});
+      comparisons_.push_back({out.fact, lexer_.column(begin), out.kind == NodeKind::contains, out.values});
     return out;
   }
 

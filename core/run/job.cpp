@@ -44,7 +44,8 @@ void Metrics::clear() {
   out_.open(file_, std::ios::app);
 }
 
-JobContext::JobContext(Runtime& runtime, const RunFile& run, const JobSpec& spec, bool writes, std::filesystem::path folder)
+JobContext::JobContext(Runtime& runtime, const RunFile& run, const JobSpec& spec, bool writes,
+                       std::filesystem::path folder)
     : JobView(runtime, run, spec),
       folder_(folder.empty() ? run.out / spec.name : std::move(folder)),
       out_uri_(folder_.string()) {

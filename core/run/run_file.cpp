@@ -234,8 +234,8 @@ class RunReader {
   bool comes_later(const std::string& name, const JobSpec& job) const {
     const json jobs = doc_.root().value("job", json::array());
     return name != job.name && std::any_of(jobs.begin(), jobs.end(), [&](const json& table) {
-      return table.is_object() && table.value("name", table.value("kind", json())) == name;
-    });
+             return table.is_object() && table.value("name", table.value("kind", json())) == name;
+           });
   }
 
   static std::string too_late(const std::string& name, const JobSpec& job) {
@@ -280,7 +280,8 @@ class RunReader {
   }
 
   // The folder of a finished job of another run. names: of the earlier jobs.
-  void read_folder(const Location& at, const std::string& input, JobSpec& job, const std::vector<std::string>& names) {
+  void read_folder(const Location& at, const std::string& input, JobSpec& job,
+                   const std::vector<std::string>& names) {
     const auto found = expand_input(run_.file, input);
     if (found.empty()) return problem(at, explain_missing_input(run_.file, input, names));
     fs::path folder = found.front();
@@ -290,8 +291,9 @@ class RunReader {
     if (fs::equivalent(folder.parent_path(), run_.out, error) &&
         (name == job.name || comes_later(name, job) || std::ranges::count(names, name) > 0))
       return problem(at, "'" + input + "' is a job of this file; write input = \"" + name + "\"");
-    const auto wrong = found.size() > 1 ? "'" + input + "' matches " + std::to_string(found.size()) + " folders; give one"
-                                        : problem_of_results(folder, kinds_of_jobs(*job.kind));
+    const auto wrong = found.size() > 1
+                           ? "'" + input + "' matches " + std::to_string(found.size()) + " folders; give one"
+                           : problem_of_results(folder, kinds_of_jobs(*job.kind));
     if (!wrong.empty()) return problem(at, wrong);
     job.paths.push_back(folder.string());
   }

@@ -29,8 +29,9 @@ ClipSource of_folder(const fs::path& folder) {
   if (const auto wrong = problem_of_results(curated, {"curate"}); !wrong.empty())
     throw Error(KINORA_ERROR_INVALID, "input: the clips of " + folder.string() + ": " + wrong);
   if (const auto then = text_in(summary, kCuratedSha256); !then.empty() && then != kept_in_folder(curated))
-    throw Error(KINORA_ERROR_INVALID, "input: " + curated.string() + " has other clips now than those that " + folder.string() +
-                                          " decided about; run the job '" + folder.filename().string() + "' again");
+    throw Error(KINORA_ERROR_INVALID, "input: " + curated.string() + " has other clips now than those that " +
+                                          folder.string() + " decided about; run the job '" +
+                                          folder.filename().string() + "' again");
   return {curated, folder / kDecisionsFile};
 }
 
@@ -38,7 +39,8 @@ ClipSource of_folder(const fs::path& folder) {
 
 ClipSource clip_source(const RunFile& run, const JobSpec& job) {
   if (job.paths.size() + (job.inputs.empty() ? 0 : 1) > 1)
-    throw Error(KINORA_ERROR_INVALID, "input: a folder of another run is the only input of a job; leave the others out");
+    throw Error(KINORA_ERROR_INVALID,
+                "input: a folder of another run is the only input of a job; leave the others out");
   if (!job.paths.empty()) return of_folder(job.paths.front());
   ClipSource out;
   for (const size_t input : job.inputs) {

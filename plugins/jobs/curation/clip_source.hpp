@@ -11,8 +11,9 @@ struct JobSpec;
 struct RunFile;
 
 struct ClipSource {
-  std::filesystem::path curated;    // folder of the curate job that has made the clips
-  std::filesystem::path decisions;  // decisions.jsonl of the dedup or select job that says which of them the job gets; empty: all kept ones
+  std::filesystem::path curated;  // folder of the curate job that has made the clips
+  std::filesystem::path
+      decisions;  // decisions.jsonl of the dedup or select job that says which of them the job gets; empty: all kept ones
 };
 
 // Throws Error(KINORA_ERROR_INVALID) if the job reads no curate job, directly or not, or if the clips have changed since the

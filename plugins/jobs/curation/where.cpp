@@ -27,14 +27,17 @@ std::string short_name(const std::string& name) {
   return name;
 }
 
-std::string in_quotes(const std::string& text) { return "'" + (text.size() > 40 ? text.substr(0, 40) + "..." : text) + "'"; }
+std::string in_quotes(const std::string& text) {
+  return "'" + (text.size() > 40 ? text.substr(0, 40) + "..." : text) + "'";
+}
 
 // "a number, such as 41.2"
 std::string what_is(const nlohmann::json& fact) {
   if (fact.is_object()) return "an object";
   if (fact.is_array()) return "a list";
   if (fact.is_boolean()) return "true or false";
-  return fact.is_string() ? "a text, such as " + in_quotes(fact.get<std::string>()) : "a number, such as " + fact.dump();
+  return fact.is_string() ? "a text, such as " + in_quotes(fact.get<std::string>())
+                          : "a number, such as " + fact.dump();
 }
 
 std::string written_value(const nlohmann::json& value) {
@@ -47,11 +50,14 @@ std::string remedy_for(const Expression::Compared& comparison, const nlohmann::j
   std::string members;
   if (fact.is_object())
     for (const auto& [member, value] : fact.items())
-      members += (members.empty() ? "; its members are " : ", ") + fact_in_expression(comparison.fact + "." + member);
+      members += (members.empty() ? "; its members are " : ", ") +
+                 fact_in_expression(comparison.fact + "." + member);
   if (fact.is_object()) return members;
   if (fact.is_array()) return "; write " + name + " contains " + written_value(comparison.values.front());
   if (comparison.is_contains) return "; write " + name + " == " + (fact.is_boolean() ? "true" : "3");
-  return fact.is_string() ? "; write the value in quotes" : fact.is_boolean() ? "; write true or false" : "; write a number without quotes";
+  return fact.is_string()    ? "; write the value in quotes"
+         : fact.is_boolean() ? "; write true or false"
+                             : "; write a number without quotes";
 }
 
 }  // namespace
@@ -150,9 +156,10 @@ void FactsSeen::require() const {
 void FactsSeen::require_types() const {
   for (const auto& [comparison, may_hold, fact] : typed_) {
     if (may_hold || fact.is_null()) continue;
-    const std::string with = comparison.is_contains       ? "nothing is contained in it"
-                             : comparison.values.size() > 1 ? "it never equals one of the values"
-                                                            : "it is never compared with " + written_value(comparison.values.front());
+    const std::string with = comparison.is_contains ? "nothing is contained in it"
+                             : comparison.values.size() > 1
+                                 ? "it never equals one of the values"
+                                 : "it is never compared with " + written_value(comparison.values.front());
     throw Error(KINORA_ERROR_INVALID,
                 valid_utf8(fmt::format("{}: column {}: {} is {}, so {}{}", option_, comparison.column,
                                        fact_in_expression(comparison.fact), what_is(fact), with,

@@ -55,8 +55,8 @@ class FactsSeen {
  private:
   struct Typed {
     Expression::Compared comparison;
-    bool may_hold = false;          // for a clip that was seen
-    nlohmann::json other = {};      // the first value of another type; null: none
+    bool may_hold = false;      // for a clip that was seen
+    nlohmann::json other = {};  // the first value of another type; null: none
     void see(const nlohmann::json& value);
   };
   void require_types() const;

@@ -109,7 +109,9 @@ class EmbedText final : public TensorJob {
 
  private:
   void work(JobContext&) const override;
-  void examine(JobCheck& check) const override { check_text(check), check_device(check), check_clip_source(check); }
+  void examine(JobCheck& check) const override {
+    check_text(check), check_device(check), check_clip_source(check);
+  }
 };
 
 JobParts EmbedText::parts() {

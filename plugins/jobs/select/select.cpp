@@ -52,7 +52,9 @@ struct SelectOptions {
     d.option("embedding", &SelectOptions::embedding).help("name of the embedding for pick = \"different\"");
     d.option("min", &SelectOptions::min)
         .at_least(0)
-        .help("fewest clips: if fewer are left, the job fails and its results from before stay; 0: none may be left");
+        .help(
+            "fewest clips: if fewer are left, the job fails and its results from before stay; 0: none may be "
+            "left");
     d.option("sets", &SelectOptions::sets)
         .help("names of sets into which the chosen clips are split: the fact `set`");
     d.option("shares", &SelectOptions::shares).above(0).help("relative sizes of the sets; empty: equal");
@@ -242,8 +244,8 @@ void require_enough(const SelectOptions& options, const json& summary) {
   if (kept >= options.min) return;
   std::string steps;
   for (const json& step : summary["steps"])
-    steps += fmt::format("; {} removed {} of {}", step["rule"].get<std::string>(), step["removed"].get<int64_t>(),
-                         step["in"].get<int64_t>());
+    steps += fmt::format("; {} removed {} of {}", step["rule"].get<std::string>(),
+                         step["removed"].get<int64_t>(), step["in"].get<int64_t>());
   throw Error(KINORA_ERROR_FAILED,
               fmt::format("{} left, fewer than min = {}: {} came in{}; loosen a condition or lower min",
                           counted(kept, "clip is", "clips are"), options.min,
@@ -251,7 +253,8 @@ void require_enough(const SelectOptions& options, const json& summary) {
 }
 
 // Each set's part of the clips. A set that is more than 10 of 100 off what was asked is named, the worst one.
-void report_shares(const std::string& job, const SelectOptions& options, const std::vector<Candidate>& clips, json& summary) {
+void report_shares(const std::string& job, const SelectOptions& options, const std::vector<Candidate>& clips,
+                   json& summary) {
   const auto kept = summary["clips"]["kept"].get<double>();
   if (options.sets.empty() || kept == 0) return;
   const std::vector<double> asked = asked_shares(options);
@@ -259,7 +262,8 @@ void report_shares(const std::string& job, const SelectOptions& options, const s
   std::vector<double> got;
   for (const auto& set : options.sets) {
     summary["shares"][set] = got.emplace_back(summary["sets"][set].get<double>() / kept);
-    if (std::abs(got.back() - asked[got.size() - 1]) > std::abs(got[worst] - asked[worst])) worst = got.size() - 1;
+    if (std::abs(got.back() - asked[got.size() - 1]) > std::abs(got[worst] - asked[worst]))
+      worst = got.size() - 1;
   }
   if (std::abs(got[worst] - asked[worst]) <= 0.1) return;
   std::set<double> together;  // clips of one share are always in one set
@@ -268,15 +272,19 @@ void report_shares(const std::string& job, const SelectOptions& options, const s
   const auto parts = static_cast<int64_t>(together.size());
   const std::string why = options.sets_by == "key" ? "there are only " + counted(parts, "clip", "clips")
                           : options.sets_by == "film"
-                              ? fmt::format("the clips of a video are in one set, and there are {}", counted(parts, "video", "videos"))
-                              : fmt::format("clips with one value of {} are in one set, and there are {}", options.sets_by, counted(parts, "value", "values"));
-  log_info("{}: set '{}': asked {:.0f} %, got {:.0f} %: {}", job, options.sets[worst], 100 * asked[worst], 100 * got[worst], why);
+                              ? fmt::format("the clips of a video are in one set, and there are {}",
+                                            counted(parts, "video", "videos"))
+                              : fmt::format("clips with one value of {} are in one set, and there are {}",
+                                            options.sets_by, counted(parts, "value", "values"));
+  log_info("{}: set '{}': asked {:.0f} %, got {:.0f} %: {}", job, options.sets[worst], 100 * asked[worst],
+           100 * got[worst], why);
 }
 
 // Warns if a number among the facts `per` makes each clip a group of its own, so that `count` chooses nothing.
-void warn_of_groups(const std::string& job, const SelectOptions& options, const std::map<std::string, int64_t>& bins,
-                    const std::vector<Candidate>& clips) {
-  const auto came = std::ranges::count_if(clips, [](const Candidate& clip) { return clip.removed_by == kStays; });
+void warn_of_groups(const std::string& job, const SelectOptions& options,
+                    const std::map<std::string, int64_t>& bins, const std::vector<Candidate>& clips) {
+  const auto came =
+      std::ranges::count_if(clips, [](const Candidate& clip) { return clip.removed_by == kStays; });
   const auto has_number = [](const auto& bin) {
     const std::string& parts = bin.first;
     for (size_t at = 0, end = 0; at < parts.size(); at = end + 2) {
@@ -286,8 +294,10 @@ void warn_of_groups(const std::string& job, const SelectOptions& options, const 
     return false;
   };
   if (came > 1 && came == std::ssize(bins) && std::ranges::any_of(bins, has_number))
-    log_warn("{}: per = [\"{}\"] makes each of the {} clips a group of its own, so count = {} removes none; name facts with few values, such as bin.aspect",
-             job, fmt::join(options.per, "\", \""), came, options.count);
+    log_warn(
+        "{}: per = [\"{}\"] makes each of the {} clips a group of its own, so count = {} removes none; name "
+        "facts with few values, such as bin.aspect",
+        job, fmt::join(options.per, "\", \""), came, options.count);
 }
 
 // Which rows of the user's tables are about clips.
@@ -335,7 +345,8 @@ void Select::check(JobCheck& check) const {
     check.problem(options.per.empty() ? "pick" : "per",
                   "`per` and `pick` say which clips make up a count; set count");
   if (options.count > 0 && options.per.empty() && options.min > options.count)
-    check.problem("min", fmt::format("min = {} is more than count = {}; lower it", options.min, options.count));
+    check.problem("min",
+                  fmt::format("min = {} is more than count = {}; lower it", options.min, options.count));
   if (!options.shares.empty() && options.shares.size() != options.sets.size())
     check.problem("shares",
                   fmt::format("shares has {} numbers for {} sets; give one for each, or leave shares out",
@@ -378,7 +389,8 @@ void Select::run(JobContext& context) const {
   if (options.count > 0) {
     steps.emplace_back("count");
     const auto bins = sample(context, options, static_cast<int>(steps.size()) - 1, clips);
-    if (!options.per.empty()) summary["bins"] = bins, warn_of_groups(context.spec().name, options, bins, clips);
+    if (!options.per.empty())
+      summary["bins"] = bins, warn_of_groups(context.spec().name, options, bins, clips);
   }
   summarise_steps(summary, clips, steps);
   require_enough(options, summary);
