@@ -45,7 +45,7 @@ static_assert(sizeof(kinora_sampler) >= 40 && sizeof(kinora_parallel) >= 48 &&
               sizeof(kinora_precision) >= 48);
 static_assert(sizeof(kinora_optimizer) >= 48 && sizeof(kinora_cache) >= 72 &&
               sizeof(kinora_collective) >= 64);
-static_assert(sizeof(kinora_score) >= 56 && sizeof(kinora_source) >= 64 && sizeof(kinora_job) == 16);
+static_assert(sizeof(kinora_score) >= 56 && sizeof(kinora_source) >= 72 && sizeof(kinora_job) == 16);
 
 }  // namespace
 

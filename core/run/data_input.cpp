@@ -21,8 +21,9 @@ bool is_text(const json& value) {
 
 class Reader {
  public:
-  Reader(const Document& doc, const ResolvePath& resolve, std::vector<Diagnostic>& problems)
-      : doc_(doc), resolve_(resolve), problems_(problems) {}
+  Reader(const Document& doc, const ResolvePath& resolve, const ReadSource& source,
+         std::vector<Diagnostic>& problems)
+      : doc_(doc), resolve_(resolve), source_(source), problems_(problems) {}
 
   // outer: the blend around it; null: there is none.
   DataInput read(const std::string& pointer, const json& table, const DataInput* outer) {
@@ -32,7 +33,7 @@ class Reader {
               "a part of a blend must be a table, as { path = \"shards/\", weight = 1 }");
       return out;
     }
-    std::vector<std::string> known{"path", "blend", "shuffle", "part", "where", "join"};
+    std::vector<std::string> known{"path", "source", "blend", "shuffle", "part", "where", "join"};
     if (outer) known.insert(known.end(), {"weight", "epochs"});
     const auto of_all = data_reading_keys();
     known.insert(known.end(), of_all.begin(), of_all.end());
@@ -85,7 +86,7 @@ class Reader {
   }
 
   void read_blend(const std::string& pointer, const json& table, DataInput& out) {
-    for (const char* key : {"part", "where", "join"})
+    for (const char* key : {"source", "part", "where", "join"})
       if (table.contains(key))
         problem(
             doc_.key(pointer + "/" + key),
@@ -95,6 +96,7 @@ class Reader {
 
   void read_set(const std::string& pointer, const json& table, DataInput& out) {
     out.path = path(pointer + "/path", table.at("path"));
+    if (table.contains("source")) out.source = source_(pointer + "/source", table.at("source"));
     if (table.contains("part")) out.part = part(pointer + "/part", table.at("part"));
     if (table.contains("where")) out.where = where(pointer + "/where", table.at("where"));
     if (!table.contains("join")) return;
@@ -172,6 +174,7 @@ class Reader {
 
   const Document& doc_;
   const ResolvePath& resolve_;
+  const ReadSource& source_;
   std::vector<Diagnostic>& problems_;
 };
 
@@ -182,13 +185,14 @@ json DataInput::identity() const {
   for (const auto& one : parts) out["parts"].push_back(one.identity());
   if (part != std::pair<double, double>{0, 1}) out["part"] = part;
   if (!where.empty()) out["where"] = where;
+  if (source) out["source"] = source->identity();
   for (const auto& join : joins) out["join"].push_back(join.fields);
   return out;
 }
 
 DataInput read_data(const Document& doc, const std::string& pointer, const json& table,
-                    const ResolvePath& resolve, std::vector<Diagnostic>& problems) {
-  return Reader(doc, resolve, problems).read(pointer, table, nullptr);
+                    const ResolvePath& resolve, const ReadSource& source, std::vector<Diagnostic>& problems) {
+  return Reader(doc, resolve, source, problems).read(pointer, table, nullptr);
 }
 
 }  // namespace kinora::core

@@ -4,6 +4,7 @@
 //   input = { blend = [{ path = "a/", weight = 3 }, { path = "s3://bucket/b", weight = 1 }], shuffle = 1000 }
 //   input = { path = "shards/", part = [0.0, 0.9], where = "scores.filter.blur >= 20",
 //             join = { path = "captions/", fields = ["txt"] } }
+//   input = { source = "acme.table", path = "clips.table" }
 #pragma once
 #include <functional>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "core/config/document.hpp"
 #include "core/run/data_reading.hpp"
+#include "core/run/data_source.hpp"
 
 namespace kinora::core {
 
@@ -22,9 +24,10 @@ struct DataJoin {
 };
 
 struct DataInput {
-  std::string path;              // of a set: absolute path, pattern or URI
-  std::vector<DataInput> parts;  // of a blend: at least one
-  double weight = 1;             // share in the blend around it, relative to the other parts
+  std::string path;                            // of a set: absolute path, pattern or URI
+  std::shared_ptr<const DataSource> source{};  // that gives the samples of the path; null: shards
+  std::vector<DataInput> parts;                // of a blend: at least one
+  double weight = 1;                           // share in the blend around it, relative to the other parts
   double epochs = 0;    // instead of a weight: how often one pass of the blend takes each sample; 0: none
   int64_t shuffle = 0;  // samples of a set that are shuffled together; 0: none
   // A set takes the samples whose hash_share() of the key is in [part.first, part.second), and of these the ones
@@ -44,6 +47,6 @@ using ResolvePath = std::function<std::string(const Location&, const std::string
 
 // Reads the table at `pointer`. Problems are added with the places of the values at fault.
 DataInput read_data(const Document& doc, const std::string& pointer, const nlohmann::json& table,
-                    const ResolvePath& resolve, std::vector<Diagnostic>& problems);
+                    const ResolvePath& resolve, const ReadSource& source, std::vector<Diagnostic>& problems);
 
 }  // namespace kinora::core

@@ -25,7 +25,12 @@ Read read(const std::string& input) {
   std::vector<Diagnostic> problems;
   out.data = read_data(
       document, "/input", document.root().at("input"),
-      [](const Location&, const std::string& path) { return "/base/" + path; }, problems);
+      [](const Location&, const std::string& path) { return "/base/" + path; },
+      [](const std::string&, const nlohmann::json& given) {
+        return std::make_shared<const DataSource>("source/" + given.get<std::string>(), "1", nullptr,
+                                                  nullptr);
+      },
+      problems);
   for (const auto& p : problems) out.problems.push_back(format(p));
   return out;
 }
@@ -45,6 +50,17 @@ TEST(DataInput, ASetAndABlendOfBlends) {
   EXPECT_EQ(parts[0].shuffle, 7);
   EXPECT_EQ(parts[1].parts[0].epochs, 2);
   EXPECT_EQ(parts[1].parts[0].shuffle, 5);
+}
+
+TEST(DataInput, ASourceInsteadOfShards) {
+  const auto set = read("{ source = 'acme.table', path = 'a.table', shuffle = 10 }");
+  EXPECT_THAT(set.problems, ElementsAre());
+  ASSERT_TRUE(set.data.source);
+  EXPECT_EQ(set.data.source->id, "source/acme.table");
+  EXPECT_EQ(set.data.path, "/base/a.table");
+  EXPECT_NE(set.data.identity(), read("{ path = 'a.table', shuffle = 10 }").data.identity());
+  EXPECT_THAT(read("{ source = 'acme.table', blend = [{ path = 'a' }] }").problems,
+              ElementsAre(HasSubstr("'source' belongs to a set")));
 }
 
 TEST(DataInput, ASubsetWithJoinedFields) {

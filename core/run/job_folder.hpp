@@ -57,7 +57,7 @@ Beginning beginning(const std::filesystem::path& folder, const std::string& name
 void prepare_folder(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
                     const std::string& digest, const std::string& base = "", bool is_quick = false);
 
-// For a job that replaces its results at once (JobType::replaces_at_once): a folder beside this one, with its job.json, in
+// For a job that replaces its results at once (JobType::replaces_at_once): a folder next to this one, with its job.json, in
 // which the job works; commit(true) replaces this one. Nothing: no finished results are here, and it must prepare_folder().
 std::optional<AtomicFolder> prepare_beside(const std::filesystem::path& folder, const std::string& name,
                                            const nlohmann::json& spec, const std::string& digest);

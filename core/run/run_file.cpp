@@ -210,7 +210,7 @@ class RunReader {
     job.data = read_data(
         doc_, pointer, table,
         [&](const Location& place, const std::string& path) { return set_of_shards(place, path, job); },
-        problems_);
+        source_reader(doc_, registry_, run_.file.parent_path(), problems_), problems_);
   }
 
   // The path of a set of shards, which becomes an input of the job; "" after a problem.

@@ -68,4 +68,11 @@ std::optional<uint64_t> SourceInstance::count() const {
   return samples;
 }
 
+Sample SourceInstance::at(uint64_t i) const {
+  kinora_sample* sample = nullptr;
+  called(api_.at(self_, i, &sample), id());
+  if (!sample) throw Error(KINORA_ERROR_FAILED, id() + ": at returned no sample");
+  return Sample::adopt(sample);
+}
+
 }  // namespace kinora::core

@@ -36,6 +36,10 @@ class SourceInstance {
   void restore(std::string_view state);
   // The number of samples of this part; nothing if the source does not know it without reading.
   std::optional<uint64_t> count() const;
+  bool has_at() const { return KINORA_HAS(&api_, at) && api_.at; }
+  // [any-thread] If has_at(): sample i of this part, i < count(), in the order of next(). Throws Error: KINORA_ERROR_DATA
+  // for a damaged sample.
+  Sample at(uint64_t i) const;
 
  private:
   const ComponentSpec& spec_;

@@ -49,6 +49,11 @@ const kinora_source kTable = {sizeof(kinora_source),
                               [](void*, uint64_t* out) {
                                 if (trial.count == KINORA_OK) *out = 12;
                                 return with_message(trial.count);
+                              },
+                              [](void*, uint64_t i, kinora_sample** out) {
+                                if (trial.next == KINORA_OK && trial.sample)
+                                  *out = Sample("a" + std::to_string(i)).release();
+                                return with_message(trial.next);
                               }};
 
 class TrialSource : public ::testing::Test {
@@ -95,6 +100,19 @@ TEST_F(TrialSource, HasAStateOfAtMost64KiB) {
   EXPECT_EQ(trial.restored, trial.state);
   trial.state += 's';
   EXPECT_THAT(test::refusal([&] { source.state(); }), HasSubstr("source/trial: its state has 65537 bytes"));
+}
+
+TEST_F(TrialSource, MayGiveSamplesByNumber) {
+  EXPECT_EQ(made().at(7).key(), "a7");
+  trial.sample = false;
+  EXPECT_EQ(test::refusal([&] { made().at(7); }), "source/trial: at returned no sample");
+  trial.next = KINORA_ERROR_DATA;
+  EXPECT_EQ(test::refusal([&] { made().at(7); }), "source/trial: shard-3.tar is damaged");
+  table.at = nullptr;
+  EXPECT_FALSE(made().has_at());
+  table = kTable;
+  table.struct_size = offsetof(kinora_source, at);  // of a plugin that is built for an older Kinora
+  EXPECT_FALSE(made().has_at());
 }
 
 TEST_F(TrialSource, MayKnowItsNumberOfSamples) {

@@ -352,7 +352,7 @@ def check_results_stay(clips):
         while running.poll() is None:
             assert (OUT / "good/decisions.jsonl").exists() and json.loads((OUT / "good/summary.json").read_text())["status"] == "done"
         assert running.returncode == 0 and kept("good") == {key for key in good if clips[key]["scores"]["filter.blur"] >= threshold}
-    assert not [path.name for path in OUT.iterdir() if path.name.startswith(".good")], "nothing is left beside it"
+    assert not [path.name for path in OUT.iterdir() if path.name.startswith(".good")], "nothing is left next to it"
 
 
 def check_folders(clips):

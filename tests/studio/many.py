@@ -149,7 +149,9 @@ def check_two(chromium, mine, folder):
         for each in (page, second):
             eventually(lambda: mark(each) == "kept")
         before = second.evaluate("() => fetch('/api/state').then((answer) => answer.json())")
-        second.route("**/api/state", lambda route: route.fulfill(json=before))  # tom's page hears nothing
+        asked = []
+        second.route("**/api/state", lambda route: (asked.append(route), route.fulfill(json=before)))  # tom's page hears nothing
+        eventually(lambda: second.evaluate("true") and asked, "no answer from before is still on its way")
         press(page, "s", "k", "s", "x", "n", "o", "Enter")
         said(page, "Rejected: 2 clips")
         press(second, "k", "Shift+ArrowRight", "a")

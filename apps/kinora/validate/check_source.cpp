@@ -27,24 +27,13 @@ class Source {
 
   // The key of the next sample with its fields, or the error of a damaged one; "" after the last.
   std::string next() const {
-    kinora_sample* out = nullptr;
-    int32_t status = KINORA_SIGNAL_END;
-    const auto why = answer("next()", [&] {
-      status = made_.api.next(made_.self, &out);
-      return status == KINORA_SIGNAL_END ? KINORA_OK : status;
-    });
-    if (status == KINORA_SIGNAL_END) return "";
-    if (status == KINORA_ERROR_DATA) return kDamaged + why;
-    if (status != KINORA_OK) throw Error(status, "next(): " + why);
-    const Sample sample = Sample::adopt(out);
-    std::string text(sample.key());
-    kinora_str name;
-    kinora_bytes value;
-    const auto& api = interface<kinora_samples_api>(KINORA_INTERFACE_SAMPLES);
-    for (uint64_t i = 0; api.field(out, i, &name, &value) == KINORA_OK; ++i)
-      text += fmt::format("\n{} {} {:x}", view(name), value.size,
-                          std::hash<std::string_view>()({static_cast<const char*>(value.data), value.size}));
-    return text;
+    return given("next()", [&](kinora_sample** out) { return made_.api.next(made_.self, out); });
+  }
+  bool has_at() const { return KINORA_HAS(&made_.api, at) && made_.api.at; }
+  // The same of sample i, if it has_at().
+  std::string at(uint64_t i) const {
+    return given(fmt::format("at({})", i),
+                 [&](kinora_sample** out) { return made_.api.at(made_.self, i, out); });
   }
   std::vector<std::string> rest() const {
     std::vector<std::string> out;
@@ -79,6 +68,27 @@ class Source {
   }
 
  private:
+  // What a call gives, as text.
+  template <class Call>
+  static std::string given(const std::string& what, const Call& call) {
+    kinora_sample* out = nullptr;
+    int32_t status = KINORA_SIGNAL_END;
+    const auto why = answer(what, [&] {
+      status = call(&out);
+      return status == KINORA_SIGNAL_END ? KINORA_OK : status;
+    });
+    if (status == KINORA_SIGNAL_END) return "";
+    if (status == KINORA_ERROR_DATA) return kDamaged + why;
+    if (status != KINORA_OK) throw Error(status, what + ": " + why);
+    const Sample sample = Sample::adopt(out);
+    std::string text(sample.key());
+    for (const auto& [name, bytes] : sample.fields())
+      text += fmt::format(
+          "\n{} {} {:x}", name, bytes.size(),
+          std::hash<std::string_view>()({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    return text;
+  }
+
   const PluginTrial& t_;
   core::Options options_;
   TrialInstance<kinora_source> made_;
@@ -170,9 +180,29 @@ std::string check_foreign_states(PluginTrial& t) {
   return "";
 }
 
+std::string check_at(PluginTrial& t) {
+  const Source part(t, 1, kParts);
+  if (!part.has_at()) throw Skipped{"the source has no at(), so nothing is trained from it"};
+  if (!part.count()) throw Skipped{"count() is not known for --input, so nothing is trained from it"};
+  const auto rest = Source(t, 1, kParts).rest();
+  for (size_t i = rest.size(); i-- > 0;) {  // backwards, so that at() cannot be next()
+    const auto text = [](const std::string& given) { return is_damaged(given) ? kDamaged : given; };
+    if (const auto one = part.at(i); text(one) != text(rest[i]))
+      throw Error(KINORA_ERROR_FAILED, fmt::format("at({}) of part 1 of {} gives '{}', and next() '{}'", i,
+                                                   kParts, key_of(one), key_of(rest[i])));
+  }
+  if (const auto first = part.next(); !rest.empty() && first != rest[0])
+    throw Error(KINORA_ERROR_FAILED, fmt::format("after at(), next() gives '{}' and not '{}'; the position "
+                                                 "stays",
+                                                 key_of(first), key_of(rest[0])));
+  return fmt::format("{} samples", rest.size());
+}
+
 constexpr Check kChecks[] = {
     {"parts", "source", "the parts 0 to 2 of 3 have every sample once, as many as count() says", false,
      nullptr, check_parts},
+    {"at", "source", "at() gives any sample as next() does, and leaves the position", false, nullptr,
+     check_at},
     {"restore", "source", "restore() of the state at any sample continues with the same rest", false, nullptr,
      check_restore},
     {"foreign-states", "source",

@@ -15,7 +15,7 @@
 namespace kinora::core {
 namespace {
 
-DataInput input_of(const char* table) {
+DataInput input_of(Registry& registry, const char* table) {
   const Document document =
       or_throw(Document::parse(std::string("input = ") + (table ? table : "") + "\n", "data"));
   std::vector<Diagnostic> problems;
@@ -28,7 +28,7 @@ DataInput input_of(const char* table) {
       [](const Location&, const std::string& path) {
         return is_uri(path) ? path : std::filesystem::absolute(path).lexically_normal().string();
       },
-      problems);
+      source_reader(document, registry, std::filesystem::current_path(), problems), problems);
   std::string all;
   for (const auto& p : problems) all += (all.empty() ? "data: " : "\ndata: ") + p.message;
   if (!all.empty()) throw Error(KINORA_ERROR_INVALID, all);
@@ -77,8 +77,8 @@ extern "C" {
 int32_t kinora_data_open(kinora_embed* host, const char* table, const char* stages, uint64_t seed,
                          kinora_data** out) {
   return kinora::guard([&] {
-    *out = new kinora_data(kinora::core::runtime_of(*host).registry(), kinora::core::input_of(table), stages,
-                           seed);
+    auto& registry = kinora::core::runtime_of(*host).registry();
+    *out = new kinora_data(registry, kinora::core::input_of(registry, table), stages, seed);
   });
 }
 

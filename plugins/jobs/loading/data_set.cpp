@@ -10,7 +10,8 @@
 namespace kinora::core {
 
 DataSet::DataSet(const DataInput& input, const std::shared_ptr<SampleCache>& cache)
-    : set_(input.path, cache), samples_(set_.samples()) {
+    : set_(input.source ? ShardSet(input.path, *input.source) : ShardSet(input.path, cache)),
+      samples_(set_.samples()) {
   for (const auto& from : input.joins) joins_.emplace_back(from, cache);
   if (input.part != std::pair<double, double>{0, 1} || !input.where.empty()) {
     rule_ = fmt::format("part {} {} where {}", input.part.first, input.part.second, input.where);

@@ -99,6 +99,19 @@ ShardSet::ShardSet(std::string path, std::shared_ptr<SampleCache> cache, OpenByt
   } else {
     list_tars();
   }
+  count_all();
+}
+
+ShardSet::ShardSet(std::string path, const DataSource& source)
+    : path_(std::move(path)), files_(path_, nullptr), source_(std::in_place, source, path_) {
+  for (uint64_t first = 0; first < source_->size(); first += SourceShards::kSamples) {
+    names_.push_back(fmt::format("{}#{}", path_, names_.size()));
+    samples_.push_back(std::min(SourceShards::kSamples, source_->size() - first));
+  }
+  count_all();
+}
+
+void ShardSet::count_all() {
   size_ = std::accumulate(samples_.begin(), samples_.end(), uint64_t{0});
   if (size_ == 0)
     throw Error(KINORA_ERROR_DATA, path_ + ": contains no samples; check the job or program that made it");
@@ -124,6 +137,7 @@ void ShardSet::list_tars() {
 }
 
 std::string ShardSet::digest() const {
+  if (source_) return sha256(fmt::format("{} samples of a source\n", size_));
   size_t shared = names_.front().rfind('/') + 1;
   for (const auto& name : names_)
     while (shared > 0 && name.compare(0, shared, names_.front(), 0, shared) != 0)
@@ -142,6 +156,7 @@ std::shared_ptr<const SampleShard> ShardSet::shard(size_t number) const {
       return it->second;
     }
   }
+  if (source_) return keep(number, source_->shard(number));
   if (!mds_.empty()) return keep(number, open_mds(mds_[number], opener()));
   auto opened = open_listed(names_[number], path_, opener());
   if (opened->is_whole() && opened->size() != samples_[number])
@@ -192,7 +207,8 @@ Error ShardSet::unreachable(size_t number, const std::string& why) const {
 }
 
 std::string ShardSet::text_of(size_t number, uint64_t sample) const {
-  return fmt::format("sample {} of {}", sample, names_[number]);
+  return source_ ? fmt::format("sample {} of {}", number * SourceShards::kSamples + sample, path_)
+                 : fmt::format("sample {} of {}", sample, names_[number]);
 }
 
 }  // namespace kinora::core

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "plugins/jobs/loading/mds.hpp"
 #include "plugins/jobs/loading/sample_shard.hpp"
 #include "plugins/jobs/loading/set_files.hpp"
+#include "plugins/jobs/loading/source_shards.hpp"
 
 namespace kinora::core {
 
@@ -26,6 +28,8 @@ class ShardSet {
   // a file.
   explicit ShardSet(std::string path, std::shared_ptr<SampleCache> cache = nullptr,
                     OpenBytes open = open_bytes);
+  // The samples that a source gives for a path.
+  ShardSet(std::string path, const DataSource& source);
 
   const std::string& path() const { return path_; }
   // What has been read of its shards.
@@ -74,11 +78,13 @@ class ShardSet {
   }
   std::shared_ptr<const SampleShard> keep(size_t number, std::shared_ptr<const SampleShard> opened) const;
   void list_tars();
+  void count_all();
 
   std::string path_;
   SetFiles files_;
   std::vector<std::string> names_;
-  std::vector<MdsFile> mds_;  // of each shard; empty: WebDataset
+  std::optional<SourceShards> source_;
+  std::vector<MdsFile> mds_;  // of each shard; empty: WebDataset, if there is no source
   std::vector<uint64_t> samples_;
   uint64_t size_ = 0;
   mutable std::mutex mutex_;

@@ -12,7 +12,9 @@ KINORA_SDK_BEGIN
 
 namespace kinora {
 
-// A subclass T has: struct Options; static void describe(Describe<Options>&); explicit T(const Options&).
+// A subclass T has: struct Options; static void describe(Describe<Options>&); explicit T(const Options&). To be trained
+// from it also has count() and
+//   Sample at(uint64_t i) const;  // sample i of this part in the order of next(); any thread, at any time after open()
 class Source {
  public:
   static constexpr const char* kind = "source";
@@ -61,7 +63,8 @@ class Source {
             if (!known) throw Error(KINORA_ERROR_UNSUPPORTED, "the number of samples is not known");
             *out = *known;
           });
-        }};
+        },
+        sample_at<T>()};
     return &table;
   }
 
@@ -75,6 +78,16 @@ class Source {
       if (sample) *out = sample->release();
     });
     return status == KINORA_OK && ended ? KINORA_SIGNAL_END : status;
+  }
+  // Null for a T without at().
+  template <class T>
+  static constexpr decltype(kinora_source::at) sample_at() {
+    if constexpr (requires(const T& source) { source.at(uint64_t{}); })
+      return [](void* self, uint64_t i, kinora_sample** out) {
+        return guard([&] { *out = static_cast<const T*>(of(self))->at(i).release(); });
+      };
+    else
+      return nullptr;
   }
 };
 

@@ -79,7 +79,7 @@ static int32_t count(void* me, uint64_t* out) {
     return create(host, MODE);                                                       \
   }                                                                                  \
   static const kinora_source table_##MODE = {                                        \
-      sizeof(kinora_source), 0, create_##MODE, destroy, open_part, next, state, restore, count};
+      sizeof(kinora_source), 0, create_##MODE, destroy, open_part, next, state, restore, count, 0};
 SOURCE(none)
 SOURCE(lost)
 SOURCE(miscounted)

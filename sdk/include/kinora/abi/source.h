@@ -11,7 +11,9 @@
  * its samples and nothing else. Any other error leaves the position where it was, and next() may be called
  * again.
  *
- * Draft: it becomes 1.0 when the data loader has been built on it. */
+ * Training reads a source that has at() and knows its count(): its order is shuffled and resumes anywhere.
+ *
+ * Draft: it becomes 1.0 when sources of other people have been trained from. */
 #ifndef KINORA_ABI_SOURCE_H
 #define KINORA_ABI_SOURCE_H
 #include "kinora/abi/host.h"
@@ -44,6 +46,10 @@ typedef struct kinora_source {
   /* [owner-thread] The number of samples of this part, damaged ones included, if it is known without reading
    * them; else KINORA_ERROR_UNSUPPORTED. Null: never known. */
   int32_t (*count)(void* self, uint64_t* out);
+  /* [any-thread] After open(), also while other calls run: sample i of this part, i < count(), counted in the
+   * order of next(); with one reference that becomes the caller's. The position stays. KINORA_ERROR_DATA for a
+   * damaged sample. Null: the samples are given only one after the other. */
+  int32_t (*at)(void* self, uint64_t i, kinora_sample** out);
 } kinora_source;
 
 KINORA_SLOT(kinora_source, struct_size, 0);
@@ -55,6 +61,7 @@ KINORA_SLOT(kinora_source, next, 32);
 KINORA_SLOT(kinora_source, state, 40);
 KINORA_SLOT(kinora_source, restore, 48);
 KINORA_SLOT(kinora_source, count, 56);
-KINORA_SIZE(kinora_source, 64);
+KINORA_SLOT(kinora_source, at, 64);
+KINORA_SIZE(kinora_source, 72);
 KINORA_EXTERN_C_END
 #endif
