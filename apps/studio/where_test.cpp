@@ -93,7 +93,7 @@ TEST_F(WhereTest, AWrongConditionSaysWhatAndWhere) {
   EXPECT_EQ(error("has(duration) or key == 'a'"), "no error");
   EXPECT_EQ(error("duration_s > '1'"),
             "where: column 1: duration_s is a number, such as 2.0, so it is never compared with '1'; write a number without quotes");
-  EXPECT_THAT(error("key == 'a' or codec > 264"), HasSubstr("where: column 13: codec is a text, such as 'h264', so it is never compared with 264"));
+  EXPECT_THAT(error("key == 'a' or codec > 264"), HasSubstr("where: column 15: codec is a text, such as 'h264', so it is never compared with 264"));
   EXPECT_EQ(error("tags contains 'x'"), "no error") << "no clip has a tag yet";
 }
 
