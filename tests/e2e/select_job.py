@@ -348,7 +348,7 @@ def check_results_stay(clips):
     assert "min = 3 is more than count = 2" in run(job("good", count=2, min=3), fails=2) and files() == before
     for threshold in (51, 52, 53):
         (SCRATCH / "run.toml").write_text(CURATE + job("good", where=f"blur >= {threshold}"))
-        running = subprocess.Popen([KINORA, "run", str(SCRATCH / "run.toml")], stderr=subprocess.DEVNULL)
+        running = subprocess.Popen([KINORA, "run", str(SCRATCH / "run.toml")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while running.poll() is None:
             assert (OUT / "good/decisions.jsonl").exists() and json.loads((OUT / "good/summary.json").read_text())["status"] == "done"
         assert running.returncode == 0 and kept("good") == {key for key in good if clips[key]["scores"]["filter.blur"] >= threshold}
