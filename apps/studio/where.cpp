@@ -80,13 +80,14 @@ void Facts::require(const core::Where& where, const Catalogue& catalogue) const 
 
 std::function<bool(size_t)> Facts::condition(const std::string& where, const Catalogue& catalogue,
                                              EditsOf edits) {
+  const core::Where checked(where);
   const Expression parsed = Expression::parse(where);
   std::vector<std::string> unread;
   for (const auto& name : parsed.facts())
     if (!are_tags(catalogue, name) && !column_of(catalogue, name) && !values_.contains(name))
       unread.push_back(name);
   if (!unread.empty()) read(unread, catalogue);
-  require(core::Where(where), catalogue);
+  require(checked, catalogue);
   struct Source {
     std::string name;
     const std::vector<double>* column;  // null: the fact is in `values`

@@ -216,10 +216,9 @@ TEST(Expression, KnowsWhichTypesAComparisonMayHoldFor) {
 
 TEST(Expression, NamesItsComparisonsAndTheirColumns) {
   std::vector<std::pair<std::string, size_t>> found;
-  for (const auto& one :
-       Expression::parse("größe > 1 and (not `a b` == 'x' or has(c) or key == 'k') and d in [2, 3]")
-           .comparisons())
-    found.emplace_back(one.fact, one.column);
+  const auto parsed =
+      Expression::parse("größe > 1 and (not `a b` == 'x' or has(c) or key == 'k') and d in [2, 3]");
+  for (const auto& one : parsed.comparisons()) found.emplace_back(one.fact, one.column);
   EXPECT_THAT(found,
               ElementsAre(testing::Pair("größe", 1), testing::Pair("a b", 20), testing::Pair("d", 62)));
 }

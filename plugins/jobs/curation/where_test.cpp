@@ -70,7 +70,7 @@ TEST(FactsSeen, NamesAComparisonThatTheTypeOfNoClipSatisfies) {
   };
   EXPECT_EQ(found("bin == '720'"),
             "where: column 1: bin is an object, so it is never compared with '720'; its members are "
-            "`bin.2nd`, bin.aspect");
+            "bin.2nd, bin.aspect");
   EXPECT_EQ(found("blur > '20'"),
             "where: column 1: blur is a number, such as 21.5, so it is never compared with '20'; write a "
             "number without quotes");
