@@ -91,6 +91,12 @@ std::vector<std::vector<std::string>> layout_lines(const core::ComponentSpec& c)
   return out;
 }
 
+std::vector<std::vector<std::string>> score_lines(const core::ComponentSpec& c) {
+  std::vector<std::vector<std::string>> out;
+  for (const auto& s : c.scores) out.push_back({s.name, s.unit, s.title});
+  return out;
+}
+
 // The components that a job is made of.
 std::vector<std::vector<std::string>> slot_lines(const core::ComponentSpec& c) {
   std::vector<std::vector<std::string>> out;
@@ -161,6 +167,7 @@ std::string inspect_text(const Row& row) {
   const auto inputs = core::apply_inputs(c), outputs = core::apply_outputs(c);
   if (!inputs.empty()) out += "\ninputs\n" + aligned(tensor_lines(inputs), "  ");
   if (!outputs.empty()) out += "\noutputs\n" + aligned(tensor_lines(outputs), "  ");
+  if (!c.scores.empty()) out += "\nscores\n" + aligned(score_lines(c), "  ");
   if (!c.layouts.empty()) out += "\nweights under other names\n" + aligned(layout_lines(c), "  ");
   std::vector<std::vector<std::string>> methods;
   for (const auto& m : core::apply_methods(c)) methods.push_back({m.name, m.takes + " -> " + m.gives});
@@ -182,6 +189,8 @@ json inspect_json(const Row& row) {
   out["methods"] = json::array();
   for (const auto& m : core::apply_methods(*row.component))
     out["methods"].push_back({{"name", m.name}, {"takes", m.takes}, {"gives", m.gives}});
+  for (const auto& s : row.component->scores)
+    out["scores"].push_back({{"name", s.name}, {"title", s.title}, {"unit", s.unit}});
   out["layouts"] = json::array();
   for (const auto& l : row.component->layouts) out["layouts"].push_back({{"name", l.name}, {"help", l.help}});
   if (row.component->kind == "job") {
@@ -206,6 +215,7 @@ std::string inspect_markdown(const Row& row) {
   const auto inputs = core::apply_inputs(c), outputs = core::apply_outputs(c);
   if (!inputs.empty()) out += markdown_table({"input", "dtype", "shape", ""}, tensor_lines(inputs));
   if (!outputs.empty()) out += markdown_table({"output", "dtype", "shape", ""}, tensor_lines(outputs));
+  if (!c.scores.empty()) out += markdown_table({"score", "unit", ""}, score_lines(c));
   if (!c.layouts.empty()) out += markdown_table({"layout of weights", ""}, layout_lines(c));
   if (!c.slots.empty()) out += markdown_table({"component", "kind", "default", ""}, slot_lines(c));
   if (!c.options.empty()) out += markdown_table({"option", "default", "takes", ""}, option_lines(c));

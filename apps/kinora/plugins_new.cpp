@@ -67,12 +67,14 @@ std::string contents(const fs::path& file) {
 }
 
 // The conda recipe; it differs with the tier.
-std::string recipe(const fs::path& from, const std::string& name, const std::string& tier) {
+// packages: that it is built with, ", fmt".
+std::string recipe(const fs::path& from, const std::string& name, const std::string& tier,
+                   const std::string& packages = "") {
   const bool host = tier == "host";
   return filled(contents(from / "recipe.yaml.in"),
                 {{"@NAME@", name},
                  {"@EXACT@", host ? " ==" KINORA_VERSION : ""},
-                 {"@HOST@", host ? ", fmt, nlohmann_json" : ""},
+                 {"@HOST@", host ? ", fmt, nlohmann_json" : packages},
                  {"@TORCH_ROOT@", tier == "pinned" ? " -DKINORA_TORCH_ROOT=$PREFIX" : ""}});
 }
 
@@ -83,7 +85,7 @@ Words stage_files(const fs::path& from, const std::string& name) {
   for (const char* file :
        {"CMakeLists.txt", "README.md", "plugin.toml", "brightness.cpp", "brightness_test.cpp"})
     out.emplace_back(filled(file, words), filled(contents(from / file), words));
-  out.emplace_back("recipe.yaml", recipe(from / "kinds", name, "stable"));
+  out.emplace_back("recipe.yaml", recipe(from / "kinds", name, "stable", ", nlohmann_json"));
   return out;
 }
 

@@ -45,7 +45,7 @@ po::options_description search_flags() {
   po::options_description out("options");
   out.add_options()("like", po::value<std::string>()->value_name("CLIP"),
                     "key of a clip in DIR, or a video file")(
-      "name", po::value<std::string>()->value_name("NAME"),
+      "embedding", po::value<std::string>()->value_name("NAME"),
       "image embedding to use; default: classic, or the only one there is")(
       "top,k", po::value<int64_t>()->default_value(10)->value_name("N"), "number of clips")(
       "in", po::value<std::vector<std::string>>()->composing()->value_name("DIR"),
@@ -75,11 +75,12 @@ std::string wrong_in(const po::variables_map& given) {
 }
 
 std::string name_in(const core::Collection& clips, const po::variables_map& given) {
-  if (given.count("name")) return given["name"].as<std::string>();
+  for (const char* option : {"embedding", "name"})
+    if (given.count(option)) return given[option].as<std::string>();
   const auto& names = clips.names();
   if (names.size() > 1 && std::ranges::count(names, "classic") == 0)
     throw Error(KINORA_ERROR_INVALID,
-                fmt::format("the clips have several embeddings, and none is called 'classic'; name one: --name {} "
+                fmt::format("the clips have several embeddings, and none is called 'classic'; name one: --embedding {} "
                             "(there are: {})",
                             names.front(), fmt::join(names, ", ")));
   return names.size() == 1 ? names.front() : "classic";
@@ -159,8 +160,8 @@ std::vector<core::Hit> like(core::Runtime& runtime, const core::Collection& clip
     return core::nearest(shown.of(std::move(all)), query, top);
   }
   if (!fs::is_regular_file(example))
-    throw Error(KINORA_ERROR_NOT_FOUND, "--like " + example + ": neither a key with an embedding '" + name +
-                                            "' here nor a video file");
+    throw Error(KINORA_ERROR_INVALID, "--like " + example + ": neither a key with an embedding '" + name +
+                                          "' here nor a video file");
   if (name != "classic")
     throw Error(KINORA_ERROR_UNSUPPORTED, "--like " + example +
                                               ": only 'classic' can be computed for a file; for '" + name +
@@ -214,8 +215,9 @@ void say_if_nothing_matches(const core::Embedded& captions, const std::vector<co
 int search_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto visible = search_flags();
   po::options_description all;
-  all.add(visible).add_options()("dir", po::value<std::string>())("text",
-                                                                  po::value<std::vector<std::string>>());
+  all.add(visible).add_options()("dir", po::value<std::string>())(
+      "text", po::value<std::vector<std::string>>())(
+      "name", po::value<std::string>());  // the former name of --embedding, for this release
   po::positional_options_description positional;
   positional.add("dir", 1).add("text", -1);
   po::variables_map given;

@@ -1,7 +1,6 @@
 #include "apps/studio/bounds.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -9,65 +8,21 @@
 #include <fmt/format.h>
 
 #include "apps/studio/where.hpp"
-#include "core/base/expression.hpp"
 #include "core/base/facts.hpp"
-#include "core/base/status.hpp"
-#include "core/plugin/manifest.hpp"
-#include "plugins/jobs/curation/where.hpp"
 
 namespace kinora::studio {
 namespace {
 
 using nlohmann::json;
 
-constexpr const char *kLeast = "at_least", *kMost = "at_most", *kStage = "stage/";
-
-// Bounds whose options are not called at_least or at_most.
-struct NamedBound {
-  const char *stage, *option, *rule;
-  bool is_most;
-};
-constexpr NamedBound kOtherNames[] = {{"filter.motion", "global_mean", "filter.motion", false},
-                                      {"filter.motion", "patch_min", "filter.motion.patch_min", false},
-                                      {"filter.ocr", "max_area", "filter.ocr", true}};
-
-bool is_filtering(const std::string& stage, const json& options) {
-  const std::string mode = core::text_in(options, "mode");
-  return stage == "filter.letterbox" ? mode == "filter" : mode.empty() || mode == "on" || mode == "filter";
-}
-
-// Fills rule, column and side of an option "at_least", "p10_at_most", ...; false: the option does not bound anything.
-bool name_bound(StageBound& bound, const json& options) {
-  for (const auto& one : kOtherNames)
-    if (bound.stage == one.stage && bound.option == one.option) {
-      bound.rule = one.rule;
-      bound.column = "scores." + bound.rule;
-      bound.is_most = one.is_most;
-      return true;
-    }
-  bound.is_most = bound.option.ends_with(kMost);
-  if (!bound.is_most && !bound.option.ends_with(kLeast)) return false;
-  std::string part =
-      bound.option.substr(0, bound.option.size() - std::string(bound.is_most ? kMost : kLeast).size());
-  if (part.ends_with('_')) part.pop_back();
-  const std::string fact = bound.stage == "filter.facts" ? core::text_in(options, "fact") : "";
-  bound.rule = bound.stage + (fact.empty() ? "" : "." + fact) + (part.empty() ? "" : "." + part);
-  bound.column = fact.empty() ? "scores." + bound.rule : fact;
-  return true;
-}
+constexpr const char* kStage = "stage/";
 
 void add_bounds(const json& component, size_t job, std::vector<StageBound>& out) {
   const std::string id = core::text_in(component, "id");
   const json& options = core::object_in(component, "options");
   if (core::text_in(component, "slot") != "stages" || !id.starts_with(kStage)) return;
-  StageBound bound{.job = job, .stage = id.substr(std::string(kStage).size())};
-  if (!is_filtering(bound.stage, options)) return;
-  for (const auto& [option, value] : options.items()) {
-    bound.option = option;
-    if (!value.is_number() || core::no_bound(value) || !name_bound(bound, options)) continue;
-    bound.value = value.get<double>();
-    out.push_back(bound);
-  }
+  for (auto& bound : core::bounds_of_stage(id.substr(std::string(kStage).size()), options))
+    out.push_back({{std::move(bound)}, job});
 }
 
 }  // namespace
@@ -85,34 +40,11 @@ std::vector<StageBound> bounds_of(const std::vector<JobFolder>& jobs) {
 
 namespace {
 
-// Fills option, side and value of a condition such as "blur >= 20"; false: it has another form.
-bool read_condition(const std::string& text, StageBound& bound) {
-  const size_t name_end = text.starts_with('`') ? text.find('`', 1) : 0;
-  const size_t at = text.find_first_of("<>=!'\"([", name_end);
-  if (at == text.npos || (text[at] != '<' && text[at] != '>')) return false;
-  bound.option = text.substr(0, at);
-  bound.option.erase(bound.option.find_last_not_of(" \t\r\n") + 1);
-  bound.is_most = text[at] == '<';
-  bound.is_strict = at + 1 >= text.size() || text[at + 1] != '=';
-  const size_t from = text.find_first_not_of(" \t\r\n", at + (bound.is_strict ? 1 : 2));
-  if (from == text.npos) return false;
-  const char* end = text.data() + text.find_last_not_of(" \t\r\n") + 1;
-  const auto [read, error] = std::from_chars(text.data() + from, end, bound.value);
-  return error == std::errc() && read == end && std::isfinite(bound.value);
-}
-
 void add_conditions(const Catalogue& catalogue, size_t chooser, std::vector<StageBound>& out) {
   const Chooser& job = catalogue.choosers[chooser];
-  const auto parsed = core::catching([&] { return core::Expression::parse(job.where).conditions(); });
-  if (!parsed) return;
-  const core::Where where(job.where);
-  for (size_t i = 0; i < parsed->size(); ++i) {
-    StageBound bound{.job = job.job, .rule = where.rules()[i], .select = job.name, .chooser = chooser};
-    const auto facts = core::Expression::parse((*parsed)[i]).facts();
-    if (facts.size() != 1 || !read_condition((*parsed)[i], bound)) continue;
-    if (bound.option != core::fact_in_expression(facts.front())) continue;  // "not blur > 9"
-    bound.column = column_name(catalogue, facts.front());
-    if (!bound.column.empty()) out.push_back(std::move(bound));
+  for (auto& bound : core::bounds_of_where(job.where)) {
+    bound.column = column_name(catalogue, bound.column);
+    if (!bound.column.empty()) out.push_back({{std::move(bound)}, job.job, job.name, chooser});
   }
 }
 

@@ -6,22 +6,15 @@
 #include <vector>
 
 #include "apps/studio/query.hpp"
+#include "plugins/jobs/curation/fact_bounds.hpp"
 
 namespace kinora::studio {
 
-struct StageBound {
+struct StageBound : core::FactBound {
   size_t job = 0;
-  std::string stage, option;  // "filter.flow", "p10_at_least"; of a select job "" and the fact as its condition names it
-  std::string rule, column;   // "filter.flow.p10", "scores.filter.flow.p10"
-  bool is_most = false;       // a larger value is filtered; else a smaller one
-  double value = 0;
-  bool is_strict = false;        // the value itself is filtered, too
-  std::string select = {};       // name of the select job; "": a stage
-  size_t chooser = 0;            // its place in Catalogue::choosers
+  std::string select = {};  // name of the select job; "": a stage
+  size_t chooser = 0;       // its place in Catalogue::choosers
 
-  bool keeps(double other) const {
-    return is_strict ? (is_most ? other < value : other > value) : is_most ? other <= value : other >= value;
-  }
   // That of a select job with another value.
   std::string condition(double at) const;
   // Whether both move together: they are on the same side of the same column, in stages or in one select job.

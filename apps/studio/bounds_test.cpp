@@ -88,7 +88,7 @@ Catalogue six() {
 TEST(Moved, CountsTheClipsThatGoAndThoseThatComeBack) {
   const Catalogue all = six();
   const std::vector<StageBound> bounds{
-      {0, "filter.blur", "at_least", "filter.blur", "scores.filter.blur", false, 3}};
+      {{"filter.blur", "at_least", "filter.blur", "scores.filter.blur", false, 3}, 0}};
   const auto at = [&](double value) {
     const Moved out = moved(all, bounds, "scores.filter.blur", false, value);
     return std::pair(out.gone, out.back);

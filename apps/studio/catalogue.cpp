@@ -9,6 +9,7 @@
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/base/status.hpp"
+#include "core/run/job_folder.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
 #include "plugins/jobs/curation/inputs.hpp"
 #include "plugins/jobs/curation/record.hpp"
@@ -95,7 +96,7 @@ std::vector<JobFolder> curate_jobs(const fs::path& dir) {
   std::error_code error;
   const fs::path folder = fs::canonical(dir, error);
   if (error || !fs::is_directory(folder))
-    throw Error(KINORA_ERROR_NOT_FOUND,
+    throw Error(KINORA_ERROR_INVALID,
                 dir.string() + ": no such folder; give the folder of a curate job or of a run");
   if (is_curate(folder)) return {{folder.filename().string(), folder}};
   std::vector<JobFolder> jobs;
@@ -105,16 +106,27 @@ std::vector<JobFolder> curate_jobs(const fs::path& dir) {
       jobs.push_back({entry.path().filename().string(), entry.path()});
   std::sort(jobs.begin(), jobs.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   if (jobs.empty())
-    throw Error(KINORA_ERROR_NOT_FOUND,
+    throw Error(KINORA_ERROR_INVALID,
                 dir.string() +
                     ": contains no curate job; give the folder of a curate job (it contains items.jsonl) or "
                     "of a run that has one");
   return jobs;
 }
 
+namespace {
+
+void add_scores(const JobFolder& job, json& to) {
+  const json about = json_in(job.path / "job.json");
+  for (const auto& [name, stated] : core::object_in(about, "scores").items())
+    to[name] = {{"title", core::text_in(stated, "title")}, {"unit", core::text_in(stated, "unit")}};
+}
+
+}  // namespace
+
 Catalogue read_catalogue(const std::vector<JobFolder>& jobs) {
   Catalogue out;
   out.jobs = jobs;
+  for (const auto& job : jobs) add_scores(job, out.scores);
   Rows rows(out);
   for (size_t job = 0; job < jobs.size(); ++job) {
     const Source source = source_of(jobs[job]);
@@ -140,6 +152,27 @@ Source source_of(const JobFolder& job) {
   };
   if (!has("summary.json") && has(core::kRecordFile)) return Source::record;
   return has("items.jsonl") ? Source::items : Source::stored;
+}
+
+namespace {
+
+bool has_results_aside(const JobFolder& job) {
+  return std::ranges::any_of(core::lying_aside(job.path), [](const fs::path& aside) {
+    std::error_code error;
+    return fs::exists(aside, error);
+  });
+}
+
+}  // namespace
+
+bool begins_anew(const JobFolder& job) { return source_of(job) != Source::items && has_results_aside(job); }
+
+void require_folder(const JobFolder& job) {
+  std::error_code error;
+  if (!fs::exists(job.path, error) && !has_results_aside(job))
+    throw Error(
+        KINORA_ERROR_NOT_FOUND,
+        job.path.string() + ": the folder is gone; put it back, or open the studio on the run's new place");
 }
 
 std::string stamp_of(const std::vector<JobFolder>& jobs) {

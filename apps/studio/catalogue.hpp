@@ -40,6 +40,7 @@ struct Clip {
   std::string copy_of;    // key of the clip or video that it is a copy of; "": not a copy
   std::string copy_rule;  // rule by which a dedup job leaves it out as a copy; "": it is not left out
   double copy_score = std::nan("");
+  std::string copy_why;  // "copy of sea-0007: cosine 0.9987, motion 0.97 alike"; "": the job has not said
   double bound = std::nan("");      // the one that filtered it, if its stage has noted it
   bool is_most = false;             // the bound is the largest value that is kept; else the smallest
   std::vector<std::string> copies;  // ids of the clips that a dedup job leaves out as copies of this one
@@ -73,7 +74,7 @@ struct Chooser {
 };
 
 // `dir` itself if it is a curate job's folder, else the curate jobs directly inside it, sorted by name.
-// Throws Error KINORA_ERROR_NOT_FOUND if there is none.
+// Throws Error KINORA_ERROR_INVALID if there is none.
 std::vector<JobFolder> curate_jobs(const std::filesystem::path& dir);
 
 // The file that the items of a job are read from.
@@ -83,6 +84,11 @@ enum class Source : uint8_t {
   stored,  // neither file exists: the clips in the job's folder data
 };
 Source source_of(const JobFolder&);
+
+// Whether the job has not ended, and results that it or another job had made there are kept until it has.
+bool begins_anew(const JobFolder&);
+// Throws Error KINORA_ERROR_NOT_FOUND if the job's folder is gone. While a job moves its earlier results, they alone may be there.
+void require_folder(const JobFolder&);
 
 struct Catalogue {
   std::vector<JobFolder> jobs;
@@ -99,6 +105,7 @@ struct Catalogue {
   std::unordered_map<std::string, size_t> by_id;
   std::vector<nlohmann::json>
       usage;               // by job: {STAGE: {"requests", "prompt_tokens", ...}}, as in summary.json
+  nlohmann::json scores = nlohmann::json::object();  // {NAME: {"title", "unit"}}, as stages state them; either may be ""
   int64_t unreadable = 0;  // number of lines
   // For videos with equal file names: the part of the path that tells them apart, by id.
   std::unordered_map<std::string, std::string> places;

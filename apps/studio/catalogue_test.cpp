@@ -300,7 +300,7 @@ TEST_F(CatalogueTest, AFolderWithoutACurateJobIsNamed) {
       (void)curate_jobs(folder);
       ADD_FAILURE() << folder;
     } catch (const Error& e) {
-      EXPECT_EQ(e.code(), KINORA_ERROR_NOT_FOUND);
+      EXPECT_EQ(e.code(), KINORA_ERROR_INVALID);
       EXPECT_THAT(e.what(), testing::HasSubstr(folder.string()));
     }
 }

@@ -159,8 +159,9 @@ std::string EditJournal::refusal() const {
   const bool is_there = std::filesystem::exists(path_, error);
   const auto asked = is_there ? path_ : path_.parent_path();
   if (access(asked.c_str(), W_OK) == 0) return "";
-  return fmt::format("{}: {}; edits cannot be saved. Make {} writable, or browse without editing",
-                     asked.string(), std::strerror(errno), is_there ? "it" : "the folder");
+  const int why = errno;
+  return fmt::format("{}: {}; edits cannot be saved. {}, or browse without editing", asked.string(),
+                     std::strerror(why), remedy_of(why));
 }
 
 core::Result<bool> EditJournal::reread() {

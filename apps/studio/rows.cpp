@@ -247,6 +247,7 @@ void mark_copies(Catalogue& catalogue) {
       clip.copy_of = drop.of;
       clip.copy_rule = drop.rule;
       clip.copy_score = drop.score;
+      clip.copy_why = drop.reason;
     }
   }
 }

@@ -26,7 +26,8 @@ using httplib::Request;
 using httplib::Response;
 using nlohmann::json;
 
-constexpr size_t kThreads = 32, kPicturesBytes = 64 << 20, kLargestRequest = 16 << 20, kChunk = 256 << 10;
+constexpr size_t kThreads = 256;  // each open connection has one, also while it is idle
+constexpr size_t kPicturesBytes = 64 << 20, kLargestRequest = 16 << 20, kChunk = 256 << 10;
 
 void answer(Response& response, int status, const json& body) {
   response.status = status;
@@ -135,7 +136,7 @@ class Server {
     const int port = options.port == 0                               ? http_.bind_to_any_port("127.0.0.1")
                      : http_.bind_to_port("127.0.0.1", options.port) ? options.port
                                                                      : -1;
-    if (port < 0) throw Error(KINORA_ERROR_IO, port_problem(options.port, errno));
+    if (port < 0) throw Error(KINORA_ERROR_INVALID, port_problem(options.port, errno));
     const Guard guard(new_token(), port);
     guarded_by(guard);
     std::thread server([this] { http_.listen_after_bind(); });

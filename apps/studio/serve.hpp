@@ -18,7 +18,7 @@ struct ServeOptions {
 // Why a port cannot be had, from the system's error, and what to do.
 std::string port_problem(int port, int error);
 
-// Runs until stopped() returns true. Throws Error KINORA_ERROR_IO if the port cannot be had.
+// Runs until stopped() returns true. Throws Error KINORA_ERROR_INVALID if the port cannot be had.
 void serve(core::Runtime&, Studio&, const ServeOptions&);
 
 // Access control. The address that the command prints carries a random token; opening it stores the token in

@@ -92,6 +92,7 @@ Studio::Studio(const std::filesystem::path& folder, std::string author, Meaning:
 
 // Checks the disk at most every second, and a running job every five seconds or less often.
 void Studio::refresh(bool at_once) {
+  std::ranges::for_each(jobs_, require_folder);
   const int64_t now = milliseconds();
   const bool is_running = std::any_of(jobs_.begin(), jobs_.end(),
                                       [](const auto& job) { return source_of(job) != Source::items; });
@@ -112,6 +113,14 @@ void Studio::refresh(bool at_once) {
   for (auto& journal : journals_) version_ += core::or_throw(is_new ? journal.reread() : journal.refresh());
 }
 
+json Studio::up_to_date(const std::function<json()>& f) {
+  auto out = core::catching(f);
+  if (out) return std::move(*out);
+  if (out.failure().code != KINORA_ERROR_IO) throw Error(out.failure().code, out.failure().message);
+  refresh(true);
+  return f();
+}
+
 Change Studio::edits_of(const Clip& clip) const { return journals_[clip.job].history().now(clip.key); }
 
 Shelf Studio::shelf() const {
@@ -126,8 +135,12 @@ Shelf Studio::shelf(const Query& query) {
 
 const Clip& Studio::need(const std::string& id) const {
   const Clip* clip = catalogue_.find(id);
-  if (!clip) throw Error(KINORA_ERROR_NOT_FOUND, id + ": no such clip");
-  return *clip;
+  if (clip) return *clip;
+  const bool is_awaited = std::ranges::any_of(
+      jobs_, [&](const auto& job) { return id.starts_with(job.name + "/") && begins_anew(job); });
+  throw Error(KINORA_ERROR_NOT_FOUND,
+              id + (is_awaited ? ": the job makes its clips anew, and has not made this one again yet"
+                               : ": no such clip"));
 }
 
 Studio::Ranked Studio::ranked(const Query& query) {
@@ -205,6 +218,7 @@ json Studio::row(size_t index, const Found* found) const {
   if (!std::isnan(clip.score)) out["score"] = clip.score;
   if (!clip.copy_of.empty()) out["copy_of"] = clip.copy_of;
   if (!clip.copy_rule.empty()) out["reason"] = clip.copy_rule, out["score"] = number_or_null(clip.copy_score);
+  if (!clip.copy_why.empty()) out["copy_why"] = clip.copy_why;
   out["reason_now"] = edits.reason.value_or("");
   const Clip* original = catalogue_.find(jobs_[clip.job].name + "/" + clip.copy_of);
   out["copy_id"] = original && original != &clip ? original->id : "";
@@ -279,12 +293,14 @@ json Studio::state() {
   const Lock lock(mutex_);
   refresh();
   const Counts counts = counts_of(shelf()), films = counts_of(shelf(), Kind::film);
-  json jobs = json::array(), fields = json::array(), live = json::array(), choosers = json::array();
+  json jobs = json::array(), fields = json::array(), live = json::array(), choosers = json::array(),
+       anew = json::array();
   bool can_undo = false, can_redo = false;
   std::string wrong;
   for (size_t job = 0; job < jobs_.size(); ++job) {
     jobs.push_back(jobs_[job].name);
     if (json now = live_of(jobs_[job], catalogue_.usage[job]); !now.is_null()) live.push_back(std::move(now));
+    if (begins_anew(jobs_[job])) anew.push_back(jobs_[job].name);
   }
   for (const auto& [name, values] : catalogue_.columns) fields.push_back(name);
   for (const auto& chooser : catalogue_.choosers) choosers.push_back(chooser.name);
@@ -302,6 +318,7 @@ json Studio::state() {
       {"version", version_},
       {"seen", seen()},
       {"fields", std::move(fields)},
+      {"scores", catalogue_.scores},
       {"counts", counts_json(counts)},
       {"films", counts_json(films)},
       {"reasons", reasons()},
@@ -312,7 +329,8 @@ json Studio::state() {
       {"unreadable", catalogue_.unreadable},
       {"wrong", std::move(wrong)},
       {"search", {{"text", offer.text}, {"why_not_text", offer.why_not_text}, {"pictures", offer.pictures}}},
-      {"live", std::move(live)}};
+      {"live", std::move(live)},
+      {"anew", std::move(anew)}};
 }
 
 json Studio::clips(const Parameters& parameters) {
@@ -328,8 +346,21 @@ json Studio::clips(const Parameters& parameters) {
     list.push_back(row(all.rows[i], &searched_.found));
     list.back()["value"] = number_or_null(catalogue_.value(shows, all.rows[i]));
   }
-  return {{"total", all.rows.size()}, {"films", all.films},   {"from", from},   {"version", all.at},
-          {"by", searched_.by},       {"why", searched_.why}, {"shows", shows}, {"rows", std::move(list)}};
+  return {{"total", all.rows.size()},
+          {"films", all.films},
+          {"hidden", hidden_in(query, all)},
+          {"from", from},
+          {"version", all.at},
+          {"by", searched_.by},
+          {"why", searched_.why},
+          {"shows", shows},
+          {"rows", std::move(list)}};
+}
+
+size_t Studio::hidden_in(Query query, const View& view) {
+  if (!view.rows.empty() || query.copies) return 0;
+  query.copies = true;
+  return select(shelf(query), query).size();
 }
 
 json Studio::ids(const Parameters& parameters) {
@@ -471,7 +502,10 @@ json Studio::detail(const Clip& clip) const {
   out["type"] = media.type;
   out["ending"] = media.ending;
   out["acceptable"] = can_be_accepted(clip);
-  out["stored"] = !stored_file(catalogue_, clip, "mp4").empty();
+  const auto stored = stored_file(catalogue_, clip, "mp4");
+  out["stored"] = !stored.empty();
+  std::error_code error;
+  if (const auto bytes = std::filesystem::file_size(stored, error); !error) out["bytes"] = bytes;
   out["embeddings"] = json::array();
   for (const auto& name : meaning_.offer().pictures)
     if (!stored_file(catalogue_, clip, name + ".npy").empty()) out["embeddings"].push_back(name);
@@ -482,20 +516,18 @@ json Studio::clip(const Parameters& parameters) {
   const Lock lock(mutex_);
   refresh();
   const std::string id = text_of(parameters, "id");
-  auto out = core::catching([&] { return detail(need(id)); });
-  if (out) return std::move(*out);
-  if (out.failure().code != KINORA_ERROR_IO) throw Error(out.failure().code, out.failure().message);
-  refresh(true);  // the job has ended meanwhile, and its lines have moved
-  return detail(need(id));
+  return up_to_date([&] { return detail(need(id)); });
 }
 
 json Studio::shots(const Parameters& parameters) {
   const Lock lock(mutex_);
   refresh();
-  const Clip& clip = need(text_of(parameters, "id"));
-  const std::string film = clip.film.empty() ? clip.key : clip.film;
-  const Clip* line = catalogue_.find(catalogue_.jobs[clip.job].name + "/" + film);
-  return timeline(catalogue_, shelf().edits, clip.job, film, line ? item_of(catalogue_, *line) : json());
+  return up_to_date([&] {
+    const Clip& clip = need(text_of(parameters, "id"));
+    const std::string film = clip.film.empty() ? clip.key : clip.film;
+    const Clip* line = catalogue_.find(catalogue_.jobs[clip.job].name + "/" + film);
+    return timeline(catalogue_, shelf().edits, clip.job, film, line ? item_of(catalogue_, *line) : json());
+  });
 }
 
 std::string Studio::refusal() const {

@@ -31,15 +31,17 @@ class Studio {
   // curate job. `encode`: encodes texts for search by meaning.
   Studio(const std::filesystem::path& folder, std::string author, Meaning::Encode encode);
 
-  // {"title", "author", "jobs", "choosers", "version", "seen", "fields", "counts", "films", "reasons", "tags", "views",
-  // "undo", "redo", "unreadable", "wrong", "search": {"text", "why_not_text", "pictures"}, "live"}; films:
+  // {"title", "author", "jobs", "choosers", "version", "seen", "fields", "scores", "counts", "films", "reasons", "tags", "views",
+  // "undo", "redo", "unreadable", "wrong", "search": {"text", "why_not_text", "pictures"}, "live", "anew"}; anew: names of jobs
+  // that run from scratch (begins_anew); films:
   // counts of input videos only; choosers: names of select jobs; reasons: the latest nine in the order of their first use, then earlier ones;
   // tags: [name, clips] in the order of their first use; seen: number of edits per job, for edit().
   nlohmann::json state();
-  // {"total", "films", "from", "version", "by", "why", "shows", "rows"}: `count` rows of the selection, starting at
+  // {"total", "films", "hidden", "from", "version", "by", "why", "shows", "rows"}: `count` rows of the selection, starting at
   // `from`, and how many of the selection are input videos. shows: the number that the view is about, "value" of a
   // row. version: of the selection; a request with `at`, an earlier answer's version, gets that selection although
-  // edits have changed what the query selects, if the studio still has it. by: how it was searched, "meaning",
+  // edits have changed what the query selects, if the studio still has it. hidden: how many copies would be in an empty view,
+  // if copies were shown. by: how it was searched, "meaning",
   // "words", "pictures" or "". why: why not by meaning. Queries that search wait for Meaning, without the lock.
   nlohmann::json clips(const Parameters&);
   // {"version", "ids"}: the same for `count` ids, by default all.
@@ -59,14 +61,15 @@ class Studio {
   nlohmann::json where(const Parameters&);
   // {"place"}: index of a clip "id" in the selection, or -1.
   nlohmann::json place(const Parameters&);
-  // The clip's row, facts, range, own values and edits.
+  // The clip's row, facts, size of the stored file ("bytes"), range, own values and edits.
   nlohmann::json clip(const Parameters&);
   nlohmann::json shots(const Parameters&);
   // {"id" or "ids", "set", "tag", "untag", "toggle", "copies", "seen", "caption_seen"} -> {"changed", "keys",
-  // "conflicts": [{"key", "author", "set"}], "untagged", "unstorable", "gone", "version", "clip"}. All clips are
+  // "conflicts": [{"key", "author", "set"}], "untagged", "unstorable", "gone", "at_work", "version", "clip"}. All clips are
   // one step of undo. toggle: tags to remove if all clips have them, else to add; copies: also of copies that would take
   // their place; seen: from state(); conflicts: clips left alone because of later edits by others; unstorable:
-  // clips that cannot be accepted; gone: ids without a clip; keys: the first few changed; clip: as clip(), if the
+  // clips that cannot be accepted; gone: ids without a clip; at_work: a job has not
+  // ended, and may yet make them; keys: the first few changed; clip: as clip(), if the
   // request is for one. Undo and redo give the same.
   nlohmann::json edit(const nlohmann::json& request);
   // {"ids"} -> {"copies", "keys", "replaced"}: how many copies of these clips are not among them, the first few, and how
@@ -87,6 +90,8 @@ class Studio {
   using Lock = std::lock_guard<std::mutex>;
   using Ranked = std::shared_ptr<const Ranking>;
   void refresh(bool at_once = false);
+  // f's answer; if an item's line has moved because its job has begun or ended meanwhile, the answer after reading all again.
+  nlohmann::json up_to_date(const std::function<nlohmann::json()>& f);
   // Result of the query's search; null: there is none, or it searches by words. Takes the lock for a moment.
   Ranked ranked(const Query&);
   // Stores the clips found for shelf(). Throws Error(KINORA_ERROR_NOT_FOUND) if the clip cannot be compared.
@@ -105,6 +110,8 @@ class Studio {
   };
   // Selects, or returns the selection that the page names by `at`. The caller holds the lock.
   const View& view(const Parameters&, const Query&, const Ranked&);
+  // Number of copies that an empty view would have if they were shown.
+  size_t hidden_in(Query, const View&);
   // Clips of a request, and those that would take their place if `with_copies`; each once.
   std::vector<const Clip*> targets(const nlohmann::json& request, bool with_copies, size_t& gone) const;
   std::vector<std::string> copies_left(const Clip&) const;

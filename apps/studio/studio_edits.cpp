@@ -99,8 +99,12 @@ json Studio::saved(const Saved& all, const Clip* clip) const {
   const std::vector<std::string> keys(
       all.keys.begin(), all.keys.begin() + static_cast<ptrdiff_t>(std::min(kNamed, all.keys.size())));
   json out{{"changed", all.keys.size()}, {"keys", keys}, {"conflicts", std::move(conflicts)}};
+  out["at_work"] =
+      std::ranges::any_of(jobs_, [](const auto& job) { return source_of(job) != Source::items; });
   out["version"] = version_;
-  out["clip"] = clip ? detail(*clip) : json();
+  const auto whole =
+      core::catching([&] { return clip ? detail(*clip) : json(); });  // its job may begin just now
+  out["clip"] = whole ? *whole : json();
   return out;
 }
 

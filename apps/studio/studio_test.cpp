@@ -120,6 +120,86 @@ TEST_F(StudioTest, AnEditFollowsItsFootageToTheClipsNewKey) {
   EXPECT_EQ(decision(mia, "one/new"), "") << "two clips have the footage, so the edit is of neither";
 }
 
+std::string refused(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), KINORA_ERROR_NOT_FOUND);
+    return e.what();
+  }
+  return "not refused";
+}
+
+TEST_F(StudioTest, WhileAJobBeginsAnewItsClipsAreAwaited) {
+  Studio mia = studio();
+  (void)mia.edit({{"ids", {"one/k0"}}, {"set", {{"keep", false}}}});
+  const fs::path one = folder_ / "one", before = folder_ / ".one.before";
+  fs::rename(one, before);
+  fs::create_directories(one);
+  fs::copy_file(before / "edits.jsonl", one / "edits.jsonl");
+  std::ofstream(one / "job.json") << R"({"kind": "curate"})";
+  std::ofstream(one / "record.db").close();  // SQLite makes the file before its tables
+  EXPECT_THAT(refused([&] {
+                (void)mia.clip({{"id", "one/k1"}});
+              }),
+              testing::HasSubstr("makes its clips anew"));
+  EXPECT_THAT(refused([&] {
+                (void)mia.shots({{"id", "one/k1"}});
+              }),
+              testing::HasSubstr("makes its clips anew"));
+  EXPECT_EQ(mia.state()["anew"], json::array({"one"}));
+  EXPECT_EQ(mia.clips({})["total"], 4);
+  const json saved = mia.edit({{"ids", {"one/k1"}}, {"set", {{"keep", true}}}}), undone = mia.undo();
+  EXPECT_EQ(saved["gone"], 1);
+  EXPECT_EQ(saved["at_work"], true);
+  EXPECT_EQ(undone["keys"], json::array({"k0"}));
+  EXPECT_EQ(undone["at_work"], true);
+  EXPECT_TRUE(undone["clip"].is_null());
+  fs::remove_all(one);
+  fs::rename(before, one);
+  EXPECT_EQ(mia.edit({{"ids", {"one/k1"}}, {"set", {{"keep", true}}}})["at_work"], false);
+  EXPECT_EQ(mia.state()["anew"], json::array());
+}
+
+TEST_F(StudioTest, AFolderThatIsGoneIsNamed) {
+  Studio mia = studio();
+  const fs::path one = folder_ / "one", moved = folder_ / "moved";
+  fs::rename(one, moved);
+  for (int i = 0; i < 2; ++i)
+    EXPECT_THAT(refused([&] { (void)mia.state(); }),
+                testing::HasSubstr((fs::canonical(folder_) / "one").string() + ": the folder is gone"));
+  EXPECT_THAT(refused([&] {
+                (void)mia.edit({{"ids", {"two/k0"}}, {"tag", {"sea"}}});
+              }),
+              testing::HasSubstr("the folder is gone"));
+  fs::rename(moved, one);
+  EXPECT_EQ(mia.clips({})["total"], 8);
+}
+
+TEST_F(StudioTest, ACopySaysWhyAndIsCountedWhereItIsHidden) {
+  fs::remove_all(folder_ / "two");
+  fs::create_directories(folder_ / "copies");
+  std::ofstream(folder_ / "copies/summary.json") << R"({"curated": "one"})";
+  const std::string why = "copy of k1: cosine 0.9987, motion 0.97 alike";
+  std::ofstream(folder_ / "copies/decisions.jsonl")
+      << json{{"key", "k0"}, {"end", "filtered"}, {"rule", "dedup.semantic"}, {"of", "k1"}, {"reason", why}}
+      << "\n";
+  std::ofstream(folder_ / "one/data/k0.mp4") << "12345";
+  Studio mia = studio();
+  const json copy = mia.clip({{"id", "one/k0"}}), original = mia.clip({{"id", "one/k1"}});
+  EXPECT_EQ(copy["copy_why"], why);
+  EXPECT_EQ(copy["bytes"], 5);
+  EXPECT_FALSE(original.contains("copy_why") || original.contains("bytes"));
+  const auto counts = [&](Parameters query) {
+    const json found = mia.clips(query);
+    return std::pair(found["total"].get<int>(), found["hidden"].get<int>());
+  };
+  EXPECT_EQ(counts({{"where", "key == 'k0'"}}), std::pair(0, 1));
+  EXPECT_EQ(counts({{"where", "key == 'k0'"}, {"copies", "1"}}), std::pair(1, 0));
+  EXPECT_EQ(counts({{"where", "key == 'none'"}}), std::pair(0, 0));
+  EXPECT_EQ(counts({}), std::pair(3, 0));
+}
+
 TEST_F(StudioTest, OfManyClipsTheOnesThatCannotBePackedAreNotAccepted) {
   Studio mia = studio();
   const json saved = mia.edit({{"ids", {"one/k2", "one/k3"}}, {"set", {{"keep", true}}}});
@@ -216,6 +296,15 @@ TEST_F(StudioTest, AMovedBoundSaysWhatItChangesAndARowHasTheNumberOfItsOrder) {
   EXPECT_EQ(sorted["rows"][0]["value"], 1);
   EXPECT_EQ(sorted["rows"][0]["bound"], (json{{"at_least", 3.0}}));
   EXPECT_EQ(mia.clips({})["shows"], "");
+}
+
+TEST_F(StudioTest, StagesStateTitlesAndUnitsOfScores) {
+  EXPECT_EQ(studio().state()["scores"], json::object());
+  std::ofstream(folder_ / "one/job.json")
+      << R"({"kind": "curate", "scores": {"glow": {"title": "Glow", "unit": "cd"}, "odd": {"title": 3}, "odder": 4}})";
+  EXPECT_EQ(studio().state()["scores"], (json{{"glow", {{"title", "Glow"}, {"unit", "cd"}}},
+                                              {"odd", {{"title", ""}, {"unit", ""}}},
+                                              {"odder", {{"title", ""}, {"unit", ""}}}}));
 }
 
 // The run of StudioTest with scores 0, 1, 2 of its kept clips, and a select job over job one.

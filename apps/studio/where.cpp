@@ -63,9 +63,15 @@ void Facts::read(const std::vector<std::string>& names, const Catalogue& catalog
 void Facts::require(const core::Where& where, const Catalogue& catalogue) const {
   if (catalogue.clips.empty()) return;
   json known = json::object();  // of any clip
+  std::set<std::string> all = catalogue.others;
+  for (const auto& [column, values] : catalogue.columns) all.insert(column);
+  for (const auto& name : all) {
+    const auto inside = all.lower_bound(name + ".");
+    if (!name.empty() && (inside == all.end() || !inside->starts_with(name + "."))) known[name] = nullptr;
+  }
   for (const auto& [column, values] : catalogue.columns) {
     const auto first = std::ranges::find_if(values, [](double value) { return !std::isnan(value); });
-    known[column] = first == values.end() ? 0 : *first;
+    if (first != values.end()) known[column] = *first;
   }
   core::FactsSeen seen(where);
   seen.add(known);

@@ -86,10 +86,12 @@ TEST_F(WhereTest, NumbersTextsAndTagsSelect) {
 }
 
 TEST_F(WhereTest, AWrongConditionSaysWhatAndWhere) {
-  add("a", {{"codec", "h264"}, {"duration_s", 2}});
+  add("a", {{"codec", "h264"}, {"duration_s", 2}, {"bin", {{"aspect", "16_9"}}}});
   read();
   EXPECT_THAT(error("duration_s >"), HasSubstr("where: column 13: expected a number"));
   EXPECT_THAT(error("duration > 2"), HasSubstr("where: no clip has the fact 'duration', did you mean 'duration_s'?"));
+  EXPECT_THAT(error("licence == 'cc0'"), HasSubstr("'licence'; facts: bin.aspect, codec, duration_s"))
+      << "texts, and parts of objects";
   EXPECT_EQ(error("has(duration) or key == 'a'"), "no error");
   EXPECT_EQ(error("duration_s > '1'"),
             "where: column 1: duration_s is a number, such as 2.0, so it is never compared with '1'; write a number without quotes");

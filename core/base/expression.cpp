@@ -316,7 +316,9 @@ class ExpressionParser {
                "; a name is written without quotes: " + fact_in_expression(token_.text));
     if (!is_name && token_.type != ExpressionToken::Type::quoted_name)
       expected("the name of a fact, has(...), 'not' or '('", {},
-               is_in_has ? kOneWord : lexer_.name_hint(token_.at));
+               is_in_has                                      ? kOneWord
+               : token_.type == ExpressionToken::Type::number ? turned_hint()
+                                                              : lexer_.name_hint(token_.at));
     std::string out = std::move(token_.text);
     note(facts_, out);
     advance();
@@ -325,6 +327,21 @@ class ExpressionParser {
 
   static void note(std::vector<std::string>& names, const std::string& name) {
     if (name != "key" && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+
+  // "; the fact comes first: blur > 0.1 and blur < 30" for `0.1 < blur < 30`.
+  std::string turned_hint() const {
+    static const std::map<std::string, std::string> turned{{"<", ">"},   {"<=", ">="}, {">", "<"},
+                                                           {">=", "<="}, {"==", "=="}, {"!=", "!="}};
+    ExpressionLexer rest = lexer_;
+    const auto by = turned.find(rest.next().text);
+    const ExpressionToken fact = rest.next();
+    if (by == turned.end() || fact.type != ExpressionToken::Type::name) return lexer_.name_hint(token_.at);
+    const ExpressionToken second = rest.next(), high = rest.next();
+    std::string out = fmt::format("; the fact comes first: {} {} {}", fact.text, by->second, token_.text);
+    if (comparisons().contains(second.text) && high.type == ExpressionToken::Type::number)
+      out += fmt::format(" and {} {} {}", fact.text, second.text, high.text);
+    return out;
   }
 
   // begin: offset of the fact's name.
@@ -350,7 +367,10 @@ class ExpressionParser {
       out.kind = NodeKind::contains;
       out.values.push_back(value());
     } else {
-      expected("==, !=, <, <=, >, >=, 'in' or 'contains'", {"in", "contains"}, lexer_.name_hint(begin));
+      expected("==, !=, <, <=, >, >=, 'in' or 'contains'", {"in", "contains"},
+               is(ExpressionToken::Type::name, "not")
+                   ? "; 'not' comes first: not " + fact_in_expression(out.fact) + " in [...]"
+                   : lexer_.name_hint(begin));
     }
     if (out.fact != "key")
       comparisons_.push_back({out.fact, lexer_.column(begin), out.kind == NodeKind::contains, out.values});

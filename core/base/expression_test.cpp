@@ -238,6 +238,14 @@ TEST(Expression, SaysWhatIsWrongAndWhere) {
       {"damaged < true", "column 11: true and false are compared by == and !="},
       {"3 < blur", "column 1: expected the name of a fact"},
       {"1 < blur < 3", "column 1"},
+      {"film not in ['a']",
+       "column 6: expected ==, !=, <, <=, >, >=, 'in' or 'contains', found 'not'; 'not' comes first: not "
+       "film in "
+       "[...]"},
+      {"0.1 < blur < 30",
+       "column 1: expected the name of a fact, has(...), 'not' or '(', found '0.1'; the fact comes first: "
+       "blur > 0.1 and blur < 30"},
+      {"x > 1 and 20 >= blur", "found '20'; the fact comes first: blur <= 20"},
       {"blur > 1 < 3", "column 10: expected 'and', 'or' or the end, found '<'"},
       {"blur > 1e999", "found '1e999'"},
       {"blur > -inf", "found '-inf'"},

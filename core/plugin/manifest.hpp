@@ -15,6 +15,7 @@
 //   input.noise = { shape = "[B, ...]", dtype = "float64" }
 //   input.mask = { shape = "[B]", dtype = "bool", optional = true }    # the component works without it
 //   output.frames = { shape = "[T, H, W, 3]", dtype = "uint8", per = "clip", when = "sample_fps" }
+//   score."glow" = { title = "Glow", unit = "cd" }              # of a stage that notes the score "glow"
 //   layout.diffusers = { help = "as diffusers saves it" }      # of a model or tokenizer
 //   option.steps = { type = "int", default = 35, min = 1, max = 1000, unit = "steps", help = "intervals of the grid" }
 //   option.at_most = { type = "float", default = 1e300, bound = true, help = "largest score that passes" }
@@ -88,6 +89,11 @@ struct TensorSpec {
   bool is_in_use(const json& options) const;
 };
 
+// How a score that a stage notes is shown.
+struct ScoreSpec {
+  std::string name, title, unit;
+};
+
 // A naming scheme of published weights (kinora/abi/layout.h).
 struct LayoutSpec {
   std::string name, help;
@@ -113,6 +119,7 @@ struct ComponentSpec {
   std::vector<std::string> formerly;  // names that it had before
   std::vector<OptionSpec> options;    // in the manifest's order, like inputs and outputs
   std::vector<TensorSpec> inputs, outputs;
+  std::vector<ScoreSpec> scores;    // of a stage
   std::vector<LayoutSpec> layouts;  // of a model or tokenizer
   bool draws = false;               // of a stage or job: its results depend on the run's seed
   // For a job.

@@ -149,6 +149,8 @@ class ComponentReader {
     Places conditions;
     out.inputs = tensors(t, "input", out, conditions);
     out.outputs = tensors(t, "output", out, conditions);
+    if (const auto* scores = t.table("score"))
+      for (const auto& [key, node] : in_file_order(*scores)) score(*key, *node, out);
     if (const auto* layouts = t.table("layout"))
       for (const auto& [key, node] : in_file_order(*layouts)) layout(*key, *node, out);
     if (const auto* options = t.table("option"))
@@ -285,6 +287,15 @@ class ComponentReader {
                                    tensor.dtype, what, fmt::join(known, ", ")));
     if (!is_tensor_shape(tensor.shape))
       disable("shape", fmt::format("shape '{}' of {}: {}", tensor.shape, what, tensor_shape_rule));
+  }
+
+  void score(const toml::key& key, const toml::node& node, ComponentSpec& to) {
+    const std::string name(key.str()), what = fmt::format("score '{}' of {}", name, to.id);
+    const auto* table = node.as_table();
+    if (!table) return to_.errors.add(node.source(), "{} must be a table {{ title, unit }}", what);
+    TomlTable t(*table, what, to_.errors);
+    to.scores.push_back({name, t.text("title", true), t.text("unit")});
+    if (to_.is_known) t.finish();
   }
 
   void layout(const toml::key& key, const toml::node& node, ComponentSpec& to) {

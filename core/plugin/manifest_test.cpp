@@ -37,6 +37,8 @@ option.rho = { type = "float", default = 7, above = 0, below = 10.5, bound = tru
 option.cache = { type = "size", default = "2 MiB" }
 option.mode = { type = "string", default = "a", choices = ["a", "b"] }
 option.weights = { type = "path", default = "", required = true }
+score."glow.p10" = { title = "Glow of the darkest tenth", unit = "cd" }
+score.glow = { title = "Glow" }
 
 [[component]]
 id = "sampler/edm-euler"
@@ -64,6 +66,9 @@ TEST(Manifest, KeepsEveryFieldAndTheFilesOrder) {
   EXPECT_THAT((std::vector{c.inputs[0].is_optional, c.inputs[1].is_optional}), ElementsAre(false, true));
   EXPECT_THAT((std::vector{c.option("rho")->is_bound, c.option("steps")->is_bound}),
               ElementsAre(true, false));
+  ASSERT_EQ(c.scores.size(), 2u);
+  EXPECT_THAT((std::vector{c.scores[0].name, c.scores[0].title, c.scores[0].unit, c.scores[1].unit}),
+              ElementsAre("glow.p10", "Glow of the darkest tenth", "cd", ""));
   std::vector<std::string> names;
   for (const auto& o : c.options) names.push_back(o.name);
   EXPECT_THAT(names, ElementsAre("steps", "rho", "cache", "mode", "weights"));
@@ -128,7 +133,7 @@ const Case cases[] = {
     {"cxx_abi = \"1\"\n", "", "[plugin] has no 'cxx_abi'"},
     {"sampler/edm-heun", "edm-heun", "'edm-heun' is not a valid component id; write KIND/NAME"},
     {"sampler/edm-heun", "sampler/edm-euler",
-     "plugin.toml:24:1: component 'sampler/edm-euler' is listed twice"},
+     "plugin.toml:26:1: component 'sampler/edm-euler' is listed twice"},
     {"shape = \"[N]\", dtype = \"int64\"", "shape = \"[N]\"",
      "output 'again' of sampler/edm-heun has no 'dtype'"},
     {"default = 35", "default = 0",
@@ -150,8 +155,9 @@ const Case cases[] = {
     {"optional = true", "optional = 1",
      "'optional' of input 'mask' of sampler/edm-heun must be true or false"},
     {"bound = true", "bound = \"yes\"", "'bound' of option 'rho' of sampler/edm-heun must be true or false"},
+    {"title = \"Glow\"", "name = \"Glow\"", "score 'glow' of sampler/edm-heun has no 'title'"},
     {"help = \"order 2\"", "help = \"order 2", "plugin.toml:12:"},
-    {"[[component]]\nid = \"sampler/edm-heun\"", "[component]\nid = \"sampler/edm-heun\"", "plugin.toml:24:"},
+    {"[[component]]\nid = \"sampler/edm-heun\"", "[component]\nid = \"sampler/edm-heun\"", "plugin.toml:26:"},
     {"option.rho = {", "option.Rho = {", "plugin.toml:19:8: 'Rho' is not a valid option name"},
     {"[plugin]\n", "[plugin]\nmanifest = 2\n",
      "plugin.toml:2:12: 'manifest' of [plugin] must be 1, the only format that this Kinora reads; another "
@@ -279,7 +285,7 @@ TEST(Manifest, ReportsAllErrorsInTheFilesOrder) {
       "a string\n"
       "p:3:11: 'version' of [plugin] must be a string\n"
       "p:6:1: unknown key 'colour' in [[component]]; keys: id, help, interface, formerly, draws, input, "
-      "output, layout, option");
+      "output, score, layout, option");
 }
 
 TEST(Manifest, EmptyTextIsNoManifest) {

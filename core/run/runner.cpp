@@ -97,10 +97,14 @@ class EndInMetrics {
 
 constexpr const char* kTakenBack = "{}: already done before its options were changed; those results are back";
 
-// The job's job.json.
+// The job's job.json. The titles of scores are no part of the job's identity.
 json described(const RunFile& run, const JobSpec& job) {
   json spec = spec_json(job);
   if (job.draws()) spec["seed"] = run.seed;
+  for (const auto& use : job.components)
+    if (const auto of = run.registry->find(use.id))
+      for (const auto& score : (*of)->scores)
+        spec["scores"][score.name] = {{"title", score.title}, {"unit", score.unit}};
   return spec;
 }
 

@@ -23,19 +23,19 @@ TEST(Brightness, DropsWhatIsDarkerThanTheBound) {
   stage.process(grey(255), out.emit(), run);
   stage.process(grey(51), out.emit(), run);
   ASSERT_EQ(out.emitted.size(), 1u);
-  EXPECT_EQ(out.emitted[0].text("brightness.json"), "{\"mean\":1}");
+  EXPECT_EQ(out.emitted[0].text("json"), R"({"scores":{"brightness":1.0}})");
   ASSERT_EQ(out.dropped.size(), 1u);
-  EXPECT_EQ(out.dropped[0].rule, "brightness.too-dark");
+  EXPECT_EQ(out.dropped[0].rule, "brightness");
   EXPECT_DOUBLE_EQ(out.dropped[0].score, 0.2);
 }
 
-TEST(Brightness, LetsASampleWithoutFramesPassAndSaysSo) {
+TEST(Brightness, KeepsAllToBeChosenLater) {
   kinora::testing::start();
   kinora::testing::Collector out;
   const kinora::testing::Run run;
-  Brightness({}).process(kinora::Sample("film"), out.emit(), run);
+  Brightness({.at_least = 0.4, .mode = "score"}).process(grey(0), out.emit(), run);
   ASSERT_EQ(out.emitted.size(), 1u);
-  EXPECT_NE(out.emitted[0].text("brightness.json")->find("video.read"), std::string::npos);
+  EXPECT_EQ(out.emitted[0].text("json"), R"({"scores":{"brightness":0.0}})");
 }
 
 }  // namespace

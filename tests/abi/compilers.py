@@ -122,7 +122,7 @@ def check_runs(folders):
             in_c = [c for c in C if c in folders]
             shutil.copytree(folders[in_c[i % len(in_c)]], both, dirs_exist_ok=True)
         curated(KINORA, both, FILM, SCRATCH / f"run{i}", '{ use = "video.read", frames = 4, height = 36 }', '{ use = "dim-scenes", at_least = 0.0 }',
-                '{ use = "count.bytes", field = "dim-scenes.json" }')
+                '{ use = "count.bytes", field = "json" }')
         out = done(KINORA, "--plugins", both, "apply", "sampler/geometric", "--inputs", given, "--set", "steps=5", "--json")
         assert '"nfe":5' in out.replace(" ", ""), out
         print(f"ok    {way}", flush=True)

@@ -20,7 +20,7 @@ KINORA, ROOT, SCRATCH = (pathlib.Path(p).resolve() for p in sys.argv[1:4])
 TODAY, FILM = ROOT / "sdk/include", ROOT / "tests/data/film_excerpt.webm"
 OURS = KINORA.parents[1] / "lib/kinora/plugins"
 FLAGS = [f"-Wl,--version-script={ROOT / 'sdk/cmake/plugin.map'}", "-O0", "-fvisibility=hidden", "-fstack-protector-all"]  # a host that writes past a struct on a plugin's stack ends it
-STAGES = '{ use = "video.read", frames = 4, height = 36 }', '{ use = "dim-scenes", at_least = 0.0 }', '{ use = "count.bytes", field = "dim-scenes.json" }'
+STAGES = '{ use = "video.read", frames = 4, height = 36 }', '{ use = "dim-scenes", at_least = 0.0 }', '{ use = "count.bytes", field = "json" }'
 KINDS = {"stage": "dim-scenes", "tokenizer": "plain", "sampler": "geometric", "model": "first-model", "parallel": "stretch"}
 
 

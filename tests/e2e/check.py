@@ -413,11 +413,12 @@ def check_flows():
 def check_copies():
     """The curate job must provide the facts that a dedup job compares and decides by; options must be written in the right job."""
     base = f'input = "{ROOT}/tests/data/bbb_A.mp4"\nstages = ["video.probe", {SAMPLED}, "filter.blur", "filter.flow", "embed.classic"]\n[[job]]\nkind = "dedup"\ninput = "clips"\n'
-    cases = (("", ""), ('dedup = { use = "dedup.semantic", name = "clasic" }', "no stage makes the embedding 'clasic', did you mean 'classic'? in job 'clips'"),
+    cases = (("", ""), ('dedup = { use = "dedup.semantic", embedding = "clasic" }', "no stage makes the embedding 'clasic', did you mean 'classic'? in job 'clips'"),
              ('dedup = { use = "dedup.semantic", keep = "best", score = "filter.blr" }', "no stage makes the score 'filter.blr', did you mean 'filter.blur'? in job 'clips'"),
              ('dedup = { use = "dedup.semantic", keep = "best", score = "aesthetics" }', "no stage makes the score 'aesthetics'; there are: filter.blur, filter.flow in job"),
              ('dedup = { use = "dedup.semantic", keep = "best", score = "filter.flow.p10" }', ""), ('dedup = { use = "dedup.semantic", score = "unused" }', ""),
-             ('dedup = { use = "dedup.semantic", name = "clip", semantic = false }', ""),
+             ('dedup = { use = "dedup.semantic", embedding = "clip", semantic = false }', ""),
+             ('dedup = { use = "dedup.semantic", name = "clasic" }', "no stage makes the embedding 'clasic', did you mean 'classic'?"),  # the former name
              ("eps = 0.1", 'unknown option \'eps\' of job kind dedup; it is an option of stage/dedup.semantic: write dedup = { use = "dedup.semantic", eps = ... }'))
     (code, said), *found = curations([base.replace(', "embed.classic"', ""), *(base + line for line, _ in cases)])
     assert code == 2 and "no stage makes the embedding 'classic'; there is none; put embed.classic, with sample_fps of video.clips or clip.transcode, into the stages in job 'clips'" in said[0], said
@@ -430,7 +431,7 @@ def check_jobs_are_no_stages():
     """A component that works on a whole data set is a job of its own. Used as a stage, it is reported as that kind of job."""
     film = ROOT / "tests/data/bbb_A.mp4"
     cases = (('"dedup.semantic"', "stage 'dedup.semantic' works on all results of a job; make it a job of its own: [[job]] kind = \"dedup\""),
-             ('{ use = "stage/dedup.semantic", name = "x" }', "stage 'dedup.semantic' works on all results of a job; make it a job of its own: [[job]] kind = \"dedup\""),
+             ('{ use = "stage/dedup.semantic", embedding = "x" }', "stage 'dedup.semantic' works on all results of a job; make it a job of its own: [[job]] kind = \"dedup\""),
              ('{ use = "shard.webdataset" }', "stage 'shard.webdataset' works on all results of a job; make it a job of its own: [[job]] kind = \"shard\""),
              ('"dedup"', "'dedup' is not a stage; make it a job of its own: [[job]] kind = \"dedup\""),
              ('{ use = "shard" }', "'shard' is not a stage; make it a job of its own: [[job]] kind = \"shard\""))

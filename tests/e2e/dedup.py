@@ -202,15 +202,16 @@ def check_like(out):
     table = kinora("search", out / "clips", "--like", "bbb_B-0000", "--top", 2, "--copies").splitlines()
     assert len(table) == 2 and "bbb_B-again-0000" in table[0], table
     assert "neither a key" in kinora("search", out, "--like", "nothing", fails=True)
-    assert "there is: classic" in kinora("search", out, "--like", "bbb_B-0000", "--name", "clip", fails=True)
+    assert "there is: classic" in kinora("search", out, "--like", "bbb_B-0000", "--embedding", "clip", fails=True)
     assert "no clips" in kinora("search", SCRATCH / "films/none", "--like", "x", fails=True)
     shutil.copytree(out / "clips", SCRATCH / "alone/clips")
     assert "embed-text" in kinora("search", SCRATCH / "alone/clips", "a bird", fails=True)
     for file in list((SCRATCH / "alone/clips/data").glob("*.classic.npy")):
         shutil.copy(file, str(file).replace(".classic.", ".rag."))
         file.rename(str(file).replace(".classic.", ".mine."))
-    assert "name one: --name mine (there are: mine, rag)" in kinora("search", SCRATCH / "alone/clips", "--like", "bbb_B-0000", fails=True)
-    assert kinora("search", SCRATCH / "alone/clips", "--like", "bbb_B-0000", "--name", "rag")
+    assert "name one: --embedding mine (there are: mine, rag)" in kinora("search", SCRATCH / "alone/clips", "--like", "bbb_B-0000", fails=True)
+    assert kinora("search", SCRATCH / "alone/clips", "--like", "bbb_B-0000", "--embedding", "rag")
+    assert kinora("search", SCRATCH / "alone/clips", "--like", "bbb_B-0000", "--name", "rag"), "the former name"
     for question, words in (([""], "the text is empty"), ([" \t"], "the text is empty"), (["a bird", "--top", "0"], "--top 0: must be 1 or more"),
                             (["a bird", "--top=-3"], "--top -3"), (["--like", ""], "--like is empty")):
         assert words in kinora("search", out, *question, fails=True), question

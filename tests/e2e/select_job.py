@@ -199,12 +199,13 @@ def farthest(keys, vectors, count):
 def check_samples(clips, vectors):
     """n a bin by the keys' hashes; the most different by their embeddings; sets that keep videos together, and sets of a set."""
     wide = {key for key, facts in clips.items() if facts["width"] == 1280}
-    run(job("few", count=5, per=["style", "width"]), job("spread", count=12, pick="different", where="width == 1280"),
+    told = run(job("few", count=5, per=["style", "width"]), job("spread", count=12, pick="different", where="width == 1280"),
         job("sets", sets=["train", "val"], shares=[3, 1]), job("by_key", sets=["a", "b"], sets_by="key"))
     bins = {}
     for key, facts in clips.items():
         bins.setdefault((facts.get("user", {}).get("style", "no style"), facts["width"]), []).append(key)
     wanted = {key for keys in bins.values() for key in sorted(keys, key=lambda k: share(f"sample {SEED} {k}"))[:5]}
+    assert "no style, 640: 5" in told.split("; by value: ", 1)[1].split("\n", 1)[0], told
     assert kept("few") == wanted and len(bins) == 6 and summary("few")["bins"]["no style, 640"] == 5, summary("few")
     assert summary("few")["rules"] == {"count": CLIPS - len(wanted)}
     assert kept("spread") == farthest(sorted(wide), vectors, 12)
@@ -234,6 +235,7 @@ def check_tables(clips):
     cats = {key for i, key in enumerate(keys[:200]) if i % 3}
     assert kept("cats") == cats and decisions("cats")[keys[1]]["user"] == {"label": "cat", "style": "mine"}
     assert summary("cats")["joined"] == {str(SCRATCH / "labels.csv"): {"rows": 201, "rows_of_clips": 200, "clips": 200}}
+    assert "labels.csv: 200 of 201 rows are about clips; 200 clips have a row" in told, told
     assert "labels.csv: 1 of its 201 rows is about no clip that came in, the first is 'unknown'" in told, told
     assert kept("old") == {key for key, facts in clips.items() if int(facts["film"][5:]) < 10}
     young = {key for key in cats if int(clips[key]["film"][5:]) < 20}
@@ -257,8 +259,10 @@ def check_shards(clips, sets, young):
     """A shard job packs what is chosen, with the facts that select jobs added, and takes its own `where`."""
     jobs = [job("cats", join="labels.csv", where="label == 'cat' and style == 'mine'"), job("both", source="cats", join="films.jsonl", join_key="film", where="year < 1920"),
             job("sets", sets=["train", "val"], shares=[3, 1])]
-    run(*jobs, job("pack", "shard", "both"), job("val", "shard", "sets", where="set == 'val' and blur >= 20"), job("sharp", "shard", where="blur >= 20"))
+    told = run(*jobs, job("pack", "shard", "both"), job("val", "shard", "sets", where="set == 'val' and blur >= 20"), job("sharp", "shard", where="blur >= 20"))
     shards = packed("pack")
+    assert f", of {len(young)} clips from both" in told and (summary("pack")["given"], summary("pack")["given_by"]) == (len(young), "both"), told
+    assert "given" not in summary("sharp"), "it reads the curate job"
     assert set(shards) == young and all(facts["user"]["year"] < 1920 and facts["user"]["label"] == "cat" for facts in shards.values())
     sharp = {key for key, facts in clips.items() if facts["scores"].get("filter.blur", -1) >= 20}
     assert set(packed("val")) == {key for key in sharp if sets[key] == "val"} and all(facts["set"] == "val" for facts in packed("val").values())

@@ -77,7 +77,7 @@ def check_player(chromium):
 def check_words(chromium):
     with Report(chromium, "plain") as report:
         report.says("61.5", "threshold 27", "1,234,567", "31.4\u00a0dB", "2\u00a0min\u00a016\u00a0s", "96 × 64", "Filtered by plain: 1.5, at least 2 is kept", "4\u00a0KiB", "Failed in plain: plain", "44.3%", "stage/shots.content",
-                    "✓ Adds up, and items.jsonl has a line for each of the 3.", "for each of the 2.", "No picture: plain", "Chosen clips", "plain >= 20\t1,000\t250\t750", "count\t750\t700\t50", "plain\t42",
+                    "✓ Adds up, and items.jsonl has a line for each of the 3.", "for each of the 2.", "No picture: plain", "Chosen clips", "plain >= 20\t1,000\t250\t750", "count\t750\t700\t50", "plain\t42\t84\u00a0%\t75\u00a0%", "val\t8\t16\u00a0%\t25\u00a0%", "Chosen clips by value", "sky\t20",
                     "details are lost, shapes are right", "still falls: more steps would help",
                     "16\u00a0×\u00a03\u00a0×\u00a016\u00a0×\u00a024", "Rough on purpose: 96\u00a0×\u00a064 pixels by a model of 1,234,567 parameters, trained for 1\u00a0min\u00a000\u00a0s.", "Squares of 4\u00a0×\u00a04 pixels")
         assert "✗" not in report.text and "Work of each rank" not in report.text and "The prompt says" not in report.text and "too short" not in report.text
@@ -138,6 +138,35 @@ def check_curves(chromium):
     with Report(chromium, "plain") as report:
         report.page.locator(".timeline .area").first.hover()
         assert report.page.locator(".reading").inner_text() == "Shot 2 from 0:01.0: filtered, cut at score 61.5"
+
+
+def check_scores(chromium):
+    """A histogram of each measured score, with the bounds that used it, also of many and extreme ones."""
+    with Report(chromium, "plain") as report:
+        part = report.page.locator("#scores")
+        assert part.locator("figure").count() == 2
+        named, sharp = part.locator("figure").nth(0), part.locator("figure").nth(1)
+        assert named.inner_text().split("\n")[:2] == ["plain plain", "median 1.5\u00a0plain · 1\u00a0clip"], named.inner_text()
+        assert "at least 2\u00a0plain is kept: 1 filtered" in named.inner_text() and named.locator("rect.filtered").count() == 1
+        assert sharp.inner_text().startswith("sharp\nmedian 24 · 3\u00a0clips") and "more than 20 in choose: 17 left out" in sharp.inner_text(), sharp.inner_text()
+        assert sharp.locator("path.threshold").get_attribute("d") == f"M{1000 * 20 / 60:.1f} 0V1000" and sharp.locator("rect.all").count() == 3
+        sharp.locator(".area").scroll_into_view_if_needed()
+        box = sharp.locator(".area").bounding_box()
+        report.page.mouse.move(box["x"] + 1, box["y"] + 5)
+        assert sharp.locator(".reading").inner_text() == f"0 to {60 / 32:.2f}: 1"
+    with Report(chromium, "scores", 1280, bypass_csp=True) as report:
+        assert report.page.locator("#scores figure").count() == 60
+        drawn = report.page.evaluate("() => [...document.querySelectorAll('#scores rect')].map((one) => ['x', 'y', 'width', 'height'].map((name) => Number(one.getAttribute(name))))")
+        assert drawn and all(all(math.isfinite(v) for v in one) and 0 <= one[0] < 1000 and 0 <= one[1] < 1000 and one[3] > 0 for one in drawn), drawn[:5]
+        whole = report.page.locator("#scores figure", has_text="b.whole")
+        assert whole.locator("rect.all").count() == 7 and whole.locator(".x").all_inner_texts() == ["0", "6"]
+        columns = lambda: report.page.evaluate("() => getComputedStyle(document.querySelector('.scores')).gridTemplateColumns.split(' ').length")
+        assert columns() == 4
+        for width, scheme in ((1280, "light"), (390, "dark")):
+            report.look(width, scheme)
+            report.check_width(f"{width} {scheme}")
+            assert not (found := violations(report.page, preload=False)), (width, found)
+        assert columns() == 1
 
 
 def check_broken(chromium):
@@ -203,7 +232,7 @@ def main():
     subprocess.run([PAGES, str(SCRATCH)], check=True)
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium-headless-shell") or shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
-        for check in (check_words, check_player, check_hostile, check_curves, check_broken, check_many, check_without_scripts, check_looks):
+        for check in (check_words, check_player, check_hostile, check_curves, check_scores, check_broken, check_many, check_without_scripts, check_looks):
             check(chromium)
         page = chromium.new_page()
         check_numbers(page)

@@ -148,25 +148,56 @@ def optimizer():
 
 def stage():
     plugins = built("stage", "dim-scenes", ROOT / "sdk")
-    done = kinora("--plugins", plugins, "apply", "stage/dim-scenes", FILM, "--json")
-    if check("apply without frames", done):
-        assert json.loads(done.stdout)["mean"] is None, done.stdout
+    check("apply without frames", kinora("--plugins", plugins, "apply", "stage/dim-scenes", FILM, "--json"), 1, "has no frames", "video.read")
     readme = (SCRATCH / "dim-scenes/README.md").read_text().split("with `my.toml`", 1)[1]
     file, out = SCRATCH / "my.toml", SCRATCH / "readme"
     file.write_text("\n".join(line[4:] for line in readme.splitlines() if line.startswith("    ")).replace("video.mp4", str(FILM)))
     if check("README's run file", kinora("--plugins", plugins, "run", file, "--out", out)):
         item = json.loads((out / "look/items.jsonl").read_text())
-        means = [json.loads(made.read_text())["mean"] for made in out.rglob("*.dim-scenes.json")]
-        if not (item["end"] == "kept" and means[0] and means[0] >= 0.2 or item.get("reason") == "dim-scenes.too-dark"):
-            failures.append(f"README's run file: {item}, {means}")
+        score = item["facts"]["scores"]["dim-scenes"]
+        if (item["end"], item.get("reason")) != (("kept", None) if score >= 0.2 else ("filtered", "dim-scenes")):
+            failures.append(f"README's run file: {item}")
             print("WRONG", failures[-1])
     drops_by_its_bound(plugins, "dim-scenes")
+    is_chosen_by_its_score(plugins)
     in_c = built("stage", "dim.c", ROOT / "sdk", lang="c")
     source = SCRATCH / "dim.c/dim.c.c"
     if len(source.read_text().splitlines()) >= 100:
         failures.append("the stage in C has 100 lines")
     drops_by_its_bound(in_c, "dim.c")
     check("a stage in C without frames", kinora("--plugins", in_c, "apply", "stage/dim.c", FILM, "--json"), 2, "stage/dim.c needs frames", "video.read")
+
+
+def is_chosen_by_its_score(plugins):
+    """The template's score is a fact of select jobs and has its title in the report; the bound that dropped a sample is noted."""
+    file, out = SCRATCH / "chosen.toml", SCRATCH / "chosen"
+    text = f'''[run]
+out = "{out}"
+[[job]]
+name = "look"
+kind = "curate"
+input = ["{FILM}"]
+stages = [{{ use = "video.read", frames = 4, height = 36 }}, {{ use = "dim-scenes", at_least = 1.0, mode = "score" }}]
+[[job]]
+name = "light"
+kind = "select"
+input = "look"
+where = "dim-scenes >= 0.0 and dim-scenes < 1"
+[[job]]
+kind = "report"
+'''
+    file.write_text(text)
+    if check("select by the template's score", kinora("--plugins", plugins, "run", file), 0, "light: 1 of 1 clip chosen"):
+        page = (out / "report.html").read_text()
+        if '"title":"Lightness"' not in page or json.loads((out / "look/job.json").read_text())["scores"] != {"dim-scenes": {"title": "Lightness", "unit": "of white"}}:
+            failures.append("the report lacks the score's title")
+            print("WRONG", failures[-1])
+    file.write_text(text.replace(', mode = "score"', ""))
+    if check("the template's bound", kinora("--plugins", plugins, "run", file)):
+        item = json.loads((out / "look/items.jsonl").read_text())
+        if (item["reason"], item["facts"]["bounds"]) != ("dim-scenes", {"dim-scenes": {"at_least": 1.0}}):
+            failures.append(f"the bound is not noted: {item}")
+            print("WRONG", failures[-1])
 
 
 def drops_by_its_bound(plugins, name):

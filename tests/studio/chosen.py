@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A run with a select job: what it left out, its facts and its bounds; actions after a condition has hidden the selected clip; a studio
 that is killed during an action. usage: chosen.py KINORA ROOT SCRATCH"""
-import json, subprocess
+import json, shutil, subprocess
 
 from browser import KINORA, SCRATCH, Studio, copy_of_run, eventually, page_of, run_alone
 from clips import curate_folder, lines
@@ -13,8 +13,9 @@ STAYS = [n for n in range(CLIPS) if n >= BOUND]
 
 
 def folder_of():
-    items = [{"key": key, "parent": "film", "consumed": False, "end": "kept", "facts": {"film": "film", "scores": {"filter.blur": n, "filter.flow": 1}}} for n, key in enumerate(KEYS)]
+    items = [{"key": key, "parent": "film", "consumed": False, "end": "kept", "facts": {"film": "film", "scores": {"filter.blur": n, "filter.flow": 1, "glow": n / 10}}} for n, key in enumerate(KEYS)]
     folder = curate_folder(SCRATCH / "chosen/clips", items)
+    (folder / "job.json").write_text(json.dumps({"kind": "curate", "scores": {"glow": {"title": "Glow at night", "unit": "cd"}}}))
     (folder / "summary.json").write_text("{}")
     decisions = []
     for n, key in enumerate(KEYS):
@@ -65,6 +66,17 @@ def check_bound(page):
     eventually(lambda: "2 more clips would go" in about.inner_text() and "write blur > 7.5 in the where of good" in about.inner_text(), about.inner_text())
     about.get_by_role("button", name="Back").click()
     page.keyboard.press("Escape")
+
+
+def check_titles(page):
+    """A score has the title and the unit that its stage states: over its histogram, on cards and in the order."""
+    shown = page.locator(".group", has=page.get_by_role("toolbar", name="Glow at night"))
+    assert shown.locator("h2 code").inner_text() == "glow" and shown.locator(".ends span").all_inner_texts() == ["0\u00a0cd", "1.9\u00a0cd"], shown.inner_text()
+    assert page.locator("#sort option[value='scores.glow']").inner_text() == "Glow at night"
+    page.locator("#sort").select_option("scores.glow")
+    eventually(lambda: "Glow at night 0.6\u00a0cd" in page.locator(".cell .scores").all_inner_texts())
+    page.locator("#sort").select_option("")
+    eventually(lambda: not any("Glow" in text for text in page.locator(".cell .scores").all_inner_texts()))
 
 
 def check_hidden(page, folder):
@@ -118,6 +130,23 @@ def check_cut_off(page):
     page.unroute("**/api/edit")
 
 
+def check_anew(page, clips):
+    """A job that begins anew is named, also where its clips are missing; when the results of before come back, so do they."""
+    before = clips.parent / ".clips.before"
+    clips.rename(before)
+    clips.mkdir()
+    (clips / "job.json").write_text('{"kind": "curate"}')
+    shutil.copy(before / "edits.jsonl", clips)
+    eventually(lambda: "clips is making its clips anew; the results of before are kept" in page.locator("#live").inner_text())
+    page.keyboard.press("u")
+    said(page, f"Undone: {KEYS[12]}, which is not made again yet")
+    eventually(lambda: page.locator("#nothing").inner_text() == "clips is making its clips anew. They appear here as the job stores them.")
+    shutil.move(clips / "edits.jsonl", before / "edits.jsonl")
+    shutil.rmtree(clips)
+    before.rename(clips)
+    eventually(lambda: total(page) == CLIPS and "anew" not in page.locator("#live").inner_text())
+
+
 def check_search():
     """`kinora search` knows the facts of the run's select jobs, and takes the folder of one."""
     run = copy_of_run("searched")
@@ -135,9 +164,11 @@ def main(chromium):
     with Studio(run / "good") as studio, page_of(chromium, studio, refused=(400,)) as page:
         check_left_out(page)
         check_bound(page)
+        check_titles(page)
         check_hidden(page, run / "clips")
         check_rejected(page)
         check_cut_off(page)
+        check_anew(page, run / "clips")
         page.screenshot(path=str(SCRATCH / "chosen.png"))
     print("chosen: all checks passed")
 

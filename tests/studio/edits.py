@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The studio in a real browser over a real curate run: everything by keyboard, saved, undone, and still there after a restart.
 usage: edits.py KINORA ROOT SCRATCH"""
-import http.client, json, re, subprocess, threading, time, urllib.parse
+import contextlib, http.client, json, re, socket, subprocess, threading, time, urllib.parse
 
 from browser import ROOT, Studio, copy_of_run, edits, eventually, page_of, run_alone
 
@@ -220,6 +220,26 @@ def check_guard(studio, folder):
     secret.unlink()
 
 
+def check_idle(studio):
+    """Programs that hold connections open do not keep the page waiting: it is answered before one of these ends."""
+    with contextlib.ExitStack() as ends:
+        idle = [ends.enter_context(socket.create_connection(studio.host.split(":"), timeout=60)) for _ in range(60)]
+        for connection in idle[::2]:
+            connection.sendall(f"GET / HTTP/1.1\r\nHost: {studio.host}\r\n\r\n".encode())
+        for connection in idle[::2]:
+            assert connection.recv(1000).startswith(b"HTTP/1.1 403")
+        assert ask(studio, "/api/state", Cookie=f"kinora_studio_{studio.host.split(':')[1]}={studio.token}")[0] == 200
+
+        def is_open(connection):
+            connection.setblocking(False)
+            try:
+                return connection.recv(1000) != b""
+            except BlockingIOError:
+                return True
+
+        assert all(map(is_open, idle))
+
+
 def check_requests(studio, folder):
     """Ranges as browsers and other clients request them; invalid requests get an answer and are not fatal."""
     cookie = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}"
@@ -302,12 +322,13 @@ def main(chromium):
             check_filters(page, folder)
             check_player(page, folder)
         check_guard(studio, folder)
+        check_idle(studio)
         check_requests(studio, folder)
         studio.end()
     check_two(chromium, folder)
     check_kill(chromium, folder)
     none = subprocess.run([*Studio.command(ROOT / "tests"), "--port", "1"], capture_output=True, text=True)
-    assert none.returncode == 1 and "contains no curate job" in none.stderr, none
+    assert none.returncode == 2 and "contains no curate job" in none.stderr, none
     print("edits: all checks passed")
 
 

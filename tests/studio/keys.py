@@ -8,6 +8,7 @@ from clips import curate_folder, make_film
 
 CLIPS = 130  # more than one request returns
 LOOK = 0.02  # seconds between looks at a condition
+WHY = "cosine 0.9990, motion 0.98 alike"  # of copies, as a dedup job writes it
 LATENCIES, PAUSES = (0, 60, 200), (0, 20, 50, 120)  # milliseconds
 
 
@@ -15,7 +16,7 @@ def synthetic(name):
     film = SCRATCH / "keys.mp4"
     if not film.exists():
         make_film(film, "64x36", seconds=1)
-    items = [{"key": f"film-{n:04}", "parent": "film", "consumed": False, "end": "kept", "facts": {"film": "film", "duration_s": 1.0, "fps": 12.0, "frames": 12, "first_frame": 12 * n, "end_frame": 12 * n + 12, "start_s": n, "end_s": n + 1}, "caption": f"caption {n}"} for n in range(CLIPS)]
+    items = [{"key": f"film-{n:04}", "parent": "film", "consumed": False, "end": "kept", "facts": {"film": "film", "duration_s": 1.0, "fps": 12.0, "frames": 12, "first_frame": 12 * n, "end_frame": 12 * n + 12, "start_s": n, "end_s": n + 1, "scores": {"filter.blur": 4, "filter.black": 0}}, "caption": f"caption {n}"} for n in range(CLIPS)]
     folder = curate_folder(SCRATCH / name / "clips", items)
     for item in items:
         os.link(film, folder / "data" / f"{item['key']}.mp4")
@@ -27,12 +28,12 @@ def with_copies(folder):
     copies = {"copy-a": "film-0001", "copy-b": "film-0001", "copy-c": "film-0003"}
     with (folder / "items.jsonl").open("a") as out:
         for key in copies:
-            out.write(json.dumps({"key": key, "parent": "film", "consumed": False, "end": "kept", "facts": {"film": "film", "duration_s": 1.0, "fps": 12.0, "frames": 12, "width": 32}, "caption": f"caption of {key}"}) + "\n")
+            out.write(json.dumps({"key": key, "parent": "film", "consumed": False, "end": "kept", "facts": {"film": "film", "duration_s": 1.0, "fps": 12.0, "frames": 12, "width": 32, "scores": {"filter.blur": 7, "filter.black": 0}}, "caption": f"caption of {key}"}) + "\n")
             os.link(SCRATCH / "keys.mp4", folder / "data" / f"{key}.mp4")
     dedup = folder.parent / "copies"
     dedup.mkdir()
     (dedup / "summary.json").write_text('{"curated": "clips"}')
-    (dedup / "decisions.jsonl").write_text("".join(json.dumps({"key": key, "end": "filtered", "rule": "dedup.semantic", "of": of, "score": 0.999}) + "\n" for key, of in copies.items()))
+    (dedup / "decisions.jsonl").write_text("".join(json.dumps({"key": key, "end": "filtered", "rule": "dedup.semantic", "of": of, "score": 0.999, "reason": f"copy of {of}: {WHY}"}) + "\n" for key, of in copies.items()))
     return folder
 
 
@@ -202,8 +203,13 @@ def check_compare(typist):
     assert titles() == pair(1), titles()
     yield from typist.type(0, "ArrowLeft")
     yield lambda: titles() == pair(0), "the first copy"
-    differ = page.evaluate("() => [...document.querySelectorAll('#compared figure')].map((figure) => [...figure.querySelectorAll('dt')].map((name) => name.title))")
-    assert [set(names) for names in differ] == [{"first_frame", "end_frame", "start_s", "end_s"}, {"width"}], f"the numbers that differ: {differ}"
+    facts = {name: texts for name, *texts in page.evaluate("() => [...document.querySelectorAll('#compare-facts tbody tr')].map((row) => [row.dataset.fact, ...[...row.querySelectorAll('td')].map((cell) => cell.textContent)])")}
+    assert facts["duration_s"] == ["1 s", "1 s", ""] and facts["width"] == ["–", "32", "differs"] and facts["scores.filter.blur"] == ["4", "7", "differs"], facts
+    assert facts["scores.filter.black"] == ["0 %", "0 %", ""], facts
+    size = (SCRATCH / "keys.mp4").stat().st_size / 1000  # of a second
+    assert facts["file size"] == [f"{size:.3g} kB"] * 2 + [""] and facts["bit rate"] == [f"{8 * size:.3g} kbit/s"] * 2 + [""], facts
+    assert {name for name, texts in facts.items() if texts[2]} == {"start_s", "end_s", "width", "scores.filter.blur"}, facts
+    assert page.evaluate("() => document.getElementById('compare-why').textContent") == f"copy of film-0001: {WHY}"
     yield from typist.type(0, " ")
     yield lambda: playing() == [True, True], "both play"
     yield from typist.type(0, " ")
@@ -214,6 +220,35 @@ def check_compare(typist):
     yield from typist.said("Undone: film-0001")  # else it could come after the next message
     yield from typist.type(0, "j", "b")
     yield from typist.said("film-0002 is not a copy, and has none")
+
+
+def check_decided(typist):
+    """A copy that is rejected in the comparison leaves its original as it is, and the copy that is left replaces a rejected original. "Keep this one instead" is one step."""
+    page = typist.page
+    told = lambda text: (lambda: page.evaluate("() => document.getElementById('compare-said').textContent") == text, f"“{text}”")
+    button = lambda name: page.get_by_role("button", name=name, exact=True)
+    rejected, open_again = {"keep": False, "reason": "r"}, {"keep": None, "reason": ""}
+    yield from typist.home()
+    yield from typist.type(0, "j", "b")
+    yield lambda: button("Reject: copy-a").count() == 1, "the first copy"
+    button("Reject: copy-a").click()
+    yield from typist.type(0, "r", "Enter")
+    yield told("copy-a is rejected; film-0001 stays.")
+    yield lambda: page.evaluate("() => document.activeElement.getAttribute('aria-label')") == "Reject: copy-a", "the focus stays"
+    assert button("Reject: copy-a").get_attribute("aria-pressed") == "true" and not button("Keep this one instead: copy-a").count()
+    button("Reject: film-0001").click()
+    yield from typist.type(0, "r", "Enter")
+    yield told("film-0001 is rejected. 1 copy of a rejected clip takes its place: copy-b.")
+    yield from typist.type(0, "Escape", "u", "u")
+    yield from typist.saved(("copy-a", rejected), ("film-0001", rejected), ("film-0001", open_again), ("copy-a", open_again))
+    yield from typist.home()
+    yield from typist.type(0, "j", "b", "ArrowRight")
+    yield lambda: button("Keep this one instead: copy-b").count() == 1, "the second copy"
+    button("Keep this one instead: copy-b").click()
+    yield told("film-0001 is rejected. 1 copy of a rejected clip takes its place: copy-b.")
+    yield from typist.type(0, "Escape", "u")
+    instead = {"keep": False, "reason": "a copy is kept instead"}
+    yield from typist.saved(("film-0001", instead), ("copy-a", instead), ("film-0001", open_again), ("copy-a", open_again))
 
 
 def check_latency(chromium, latency):
@@ -229,6 +264,8 @@ def check_latency(chromium, latency):
             yield from check_at_once(typist)
             yield from check_copies(typist)
             yield from check_compare(typist)
+            if latency == LATENCIES[0]:
+                yield from check_decided(typist)
             yield from check_search(typist)
 
 

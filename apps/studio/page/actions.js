@@ -50,10 +50,10 @@ export class Actions {
   async change(ids, request, what, also = "") {
     if (!ids.length) return this.page.say("No clip is selected: the view is empty", true);
     const answer = await this.send("/api/edit", { ids, seen: this.page.seen(), ...request });
-    const { conflicts, unstorable, gone, changed } = answer;
+    const { conflicts, unstorable, gone, changed, at_work: isAtWork } = answer;
     const left = [
       ...(unstorable ? [`${plural(unstorable, "clip")} cannot be accepted: nothing of ${unstorable > 1 ? "them" : "it"} is stored`] : []),
-      ...(gone ? [`${plural(gone, "clip")} no longer exist${gone > 1 ? "" : "s"}`] : []),
+      ...(gone ? [`${plural(gone, "clip")} ${isAtWork ? `${gone > 1 ? "are" : "is"} not made again yet` : `no longer exist${gone > 1 ? "" : "s"}`}`] : []),
       ...(conflicts.length ? [changedMeanwhile(conflicts)] : []),
     ];
     const name = ids.length === 1 ? answer.clip?.key ?? answer.keys[0] ?? "" : plural(changed, "clip");
@@ -78,10 +78,10 @@ export class Actions {
     });
   }
 
-  /** Takes its turn when the dialog opens: the browser may deliver the next key before it says that the dialog is closed. */
-  reject() {
-    const targets = this.targets(), isOne = this.selection.isSettled() && !this.selection.ids.size;
-    const known = isOne ? this.sheet.selectedRow() : this.selection.isSettled() ? { count: this.selection.ids.size } : undefined;
+  /** id: of one clip, else for all targets. Takes its turn when the dialog opens: the browser may deliver the next key before it says that the dialog is closed. */
+  reject(id) {
+    const targets = id ? Promise.resolve([id]) : this.targets(), isOne = this.selection.isSettled() && !this.selection.ids.size;
+    const known = id ? undefined : isOne ? this.sheet.selectedRow() : this.selection.isSettled() ? { count: this.selection.ids.size } : undefined;
     const coming = targets.then(async (ids) => (ids.length === 1 ? this.whole({ id: ids[0] }) : { count: ids.length, ...(await post("/api/copies", { ids })) }));
     const answered = askReason(known, coming, this.page.state().reasons);
     return this.inTurn(async () => {
@@ -90,6 +90,12 @@ export class Actions {
       const { reason, copies } = answer, ids = await targets;
       return this.change(ids, { set: { keep: false, reason }, copies: copies > 0 }, "Rejected", ids.length === 1 && copies ? ` and its ${copies === 1 ? "1 copy" : `${copies} copies`}` : "");
     });
+  }
+
+  /** Rejects a clip and its other copies, so that this copy takes its place. */
+  keepInstead(original, copy) {
+    const ids = [original.id, ...original.copies.filter((id) => id !== copy.id)];
+    return this.inTurn(() => this.change(ids, { set: { keep: false, reason: "a copy is kept instead" } }, "Rejected"));
   }
 
   tag() {
@@ -117,9 +123,9 @@ export class Actions {
   step(path, word) {
     const { chosen } = this.sheet;
     return this.inTurn(async () => {
-      const { clip, changed, keys, conflicts } = await this.send(path);
+      const { clip, changed, keys, conflicts, at_work: isAtWork } = await this.send(path);
       if (clip && this.sheet.chosen === chosen && this.sheet.selectedId !== clip.id && !this.editor.isOpen()) await this.sheet.choose(clip.id); // else the user has selected another clip since
-      const name = changed === 1 ? keys[0] + (clip ? "" : ", which no longer exists") : plural(changed, "clip");
+      const name = changed === 1 ? keys[0] + (clip ? "" : isAtWork ? ", which is not made again yet" : ", which no longer exists") : plural(changed, "clip");
       this.page.say([`${word}: ${name}`, ...(conflicts.length ? [changedMeanwhile(conflicts)] : [])].join("; "), conflicts.length > 0);
       return true;
     });

@@ -1,50 +1,93 @@
-// A copy next to its original: both play together, with the numbers that differ.
+// A copy next to its original: both play together, with their facts, of which those that differ are marked. One of them can be rejected.
 import { address, get } from "./api.js";
 import { make } from "./elements.js";
-import { keyOf, outcome, seconds } from "./format.js";
-import { flat, textOf, titleOf } from "./names.js";
+import { fileSize, keyOf, number, outcome, replacedBy, seconds } from "./format.js";
+import { factGroups, whereName } from "./names.js";
 
 const element = (id) => document.getElementById(id);
-let turns = 0; // counts requested pairs
 
-/** Opens at once, so that the next keys are the dialog's. clip: a copy, or a clip that has copies, between which the arrows move, or
- * its row. */
-export function compare(clip, failed) {
-  const [first, others] = clip.copy_id ? [clip.copy_id, [clip.id]] : [clip.id, clip.copies];
-  const dialog = element("compare-dialog"), coming = get("/api/clip", { id: first });
-  let at = 0;
-  const show = async (step) => {
-    const turn = ++turns;
-    at = Math.min(Math.max(at + step, 0), others.length - 1);
-    element("compare-title").textContent = `${keyOf(others[at])}, a copy of ${keyOf(first)}${others.length > 1 ? ` (${at + 1} of ${others.length}, arrows show others)` : ""}`;
-    const [original, copy] = await Promise.all([coming, get("/api/clip", { id: others[at] })]);
-    if (turn === turns && dialog.open) element("compared").replaceChildren(figure("Original", original, copy), figure("Copy", copy, original)); // else the user has moved on
-  };
-  const move = (step) => show(step).catch(failed);
-  const videos = () => [...dialog.querySelectorAll("video")];
-  dialog.onkeydown = (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (step && others.length > 1) move(step);
-    else if (event.key === " " && !event.target.closest("button")) {
-      const isPaused = videos().every((video) => video.paused);
-      for (const video of videos()) isPaused ? video.play().catch(() => {}) : video.pause();
-    } else return;
-    event.preventDefault();
-  };
-  dialog.onclose = () => element("compared").replaceChildren(); // stops both
-  dialog.showModal();
-  move(0);
-}
-
-function figure(title, clip, other) {
-  const video = make("video", { src: clip.media ? address("/video", clip.id) : "", muted: true, loop: clip.media === "clip", playsInline: true, preload: "metadata", "aria-label": `${title}: ${clip.key}` });
-  if (clip.media === "film" && clip.start_s) video.addEventListener("loadedmetadata", () => (video.currentTime = clip.start_s));
-  const facts = make("dl", { class: "facts" });
-  for (const [name, value] of numbers(clip.facts ?? {})) {
-    const its = new Map(numbers(other.facts ?? {})).get(name);
-    if (its !== value) facts.append(make("dt", { title: name }, titleOf(name)), make("dd", {}, textOf(name, value)));
+export class Compare {
+  constructor(actions, failed) {
+    Object.assign(this, { actions, failed, dialog: element("compare-dialog"), turns: 0 }); // turns: counts requested pairs
+    this.dialog.addEventListener("keydown", (event) => this.key(event));
+    this.dialog.addEventListener("close", () => element("compared").replaceChildren()); // stops both
   }
-  return make("figure", {}, clip.media ? video : make("p", { class: "nothing" }, "There is nothing to play."), make("figcaption", {}, make("h3", {}, `${title}: ${clip.key}`), make("p", {}, `${outcome(clip)}, ${seconds(clip.duration_s)}. ${clip.caption}`)), facts);
+
+  /** Opens at once, so that the next keys are the dialog's. clip: a copy, or a clip that has copies, between which the arrows move, or
+   * its row. */
+  open(clip) {
+    const [first, others] = clip.copy_id ? [clip.copy_id, [clip.id]] : [clip.id, clip.copies];
+    Object.assign(this, { first, others, at: 0 });
+    for (const id of ["compare-why", "compare-said", "compare-facts"]) element(id).replaceChildren();
+    this.dialog.showModal();
+    this.show().catch(this.failed);
+  }
+
+  async show() {
+    const turn = ++this.turns, { first, others, at } = this;
+    element("compare-title").textContent = `${keyOf(others[at])}, a copy of ${keyOf(first)}${others.length > 1 ? ` (${at + 1} of ${others.length}, arrows show others)` : ""}`;
+    const [original, copy] = await Promise.all([first, others[at]].map((id) => get("/api/clip", { id })));
+    if (turn === this.turns && this.dialog.open) this.draw(original, copy); // else the user has moved on
+  }
+
+  draw(original, copy) {
+    const { act } = document.activeElement?.dataset ?? {};
+    element("compare-why").textContent = copy.copy_why ?? "";
+    element("compared").replaceChildren(this.figure("Original", original), this.figure("Copy", copy, original));
+    element("compare-facts").replaceChildren(table(original, copy));
+    element("compare-said").textContent = decided(original, copy);
+    if (act) (element("compared").querySelector(`[data-act="${act}"]`) ?? element("compare-title")).focus();
+  }
+
+  /** original: of a copy. */
+  figure(title, clip, original) {
+    const video = make("video", { src: clip.media ? address("/video", clip.id) : "", muted: true, loop: clip.media === "clip", playsInline: true, preload: "metadata", "aria-label": `${title}: ${clip.key}` });
+    if (clip.media === "film" && clip.start_s) video.addEventListener("loadedmetadata", () => (video.currentTime = clip.start_s));
+    const act = (what, label, run) => make("button", { type: "button", "data-act": `${what} ${title}`, "aria-label": `${label}: ${clip.key}`, "aria-pressed": what === "reject" ? clip.decision === "rejected" : undefined, onclick: () => run().then(() => this.dialog.open && this.show()).catch(this.failed) }, label);
+    const canReplace = original && clip.end === "copy" && clip.decision !== "rejected" && original.decision !== "rejected";
+    const buttons = [act("reject", "Reject", () => this.actions.reject(clip.id)), ...(canReplace ? [act("keep", "Keep this one instead", () => this.actions.keepInstead(original, clip))] : [])];
+    const about = make("figcaption", {}, make("h3", {}, `${title}: ${clip.key}`), make("p", {}, `${outcome(clip)}, ${seconds(clip.duration_s)}. ${clip.caption}`), make("div", { class: "row" }, buttons));
+    return make("figure", {}, clip.media ? video : make("p", { class: "nothing" }, "There is nothing to play."), about);
+  }
+
+  key(event) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step && this.others.length > 1) {
+      this.at = Math.min(Math.max(this.at + step, 0), this.others.length - 1);
+      this.show().catch(this.failed);
+    } else if (event.key === " " && !event.target.closest("button")) this.play();
+    else return;
+    event.preventDefault();
+  }
+
+  play() {
+    const videos = [...this.dialog.querySelectorAll("video")], isPaused = videos.every((video) => video.paused);
+    for (const video of videos) isPaused ? video.play().catch(() => {}) : video.pause();
+  }
 }
 
-const numbers = (facts) => [...flat(facts)].filter(([, value]) => typeof value === "number");
+/** Facts of both, each with whether they differ; of the less known ones those that do. */
+function table(original, copy) {
+  const [a, b] = [original, copy].map((clip) => new Map(facts(clip).map(([title, text, name, group]) => [name, { title, text, group }])));
+  const rows = [...new Set([...a.keys(), ...b.keys()])].flatMap((name) => {
+    const { title, group } = a.get(name) ?? b.get(name), texts = [a, b].map((of) => of.get(name)?.text ?? "–"), differs = texts[0] !== texts[1];
+    if (!differs && group === "Other") return [];
+    return [make("tr", { class: differs ? "differs" : "", "data-fact": name }, make("th", { scope: "row", title: whereName(name) }, title), texts.map((text) => make("td", {}, text)), make("td", {}, differs ? "differs" : ""))];
+  });
+  const head = ["Fact", "Original", "Copy", "Differs"].map((title) => make("th", { scope: "col" }, title));
+  return make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, rows));
+}
+
+/** [[title, text, name, group], ...]: those of the stored file, and those that the panel of a clip has. */
+function facts({ bytes, duration_s: duration, facts: all, reason }) {
+  const file = bytes ? [["File size", fileSize(bytes), "file size"], ...(duration ? [["Bit rate", `${number((8 * bytes) / duration / 1000)} kbit/s`, "bit rate"]] : [])] : [];
+  const [length, ...others] = factGroups(all ?? {}, reason).map(([group, list]) => list.map((fact) => [...fact, group]));
+  return [...(length ?? []), ...file, ...others.flat()];
+}
+
+/** Says the decisions, and which clip takes the place of a rejected one. */
+function decided(original, copy) {
+  const stays = (clip, of) => (clip.end === of && clip.decision !== "rejected" ? `${clip.key} stays.` : "No copy is left to take its place.");
+  if (original.decision === "rejected") return `${original.key} is rejected. ${original.copies.length ? replacedBy(original) : stays(copy, "kept")}`;
+  return copy.decision === "rejected" ? `${copy.key} is rejected; ${original.key} stays.` : "";
+}

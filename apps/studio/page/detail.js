@@ -2,7 +2,7 @@
 import { said } from "./actions.js";
 import { address, get } from "./api.js";
 import { make } from "./elements.js";
-import { copiesOf, keyOf, markClass, number, outcome, seconds } from "./format.js";
+import { markClass, number, outcome, replacedBy, seconds } from "./format.js";
 import { boundText, factGroups, flat, textOf, titleOf, whereName } from "./names.js";
 
 export class Detail {
@@ -230,7 +230,7 @@ function leftOut(job, rule) {
 /** Messages about a clip that was not kept, and about the effect of a decision. */
 function notes(clip) {
   const out = [];
-  if (clip.end === "copy") out.push(`A copy of ${clip.copy_of}: rule ${clip.reason}${clip.score === null ? "" : `, similarity ${number(clip.score)}`}. ${clip.decision === "accepted" ? "Shards contain it all the same, since it is accepted." : "Shards made after that dedup job leave it out, unless it is accepted."}`);
+  if (clip.end === "copy") out.push(`A ${clip.copy_why ?? `copy of ${clip.copy_of}: rule ${clip.reason}`}. ${clip.decision === "accepted" ? "Shards contain it all the same, since it is accepted." : "Shards made after that dedup job leave it out, unless it is accepted."}`);
   else if (clip.copy_of && clip.reason !== "ingest.duplicate") out.push(`A copy of ${clip.copy_of}.`);
   if (clip.end === "filtered") out.push(filtered(clip));
   for (const { job, rule } of clip.left_out ?? []) out.push(leftOut(job, rule));
@@ -238,7 +238,7 @@ function notes(clip) {
   if (clip.end === "failed") out.push(`${clip.stage || "The job"} failed: ${clip.reason}`);
   if (clip.damaged) out.push(`Damaged: ${clip.damaged}`);
   if (clip.decision === "rejected") out.push(clip.reason_now ? `Rejected: ${clip.reason_now}` : "Rejected.");
-  if (clip.decision === "rejected" && clip.copies.length) out.push(`${copiesOf(clip)} of a rejected clip ${clip.copies.length > 1 ? "are left, one of which takes" : "takes"} its place: ${clip.copies.map(keyOf).join(", ")}.`);
+  if (clip.decision === "rejected" && clip.copies.length) out.push(replacedBy(clip));
   if (clip.decision === "accepted" && !clip.stored)
     out.push(
       clip.end === "filtered"

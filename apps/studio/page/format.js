@@ -41,6 +41,12 @@ export const keyOf = (id) => id.slice(id.indexOf("/") + 1);
 /** "1 copy", "2 copies". */
 export const copiesOf = ({ copies: { length } }) => `${length.toLocaleString("en")} ${length === 1 ? "copy" : "copies"}`;
 
+/** Says which copies take the place of a rejected clip in shards. */
+export const replacedBy = (clip) => `${copiesOf(clip)} of a rejected clip ${clip.copies.length > 1 ? "are left, one of which takes" : "takes"} its place: ${clip.copies.map(keyOf).join(", ")}.`;
+
+/** 734003 -> "734 kB" */
+export const fileSize = (bytes) => (bytes < 1e6 ? `${number(bytes / 1000)} kB` : `${number(bytes / 1e6)} MB`);
+
 /** Splits a number of items into clips and input videos: "11 clips, 1 video"; a kind with no items is left out. */
 export function kinds(all, films) {
   const parts = [[all - films, "clip"], [films, "video"]].filter(([n]) => n);

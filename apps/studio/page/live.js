@@ -19,11 +19,13 @@ export class Live {
     this.opened = new Set(); // jobs whose table is shown
   }
 
-  show(jobs) {
-    const text = JSON.stringify(jobs.map(({ age_s, ...rest }) => [rest, age_s > 10]));
+  /** anew: names of jobs that run from scratch. */
+  show(jobs, anew) {
+    const text = JSON.stringify([anew, ...jobs.map(({ age_s, ...rest }) => [rest, age_s > 10])]);
     if (text === this.text) return;
     this.text = text;
-    this.element.replaceChildren(...jobs.flatMap((job) => this.job(job)));
+    const remade = anew.map((job) => make("h2", {}, `${job} is making its clips anew; the results of before are kept until it is done, and edits stay`));
+    this.element.replaceChildren(...remade, ...jobs.flatMap((job) => this.job(job)));
   }
 
   job({ job, done, age_s, figures, summary, usage, failure }) {

@@ -1,7 +1,7 @@
 // The page: connects its parts, handles the keys, and decides when to request what from the studio.
 import { Actions } from "./actions.js";
 import { get, Gone, Query } from "./api.js";
-import { compare } from "./compare.js";
+import { Compare } from "./compare.js";
 import { Detail } from "./detail.js";
 import { showKeys } from "./dialogs.js";
 import { Editor } from "./editor.js";
@@ -10,7 +10,7 @@ import { make } from "./elements.js";
 import { kinds, plural } from "./format.js";
 import { Live } from "./live.js";
 import { ClipMap } from "./map.js";
-import { menuGroups, titleOf } from "./names.js";
+import { menuGroups, stateScores, titleOf } from "./names.js";
 import { Selection } from "./selection.js";
 import { Sheet } from "./sheet.js";
 import { Timeline } from "./timeline.js";
@@ -20,7 +20,7 @@ const kPoll = 2000; // milliseconds between checks for changes by others
 const element = (id) => document.getElementById(id);
 const query = new Query();
 let asked = 0, shown = 0; // sequence numbers of requests for the state
-let state = { version: 0, reasons: [], tags: [], counts: { ends: {} }, films: { ends: {} } };
+let state = { version: 0, reasons: [], tags: [], anew: [], counts: { ends: {} }, films: { ends: {} } };
 let known = { version: 0, seen: [] }; // of the state whose clips the page shows
 
 function say(text, isError = false) {
@@ -56,6 +56,8 @@ const map = new ClipMap(element("map"), {
 });
 const views = new Views(query, changeView, { say, failed });
 const actions = new Actions(sheet, selection, detail, editor, { state: () => state, seen: () => known.seen, say, failed, edited, look });
+
+const pairs = new Compare(actions, failed);
 
 /** A click opens a clip; with Ctrl or on its mark it selects the clip too, with Shift all from the last one on. */
 function clicked(place, event) {
@@ -130,7 +132,7 @@ function summarise(total) {
   element("copies").hidden = !copies;
   element("copies").textContent = `Show ${copies === 1 ? "1 copy" : `${copies.toLocaleString("en")} copies`}`;
   element("nothing").hidden = total > 0;
-  element("nothing").textContent = all || copies ? nothingFound() : waits();
+  element("nothing").textContent = all || copies ? nothingFound() + hiddenCopies(sheet.found) : waits();
   element("sort").options[0].textContent = sheet.found.by ? "best first" : "in order";
 }
 
@@ -141,13 +143,18 @@ function nothingFound() {
   return query.text && narrowed ? `${what} with these filters. Show all clears the search and the filters.` : `${what}. Show all clears the search.`;
 }
 
+/** How many copies meet the conditions of an empty view. */
+const hiddenCopies = ({ hidden }) => (hidden ? ` ${hidden === 1 ? "1 hidden copy" : `${hidden.toLocaleString("en")} hidden copies`}; press c.` : "");
+
 function waits() {
+  if (state.anew.length) return `${state.anew.join(" and ")} is making its clips anew. They appear here as the job stores them.`;
   if (state.live.some((job) => !job.done && job.figures && !job.figures.ended)) return "There are no clips yet. They appear here as the job stores them.";
   return state.live.some((job) => job.done) ? "The job has ended without any clip or video." : "There are no clips yet. They appear here as a job stores them.";
 }
 
 function showState(now) {
   state = now;
+  stateScores(now.scores);
   element("folder").textContent = now.title.split("/").slice(-2).join("/");
   element("folder").title = now.title;
   document.title = `Studio: ${now.title.split("/").pop()}`;
@@ -155,7 +162,7 @@ function showState(now) {
   element("redo").disabled = !now.redo;
   filters.showCounts(now);
   views.show(now.views);
-  live.show(now.live);
+  live.show(now.live, now.anew);
   element("how").hidden = !now.search.text;
   element("text").placeholder = now.search.text && !query.words ? "Search by meaning  ( / )" : "Search captions  ( / )";
   element("show-map").hidden = !now.search.pictures.length;
@@ -200,11 +207,11 @@ function poll() {
 }
 
 /** The answer to an edit. One clip is updated at once, many are requested again; the counts follow, and no other edit waits for them. */
-function edited({ clip, changed, version }) {
+function edited({ clip, changed, version, at_work: isAtWork }) {
   if (version === known.version + (changed ? 1 : 0)) known.version = version; // else other people have changed something, too
   if (clip) sheet.update(clip);
   if (changed > 1 || !clip) sheet.again();
-  const shows = clip ? detail.set(clip) : changed && sheet.selectedId && detail.show(sheet.selectedId);
+  const shows = clip ? detail.set(clip) : changed && sheet.selectedId && detail.show(sheet.selectedId).catch((error) => isAtWork || failed(error)); // it may not be made again yet
   Promise.all([shows, askState()]).catch(failed);
 }
 
@@ -232,7 +239,7 @@ function original() {
 }
 
 function compareCopies() {
-  const open = (clip) => (clip.copy_id || clip.copies.length ? compare(clip, failed) : say(`${clip.key} is not a copy, and has none`));
+  const open = (clip) => (clip.copy_id || clip.copies.length ? pairs.open(clip) : say(`${clip.key} is not a copy, and has none`));
   const row = sheet.selectedRow();
   if (row) open(row);
   else sheet.chosen.then((chosen) => actions.whole(chosen)).then(open).catch(failed);

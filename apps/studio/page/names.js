@@ -20,6 +20,11 @@ const kFacts = {
 const kContainers = { mov: "MP4 or MOV", matroska: "Matroska or WebM", mpegts: "MPEG-TS", ogg: "Ogg", avi: "AVI", flv: "FLV", mpeg: "MPEG-PS" };
 const kCodecs = { h264: "H.264", hevc: "HEVC", av1: "AV1", vp8: "VP8", vp9: "VP9", mpeg4: "MPEG-4", mpeg2video: "MPEG-2", theora: "Theora", prores: "ProRes", aac: "AAC", opus: "Opus", vorbis: "Vorbis" };
 
+// What stages state of their scores: {NAME: {title, unit}}.
+let stated = {};
+export const stateScores = (scores) => (stated = scores);
+const statedOf = (field) => (field.startsWith("scores.") && stated[field.slice("scores.".length)]) || {};
+
 function container(names) {
   return kContainers[String(names).split(",")[0]] ?? String(names);
 }
@@ -33,9 +38,10 @@ function range(unit) {
   return (value) => `${String(value).replace(/^lt_/, "below ").replace(/^(ge|gt)_/, "from ").replace(/(\d)_(\d)/, "$1 to $2")} ${unit}`;
 }
 
-/** "scores.filter.blur" is "Sharpness", "user.my_rating" is "User my rating". */
+/** "scores.filter.blur" is "Sharpness", "scores.glow" what its stage states, "user.my_rating" is "User my rating". */
 export function titleOf(field) {
   if (kFacts[field]) return kFacts[field][0];
+  if (statedOf(field).title) return statedOf(field).title;
   const words = field.replace(/^scores\./, "").replace(/^filter\./, "").replace(/[._]+/g, " ");
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
@@ -46,7 +52,8 @@ export function textOf(field, value) {
   if (kFacts[field]?.[1]) return kFacts[field][1](value);
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (Array.isArray(value)) return value.length > 8 ? `${value.length} values` : value.map((one) => textOf("", one)).join(", ");
-  return typeof value === "number" ? number(value) : typeof value === "object" ? JSON.stringify(value) : String(value);
+  const { unit } = statedOf(field);
+  return typeof value === "number" ? number(value) + (unit ? `\u00A0${unit}` : "") : typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
 /** A bound that a score must keep: "at least 60", "more than 60". */

@@ -80,7 +80,7 @@ export class Sheet {
     if (isElsewhere) place = first.rows.findIndex((row) => row.id === this.selectedId);
     ++this.changes;
     this.shown = { parameters, at: first.version };
-    this.found = { by: first.by, why: first.why };
+    this.found = { by: first.by, why: first.why, hidden: first.hidden };
     this.shows = first.shows; // the number that the cards show
     this.films = first.films; // number of videos found
     if (this.first && !stays) this.list.scrollTop = 0;

@@ -438,6 +438,8 @@ void Record::each(const std::function<void(const json&, bool, const json&)>& f) 
 
 void read_record(const fs::path& folder, const std::function<void(int64_t, const std::string&)>& f) {
   Database db(folder / kRecordFile, Database::Access::read);
+  if (db.number("SELECT COUNT(*) FROM sqlite_schema WHERE name = 'outcome'") == 0)
+    return;  // the job is beginning
   Query outcomes(db, "SELECT id, line FROM outcome ORDER BY id");
   while (outcomes.next()) f(outcomes.number(0), outcomes.text(1));
 }

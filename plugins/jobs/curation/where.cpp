@@ -134,7 +134,7 @@ void FactsSeen::add(const FactsSeen& other) {
 }
 
 void FactsSeen::require() const {
-  constexpr size_t kListed = 40;
+  constexpr size_t kListed = 200;
   const auto lacking = std::find(has_.begin(), has_.end(), false);
   if (clips_ == 0) return;
   if (lacking == has_.end()) return require_types();

@@ -261,7 +261,9 @@ void Dedup::check(JobCheck& check) const {
   const auto say = [&](const std::string& wrong) {
     if (!wrong.empty()) check.problem(use.at, "dedup: " + wrong + " in job '" + curate->name + "'");
   };
-  if (use.options.values().value("semantic", true)) say(made.lacks_embedding(text_of(check.spec(), "name")));
+  const std::string former = text_of(check.spec(), "name");
+  if (use.options.values().value("semantic", true))
+    say(made.lacks_embedding(former.empty() ? text_of(check.spec(), "embedding") : former));
   if (const auto score = text_of(check.spec(), "score");
       text_of(check.spec(), "keep") == "best" && !score.empty())
     say(made.lacks_score(score));

@@ -44,6 +44,17 @@ void write_wrong(MadeUpRun& run) {
             MadeUpRun::dump({{"steps", 2}, {"ranks", ranks}, {"rounding", json::array({row})}}));
 }
 
+// 60 scores of 300 clips, some of them extreme.
+void write_scores(MadeUpRun& run) {
+  std::string lines = MadeUpRun::dump({{"key", "film"}, {"end", "kept"}, {"consumed", true}});
+  for (int i = 0; i < 300; ++i) {
+    json scores{{"a.same", 0.25}, {"b.whole", i % 7}, {"c.far", i % 2 ? 1.7e308 : -1.7e308}, {"d.rare", i == 0 ? 1000 : i % 10}};
+    for (int k = 0; k < 56; ++k) scores["score-" + std::to_string(k)] = 0.001 * (i % (k + 2));
+    lines += MadeUpRun::dump({{"key", std::to_string(i)}, {"parent", "film"}, {"end", "kept"}, {"facts", {{"scores", scores}}}});
+  }
+  run.write("curate/items.jsonl", lines);
+}
+
 void write_curve(MadeUpRun& run, int points) {
   std::string metrics;
   for (int i = 0; i < points; ++i)
@@ -77,6 +88,8 @@ void write_all(const std::filesystem::path& folder) {
     run.break_files(random);
     save("broken-" + std::to_string(i), run, "x");
   }
+  write_scores(run);
+  save("scores", run, "x");
   write_wrong(run);
   save("wrong", run, "x");
   run.write_curation("film");

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "plugins/jobs/report/page.hpp"
@@ -106,8 +107,87 @@ json outcomes_of(const JobRecord& job, const Curation& curation) {
           {"failures", failures_of(curation)}};
 }
 
+namespace {
+
+// The bounds that used each score: those of the job's stages, and of the select jobs that chose among its clips.
+std::map<std::string, std::vector<UsedBound>> used_bounds(const RunRecord& run, const JobRecord& job,
+                                                          const Scores& scores) {
+  std::map<std::string, std::vector<UsedBound>> out;
+  const auto add = [&](FactBound bound, const std::string& select, int64_t removed) {
+    if (const std::string name = scores.score_named(bound.column); !name.empty())
+      out[name].push_back({std::move(bound), select, removed});
+  };
+  for (const auto& stage : job.components)
+    if (stage.slot == "stages" && stage.id.starts_with("stage/"))
+      for (auto& bound : bounds_of_stage(stage.id.substr(stage.id.find('/') + 1), stage.options))
+        add(std::move(bound), "", 0);
+  for (const auto* select : run.of_kind("select")) {
+    if (text_at(select->summary, "curated") != job.name) continue;
+    std::map<std::string, int64_t> removed;
+    for (const auto& [rule, count] : object_at(select->summary, "rules").items())
+      if (count.is_number()) removed[rule] = count_at(object_at(select->summary, "rules"), rule.c_str());
+    for (auto& bound : bounds_of_where(text_at(select->options, "where"))) {
+      const int64_t count = removed[bound.rule];
+      add(std::move(bound), select->name, count);
+    }
+  }
+  return out;
+}
+
+// Whether all items with the score are those that its rule filtered, at one value: a rule that measures nothing.
+bool says_nothing(const Score& score) {
+  return score.filtered.size() == score.values.size() && score.bounds.empty() &&
+         std::ranges::count(score.values, score.values.front()) == std::ssize(score.values);
+}
+
+}  // namespace
+
+json scores_of(const RunRecord& run, const JobRecord& job, const Curation& curation) {
+  auto bounds = used_bounds(run, job, curation.scores);
+  json list = json::array(), others = json::array();
+  for (const auto& [name, score] : curation.scores.all()) {
+    if (score.values.empty() || says_nothing(score)) continue;
+    json one = distribution_of(name, score, std::move(bounds[name]));
+    one["name"] = name;
+    for (const char* key : {"title", "unit"}) one[key] = text_at(object_at(job.scores, name.c_str()), key);
+    (one["bounds"].empty() ? others : list).push_back(std::move(one));
+  }
+  list.insert(list.end(), others.begin(), others.end());
+  return list;
+}
+
+namespace {
+
+// {"name", "clips"} of each member of a summary's object of counts, the first ones.
+json counts_in(const json& summary, const char* key) {
+  json out = json::array();
+  const json& all = object_at(summary, key);
+  for (const auto& [name, clips] : all.items())
+    if (out.size() < kMostRows) out.push_back({{"name", name}, {"clips", count_at(all, name.c_str())}});
+  return out;
+}
+
+// The clips of each set, with the share that they are and the one that the options ask for.
+json sets_of(const JobRecord& job) {
+  json out = counts_in(job.summary, "sets");
+  double clips = 0;
+  for (const auto& set : out) clips += set["clips"].get<double>();
+  const std::vector<double> shares = numbers_at(job.options, "shares");
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  const auto names = job.options.find("sets");
+  for (auto& set : out) {
+    set["share"] = clips > 0 ? set["clips"].get<double>() / clips : 0;
+    set["asked"] = 1.0 / static_cast<double>(out.size());
+    for (size_t i = 0; names != job.options.end() && names->is_array() && i < std::min(names->size(), shares.size()); ++i)
+      if ((*names)[i] == set["name"] && sum > 0) set["asked"] = shares[i] / sum;
+  }
+  return out;
+}
+
+}  // namespace
+
 json selection_of(const JobRecord& job) {
-  json steps = json::array(), sets = json::array(), tables = json::array();
+  json steps = json::array(), tables = json::array(), bins = counts_in(job.summary, "bins");
   const auto all = job.summary.find("steps");
   if (all != job.summary.end() && all->is_array())
     for (const auto& step : *all)
@@ -115,16 +195,17 @@ json selection_of(const JobRecord& job) {
         steps.push_back({{"rule", text_at(step, "rule")},
                          {"in", count_at(step, "in")},
                          {"removed", count_at(step, "removed")}});
-  for (const auto& [name, clips] : object_at(job.summary, "sets").items())
-    if (sets.size() < kMostRows)
-      sets.push_back({{"name", name}, {"clips", count_at(object_at(job.summary, "sets"), name.c_str())}});
   for (const auto& [path, joined] : object_at(job.summary, "joined").items())
     if (tables.size() < kMostRows)
       tables.push_back({{"name", path.substr(path.rfind('/') + 1)},
                         {"rows", count_at(joined, "rows")},
                         {"rows_of_clips", count_at(joined, "rows_of_clips")},
                         {"clips", count_at(joined, "clips")}});
-  return {{"steps", std::move(steps)}, {"sets", std::move(sets)}, {"tables", std::move(tables)}};
+  return {{"steps", std::move(steps)},
+          {"tables", std::move(tables)},
+          {"more_bins", object_at(job.summary, "bins").size() - bins.size()},
+          {"bins", std::move(bins)},
+          {"sets", sets_of(job)}};
 }
 
 }  // namespace kinora::core::report

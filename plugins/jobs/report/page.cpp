@@ -103,7 +103,7 @@ std::string options_text(const JobRecord& job) {
   return all.dump(2, ' ', false, json::error_handler_t::replace);
 }
 
-json job_data(Pictures& pictures, const JobRecord& job,
+json job_data(Pictures& pictures, const RunRecord& run, const JobRecord& job,
               const std::map<const JobRecord*, Curation>& curations) {
   json out{{"name", job.name},
            {"kind", job.kind},
@@ -120,6 +120,7 @@ json job_data(Pictures& pictures, const JobRecord& job,
   if (job.kind == "curate") {
     out["films"] = films_of(pictures, job, curations.at(&job));
     out["outcomes"] = outcomes_of(job, curations.at(&job));
+    out["scores"] = scores_of(run, job, curations.at(&job));
   }
   if (job.kind == "select") out["selection"] = selection_of(job);
   if (out.contains("curves")) {
@@ -165,7 +166,7 @@ Gathered gather(const RunRecord& run, StillSource still) {
            {"jobs", json::array()}};
   for (const auto& f : figures_of(totals))
     out["figures"].push_back({{"name", f.name}, {"value", f.value}, {"more", f.more}});
-  for (const auto& job : run.jobs) out["jobs"].push_back(job_data(pictures, job, curations));
+  for (const auto& job : run.jobs) out["jobs"].push_back(job_data(pictures, run, job, curations));
   return {std::move(out), line_of(totals)};
 }
 

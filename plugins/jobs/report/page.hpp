@@ -31,8 +31,11 @@ json films_of(Pictures&, const JobRecord&, const Curation&);
 // Outcomes of all inputs and clips in summary.json and in items.jsonl, the rules that filtered, and the
 // failures.
 json outcomes_of(const JobRecord&, const Curation&);
-// What came into a select job, step by step, and what each step removed: {"steps": [{"rule", "in", "removed"}], "sets":
-// [{"name", "clips"}]}.
+// Distributions of the scores (distribution_of), each with its "name", "title" and "unit", which may be empty; those that a bound used come first.
+json scores_of(const RunRecord&, const JobRecord&, const Curation&);
+// What came into a select job, step by step, and what each step removed: {"steps": [{"rule", "in", "removed"}], "tables":
+// [{"name", "rows", "rows_of_clips", "clips"}], "bins": [{"name", "clips"}], "more_bins", "sets": [{"name", "clips", "share",
+// "asked"}]}; share: of the clips that are in a set, 0 to 1, and the one that the run file asks for.
 json selection_of(const JobRecord&);
 // {"loss": a curve or null, "small": [curves]} from metrics.jsonl.
 json curves_of(const JobRecord&);

@@ -41,6 +41,14 @@ Item read_item(const json& line) {
   return item;
 }
 
+// A video that was cut does not count; its clips do.
+void add_scores(Scores& scores, const json& line, const Item& item) {
+  if (item.consumed) return;
+  const bool is_filtered = item.end == "filtered";
+  scores.add(object_at(line, "facts"), is_filtered ? item.reason : "",
+             is_filtered && item.score ? *item.score : std::nan(""));
+}
+
 void read_shots(Film& film, const json& shots) {
   film.fps = number_at(shots, "fps").value_or(0);
   film.frames = count_at(shots, "frames");
@@ -129,7 +137,9 @@ std::vector<const JobRecord*> RunRecord::of_kind(std::string_view kind) const {
   return out;
 }
 
-void read_summary(JobRecord& job) {
+void read_results(JobRecord& job) {
+  if (const auto about = read_file(job.folder / "job.json"))
+    job.scores = object_at(parse_facts(*about), "scores");
   const auto text = read_file(job.folder / "summary.json");
   if (!text) {
     job.missing = "it has not finished: its folder has no summary.json";
@@ -183,19 +193,28 @@ std::optional<std::string> read_file(const fs::path& file, uint64_t at_most) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
-Lines read_lines(const fs::path& file) {
-  Lines out;
+namespace {
+
+// Calls f with each line that is a JSON object, and counts the others. Returns whether the file exists.
+template <class F>
+bool each_line(const fs::path& file, int64_t& broken, F&& f) {
   std::ifstream in(file);
-  out.found = in.is_open();
   for (std::string line; std::getline(in, line);) {
     if (line.empty()) continue;
     json object = parse_facts(line);
-    if (object.is_object()) {
-      out.objects.push_back(std::move(object));
-    } else {
-      ++out.broken;
-    }
+    if (object.is_object())
+      f(std::move(object));
+    else
+      ++broken;
   }
+  return in.is_open();
+}
+
+}  // namespace
+
+Lines read_lines(const fs::path& file) {
+  Lines out;
+  out.found = each_line(file, out.broken, [&](json line) { out.objects.push_back(std::move(line)); });
   return out;
 }
 
@@ -226,26 +245,24 @@ int64_t Film::clips_that(std::string_view end) const {
 
 Curation read_curation(const JobRecord& job) {
   Curation out;
-  const Lines lines = read_lines(job.folder / "items.jsonl");
-  out.found = lines.found;
-  out.broken = lines.broken;
   out.detector = detector_of(job);
   std::map<std::string, Film*> films;
   std::map<std::string, std::string> parents;
-  for (const auto& line : lines.objects) {
+  std::deque<Item> clips;
+  out.found = each_line(job.folder / "items.jsonl", out.broken, [&](const json& line) {
     Item item = read_item(line);
+    add_scores(out.scores, line, item);
     if (!item.parent.empty()) {
       parents[item.key] = item.parent;
-      continue;
+      clips.push_back(std::move(item));
+      return;
     }
     Film& film = out.films.emplace_back();
     read_shots(film, object_at(line, "shots"));
     films.emplace(item.key, &film);
     film.item = std::move(item);
-  }
-  for (const auto& line : lines.objects) {
-    if (text_at(line, "parent").empty()) continue;
-    Item clip = read_item(line);
+  });
+  for (Item& clip : clips) {
     Film& film = film_of(out, films, parents, clip);
     film.clips.push_back(std::move(clip));
   }

@@ -13,6 +13,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "plugins/jobs/report/scores.hpp"
+
 namespace kinora::core::report {
 
 using json = nlohmann::json;
@@ -26,7 +28,8 @@ struct JobRecord {
   std::string name, kind;
   std::filesystem::path folder;
   json options = json::object(), summary = json::object();
-  std::string missing;  // why there is no summary; empty: the job is done
+  json scores = json::object();  // titles and units of scores that its stages state: {NAME: {"title", "unit"}}
+  std::string missing;           // why there is no summary; empty: the job is done
   std::vector<ComponentRecord> components;
 
   bool done() const { return missing.empty(); }
@@ -41,8 +44,8 @@ struct RunRecord {
   std::vector<const JobRecord*> of_kind(std::string_view kind) const;
 };
 
-// Reads `summary` from the folder, or sets `missing`.
-void read_summary(JobRecord&);
+// Reads `scores` and `summary` from the folder, or sets `missing`.
+void read_results(JobRecord&);
 
 // Members of an object, if it is an object and they have the expected type.
 std::optional<double> number_at(const json& object, const char* key);
@@ -111,10 +114,11 @@ struct Curation {
   bool found = false;  // items.jsonl exists
   int64_t broken = 0;  // number of its lines that could not be read
   Detector detector;
+  Scores scores;
 };
 
 // The videos of a curate job with their shots and the clips made from each, read from items.jsonl; videos by
-// key, clips by their first frame.
+// key, clips by their first frame. Reads the file once, line by line.
 Curation read_curation(const JobRecord&);
 
 }  // namespace kinora::core::report

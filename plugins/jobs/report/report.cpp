@@ -32,7 +32,7 @@ report::JobRecord record_of(const JobContext& context, const JobSpec& job) {
   record.options = job.options;
   for (const auto& use : job.components)
     record.components.push_back({use.slot, use.id, use.version, use.options.values()});
-  report::read_summary(record);
+  report::read_results(record);
   return record;
 }
 

@@ -43,9 +43,25 @@ TEST_F(ReportTest, ItsNumbersAreInTheData) {
   EXPECT_EQ(fact(job_of(all, "latents"), "latent_shape"), (json{16, 3, 16, 24}));
   const json& selection = job_of(all, "choose")["selection"];
   EXPECT_EQ(selection["steps"][0], (json{{"rule", "plain >= 20"}, {"in", 1000}, {"removed", 250}}));
-  EXPECT_EQ(selection["sets"][0], (json{{"name", "plain"}, {"clips", 42}}));
+  EXPECT_EQ(selection["sets"][0], (json{{"name", "plain"}, {"clips", 42}, {"share", 0.84}, {"asked", 0.75}}));
+  EXPECT_EQ(selection["bins"],
+            (json::array({{{"name", "plain"}, {"clips", 30}}, {{"name", "sky"}, {"clips", 20}}})));
   EXPECT_EQ(selection["tables"],
             (json::array({{{"name", "plain"}, {"rows", 500}, {"rows_of_clips", 250}, {"clips", 260}}})));
+  const json &film_score = curate["scores"][0], &sharp = curate["scores"][1];
+  EXPECT_EQ(film_score["name"], "film");
+  EXPECT_EQ(film_score["title"], "film");
+  EXPECT_EQ(film_score["unit"], "film");
+  EXPECT_EQ(film_score["bounds"][0]["removed"], 1);
+  EXPECT_EQ(sharp["name"], "sharp");
+  EXPECT_EQ(sharp["title"], "");
+  EXPECT_EQ(sharp["median"], 24);
+  EXPECT_EQ(sharp["bounds"], (json::array({{{"is_most", false},
+                                            {"is_strict", true},
+                                            {"value", 20.0},
+                                            {"by", "choose"},
+                                            {"is_select", true},
+                                            {"removed", 17}}})));
   const json& video = job_of(all, "generate")["videos"]["list"][0];
   EXPECT_EQ(video["seed"], "77");
   EXPECT_EQ(video["width"], 96);

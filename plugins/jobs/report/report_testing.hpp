@@ -42,6 +42,7 @@ class MadeUpRun {
                 {"caption", text},
                 {"reason", text}};
       line["facts"] = {{"first_frame", first}, {"end_frame", last}, {"width", 64}, {"height", 36}};
+      line["facts"]["scores"] = {{"sharp", first}};
       if (more.at("end") == "filtered") line["facts"]["bounds"][text] = {{"at_least", 2.0}};
       line.update(more);
       return dump(line);
@@ -56,6 +57,7 @@ class MadeUpRun {
                                     clip(24, 60, {{"end", "filtered"}, {"score", 1.5}}) +
                                     clip(60, 96, {{"end", "failed"}}) + dump(film) + dump(failed));
     const json clips{{"kept", 1}, {"filtered", 1}, {"failed", 1}};
+    write("curate/job.json", dump({{"scores", {{text, {{"title", text}, {"unit", text}}}}}}));
     write("curate/summary.json", dump({{"inputs", 2},
                                        {"kept", 1},
                                        {"filtered", 0},
@@ -71,11 +73,14 @@ class MadeUpRun {
           dump({{"clips", 12}, {"samples", 3}, {"latent_shape", {16, 3, 16, 24}}, {"too_short", 0}}));
     write("choose/summary.json",
           dump({{"inputs", 1000},
+                {"curated", "curate"},
+                {"rules", {{"sharp > 20", 17}}},
                 {"steps",
                  {{{"rule", text + " >= 20"}, {"in", 1000}, {"removed", 250}},
                   {{"rule", "count"}, {"in", 750}, {"removed", 700}}}},
                 {"joined", {{"/data/" + text, {{"rows", 500}, {"rows_of_clips", 250}, {"clips", 260}}}}},
-                {"sets", {{text, 42}}}}));
+                {"bins", {{text, 30}, {"sky", 20}}},
+                {"sets", {{text, 42}, {"val", 8}}}}));
     std::string metrics;
     for (int i = 1; i <= 100; ++i)
       metrics += dump({{"step", i}, {"loss", 10.0 / i}, {"learning_rate", 1e-3}, {text, 1}});
@@ -117,11 +122,12 @@ class MadeUpRun {
       JobRecord job{name,
                     kind,
                     folder_ / name,
-                    {},
+                    {{"where", "sharp > 20"}, {"sets", {text, "val"}}, {"shares", {3, 1}}},
+                    json::object(),
                     json::object(),
                     "",
                     {{"stages", "stage/shots.content", text, {{"threshold", 27.0}, {"text", text}}}}};
-      read_summary(job);
+      read_results(job);
       run.jobs.push_back(job);
     }
     return run;
@@ -133,8 +139,9 @@ class MadeUpRun {
   // Breaks the files at random places, in the same way for the same generator.
   void break_files(std::mt19937& random) {
     const std::vector<std::string> files{"curate/items.jsonl",  "curate/summary.json",
-                                         "choose/summary.json", "dit/metrics.jsonl",
-                                         "dit/summary.json",    "generate/videos/000.json"};
+                                         "curate/job.json",     "choose/summary.json",
+                                         "dit/metrics.jsonl",   "dit/summary.json",
+                                         "generate/videos/000.json"};
     const std::vector<std::string> pieces{
         "null", "-1", "1e308", "1e-320", "[]", "{}", "\"\"", ":", "99999999999999999999", "\xff", "true"};
     for (int k = 0; k < 4; ++k) {

@@ -307,6 +307,9 @@ void report_joins(const std::string& job, const CandidateReader& reader, json& s
     const auto& [clips, rows] = reader.joined()[i];
     summary["joined"][table.name()] = {
         {"rows", table.size()}, {"rows_of_clips", rows.size()}, {"clips", clips}};
+    log_info("{}: {}: {} of {} about clips; {} a row", job, table.name(), rows.size(),
+             counted(static_cast<int64_t>(table.size()), "row is", "rows are"),
+             counted(static_cast<int64_t>(clips), "clip has", "clips have"));
     if (const size_t others = table.size() - rows.size(); others > 0)
       log_info("{}: {}: {} of its {} rows {} about no clip that came in, the first is '{}'", job,
                table.name(), others, table.size(), others == 1 ? "is" : "are", table.first_key_without(rows));
@@ -363,7 +366,7 @@ void Select::check(JobCheck& check) const {
     check.problem("sets_by", "sets_by is empty; name a fact, or key to split clip by clip");
 }
 
-// "812 of 1000 clips chosen; left out by blur >= 20: 150, count: 38; in sets: train: 731, val: 81"
+// "812 of 1000 clips chosen; left out by blur >= 20: 150, count: 38; by value: sea: 406, sky: 406; in sets: train: 731, val: 81"
 std::string Select::result_line(const json& summary) const {
   const auto counts = [&](const char* name) {
     std::vector<std::string> out;
@@ -375,6 +378,11 @@ std::string Select::result_line(const json& summary) const {
       fmt::format("{} of {} chosen", static_cast<int64_t>(number_in(object_in(summary, "clips"), "kept")),
                   counted(static_cast<int64_t>(number_in(summary, "inputs")), "clip", "clips"));
   if (const auto rules = counts("rules"); !rules.empty()) out += "; left out by " + rules;
+  constexpr size_t kMostValues = 8;
+  if (const size_t bins = object_in(summary, "bins").size(); bins > kMostValues)
+    out += fmt::format("; of {} values, see summary.json", bins);
+  else if (bins > 0)
+    out += "; by value: " + counts("bins");
   if (const auto sets = counts("sets"); !sets.empty()) out += "; in sets: " + sets;
   return out;
 }

@@ -234,7 +234,7 @@ JobParts Shard::parts() {
           .draws = false};
 }
 
-// "12 samples in 2 shards; 3 clips left out (studio.reject 3)"
+// "12 samples in 2 shards, of 15 clips from chosen; 3 clips left out (studio.reject 3)"
 std::string Shard::result_line(const json& summary) const {
   const auto number = [&](const char* name) { return summary.value(name, int64_t{0}); };
   std::vector<std::string> rules;
@@ -243,6 +243,8 @@ std::string Shard::result_line(const json& summary) const {
     rules.push_back(fmt::format("{} {}", rule, count.get<int64_t>()));
   std::string out =
       counted(number("samples"), "sample", "samples") + " in " + counted(number("shards"), "shard", "shards");
+  if (summary.contains("given"))
+    out += fmt::format(", of {} from {}", counted(number("given"), "clip", "clips"), text_in(summary, "given_by"));
   if (number("filtered") > 0)
     out += fmt::format("; {} left out ({})", counted(number("filtered"), "clip", "clips"),
                        fmt::join(rules, ", "));
@@ -272,14 +274,17 @@ void Shard::run(JobContext& context) const {
   std::map<std::string, Drop> drops;
   std::map<std::string, std::string> replacements;
   AddedFacts added;
+  std::vector<Clip> clips;
+  for (auto& [key, files] : clips_in(curated / "data")) clips.push_back({key, "", std::move(files)});
   if (!decisions.empty()) {
     drops = drops_in(decisions);
     replacements = replacements_in(decisions);
     added = added_facts_in(decisions);
+    context.summary["given"] =
+        std::ranges::count_if(clips, [&](const Clip& clip) { return !drops.contains(clip.key); });
+    context.summary["given_by"] = decisions.parent_path().filename().string();
   }
   apply_edits(edits, drops);
-  std::vector<Clip> clips;
-  for (auto& [key, files] : clips_in(curated / "data")) clips.push_back({key, "", std::move(files)});
   drop_by_condition(io, options.where, clips, added, edits, drops);
   const auto all = static_cast<int64_t>(clips.size());
   const auto rules = leave_out(context.folder(), clips, drops, unused_edits(context, edits, clips, curated));

@@ -60,7 +60,8 @@ void DedupSemantic::describe(Describe<Options>& d) {
           "Drops duplicate clips: equal bytes, or alike embeddings (k-means, then cosines within each "
           "cluster) "
           "and the same motion in their frames");
-  d.option("name", &Options::name).help("name of the embedding: field NAME.npy");
+  d.option("embedding", &Options::embedding).help("name of the embedding: field NAME.npy");
+  d.option("name", &Options::name).help("former name of `embedding`, for this release; empty: not given");
   d.option("exact", &Options::exact)
       .help("drop clips of the same content: field sha256, which a dedup job sets; rule dedup.exact");
   d.option("semantic", &Options::semantic)
@@ -107,6 +108,7 @@ void DedupSemantic::describe(Describe<Options>& d) {
 }
 
 DedupSemantic::DedupSemantic(const Options& o) : options_(o) {
+  if (!o.name.empty()) options_.embedding = o.name;
   if (o.keep == "best" && o.score.empty())
     throw Error(KINORA_ERROR_INVALID,
                 "dedup.semantic: keep = \"best\" needs a score, for example score = \"filter.blur\"");
@@ -118,8 +120,8 @@ void DedupSemantic::process(Sample in, const Emit& emit, const Run&) {
   if (options_.semantic) {
     if (const auto bytes = clip.sample.text(kSignatureField))
       signature_of(*bytes, std::string(clip.sample.key()) + "." + kSignatureField);  // refuses a damaged one
-    clip.eps = options_.eps < 0 ? eps_of_embedding(clip.sample, options_.name) : options_.eps;
-    vector = unit_embedding(clip.sample, options_.name, size_);
+    clip.eps = options_.eps < 0 ? eps_of_embedding(clip.sample, options_.embedding) : options_.eps;
+    vector = unit_embedding(clip.sample, options_.embedding, size_);
     size_ = static_cast<int64_t>(vector.size());
   }
   count(clip.sample, vector.size());

@@ -39,7 +39,7 @@ double eps_of_embedding(const Sample& sample, const std::string& name);
 class DedupSemantic final : public Stage {
  public:
   struct Options {
-    std::string name = "classic", keep = "largest", score, mode = "on";
+    std::string embedding = "classic", name, keep = "largest", score, mode = "on";
     double eps = -1, reach = 0.25, motion = 0.85;
     bool exact = true, semantic = true;
     int64_t clusters = 0, iterations = 20, seed = 1234;

@@ -49,6 +49,7 @@ class FilterOcr final : public AskingStage {
         .help(
             "Measures the share of the picture that text covers, read by a vision model, and drops clips "
             "with too much");
+    d.score("filter.ocr", "Readable text", "of the picture");
     d.input("frames", "[T, H, W, 3]", "uint8", "sampled RGB frames, upright");
     d.option("every", &Options::every)
         .range(1, 1 << 20)

@@ -24,6 +24,8 @@ class FilterFlow final : public Stage {
   static void describe(Describe<Options>& d) {
     d.name("filter.flow")
         .help("Drops samples with hardly any motion: optical flow, in fractions of the diagonal per second");
+    d.score("filter.flow", "Optical flow", "diagonals/s");
+    d.score("filter.flow.p10", "Flow of the stillest tenth", "diagonals/s");
     describe_mode(d);
     describe_reduce(d);
     d.option("at_least", &Options::at_least)

@@ -17,6 +17,7 @@ class FilterLetterbox final : public Stage {
   static void describe(Describe<Options>& d) {
     d.name("filter.letterbox")
         .help("Finds black bars around the picture; the score is the share of it that they cover");
+    d.score("filter.letterbox", "Black bars", "of the picture");
     d.option("mode", &Options::mode)
         .choices({"crop", "on", "filter", "score"})
         .help(

@@ -17,6 +17,7 @@ class FilterBrightness final : public Stage {
   static void describe(Describe<Options>& d) {
     d.name("filter.brightness")
         .help("Drops samples that are too dark or too bright: mean luma, 0 black to 1 white");
+    d.score("filter.brightness", "Brightness");
     describe_mode(d);
     describe_reduce(d);
     d.option("at_least", &Options::at_least).range(0, 1).bound().help("smallest score that passes");
@@ -53,6 +54,7 @@ class FilterBlur final : public Stage {
   static void describe(Describe<Options>& d) {
     d.name("filter.blur")
         .help("Drops samples that are out of focus: variance of the Laplacian of the luma, 0..255");
+    d.score("filter.blur", "Sharpness");
     describe_mode(d);
     describe_reduce(d);
     d.option("at_least", &Options::at_least)
@@ -101,6 +103,7 @@ class FilterBlack final : public Stage {
         .help(
             "Drops samples that are black too long: share of black frames, as measured by ffmpeg's "
             "blackdetect");
+    d.score("filter.black", "Black frames", "of the frames");
     describe_mode(d);
     d.option("pixel", &Options::pixel).range(0, 1).help("largest luma of a black pixel");
     d.option("picture", &Options::picture)
@@ -145,6 +148,7 @@ class FilterFrozen final : public Stage {
         .help(
             "Drops stills: share of frames equal to the last differing one, as measured by ffmpeg's "
             "freezedetect");
+    d.score("filter.frozen", "Frozen frames", "of the frames");
     describe_mode(d);
     d.option("noise", &Options::noise)
         .range(0, 1)

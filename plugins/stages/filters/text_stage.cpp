@@ -18,6 +18,7 @@ class FilterText final : public Stage {
   static void describe(Describe<Options>& d) {
     d.name("filter.text")
         .help("Drops samples with overlaid text: share of the picture that lines of letters cover");
+    d.score("filter.text", "Text in the picture", "of the picture");
     describe_mode(d);
     describe_reduce(d);
     d.option("at_most", &Options::at_most).range(0, 1).bound().help("largest share that passes");

@@ -21,6 +21,8 @@ class FilterMotion final : public Stage {
         .help(
             "Drops clips with little motion, by their motion vectors; the scores equal Cosmos-Curate's. "
             "Clips too short to measure are kept");
+    d.score("filter.motion", "Motion");
+    d.score("filter.motion.patch_min", "Motion of the stillest part");
     d.option("mode", &Options::mode)
         .choices({"on", "score"})
         .help("score: records the scores and keeps every clip");

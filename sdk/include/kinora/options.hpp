@@ -203,6 +203,13 @@ class Describe {
     draws_ = true;
     return *this;
   }
+  // States how readers see the score that the stage notes (note_score of kinora/curation.hpp) under this name: its title, and the
+  // unit of its numbers, "" for none. The studio and the report of a run use them.
+  Describe& score(std::string_view n, std::string_view title, std::string_view unit = "") {
+    scores_.push_back("score." + detail::toml_string(n) + " = { title = " + detail::toml_string(title) +
+                      (unit.empty() ? "" : ", unit = " + detail::toml_string(unit)) + " }\n");
+    return *this;
+  }
   // A tensor of the interface, as `kinora apply` and `plugins inspect` name it; shape as "[B, C, T, H, W]".
   Describe& input(std::string_view n, std::string_view shape, std::string_view dtype,
                   std::string_view help = "", const Presence& presence = {}) {
@@ -242,6 +249,7 @@ class Describe {
       out += "formerly = " + detail::OptionType<std::vector<std::string>>::toml(former_) + "\n";
     if (draws_) out += "draws = true\n";
     for (const auto& t : tensors_) out += t;
+    for (const auto& s : scores_) out += s;
     for (const auto& l : layouts_)
       out += "layout." + l.name + " = { help = " + detail::toml_string(l.help) + " }\n";
     for (const auto& o : options_) out += o.line.toml();
@@ -278,7 +286,7 @@ class Describe {
   }
   Options defaults_{};
   std::string name_, help_;
-  std::vector<std::string> former_, tensors_;
+  std::vector<std::string> former_, tensors_, scores_;
   std::vector<Layout> layouts_;
   bool draws_ = false;
   std::deque<Entry> options_;  // a deque: option() returns references

@@ -134,7 +134,7 @@ Collection::Collection(const std::vector<fs::path>& folders) {
     const size_t before = data_.size() + texts_.size();
     if (fs::is_directory(folder)) add(folder);
     if (data_.size() + texts_.size() == before)
-      throw Error(KINORA_ERROR_NOT_FOUND,
+      throw Error(KINORA_ERROR_INVALID,
                   folder.string() + ": no clips found; give the folder of a run or of its curate job");
   }
   std::set<std::string> names;
@@ -154,11 +154,11 @@ Embedded Collection::pictures(const std::string& name) const {
         append(out, {key, data}, read.row(0), at->second);
       }
   if (out.clips.empty())
-    throw Error(
-        KINORA_ERROR_NOT_FOUND,
-        fmt::format(
-            "no clip has an embedding '{}'; {}", name,
-            names_.empty() ? "put a stage embed.* into the curate job" : fmt::format("there {}: {}", names_.size() == 1 ? "is" : "are", fmt::join(names_, ", "))));
+    throw Error(KINORA_ERROR_INVALID,
+                fmt::format("no clip has an embedding '{}'; {}", name,
+                            names_.empty() ? "put a stage embed.* into the curate job"
+                                           : fmt::format("there {}: {}", names_.size() == 1 ? "is" : "are",
+                                                         fmt::join(names_, ", "))));
   return out;
 }
 
@@ -185,7 +185,7 @@ Embedded Collection::captions() const {
              folder / "text.npy");
   }
   if (out.clips.empty())
-    throw Error(KINORA_ERROR_NOT_FOUND,
+    throw Error(KINORA_ERROR_INVALID,
                 "no captions are embedded here; add a job of kind embed-text that reads the curate job to "
                 "the run file");
   return out;

@@ -40,7 +40,8 @@ const kFigures = {
     ["out", "clips filtered", "left out", count],
   ],
   shard: [
-    ["in", "inputs", "clips", count],
+    ["in", "given", "clips given", count, () => "by the dedup or select job that it reads"],
+    ["in", "inputs", "clips", count, () => "that the curate job kept"],
     ["out", "samples", "samples", count, () => "a clip with its texts each"],
     ["out", "shards", "shards", count],
     ["out", "bytes", "size", byteSize],

@@ -61,13 +61,15 @@ function curation({ outcomes: { all, damaged, is_whole: isWhole, said, found, in
 }
 
 function selection(job) {
-  const { steps, sets, tables } = job.selection;
+  const { steps, sets, tables, bins, more_bins: moreBins } = job.selection, share = (value) => `${number(100 * value)}\u00A0%`;
   const rows = steps.map(({ rule, in: came, removed }) => [[rule, "filtered"], count(came), count(removed), count(came - removed)]);
   const bySteps = rows.length ? [table("Left out, step by step", [["Condition", "t"], ["Came in", "n"], ["Left out", "n"], ["Stayed", "n"]], rows)] : figures(job);
   const joined = tables.map(({ name, rows: all, rows_of_clips: used, clips }) => [name, count(all), count(used), count(clips)]);
   return [...bySteps,
     ...(joined.length ? [table("Joined tables", [["Table", "t"], ["Rows", "n"], ["Rows about clips", "n"], ["Clips with a row", "n"]], joined)] : []),
-    ...(sets.length ? [table("Sets", [["Set", "t"], ["Clips", "n"]], sets.map(({ name, clips }) => [name, count(clips)]))] : [])];
+    ...(bins.length ? [table("Chosen clips by value", [["Value", "t"], ["Clips", "n"]], bins.map(({ name, clips }) => [name, count(clips)]))] : []),
+    ...rest(moreBins, "more value", " in summary.json."),
+    ...(sets.length ? [table("Sets", [["Set", "t"], ["Clips", "n"], ["Share", "n"], ["Asked for", "n"]], sets.map(({ name, clips, share: is, asked }) => [name, count(clips), share(is), share(asked)]))] : [])];
 }
 
 const titled = (title, jobs, draw = figures) => (jobs.length ? [make("h3", {}, title), ...eachJob(jobs, draw)] : []);

@@ -3,6 +3,7 @@ import { make } from "./elements.js";
 import { films } from "./films.js";
 import { outcomes } from "./outcomes.js";
 import { note } from "./parts.js";
+import { scores } from "./scores.js";
 import { settings, times } from "./settings.js";
 import { latents, tokenizer, training, videos } from "./training.js";
 import { counted } from "./words.js";
@@ -26,4 +27,4 @@ function top({ title, file, seed, version, finished, figures, jobs }) {
 const of = (kind) => run.jobs.filter((job) => job.kind === kind);
 document.title = `${run.title} – Kinora`;
 document.body.append(top(run), make("main", {},
-  films(of("curate")), outcomes(of("curate"), of("dedup"), of("select"), of("shard")), tokenizer(of("train-tokenizer")), latents(of("encode")), training(of("train")), videos(of("generate"), of("train"), of("encode")), times(run.jobs), settings(run)));
+  films(of("curate")), outcomes(of("curate"), of("dedup"), of("select"), of("shard")), scores(of("curate")), tokenizer(of("train-tokenizer")), latents(of("encode")), training(of("train")), videos(of("generate"), of("train"), of("encode")), times(run.jobs), settings(run)));
