@@ -95,7 +95,7 @@ class Shown {
         rejected_(given.count("rejected")) {}
 
   core::Embedded of(core::Embedded all) {
-    core::FactsSeen seen("where", where_.facts());
+    core::FactsSeen seen(where_);
     all = core::those(std::move(all), [&](const core::ClipRef& clip) {
       if (!satisfies(clip, seen)) return false;
       const core::Standing standing = standings_.of(clip);

@@ -59,35 +59,41 @@ void Facts::read(const std::vector<std::string>& names, const Catalogue& catalog
   }
 }
 
-// Throws if there are clips and none has one of the facts.
-void Facts::require(const std::vector<std::string>& names, const Catalogue& catalogue) const {
+// Throws if there are clips and none has one of the facts, or a value of it that is compared.
+void Facts::require(const core::Where& where, const Catalogue& catalogue) const {
+  if (catalogue.clips.empty()) return;
   json known = json::object();  // of any clip
   std::set<std::string> all = catalogue.others;
   for (const auto& [column, values] : catalogue.columns) all.insert(column);
   for (const auto& name : all) {
     const auto inside = all.lower_bound(name + ".");
-    if (!name.empty() && (inside == all.end() || !inside->starts_with(name + "."))) known[name] = true;
+    if (!name.empty() && (inside == all.end() || !inside->starts_with(name + "."))) known[name] = nullptr;
   }
-  for (const auto& name : names) {
-    const auto read = values_.find(name);
-    const bool is_read = read != values_.end() && !std::ranges::all_of(read->second, &json::is_null);
-    if (column_of(catalogue, name) || is_read) known[name] = true;
+  for (const auto& [column, values] : catalogue.columns) {
+    const auto first = std::ranges::find_if(values, [](double value) { return !std::isnan(value); });
+    if (first != values.end()) known[column] = *first;
   }
-  core::FactsSeen seen("where", names);
-  if (!catalogue.clips.empty()) seen.add(known);
+  core::FactsSeen seen(where);
+  seen.add(known);
+  for (const auto& one : where.comparisons()) {
+    if (are_tags(catalogue, one.fact)) seen.add_value(one.fact, json::array());
+    if (const auto read = values_.find(one.fact); read != values_.end())
+      for (const auto& value : read->second)
+        if (!value.is_null()) seen.add_value(one.fact, value);
+  }
   seen.require();
 }
 
 std::function<bool(size_t)> Facts::condition(const std::string& where, const Catalogue& catalogue,
                                              EditsOf edits) {
-  const std::vector<std::string> compared = core::Where(where).facts();
+  const core::Where checked(where);
   const Expression parsed = Expression::parse(where);
   std::vector<std::string> unread;
   for (const auto& name : parsed.facts())
     if (!are_tags(catalogue, name) && !column_of(catalogue, name) && !values_.contains(name))
       unread.push_back(name);
   if (!unread.empty()) read(unread, catalogue);
-  require(compared, catalogue);
+  require(checked, catalogue);
   struct Source {
     std::string name;
     const std::vector<double>* column;  // null: the fact is in `values`

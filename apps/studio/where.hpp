@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/studio/query.hpp"
+#include "plugins/jobs/curation/where.hpp"
 
 namespace kinora::studio {
 
@@ -24,7 +25,7 @@ class Facts {
 
  private:
   void read(const std::vector<std::string>& names, const Catalogue&);
-  void require(const std::vector<std::string>& names, const Catalogue&) const;
+  void require(const core::Where&, const Catalogue&) const;
 
   std::map<std::string, std::vector<nlohmann::json>> values_;
 };

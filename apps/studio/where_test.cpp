@@ -93,6 +93,9 @@ TEST_F(WhereTest, AWrongConditionSaysWhatAndWhere) {
   EXPECT_THAT(error("licence == 'cc0'"), HasSubstr("'licence'; facts: bin.aspect, codec, duration_s"))
       << "texts, and parts of objects";
   EXPECT_EQ(error("has(duration) or key == 'a'"), "no error");
+  EXPECT_EQ(error("duration_s > '1'"),
+            "where: column 1: duration_s is a number, such as 2.0, so it is never compared with '1'; write a number without quotes");
+  EXPECT_THAT(error("key == 'a' or codec > 264"), HasSubstr("where: column 15: codec is a text, such as 'h264', so it is never compared with 264"));
   EXPECT_EQ(error("tags contains 'x'"), "no error") << "no clip has a tag yet";
 }
 
@@ -129,16 +132,17 @@ TEST_F(WhereTest, AConditionOnMixedFactsSelectsWhatASelectJobChooses) {
   std::mt19937 random(7);
   const auto below = [&](size_t n) { return static_cast<size_t>(random()) % n; };
   const json values{1, 2, 3.5, -4, "2", " 3.5 ", "sea", true, nullptr, json::array({"sea", 2}), json::object({{"n", 2}}), 9007199254740993};
-  const auto pick = [&](json& to, const char* name) {
-    if (below(4) > 0) to[name] = values[below(values.size())];
+  // Each value is in the first clips under every name, so that every type is there.
+  const auto pick = [&](size_t clip, json& to, const char* name) {
+    if (clip < values.size() || below(4) > 0) to[name] = values[clip < values.size() ? clip : below(values.size())];
   };
   std::map<std::string, json> all;
   for (size_t i = 0; i < 80; ++i) {
     json facts{{"plain", i}, {"user", json::object()}, {"scores", json::object()}};
-    for (const char* name : {"a", "b"}) pick(facts, name);
-    for (const char* name : {"a", "c", "tags"}) pick(facts["user"], name);
-    for (const char* name : {"filter.c", "d"}) pick(facts["scores"], name);
-    if (below(3) == 0) facts["tags"] = below(2) ? json::array({"sea"}) : json("seaside");
+    for (const char* name : {"a", "b"}) pick(i, facts, name);
+    for (const char* name : {"a", "c", "tags"}) pick(i, facts["user"], name);
+    for (const char* name : {"filter.c", "d"}) pick(i, facts["scores"], name);
+    if (i >= values.size() && below(3) == 0) facts["tags"] = below(2) ? json::array({"sea"}) : json("seaside");
     const std::string key = "k" + std::to_string(100 + i);
     add(key, all[key] = facts);
   }
@@ -148,7 +152,8 @@ TEST_F(WhereTest, AConditionOnMixedFactsSelectsWhatASelectJobChooses) {
             " == 9007199254740992"};
   const auto one = [&]() -> std::string {
     const std::string& name = names[below(names.size())];
-    return (below(4) ? "" : "not ") + (below(6) ? name + tests[below(tests.size())] : "has(" + name + ")");
+    const size_t comparable = name == "plain" ? 4 : tests.size();  // a number in every clip
+    return (below(4) ? "" : "not ") + (below(6) ? name + tests[below(comparable)] : "has(" + name + ")");
   };
   for (int round = 0; round < 500; ++round) {
     const std::string text = one() + (below(2) ? " and " : " or ") + one();

@@ -187,11 +187,15 @@ class ExpressionLexer {
     return fmt::format("; a fact called '{}' is written {}", name, fact_in_expression(name));
   }
 
-  [[noreturn]] void fail(size_t at, const std::string& what) const {
+  // The column of the character at this offset, from 1.
+  size_t column(size_t at) const {
     const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
     const auto before = text_.substr(0, at);
-    throw Error(KINORA_ERROR_INVALID,
-                fmt::format("column {}: {}", 1 + std::count_if(before.begin(), before.end(), begins), what));
+    return 1 + static_cast<size_t>(std::count_if(before.begin(), before.end(), begins));
+  }
+
+  [[noreturn]] void fail(size_t at, const std::string& what) const {
+    throw Error(KINORA_ERROR_INVALID, fmt::format("column {}: {}", column(at), what));
   }
 
  private:
@@ -224,6 +228,7 @@ class ExpressionParser {
   }
   std::vector<std::string> take_facts() { return std::move(facts_); }
   std::vector<std::string> take_compared() { return std::move(compared_); }
+  std::vector<Expression::Compared> take_comparisons() { return std::move(comparisons_); }
 
  private:
   void advance() {
@@ -367,6 +372,8 @@ class ExpressionParser {
                    ? "; 'not' comes first: not " + fact_in_expression(out.fact) + " in [...]"
                    : lexer_.name_hint(begin));
     }
+    if (out.fact != "key")
+      comparisons_.push_back({out.fact, lexer_.column(begin), out.kind == NodeKind::contains, out.values});
     return out;
   }
 
@@ -386,6 +393,7 @@ class ExpressionParser {
   size_t end_ = 0;  // of the last token that was taken
   int depth_ = 0;
   std::vector<std::string> facts_, compared_;
+  std::vector<Expression::Compared> comparisons_;
 };
 
 }  // namespace
@@ -400,6 +408,7 @@ Expression Expression::parse(std::string_view text) {
   out.root_ = std::make_shared<const Node>(parser.parse());
   out.facts_ = parser.take_facts();
   out.compared_ = parser.take_compared();
+  out.comparisons_ = parser.take_comparisons();
   if (out.root_->kind != NodeKind::all) out.conditions_.push_back(trimmed(text));
   if (out.root_->kind == NodeKind::all)
     for (const Node& one : out.root_->of)
@@ -409,6 +418,14 @@ Expression Expression::parse(std::string_view text) {
 
 bool Expression::holds(const json& facts, std::string_view key) const {
   return holds_for(*root_, facts, key);
+}
+
+bool Expression::Compared::may_hold(const json& fact) const {
+  if (is_contains) return fact.is_array() || (fact.is_string() && values.front().is_string());
+  return std::any_of(values.begin(), values.end(), [&](const json& one) {
+    const Value value = value_of(one);
+    return comparable(value_of(fact), value).index() == value.index();
+  });
 }
 
 size_t Expression::first_false(const json& facts, std::string_view key) const {

@@ -36,6 +36,17 @@ class Expression {
   const std::vector<std::string>& facts() const { return facts_; }
   // Those that it compares with a value: without the ones that are only in has().
   const std::vector<std::string>& compared_facts() const { return compared_; }
+  // FACT == VALUE and the like, where it is written and with what.
+  struct Compared {
+    std::string fact;
+    size_t column = 0;  // of the fact's name, from 1
+    bool is_contains = false;
+    std::vector<nlohmann::json> values;
+    // Whether it holds for any value of the type that this one has; no other fact of it satisfies it.
+    bool may_hold(const nlohmann::json& fact) const;
+  };
+  // All its comparisons, without those of `key`.
+  const std::vector<Compared>& comparisons() const { return comparisons_; }
   // The texts that a top-level `and` joins; the whole expression if there is none.
   const std::vector<std::string>& conditions() const { return conditions_; }
   // [any-thread] Place of the first of conditions() that does not hold; their number if all hold.
@@ -46,6 +57,7 @@ class Expression {
  private:
   std::shared_ptr<const Node> root_;
   std::vector<std::string> facts_, compared_, conditions_;
+  std::vector<Compared> comparisons_;
 };
 
 // Where a short name is looked up, in this order.

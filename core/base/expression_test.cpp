@@ -188,6 +188,41 @@ TEST(Expression, NamesTheFactsThatItReads) {
   EXPECT_TRUE(fact_names(json::array({1})).empty());
 }
 
+TEST(Expression, KnowsWhichTypesAComparisonMayHoldFor) {
+  const std::vector<std::tuple<const char*, json, bool>> cases = {
+      {"x > 1", 0, true},
+      {"x != 1", "1.5", true},
+      {"x > 1", "high", false},
+      {"x > 1", true, false},
+      {"x == '1'", "high", true},
+      {"x == '1'", 1, false},
+      {"x == '1'", json::object({{"y", "1"}}), false},
+      {"x == true", false, true},
+      {"x == true", 1, false},
+      {"x in [1, 'a']", "b", true},
+      {"x in [1, 2]", "b", false},
+      {"x in [1, 2]", json::array({1}), false},
+      {"x contains 'a'", "b", true},
+      {"x contains 'a'", json::array({1}), true},
+      {"x contains 'a'", 1, false},
+      {"x contains 1", "a", false},
+      {"x == 1", nullptr, false}};
+  for (const auto& [text, fact, may] : cases) {
+    const auto all = Expression::parse(text).comparisons();
+    ASSERT_EQ(all.size(), 1u);
+    EXPECT_EQ(all[0].may_hold(fact), may) << text << " of " << fact;
+  }
+}
+
+TEST(Expression, NamesItsComparisonsAndTheirColumns) {
+  std::vector<std::pair<std::string, size_t>> found;
+  const auto parsed =
+      Expression::parse("größe > 1 and (not `a b` == 'x' or has(c) or key == 'k') and d in [2, 3]");
+  for (const auto& one : parsed.comparisons()) found.emplace_back(one.fact, one.column);
+  EXPECT_THAT(found,
+              ElementsAre(testing::Pair("größe", 1), testing::Pair("a b", 20), testing::Pair("d", 62)));
+}
+
 TEST(Expression, SaysWhatIsWrongAndWhere) {
   const std::vector<std::pair<const char*, const char*>> cases = {
       {"", "column 1: expected the name of a fact, has(...), 'not' or '(', found the end"},

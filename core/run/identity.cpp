@@ -99,7 +99,9 @@ std::string digest_of(const RunFile& run, const JobSpec& job, bool is_read) {
     if (const int64_t n = is_read ? 0 : retries(folder, job_base(run, job)); n > 0) inputs.push_back(n);
   } else {
     for (const auto& path : job.paths)
-      inputs.push_back(is_uri(path) ? remote_digest(path) : local_digest(path));
+      inputs.push_back(job.reads_folders() ? results_digest(path)
+                       : is_uri(path)      ? remote_digest(path)
+                                           : local_digest(path));
   }
   for (size_t input : job.inputs) inputs.push_back(digest_of(run, run.jobs[input], true));
   if (const std::string edits = type.edits_identity(run, job); !edits.empty()) inputs.push_back(edits);

@@ -44,8 +44,11 @@ void Metrics::clear() {
   out_.open(file_, std::ios::app);
 }
 
-JobContext::JobContext(Runtime& runtime, const RunFile& run, const JobSpec& spec, bool writes)
-    : JobView(runtime, run, spec), folder_(run.out / spec.name), out_uri_(folder_.string()) {
+JobContext::JobContext(Runtime& runtime, const RunFile& run, const JobSpec& spec, bool writes,
+                       std::filesystem::path folder)
+    : JobView(runtime, run, spec),
+      folder_(folder.empty() ? run.out / spec.name : std::move(folder)),
+      out_uri_(folder_.string()) {
   std::filesystem::create_directories(folder_);
   // One rank writes the file; the others call line() all the same, so that no job has to ask.
   metrics_ =

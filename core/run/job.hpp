@@ -71,9 +71,10 @@ class JobView {
 class JobContext : public JobView {
  public:
   // writes: this process writes the job's metrics (rank 0 of a launch).
-  JobContext(Runtime&, const RunFile&, const JobSpec&, bool writes = true);
+  // folder: where it works instead of in the job's own folder; empty: there.
+  JobContext(Runtime&, const RunFile&, const JobSpec&, bool writes = true, std::filesystem::path folder = {});
 
-  // The job's own folder, which exists. Only results and temporary files belong there.
+  // The job's own folder, or the one that takes its place when the job is done; it exists. Only results and temporary files belong there.
   const std::filesystem::path& folder() const { return folder_; }
 
   Metrics& metrics() { return *metrics_; }
@@ -136,6 +137,9 @@ class JobType {
     (void)summary;
     return {};
   }
+  // Whether its finished results stay in its folder while it runs again, until the new ones replace them in one step: for
+  // jobs of seconds, which resume nothing.
+  virtual bool replaces_at_once() const { return false; }
 };
 
 // Opens the library of a kind of job. Throws kinora::Error.

@@ -4,6 +4,8 @@
 #include <array>
 #include <fstream>
 
+#include <fmt/ranges.h>
+
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
@@ -220,6 +222,21 @@ std::string kept_by(const fs::path& folder, const std::string& digest) {
   return is_finished ? text_in(summary, "kept_sha256") : "";
 }
 
+std::string problem_of_results(const fs::path& folder, const std::vector<std::string>& kinds) {
+  const std::string kind = text_in(read_json(folder / "job.json"), "kind"), name = folder.string();
+  if (kind.empty()) return name + " is not the folder of a job (it has no job.json); give one such as runs/NAME/JOB";
+  if (std::ranges::find(kinds, kind) == kinds.end())
+    return fmt::format("{} is the folder of a {} job; it must be that of a {} job", name, kind,
+                       fmt::join(kinds, " or "));
+  if (!is_done(folder)) return name + ": its job has not finished; run it to its end first";
+  return "";
+}
+
+std::string results_digest(const fs::path& folder) {
+  const std::string kept = text_in(read_json(folder / "summary.json"), "kept_sha256");
+  return kept.empty() ? digest_in(folder / "summary.json") : kept;
+}
+
 void count_retry(const fs::path& folder, const std::string& base) {
   json job = read_json(folder / "job.json");
   if (base.empty() || job.value("base", json()) != base) return;
@@ -278,6 +295,24 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
   if (json known = known_of(folder, base, "retries"); !known.is_null()) written["retries"] = std::move(known);
   written["kinora"] = KINORA_VERSION;
   or_throw(write_file_atomically(folder / "job.json", written.dump(2) + "\n"));
+}
+
+std::optional<AtomicFolder> prepare_beside(const fs::path& folder, const std::string& name, const json& spec,
+                                           const std::string& digest) {
+  if (!is_a_jobs(folder) || !is_done(folder)) return std::nullopt;
+  std::vector<fs::path> dead;
+  for (const auto& entry : fs::directory_iterator(folder.parent_path()))
+    if (is_abandoned(entry.path().filename().string())) dead.push_back(entry.path());
+  for (const auto& path : dead) fs::remove_all(path);
+  const Beginning begins = beginning(folder, name, spec, digest, "", true);
+  if (!begins.said.empty()) log_info("{}", begins.said);
+  AtomicFolder out = or_throw(AtomicFolder::create(folder));
+  json written = spec;
+  written.update({{"digest", digest}, {"kinora", KINORA_VERSION}});
+  or_throw(write_file_atomically(out.temporary() / "job.json", written.dump(2) + "\n"));
+  std::error_code ignored;
+  fs::remove(failure_file(folder), ignored);
+  return out;
 }
 
 bool may_take_back(const fs::path& folder, const std::string& digest) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/status.hpp"
+#include "core/io/atomic_file.hpp"
 
 namespace kinora::core {
 
@@ -31,6 +32,11 @@ void count_retry(const std::filesystem::path& folder, const std::string& base);
 // has none, or is not finished.
 std::string kept_by(const std::filesystem::path& folder, const std::string& digest);
 
+// Why a job of another run cannot read the results in this folder; empty: it can. kinds: of jobs, "curate", that it reads.
+std::string problem_of_results(const std::filesystem::path& folder, const std::vector<std::string>& kinds);
+// The identity of a finished job's results: what it keeps, else the job's digest.
+std::string results_digest(const std::filesystem::path& folder);
+
 // What a job of this identity finds before it does anything.
 struct Beginning {
   std::filesystem::path from;  // the folder whose results it resumes: its own, or one set aside; empty: none
@@ -50,6 +56,11 @@ Beginning beginning(const std::filesystem::path& folder, const std::string& name
 // job has prepared takes them from results set aside, with a line in the log.
 void prepare_folder(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
                     const std::string& digest, const std::string& base = "", bool is_quick = false);
+
+// For a job that replaces its results at once (JobType::replaces_at_once): a folder next to this one, with its job.json, in
+// which the job works; commit(true) replaces this one. Nothing: no finished results are here, and it must prepare_folder().
+std::optional<AtomicFolder> prepare_beside(const std::filesystem::path& folder, const std::string& name,
+                                           const nlohmann::json& spec, const std::string& digest);
 
 // Whether take_back() would return true.
 bool may_take_back(const std::filesystem::path& folder, const std::string& digest);

@@ -113,6 +113,45 @@ TEST_F(JobFolder, SetsFinishedResultsAsideUntilTheJobThatReplacesThemIsDone) {
   EXPECT_FALSE(take_back(folder_, "a"));
 }
 
+TEST_F(JobFolder, KeepsFinishedResultsWhileNewOnesAreMadeBesideIt) {
+  const auto beside = [&](const std::string& digest) { return prepare_beside(folder_, "clips", {{"kind", "select"}}, digest); };
+  EXPECT_FALSE(beside("a")) << "no results are here";
+  prepare("a");
+  EXPECT_FALSE(beside("a")) << "none are finished";
+  put(folder_ / "decisions.jsonl", "old");
+  finish("a");
+  {
+    const auto made = beside("b");
+    ASSERT_TRUE(made);
+    put(made->temporary() / "decisions.jsonl", "half");
+    EXPECT_TRUE(finished(folder_, "a"));
+  }
+  EXPECT_TRUE(finished(folder_, "a")) << "b has failed";
+  put(out_ / ".clips.tmp-other-host-1-1/decisions.jsonl");
+  auto made = beside("b");
+  ASSERT_TRUE(made);
+  put(made->temporary() / "decisions.jsonl", "new one");
+  put(made->temporary() / "summary.json", json{{"digest", "b"}, {"status", "done"}, {"results", results_in(made->temporary())}}.dump());
+  ASSERT_TRUE(made->commit(true));
+  EXPECT_TRUE(finished(folder_, "b"));
+  EXPECT_EQ(results_in(folder_), json({{"decisions.jsonl", 7}}));
+  EXPECT_EQ(json::parse(std::ifstream(folder_ / "job.json")).at("digest"), "b");
+  EXPECT_TRUE(fs::exists(out_ / ".clips.tmp-other-host-1-1")) << "another machine's";
+}
+
+TEST_F(JobFolder, SaysWhyAnotherRunCannotReadItAndWhatItKeeps) {
+  const auto why = [&] { return problem_of_results(folder_, {"curate", "dedup"}); };
+  EXPECT_THAT(why(), HasSubstr("is not the folder of a job"));
+  prepare("a");
+  EXPECT_THAT(why(), HasSubstr("its job has not finished"));
+  finish("a");
+  EXPECT_EQ(why(), "");
+  EXPECT_THAT(problem_of_results(folder_, {"shard", "dedup"}), HasSubstr("is the folder of a curate job; it must be that of a shard or dedup job"));
+  EXPECT_EQ(results_digest(folder_), "a");
+  put(folder_ / "summary.json", json{{"digest", "a"}, {"status", "done"}, {"kept_sha256", "k"}}.dump());
+  EXPECT_EQ(results_digest(folder_), "k");
+}
+
 TEST_F(JobFolder, SaysWhatAFinishedJobKeepsAndCountsRetries) {
   prepare_folder(folder_, "clips", {{"kind", "curate"}}, "a1", "a");
   count_retry(folder_, "a"), count_retry(folder_, "a"), count_retry(folder_, "b");

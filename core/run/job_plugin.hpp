@@ -27,7 +27,8 @@ namespace kinora::core {
 // A job's slots and the kinds of jobs it reads, for its manifest.
 struct JobParts {
   std::vector<Slot> slots{};
-  std::vector<std::string> reads{};  // kinds of jobs, and "path"; empty: every other job of the run
+  std::vector<std::string>
+      reads{};  // kinds of jobs, "path", "data", "folder" (of such a finished job of another run); empty: every other job of the run
   bool needs_input = true;
   bool tensors = false;  // load libtorch before the job's library
   bool draws = true;     // its results depend on the run's seed; false: only if a stage of it draws

@@ -7,6 +7,7 @@
 #include "core/base/suggest.hpp"
 #include "core/run/inputs.hpp"
 #include "core/run/job.hpp"
+#include "core/run/job_folder.hpp"
 #include "core/run/job_stages.hpp"
 #include "core/run/unknown_option.hpp"
 #include "core/run/weights.hpp"
@@ -261,6 +262,7 @@ class RunReader {
       return;
     }
     names.insert(names.end(), unread_.begin(), unread_.end());
+    if (job.reads_folders() && input.find('/') != input.npos) return read_folder(at, input, job, names);
     if (std::find(reads.begin(), reads.end(), "path") == reads.end())
       return problem(at, comes_later(input, job)
                              ? too_late(input, job)
@@ -275,6 +277,25 @@ class RunReader {
       problem(at, comes_later(input, job) ? too_late(input, job)
                                           : explain_missing_input(run_.file, input, names));
     job.paths.insert(job.paths.end(), files.begin(), files.end());
+  }
+
+  // The folder of a finished job of another run. names: of the earlier jobs.
+  void read_folder(const Location& at, const std::string& input, JobSpec& job,
+                   const std::vector<std::string>& names) {
+    const auto found = expand_input(run_.file, input);
+    if (found.empty()) return problem(at, explain_missing_input(run_.file, input, names));
+    fs::path folder = found.front();
+    if (!folder.has_filename()) folder = folder.parent_path();  // "runs/a/clips/"
+    const std::string name = folder.filename().string();
+    std::error_code error;
+    if (fs::equivalent(folder.parent_path(), run_.out, error) &&
+        (name == job.name || comes_later(name, job) || std::ranges::count(names, name) > 0))
+      return problem(at, "'" + input + "' is a job of this file; write input = \"" + name + "\"");
+    const auto wrong = found.size() > 1
+                           ? "'" + input + "' matches " + std::to_string(found.size()) + " folders; give one"
+                           : problem_of_results(folder, kinds_of_jobs(*job.kind));
+    if (!wrong.empty()) return problem(at, wrong);
+    job.paths.push_back(folder.string());
   }
 
   void read_slots(const std::string& pointer, const json& table, JobSpec& job) {
@@ -431,9 +452,15 @@ class RunReader {
   static std::string wanted(const ComponentSpec& kind) {
     std::string out;
     for (const auto& r : kind.reads)
-      out += (out.empty() ? "" : " or ") + (r == "path"   ? "a path"
-                                            : r == "data" ? "a table of data"
-                                                          : "a job of kind " + r);
+      out += (out.empty() ? "" : " or ") + (r == "path"     ? "a path"
+                                            : r == "data"   ? "a table of data"
+                                            : r == "folder" ? "the folder of such a job of another run"
+                                                            : "a job of kind " + r);
+    return out;
+  }
+  static std::vector<std::string> kinds_of_jobs(const ComponentSpec& kind) {
+    auto out = kind.reads;
+    std::erase_if(out, [](const std::string& r) { return r == "path" || r == "data" || r == "folder"; });
     return out;
   }
 
@@ -501,6 +528,8 @@ bool JobSpec::draws() const {
   return kind->draws ||
          std::any_of(components.begin(), components.end(), [](const ComponentUse& use) { return use.draws; });
 }
+
+bool JobSpec::reads_folders() const { return std::ranges::count(kind->reads, "folder") > 0; }
 
 RunFile read_run(const Document& doc, Registry& registry, std::vector<Diagnostic>& problems,
                  const std::string& only) {

@@ -53,6 +53,8 @@ struct JobSpec {
   std::vector<const ComponentUse*> list(const std::string& slot) const;
   // Whether its results depend on the run's seed.
   bool draws() const;
+  // Whether its paths are folders of finished jobs of other runs.
+  bool reads_folders() const;
 };
 
 // Ensures that a job's name is one folder below the run's. KINORA_ERROR_INVALID otherwise.

@@ -139,12 +139,16 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
       return {true, false};
     }
     const std::string base = job_base(run, job);
-    if (is_first_rank())
-      prepare_folder(folder, job.name, described(run, job), digest, base, is_quick(run, job));
-    std::optional<EndInMetrics> metrics;
-    if (is_first_rank()) metrics.emplace(folder, job.name);
-    JobContext context(runtime, run, job, is_first_rank());
     const JobType& type = job_type(run, job);
+    std::optional<AtomicFolder> beside;
+    if (is_first_rank() && type.replaces_at_once())
+      beside = prepare_beside(folder, job.name, described(run, job), digest);
+    if (is_first_rank() && !beside)
+      prepare_folder(folder, job.name, described(run, job), digest, base, is_quick(run, job));
+    const fs::path work = beside ? beside->temporary() : folder;
+    std::optional<EndInMetrics> metrics;
+    if (is_first_rank()) metrics.emplace(work, job.name);
+    JobContext context(runtime, run, job, is_first_rank(), work);
     type.run(context);
     if (cancelled()) return {false, true};
     // The next job reads results that rank 0 has not written yet.
@@ -156,9 +160,11 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
                             {"digest", digest},
                             {"seconds", seconds},
                             {"finished", now_utc()}});
-    context.summary["results"].update(results_in(folder));
+    context.summary["results"].update(results_in(work));
     or_throw(write_file_atomically(
-        folder / "summary.json", context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
+        work / "summary.json", context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
+    metrics.reset();
+    if (beside) or_throw(beside->commit(true));
     drop_before(folder);
     if (const std::string line = type.result_line(context.summary); !line.empty())
       log_info("{}: {}", job.name, line);
@@ -174,7 +180,7 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
     log_error("job '{}' failed: {}", job.name, e.what());
     if (is_first_rank()) {
       leave_failure(folder, digest, e.what());
-      if (take_back_after_failure(folder)) log_info("{}: the results from before are kept", job.name);
+      if (take_back_after_failure(folder) || is_done(folder)) log_info("{}: the results from before are kept", job.name);
     }
     return {false, false};
   }

@@ -186,6 +186,10 @@ def check_run_files(kinora, scratch):
     (folder / "shards").mkdir()
     (folder / "films").mkdir()
     (folder / "pictures").mkdir()
+    finished = folder / "runs/curate/clips"
+    finished.mkdir(parents=True)
+    (finished / "job.json").write_text('{"kind": "curate"}')
+    (finished / "summary.json").write_text('{"status": "done"}')
     (scratch / "tests").symlink_to(ROOT / "tests")
     shutil.copy(ROOT / "tests/data/bbb_A.mp4", folder / "videos")
     seen = 0

@@ -2,7 +2,7 @@
 """A select job chooses what a plain script over items.jsonl chooses, on random conditions; samples, most different clips, joined tables and
 sets likewise, and a shard job packs them. With --time: how long a changed threshold takes over a made-up record of 100,000 clips.
 usage: select_job.py [--time] KINORA ROOT SCRATCH"""
-import csv, hashlib, json, os, pathlib, random, shutil, subprocess, sys, tarfile, time
+import csv, hashlib, json, os, pathlib, random, re, shutil, subprocess, sys, tarfile, time
 
 import numpy as np
 
@@ -26,8 +26,9 @@ stages = ["video.probe", {{ use = "video.read", stride = 30, height = 64 }}, "em
 
 
 def kinora(*arguments, fails=False):
+    """fails: whether it does, or the exit code."""
     done = subprocess.run([KINORA, *map(str, arguments)], capture_output=True, text=True)
-    assert (done.returncode != 0) == fails, done
+    assert done.returncode == fails or (fails is True and done.returncode != 0), done
     return done.stdout + done.stderr
 
 
@@ -50,7 +51,7 @@ def made_up(draw):
                  "scores": {"filter.blur": draw.randrange(100), "filter.flow.p10": draw.random()}, "tags": draw.sample(["sea", "sky", "car"], draw.randrange(3)),
                  "sha256": "ab", "first_frame": i}
         if draw.random() < 0.5:
-            facts["user"] = {"rating": draw.choice(["1", "4", "9", "x"]), "style": draw.choice(["film", "anime"])}
+            facts["user"] = {"rating": draw.choice(["1", "4", "9", "x", 4, 7]), "style": draw.choice(["film", "anime"])}
         if draw.random() < 0.1:
             facts["duration_s"] = None
         if draw.random() < 0.1:
@@ -82,8 +83,11 @@ def install(items, vectors):
 MISSING = object()
 FACTS = {"duration_s": ("duration_s",), "blur": ("scores", "filter.blur"), "scores.filter.blur": ("scores", "filter.blur"), "flow.p10": ("scores", "filter.flow.p10"), "width": ("width",),
          "damaged": ("damaged",), "film": ("film",), "rating": ("user", "rating"), "user.style": ("user", "style"), "tags": ("tags",)}
-VALUES = {"duration_s": [2, 4.5], "blur": [20, 50.5], "scores.filter.blur": [80], "flow.p10": [0.25, 0.5], "width": [640, "640"], "damaged": [True, False], "film": ["film-03", "film-2"], "rating": [4, "4", 0],
-          "user.style": ["anime", 1], "tags": ["sea"], "key": ["clip-0042", "clip-01"]}
+VALUES = {"duration_s": [2, 4.5], "blur": [20, 50.5], "scores.filter.blur": [80], "flow.p10": [0.25, 0.5], "width": [640, 1000], "damaged": [True, False], "film": ["film-03", "film-2"], "rating": [4, "4", 0],
+          "user.style": ["anime", "a"], "tags": ["sea"], "key": ["clip-0042", "clip-01"]}
+
+
+SHAPES = {"damaged": ["compare", "in", "has"], "tags": ["contains", "has"]}  # of facts that other shapes never hold for
 
 
 def fact(facts, key, name):
@@ -115,13 +119,14 @@ def contained(a, b):
 def simple(draw):
     name = draw.choice(list(VALUES))
     value, other = draw.choice(VALUES[name]), draw.choice(VALUES[name])
-    shape = draw.choice(["compare", "compare", "compare", "in", "contains", "has"])
+    text = draw.choice([v for v in VALUES[name] if isinstance(v, str)] or [None])
+    shape = draw.choice(SHAPES.get(name, ["compare", "compare", "compare", "in", "has", "contains" if text else "compare"]))
     if shape == "has":
         return f"has({name})", lambda f, k: fact(f, k, name) is not MISSING
     if shape == "in":
         return f"{name} in {json.dumps([value, other])}", lambda f, k: any(compared(fact(f, k, name), "==", v) for v in (value, other))
     if shape == "contains":
-        return f"{name} contains {json.dumps(value)}", lambda f, k: contained(fact(f, k, name), value)
+        return f"{name} contains {json.dumps(text)}", lambda f, k: contained(fact(f, k, name), text)
     by = draw.choice(["==", "!="] if isinstance(value, bool) else ["==", "!=", "<", "<=", ">", ">="])
     return f"{name} {by} {json.dumps(value)}", lambda f, k: compared(fact(f, k, name), by, value)
 
@@ -136,16 +141,16 @@ def condition(draw, depth):
     return f"({a[0]} {kind} {b[0]})", (lambda f, k: a[1](f, k) and b[1](f, k)) if kind == "and" else (lambda f, k: a[1](f, k) or b[1](f, k))
 
 
-def decisions(name):
-    return {line["key"]: line for line in lines(OUT / name / "decisions.jsonl")}
+def decisions(name, out=OUT):
+    return {line["key"]: line for line in lines(out / name / "decisions.jsonl")}
 
 
 def summary(name):
     return json.loads((OUT / name / "summary.json").read_text())
 
 
-def kept(name):
-    return {key for key, line in decisions(name).items() if line["end"] == "kept"}
+def kept(name, out=OUT):
+    return {key for key, line in decisions(name, out).items() if line["end"] == "kept"}
 
 
 def check_random_conditions(clips, draw):
@@ -241,10 +246,10 @@ def check_tables(clips):
     return young
 
 
-def packed(name):
+def packed(name, run_folder=OUT):
     """{key: facts} of the samples in the shards."""
     out = {}
-    for shard in (OUT / name).glob("*.tar"):
+    for shard in (run_folder / name).glob("*.tar"):
         with tarfile.open(shard) as tar:
             out |= {member.name.removesuffix(".json"): json.load(tar.extractfile(member)) for member in tar if member.name.endswith(".json")}
     return out
@@ -314,6 +319,83 @@ def check_people(clips):
     assert kept("people") == {key for key in clips if blur(key) >= 50}
 
 
+def check_shares(clips):
+    """Shares of sets that differ by more than 10 of 100 from what was asked are named, and a number that makes each clip a group."""
+    few = {key: facts["film"] for key, facts in clips.items() if facts["film"] < "film-06"}
+    names = [f"e{i}" for i in range(8)]
+    told = run(*(job(name, where="film < 'film-06'", sets=["a", "b"], shares=[4, 1]) for name in names))
+    differ = []
+    for name in names:
+        of_a = sum(share(f"set {name} {film}") < 0.8 for film in few.values()) / len(few)
+        assert abs(summary(name)["shares"]["a"] - of_a) < 1e-12 and abs(summary(name)["shares"]["b"] - (1 - of_a)) < 1e-12, (name, summary(name), of_a)
+        differ.append(abs(of_a - 0.8) > 0.1)
+        line = re.search(rf"{name}: set '[ab]': asked (\d+) %, got (\d+) %: the clips of a video are in one set, and there are {len(set(few.values()))} videos", told)
+        assert bool(line) == differ[-1], (name, of_a, told)
+        assert not line or line.groups() in (("80", f"{100 * of_a:.0f}"), ("20", f"{100 * (1 - of_a):.0f}")), (line, of_a)
+    assert 0 < sum(differ) < len(differ), "both cases must occur"
+    told = run(job("each", count=1, per=["flow.p10"]), job("by_film", count=1, per=["film"]))
+    assert f'each: per = ["flow.p10"] makes each of the {CLIPS} clips a group of its own, so count = 1 removes none' in told and "by_film: per" not in told, told
+
+
+def check_results_stay(clips):
+    """A choice below `min` fails with what each step removed; its results from before and those of later jobs stay. The results are there while
+    the job runs again."""
+    good = {key for key, facts in clips.items() if facts["scores"].get("filter.blur", -1) >= 50}
+    both = {key for key in good if clips[key]["width"] == 1280}
+    pack = job("pack", "shard", "good")
+    run(job("good", where="blur >= 50", min=len(good)), pack)
+    files = lambda: {path: path.read_bytes() for name in ("good", "pack") for path in (OUT / name).rglob("*") if path.is_file()}
+    before = files()
+    told = run(job("good", where="blur >= 50 and width == 1280", min=len(both) + 1), pack, fails=1)
+    assert f"{len(both)} clips are left, fewer than min = {len(both) + 1}: {CLIPS} clips came in; blur >= 50 removed {CLIPS - len(good)} of {CLIPS}; width == 1280 removed {len(good) - len(both)} of {len(good)}" in told, told
+    assert "good: the results from before are kept" in told and files() == before and kept("good") == set(packed("pack")) == good
+    assert "min = 3 is more than count = 2" in run(job("good", count=2, min=3), fails=2) and files() == before
+    for threshold in (51, 52, 53):
+        (SCRATCH / "run.toml").write_text(CURATE + job("good", where=f"blur >= {threshold}"))
+        running = subprocess.Popen([KINORA, "run", str(SCRATCH / "run.toml")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while running.poll() is None:
+            assert (OUT / "good/decisions.jsonl").exists() and json.loads((OUT / "good/summary.json").read_text())["status"] == "done"
+        assert running.returncode == 0 and kept("good") == {key for key in good if clips[key]["scores"]["filter.blur"] >= threshold}
+    assert not [path.name for path in OUT.iterdir() if path.name.startswith(".good")], "nothing is left next to it"
+
+
+def check_folders(clips):
+    """Jobs of another run file read the folder of a finished job, without the curate job, and notice when it changes."""
+    other, sharp = SCRATCH / "other", {key for key, facts in clips.items() if facts["scores"].get("filter.blur", -1) >= 50}
+    wide = {key for key in sharp if clips[key]["width"] == 1280}
+    file = SCRATCH / "other.toml"
+
+    def rerun(*jobs, fails=False):
+        file.write_text(f'[run]\nname = "other"\nout = "{other}"\n' + "".join(jobs))
+        return kinora("run", file, fails=fails)
+
+    run(job("good", where="blur >= 50"))
+    mine, of_good = job("mine", source=f"{OUT}/clips", where="blur >= 50"), job("of_good", source=f"{OUT}/good/", where="width == 1280")
+    jobs = [mine, job("wide", source="mine", where="width == 1280"), job("pack", "shard", "wide"), of_good, job("copies", "dedup", f"{OUT}/good"), job("direct", "shard", f"{OUT}/good", where="width == 1280")]
+    rerun(*jobs)
+    assert kept("mine", other) == sharp and kept("wide", other) == kept("of_good", other) == set(packed("pack", other)) == set(packed("direct", other)) == wide
+    assert kept("copies", other) <= sharp and len(kept("copies", other)) > len(sharp) - 5
+    assert rerun(*jobs).count("already done") == len(jobs)
+    rejected = min(sharp)
+    (OUT / "clips/edits.jsonl").write_text(json.dumps({"key": rejected, "set": {"keep": False}}) + "\n")
+    assert "already done" not in rerun(mine) and kept("mine", other) == sharp - {rejected}
+    (OUT / "clips/edits.jsonl").unlink()
+    assert "already done" not in rerun(mine) and "already done" in rerun(mine)
+    path = OUT / "clips/summary.json"
+    before = path.read_text()
+    path.write_text(json.dumps(json.loads(before) | {"kept_sha256": "of other clips"}))
+    assert "mine: its inputs have changed" in rerun(mine)
+    told = rerun(job("of_good", source=f"{OUT}/good", where="width == 640"), fails=2)
+    assert f"{OUT}/clips has other clips now than those that {OUT}/good decided about; run the job 'good' again" in told, told
+    path.write_text(json.dumps(json.loads(before) | {"status": "running"}))
+    assert "clips: its job has not finished; run it to its end first" in rerun(mine, fails=2)
+    path.write_text(before)
+    for source, words in ((OUT, "is not the folder of a job (it has no job.json)"), (OUT / "by_where", "is the folder of a shard job; it must be that of a curate or dedup or select job"),
+                          (OUT / "gone", "no such file, folder or earlier job"), (f"{OUT}/c?", "folders; give one"), (other / "mine", 'is a job of this file; write input = "mine"')):
+        told = rerun(job("mine", source=str(source), where="blur >= 50"), fails=2)
+        assert words in told and "other.toml:7:9: " in told, (source, told)
+
+
 def check_errors():
     (SCRATCH / "twice.csv").write_text("key,label\na,1\na,2\n")
     (SCRATCH / "others.csv").write_text("key,label\na,1\n")
@@ -327,6 +409,9 @@ def check_errors():
                            ({"join": "others.csv", "where": "label == '1'"}, "join: "), ({"join": "excel.csv"}, "the columns are separated by ';'; separate them by ','"),
                            ({"join": "blurs.csv", "where": "blur > 1"}, "'blur' is a fact of the clips, scores.filter.blur, and a column of"),
                            ({"join": "blurs.csv", "where": "quality score > 1"}, "where: column 9: expected ==, !=, <, <=, >, >=, 'in' or 'contains', found 'score'; a fact called 'quality score' is written `quality score`"),
+                           ({"where": "blur > '20'"}, "so it is never compared with '20'; write a number without quotes"), ({"where": "width > 0 and scores == 1"}, "where: column 15: scores is an object, so it is never compared with 1; its members are scores.filter."),
+                           ({"where": "tags == 'sea'"}, "where: column 1: tags is a list, so it is never compared with 'sea'; write tags contains 'sea'"), ({"where": "not style == 1"}, "where: column 5: style is a text, such as '"),
+                           ({"where": "damaged contains true"}, "damaged is true or false, so nothing is contained in it; write damaged == true"), ({"where": "width in ['640', '1280']"}, "width is a number, such as "),
                            ({"sets": ["a", ""]}, "sets: a set has no name"), ({"sets": ["a", "b"], "shares": [1e308, 1e308]}, "shares: the numbers and their sum must be finite"),
                            ({"join": "named.csv"}, "none is called 'key'"), ({"join": "labels.parquet"}, "must be a .csv or .jsonl file; convert it"), ({"join": "nothing.csv"}, "no such file"),
                            ({"sets": ["a", "b"], "shares": [1.0]}, "shares has 1 numbers for 2 sets"), ({"count": 2, "pick": "different", "embedding": "clip"}, "has no embedding 'clip'; name another one by `embedding` (there are: classic)"),
@@ -335,6 +420,7 @@ def check_errors():
     assert "a select job reads one job" in run(job("first"), job("second"), job("wrong", source=["first", "second"]), fails=True)
     assert "where: no clip has the fact 'blurr'" in run(job("wrong", "shard", where="blurr > 1"), fails=True)
     assert "where: column 1" in run(job("wrong", "shard", where="1"), fails=True)
+    assert "where: column 1: blur is a number" in run(job("wrong", "shard", where="blur > '20'"), fails=True)
     assert "shares: the numbers and their sum must be finite" in run(job("wrong", sets=["a", "b"]) + "shares = [inf, 1.0]\n", fails=True)
     run(job("quoted", join="blurs.csv", where="`quality score` >= 5 and user.blur == 1"))
     assert kept("quoted") == {"clip-0000"}
@@ -406,6 +492,9 @@ young = check_tables(clips)
 check_shards(clips, sets, young)
 check_copies(clips)
 check_people(clips)
+check_shares(clips)
+check_results_stay(clips)
+check_folders(clips)
 check_errors()
 check_report_and_metrics()
 print("a select job chooses by conditions, samples, tables and sets")

@@ -8,7 +8,6 @@
 
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
-#include "core/run/job.hpp"
 #include "core/run/run_file.hpp"
 #include "kinora/abi/base.h"
 #include "kinora/error.hpp"
@@ -30,14 +29,6 @@ fs::path curated_by(const fs::path& job) {
 }
 
 }  // namespace
-
-const JobSpec* decided_by(const JobView& job) {
-  for (const size_t input : job.spec().inputs) {
-    const JobSpec& one = job.run().jobs[input];
-    if (one.kind->name == "dedup" || one.kind->name == "select") return &one;
-  }
-  return nullptr;
-}
 
 void each_decision(const fs::path& decisions,
                    const std::function<void(const nlohmann::json&, const std::string&, const std::string&,

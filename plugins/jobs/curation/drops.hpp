@@ -22,8 +22,6 @@
 
 namespace kinora::core {
 
-class JobView;
-
 struct Drop {
   std::string rule{}, reason{}, of{};  // of: key of the clip that it is a copy of
   double score = 0;                    // of a copy: how alike they are
@@ -37,10 +35,6 @@ struct Drop {
 void apply_edits(const EditHistory& edits, std::map<std::string, Drop>& drops);
 
 constexpr const char* kDecisionsFile = "decisions.jsonl";
-
-// The input of this job that decides which clips it gets: a dedup or select job. Null: its clips are all that a curate job has
-// kept.
-const JobSpec* decided_by(const JobView& job);
 
 // Calls f with every line of decisions.jsonl, its text, key and end. Throws kinora::Error if the file cannot be read.
 void each_decision(const std::filesystem::path& decisions,

@@ -9,6 +9,7 @@
 #include "core/base/facts.hpp"
 #include "core/run/run_file.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/clip_source.hpp"
 
 namespace kinora::core {
 namespace {
@@ -334,26 +335,13 @@ EditHistory read_edits(const std::filesystem::path& file, Footage clips) {
   return out;
 }
 
-namespace {
-
-const JobSpec* curate_of(const RunFile& run, const JobSpec& job) {
-  for (size_t input : job.inputs) {
-    const JobSpec& one = run.jobs[input];
-    if (one.kind->name == "curate") return &one;
-    if (const auto* above = curate_of(run, one)) return above;
-  }
-  return nullptr;
-}
-
-}  // namespace
-
 std::string edits_identity(const RunFile& run, const JobSpec& job,
                            const std::function<json(const Edited&)>& followed) {
-  const JobSpec* curate = curate_of(run, job);
-  if (!curate) return "";
-  const auto edits = catching([&] { return read_edits(run.out / curate->name / kEditsFile); });
-  if (!edits) return sha256(edits.failure().message);  // the job itself reports what is wrong
-  EditHistory by_footage;                              // under whatever key the footage has by then
+  const auto source = catching([&] { return clip_source(run, job); });
+  if (!source) return "";  // the job itself reports what is wrong
+  const auto edits = catching([&] { return read_edits(source->curated / kEditsFile); });
+  if (!edits) return sha256(edits.failure().message);
+  EditHistory by_footage;  // under whatever key the footage has by then
   for (Edit edit : edits->all()) {
     if (!edit.of.empty()) edit.key += " " + edit.of.dump(-1, ' ', false, json::error_handler_t::replace);
     by_footage.add(std::move(edit));

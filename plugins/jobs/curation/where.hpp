@@ -24,6 +24,8 @@ class Where {
   const std::vector<std::string>& rules() const { return rules_; }
   // Names of the facts that are compared, without those in has(), and without the tags, which people may still give.
   std::vector<std::string> facts() const;
+  // All comparisons with facts, those with tags, too.
+  std::vector<Expression::Compared> comparisons() const;
   // Whether it names this fact, in has() too.
   bool reads(const std::string& fact) const;
 
@@ -32,24 +34,39 @@ class Where {
   std::vector<std::string> rules_;
 };
 
-// Finds out which of the facts that an option names are there: a name that no clip has is misspelt.
+// Finds out which of the facts that an option names are there, since a name that no clip has is misspelt, and which comparisons
+// of a condition no clip can satisfy, since the fact is of another type than the value.
 class FactsSeen {
  public:
   FactsSeen(std::string option, std::vector<std::string> names)
       : option_(std::move(option)), names_(std::move(names)), has_(names_.size()) {}
 
+  explicit FactsSeen(const Where& where);
+
   void add(const nlohmann::json& facts);
+  // A value that some clip has under this name, which may be a short one.
+  void add_value(const std::string& name, const nlohmann::json& value);
   void add(const FactsSeen& other);
   // Throws Error(KINORA_ERROR_INVALID) if clips were seen and none has one of the names: "where: no clip has the fact
-  // 'blurr', did you mean 'blur'?".
+  // 'blurr', did you mean 'blur'?", or none has a value that can be compared: "where: column 1: blur is a number, such as 41.2,
+  // so it is never compared with '20'; write a number without quotes".
   void require() const;
 
  private:
+  struct Typed {
+    Expression::Compared comparison;
+    bool may_hold = false;      // for a clip that was seen
+    nlohmann::json other = {};  // the first value of another type; null: none
+    void see(const nlohmann::json& value);
+  };
+  void require_types() const;
+
   std::string option_;
   std::vector<std::string> names_;
   std::vector<bool> has_;
   std::set<std::string> others_;  // facts of clips that lack one, for the message
   size_t clips_ = 0;
+  std::vector<Typed> typed_;
 };
 
 }  // namespace kinora::core

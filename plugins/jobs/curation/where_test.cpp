@@ -53,6 +53,38 @@ TEST(FactsSeen, NamesTheNearestOfAFactThatNoClipHas) {
   EXPECT_EQ(refusal([&] { misspelt.require(); }), "per: no clip has the fact 'widht', did you mean 'width'?");
 }
 
+TEST(FactsSeen, NamesAComparisonThatTheTypeOfNoClipSatisfies) {
+  const std::vector<json> clips{{{"bin", {{"aspect", "16_9"}, {"2nd", 1}}},
+                                 {"blur", 21.5},
+                                 {"tags", {"sea"}},
+                                 {"mark", 1},
+                                 {"quality", "high"}},
+                                {{"blur", nullptr}, {"mark", "one"}}};
+  const auto found = [&](const std::string& condition) {
+    const Where where(condition);
+    FactsSeen seen(where), part = seen;
+    seen.add(clips[0]);
+    part.add(clips[1]);
+    seen.add(part);
+    return refusal([&] { seen.require(); });
+  };
+  EXPECT_EQ(found("bin == '720'"),
+            "where: column 1: bin is an object, so it is never compared with '720'; its members are "
+            "bin.2nd, bin.aspect");
+  EXPECT_EQ(found("blur > '20'"),
+            "where: column 1: blur is a number, such as 21.5, so it is never compared with '20'; write a "
+            "number without quotes");
+  EXPECT_EQ(
+      found("mark == 1 and not tags == 'sea'"),
+      "where: column 19: tags is a list, so it is never compared with 'sea'; write tags contains 'sea'");
+  EXPECT_EQ(found("quality in [1, 2]"),
+            "where: column 1: quality is a text, such as 'high', so it never equals one of the values; write "
+            "the value in quotes");
+  for (const char* sound : {"blur > 20", "mark == 1", "mark == 'one'", "tags contains 'sky'",
+                            "quality contains 'x'", "not has(bin) or bin.aspect == '1_1'"})
+    EXPECT_EQ(found(sound), "nothing was refused") << sound;
+}
+
 TEST(FactsSeen, WritesNamesAsAConditionWould) {
   const json odd = {{"user", {{"2nd", 1}, {"quality score", 1}}}};
   for (const auto& [option, near, listed] :

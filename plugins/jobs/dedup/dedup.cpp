@@ -17,6 +17,7 @@
 #include "core/run/job_stages.hpp"
 #include "core/run/run_file.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/clip_source.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/edits.hpp"
 #include "plugins/jobs/curation/pipeline.hpp"
@@ -174,10 +175,8 @@ struct Earlier {
 };
 
 // Removes the clips that the select job left out; it follows people's decisions.
-Earlier take_left_out(JobContext& context, std::map<std::string, ClipFields>& clips) {
-  const JobSpec* before = decided_by(context);
-  if (!before) return {};
-  const fs::path decisions = context.folder_of(*before) / kDecisionsFile;
+Earlier take_left_out(const fs::path& decisions, std::map<std::string, ClipFields>& clips) {
+  if (decisions.empty()) return {};
   Earlier out{"", added_facts_in(decisions)};
   each_decision(decisions,
                 [&](const json&, const std::string& text, const std::string& key, const std::string& end) {
@@ -241,7 +240,7 @@ JobParts Dedup::parts() {
                      .use = "dedup.semantic",
                      .required = true,
                      .help = "stage that decides which clips are copies"}},
-          .reads = {"curate", "select"},
+          .reads = {"curate", "select", "folder"},
           .draws = false};
 }
 
@@ -255,6 +254,7 @@ void Dedup::check(JobCheck& check) const {
   const ComponentUse& use = *check.spec().component("dedup");
   check.stage(use);
   check_isolated(check, {&use});
+  check_clip_source(check);
   const auto* curate = check.upstream("curate");
   if (!curate || use.id != "stage/dedup.semantic") return;
   const MadeByStages made(curate->list("stages"));
@@ -272,10 +272,9 @@ void Dedup::check(JobCheck& check) const {
 void Dedup::run(JobContext& context) const {
   require(context);
   const auto options = context.options<DedupOptions>();
-  const JobSpec& curate = context.need_upstream("curate");
-  const fs::path curated = context.folder_of(curate);
+  const auto [curated, before] = clip_source(context.run(), context.spec());
   auto clips = clips_in(curated / "data");
-  const Earlier earlier = take_left_out(context, clips);
+  const Earlier earlier = take_left_out(before, clips);
   const auto all = static_cast<int64_t>(clips.size());
   const auto content = clip_contents(clips);
   const ComponentUse dedup = bounded(context, options.memory);
@@ -321,7 +320,7 @@ void Dedup::run(JobContext& context) const {
     log_info("{}: {} kept and recorded, since mode = \"score\"; {} has the originals", context.spec().name,
              counted(recorded, "copy is", "copies are"), kDecisionsFile);
   for (const auto& [key, drop] : rejected) ++result.inputs.filtered, ++result.rules[drop.rule];
-  context.summary["curated"] = curate.name;  // the job with these clips
+  note_curated(context, curated);
   context.summary["inputs"] = result.inputs.sum();
   context.summary["clips"] = result.inputs.json();
   context.summary["rules"] = result.rules;

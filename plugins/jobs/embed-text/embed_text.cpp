@@ -9,6 +9,7 @@
 #include "core/run/job_check.hpp"
 #include "kinora/npy.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/clip_source.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/edits.hpp"
 #include "plugins/jobs/curation/search/caption_encoder.hpp"
@@ -108,12 +109,14 @@ class EmbedText final : public TensorJob {
 
  private:
   void work(JobContext&) const override;
-  void examine(JobCheck& check) const override { check_text(check), check_device(check); }
+  void examine(JobCheck& check) const override {
+    check_text(check), check_device(check), check_clip_source(check);
+  }
 };
 
 JobParts EmbedText::parts() {
   return {.slots = {kTextSlot, kWordsSlot},
-          .reads = {"curate", "dedup", "select"},
+          .reads = {"curate", "dedup", "select", "folder"},
           .tensors = true,
           .draws = false};
 }
@@ -121,11 +124,12 @@ JobParts EmbedText::parts() {
 void EmbedText::work(JobContext& context) const {
   const auto options = context.options<EmbedTextOptions>();
   use_threads(options.threads);
-  const fs::path curated = context.folder_of(context.need_upstream("curate")), data = curated / "data";
+  const auto [curated, decisions] = clip_source(context.run(), context.spec());
+  const fs::path data = curated / "data";
   auto clips = clips_in(data);
   const EditHistory edits = read_edits(curated / kEditsFile, kept_in(curated));
-  if (const auto* decided = decided_by(context)) {
-    const auto drops = drops_in(context.folder_of(*decided) / kDecisionsFile);
+  if (!decisions.empty()) {
+    const auto drops = drops_in(decisions);
     std::erase_if(clips, [&](const auto& clip) { return drops.contains(clip.first); });
   }
   Embedder embed(context, encoder_of(context.spec()));

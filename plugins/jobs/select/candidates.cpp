@@ -52,7 +52,7 @@ std::vector<std::string> without_key(std::vector<std::string> names) {
 
 std::vector<FactsSeen> nothing_seen(const Choice& choice) {
   return {{"join_key", choice.tables.empty() ? std::vector<std::string>() : without_key({choice.join_key})},
-          {"where", choice.where.facts()},
+          FactsSeen(choice.where),
           {"per", without_key(choice.per)},
           {"sets_by", choice.sets_by == kFilm ? std::vector<std::string>() : without_key({choice.sets_by})}};
 }

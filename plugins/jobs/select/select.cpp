@@ -14,6 +14,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/run/call.hpp"
 #include "core/run/job_plugin.hpp"
+#include "plugins/jobs/curation/clip_source.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/select/candidates.hpp"
 #include "plugins/jobs/select/embeddings.hpp"
@@ -24,7 +25,7 @@ namespace kinora::core {
 
 struct SelectOptions {
   std::string where, pick = "random", embedding = "classic", join_key = "key", sets_by = "film";
-  int64_t count = 0, memory = int64_t{1} << 30, threads = 0;
+  int64_t count = 0, min = 0, memory = int64_t{1} << 30, threads = 0;
   std::vector<std::string> per, sets;
   std::vector<double> shares;
   std::vector<std::filesystem::path> join;
@@ -49,6 +50,11 @@ struct SelectOptions {
             "which clips make up `count`: random ones by the run's seed, or those whose embeddings differ "
             "the most");
     d.option("embedding", &SelectOptions::embedding).help("name of the embedding for pick = \"different\"");
+    d.option("min", &SelectOptions::min)
+        .at_least(0)
+        .help(
+            "fewest clips: if fewer are left, the job fails and its results from before stay; 0: none may be "
+            "left");
     d.option("sets", &SelectOptions::sets)
         .help("names of sets into which the chosen clips are split: the fact `set`");
     d.option("shares", &SelectOptions::shares).above(0).help("relative sizes of the sets; empty: equal");
@@ -75,10 +81,11 @@ struct SelectOptions {
 class Select final : public JobType {
  public:
   using Options = SelectOptions;
-  static JobParts parts() { return {.reads = {"curate", "dedup", "select"}}; }
+  static JobParts parts() { return {.reads = {"curate", "dedup", "select", "folder"}}; }
   void run(JobContext&) const override;
   void check(JobCheck&) const override;
   std::string edits_identity(const RunFile&, const JobSpec&) const override;
+  bool replaces_at_once() const override { return true; }
   std::string result_line(const json& summary) const override;
 };
 
@@ -87,10 +94,10 @@ namespace {
 namespace fs = std::filesystem;
 
 Choice choice_of(JobContext& context, const SelectOptions& options) {
-  const JobSpec* before = decided_by(context);
+  const ClipSource source = clip_source(context.run(), context.spec());
   return {.name = context.spec().name,
-          .curated = context.folder_of(context.need_upstream("curate")),
-          .decisions = before ? context.folder_of(*before) / kDecisionsFile : fs::path(),
+          .curated = source.curated,
+          .decisions = source.decisions,
           .where = Where(options.where),
           .per = options.count > 0 ? options.per : std::vector<std::string>(),
           .sets_by = options.sets.empty() ? "" : options.sets_by,
@@ -103,7 +110,7 @@ EmbeddingRows embeddings_of(JobContext& context, const SelectOptions& options,
                             const std::vector<Candidate>& clips, const std::vector<size_t>& places) {
   std::vector<std::string> keys;
   for (const size_t place : places) keys.push_back(clips[place].key);
-  return read_embeddings(context.runtime().io(), context.folder_of(context.need_upstream("curate")) / "data",
+  return read_embeddings(context.runtime().io(), clip_source(context.run(), context.spec()).curated / "data",
                          options.embedding, keys, static_cast<uint64_t>(options.memory));
 }
 
@@ -155,14 +162,21 @@ std::map<std::string, int64_t> sample(JobContext& context, const SelectOptions& 
   return out;
 }
 
-// The set of a clip by its share: sets follow each other in [0, 1).
-const std::string& set_of(const SelectOptions& options, double share) {
+// The share of each set, of a sum of 1.
+std::vector<double> asked_shares(const SelectOptions& options) {
   std::vector<double> shares = options.shares;
   if (shares.empty()) shares.assign(options.sets.size(), 1);
-  double sum = 0, end = 0;
+  double sum = 0;
   for (const double one : shares) sum += one;
-  for (size_t i = 0; i + 1 < shares.size(); ++i)
-    if (end += shares[i] / sum; share < end) return options.sets[i];
+  for (double& one : shares) one /= sum;
+  return shares;
+}
+
+// The set of a clip by its share: sets follow each other in [0, 1).
+const std::string& set_of(const SelectOptions& options, const std::vector<double>& asked, double share) {
+  double end = 0;
+  for (size_t i = 0; i + 1 < asked.size(); ++i)
+    if (end += asked[i]; share < end) return options.sets[i];
   return options.sets.back();
 }
 
@@ -173,6 +187,7 @@ void write_decisions(const fs::path& file, const std::vector<Candidate>& clips,
   };
   std::map<std::string, int64_t> sets;
   for (const auto& name : options.sets) sets[name] = 0;
+  const std::vector<double> asked = asked_shares(options);
   AtomicFile decisions = or_throw(AtomicFile::create(file));
   std::string text;
   for (const auto& clip : clips) {
@@ -183,7 +198,7 @@ void write_decisions(const fs::path& file, const std::vector<Candidate>& clips,
     } else if (clip.removed_by == kStays) {
       text += R"(,"end":"kept")";
       if (!options.sets.empty()) {
-        const std::string& set = set_of(options, clip.share);
+        const std::string& set = set_of(options, asked, clip.share);
         ++sets[set];
         text += R"(,"set":)" + quoted(set);
       }
@@ -223,6 +238,68 @@ void summarise_steps(json& summary, const std::vector<Candidate>& clips,
                   {"steps", std::move(all)}});
 }
 
+// Throws if fewer clips are left than `min`.
+void require_enough(const SelectOptions& options, const json& summary) {
+  const auto kept = summary["clips"]["kept"].get<int64_t>();
+  if (kept >= options.min) return;
+  std::string steps;
+  for (const json& step : summary["steps"])
+    steps += fmt::format("; {} removed {} of {}", step["rule"].get<std::string>(),
+                         step["removed"].get<int64_t>(), step["in"].get<int64_t>());
+  throw Error(KINORA_ERROR_FAILED,
+              fmt::format("{} left, fewer than min = {}: {} came in{}; loosen a condition or lower min",
+                          counted(kept, "clip is", "clips are"), options.min,
+                          counted(summary["inputs"].get<int64_t>(), "clip", "clips"), steps));
+}
+
+// Each set's part of the clips. A set that is more than 10 of 100 off what was asked is named, the worst one.
+void report_shares(const std::string& job, const SelectOptions& options, const std::vector<Candidate>& clips,
+                   json& summary) {
+  const auto kept = summary["clips"]["kept"].get<double>();
+  if (options.sets.empty() || kept == 0) return;
+  const std::vector<double> asked = asked_shares(options);
+  size_t worst = 0;
+  std::vector<double> got;
+  for (const auto& set : options.sets) {
+    summary["shares"][set] = got.emplace_back(summary["sets"][set].get<double>() / kept);
+    if (std::abs(got.back() - asked[got.size() - 1]) > std::abs(got[worst] - asked[worst]))
+      worst = got.size() - 1;
+  }
+  if (std::abs(got[worst] - asked[worst]) <= 0.1) return;
+  std::set<double> together;  // clips of one share are always in one set
+  for (const auto& clip : clips)
+    if (clip.removed_by == kStays) together.insert(clip.share);
+  const auto parts = static_cast<int64_t>(together.size());
+  const std::string why = options.sets_by == "key" ? "there are only " + counted(parts, "clip", "clips")
+                          : options.sets_by == "film"
+                              ? fmt::format("the clips of a video are in one set, and there are {}",
+                                            counted(parts, "video", "videos"))
+                              : fmt::format("clips with one value of {} are in one set, and there are {}",
+                                            options.sets_by, counted(parts, "value", "values"));
+  log_info("{}: set '{}': asked {:.0f} %, got {:.0f} %: {}", job, options.sets[worst], 100 * asked[worst],
+           100 * got[worst], why);
+}
+
+// Warns if a number among the facts `per` makes each clip a group of its own, so that `count` chooses nothing.
+void warn_of_groups(const std::string& job, const SelectOptions& options,
+                    const std::map<std::string, int64_t>& bins, const std::vector<Candidate>& clips) {
+  const auto came =
+      std::ranges::count_if(clips, [](const Candidate& clip) { return clip.removed_by == kStays; });
+  const auto has_number = [](const auto& bin) {
+    const std::string& parts = bin.first;
+    for (size_t at = 0, end = 0; at < parts.size(); at = end + 2) {
+      end = std::min(parts.find(", ", at), parts.size());
+      if (json::parse(parts.substr(at, end - at), nullptr, false).is_number()) return true;
+    }
+    return false;
+  };
+  if (came > 1 && came == std::ssize(bins) && std::ranges::any_of(bins, has_number))
+    log_warn(
+        "{}: per = [\"{}\"] makes each of the {} clips a group of its own, so count = {} removes none; name "
+        "facts with few values, such as bin.aspect",
+        job, fmt::join(options.per, "\", \""), came, options.count);
+}
+
 // Which rows of the user's tables are about clips.
 void report_joins(const std::string& job, const CandidateReader& reader, json& summary) {
   for (size_t i = 0; i < reader.tables().size(); ++i) {
@@ -259,6 +336,7 @@ void Select::check(JobCheck& check) const {
   const auto options = check.options<SelectOptions>();
   if (check.spec().inputs.size() > 1)
     check.problem("input", "input: a select job reads one job; give the others a select job of their own");
+  check_clip_source(check);
   check.holds("where", [&] { Where(options.where); });
   for (const auto& table : options.tables()) {
     if (const auto wrong = problem_of_table(table); !wrong.empty())
@@ -269,6 +347,9 @@ void Select::check(JobCheck& check) const {
   if (options.count == 0 && (!options.per.empty() || options.pick != "random"))
     check.problem(options.per.empty() ? "pick" : "per",
                   "`per` and `pick` say which clips make up a count; set count");
+  if (options.count > 0 && options.per.empty() && options.min > options.count)
+    check.problem("min",
+                  fmt::format("min = {} is more than count = {}; lower it", options.min, options.count));
   if (!options.shares.empty() && options.shares.size() != options.sets.size())
     check.problem("shares",
                   fmt::format("shares has {} numbers for {} sets; give one for each, or leave shares out",
@@ -316,13 +397,16 @@ void Select::run(JobContext& context) const {
   if (options.count > 0) {
     steps.emplace_back("count");
     const auto bins = sample(context, options, static_cast<int>(steps.size()) - 1, clips);
-    if (!options.per.empty()) summary["bins"] = bins;
+    if (!options.per.empty())
+      summary["bins"] = bins, warn_of_groups(context.spec().name, options, bins, clips);
   }
-  write_decisions(context.folder() / kDecisionsFile, clips, steps, options, summary);
   summarise_steps(summary, clips, steps);
-  summary["curated"] = context.need_upstream("curate").name;  // the job with these clips
+  require_enough(options, summary);
+  write_decisions(context.folder() / kDecisionsFile, clips, steps, options, summary);
+  note_curated(context, clip_source(context.run(), context.spec()).curated);
   const std::string& name = context.spec().name;
   report_joins(name, reader, summary);
+  report_shares(name, options, clips, summary);
   if (summary["inputs"] > 0 && summary["clips"]["kept"] == 0)
     return log_warn("{}: no clip is left; jobs that read it will find none", name);
   for (const auto& set : options.sets)

@@ -11,6 +11,7 @@
 #include "core/run/job_plugin.hpp"
 #include "core/run/job_stages.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/clip_source.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/edits.hpp"
 #include "plugins/jobs/curation/pipeline.hpp"
@@ -115,7 +116,7 @@ void drop_by_condition(Io& io, const std::string& condition, const std::vector<C
                        std::map<std::string, Drop>& drops) {
   const Where where(condition);
   if (where.rules().empty()) return;
-  FactsSeen seen("where", where.facts());
+  FactsSeen seen(where);
   int64_t came_in = 0, removed_here = 0;
   for (const auto& clip : clips) {
     if (drops.contains(clip.key)) continue;
@@ -229,7 +230,7 @@ JobParts Shard::parts() {
                      .use = "shard.webdataset",
                      .required = true,
                      .help = "the writer"}},
-          .reads = {"curate", "dedup", "select"},
+          .reads = {"curate", "dedup", "select", "folder"},
           .draws = false};
 }
 
@@ -258,6 +259,7 @@ void Shard::check(JobCheck& check) const {
   check.stage(*check.spec().component("shard"));
   check_isolated(check, {check.spec().component("shard")});
   const auto options = check.options<ShardOptions>();
+  check_clip_source(check);
   check.holds("where", [&] { Where(options.where); });
   check_out(check, options.out);
 }
@@ -266,7 +268,7 @@ void Shard::run(JobContext& context) const {
   require(context);
   const auto options = context.options<ShardOptions>();
   if (!options.out.empty()) refuse_others(context, options.out);
-  const fs::path curated = context.folder_of(context.need_upstream("curate"));
+  const auto [curated, decisions] = clip_source(context.run(), context.spec());
   Io& io = context.runtime().io();
   const auto edits = read_edits(curated / kEditsFile, kept_in(curated));
   std::map<std::string, Drop> drops;
@@ -274,14 +276,13 @@ void Shard::run(JobContext& context) const {
   AddedFacts added;
   std::vector<Clip> clips;
   for (auto& [key, files] : clips_in(curated / "data")) clips.push_back({key, "", std::move(files)});
-  if (const auto* decided = decided_by(context)) {
-    const fs::path decisions = context.folder_of(*decided) / kDecisionsFile;
+  if (!decisions.empty()) {
     drops = drops_in(decisions);
     replacements = replacements_in(decisions);
     added = added_facts_in(decisions);
     context.summary["given"] =
         std::ranges::count_if(clips, [&](const Clip& clip) { return !drops.contains(clip.key); });
-    context.summary["given_by"] = decided->name;
+    context.summary["given_by"] = decisions.parent_path().filename().string();
   }
   apply_edits(edits, drops);
   drop_by_condition(io, options.where, clips, added, edits, drops);
