@@ -222,16 +222,22 @@ void log_outcome(JobContext& context, const Totals& totals) {
   std::vector<std::string> rules;
   for (const auto& [rule, count] : totals.rules()) rules.push_back(fmt::format("{} {}", rule, count));
   const bool has_reasons = inputs.filtered + inputs.failed + clips.filtered + clips.failed > 0;
-  log_info("{}: of {} {} kept, {} filtered, {} failed; {} kept, {} filtered, {} failed{}{}",
-           context.spec().name, counted(inputs.sum(), "input", "inputs"), inputs.kept, inputs.filtered,
-           inputs.failed, counted(clips.kept, "clip", "clips"), clips.filtered, clips.failed,
+  const bool has_no_data = fs::is_empty(context.folder() / "data");
+  // Of a job whose inputs are kept as they are, such as pictures, nothing is said about clips.
+  const std::string of_clips =
+      clips.sum() > 0 || has_no_data
+          ? fmt::format("; {} kept, {} filtered, {} failed", counted(clips.kept, "clip", "clips"),
+                        clips.filtered, clips.failed)
+          : "";
+  log_info("{}: of {} {} kept, {} filtered, {} failed{}{}{}", context.spec().name,
+           counted(inputs.sum(), "input", "inputs"), inputs.kept, inputs.filtered, inputs.failed, of_clips,
            rules.empty() ? "" : fmt::format(" ({})", fmt::join(rules, ", ")),
            has_reasons ? "; " + (context.folder() / "items.jsonl").string() + " has the reasons" : "");
   require_any_use(context, totals);
   if (inputs.failed + clips.failed > 0)
     log_warn("{}: failures are kept until you retry them: run the same command with --retry-failed",
              context.spec().name);
-  if (fs::is_empty(context.folder() / "data"))
+  if (has_no_data)
     log_warn("{}: nothing was kept; jobs that read it will find no clips", context.spec().name);
 }
 
