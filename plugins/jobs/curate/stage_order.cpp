@@ -131,14 +131,15 @@ State after_stage(State state, const ComponentUse& use, const ComponentSpec& spe
   return state;
 }
 
-// Stages that make it whatever their options are.
+// Stages that make it whatever their options are, but those that make it of a picture alone.
 std::vector<std::string> makers_of(const Registry& registry, const std::string& tensor) {
   std::vector<std::string> out;
   for (const auto& id : registry.ids("stage")) {
     const auto found = registry.find(id);
     if (!found) continue;
     for (const auto& made : (*found)->outputs)
-      if (made.name == tensor && made.when.empty()) out.push_back("put " + id + " before it");
+      if (made.name == tensor && made.when.empty() && !made.shape.starts_with("[1,"))
+        out.push_back("put " + id + " before it");
   }
   return out;
 }
