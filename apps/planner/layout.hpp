@@ -58,6 +58,9 @@ struct Problem {
   Cluster cluster;
   Efficiency efficiency;
   int64_t batch = 1;  // samples per step, over all ranks
+  std::string precision{};  // of the job, "nvfp4"; times and memory are bfloat16's
+  // Why the job's precision refuses a layout; "": it does not. Null: it refuses none.
+  std::function<std::string(const Layout&)> refusal{};
 };
 
 // The rules of parallelism that the layout breaks, with their numbers. Empty: the layout is legal, and a

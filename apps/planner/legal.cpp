@@ -128,6 +128,8 @@ std::vector<std::string> broken_rules(const Layout& l, const Problem& p) {
   of_mesh(l, p, out);
   of_model(l, p, out);
   of_sequence(l, out);
+  if (!out.empty() || !p.refusal) return out;  // asking builds a network
+  if (std::string why = p.refusal(l); !why.empty()) out.push_back(std::move(why));
   return out;
 }
 

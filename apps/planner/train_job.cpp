@@ -46,6 +46,45 @@ Result<int64_t*> add(Layout& l, const std::string& id, const nlohmann::json& o) 
               id);
 }
 
+// The job with the strategies of a layout.
+JobSpec with_layout(const JobView& train, const Layout& l) {
+  JobSpec job = train.spec();
+  std::erase_if(job.components, [](const ComponentUse& use) { return use.slot == "parallel"; });
+  const auto doc = or_throw(Document::parse(l.toml(), "layout"));
+  for (nlohmann::json options : doc.root().at("parallel")) {
+    const auto* spec =
+        or_throw(train.runtime().registry().find("parallel", options.at("use").get<std::string>()));
+    options.erase("use");
+    job.components.push_back({"parallel", spec->id, or_throw(Options::make(*spec, options)), "", job.at});
+  }
+  return job;
+}
+
+// Asks whether a precision refuses a layout, once for each size of tp and each strategy of cp: the other parts cut
+// no number and no attention.
+class Refusals {
+ public:
+  explicit Refusals(const JobView& train) : train_(train) {}
+  std::string operator()(const Layout& l) {
+    Layout tensor, sequence;
+    tensor.tp = l.tp;
+    sequence.cp = l.cp, sequence.sequence = l.sequence, sequence.ulysses = l.ulysses;
+    if (l.tp > 1)
+      if (std::string why = asked(fmt::format("tp={}", l.tp), tensor); !why.empty()) return why;
+    return l.cp > 1 ? asked(name_of(l.sequence), sequence) : "";
+  }
+
+ private:
+  std::string asked(const std::string& key, const Layout& l) {
+    const auto known = known_.find(key);
+    if (known != known_.end()) return known->second;
+    const JobSpec job = with_layout(train_, l);
+    return known_[key] = layout_refusal({train_.runtime(), train_.run(), job}, l.size());
+  }
+  JobView train_;
+  std::map<std::string, std::string> known_;
+};
+
 }  // namespace
 
 Result<const JobSpec*> train_job(const RunFile& run, const std::string& name) {
@@ -87,7 +126,13 @@ Result<Problem> problem_of(const JobView& train, const Cluster& cluster,
   const auto& options = train.spec().options;
   shape->teacher_forcing = options.value("teacher_forcing", false);
   shape->block_frames = options.value("chunk", int64_t{1});
-  return Problem{std::move(*shape), cluster, {}, options.at("batch").get<int64_t>()};
+  Problem out{std::move(*shape), cluster, {}, options.at("batch").get<int64_t>()};
+  const auto* precision = train.spec().component("precision");
+  if (!precision) return out;
+  out.precision = precision->called();
+  if (!std::set<std::string>{"fp32", "fp64", "bf16"}.contains(out.precision))
+    out.refusal = [asked = std::make_shared<Refusals>(train)](const Layout& l) { return (*asked)(l); };
+  return out;
 }
 
 Result<std::optional<Layout>> layout_of(const JobSpec& job, const Problem& p) {

@@ -85,6 +85,8 @@ Failure Registry::not_found(std::string_view kind, std::string_view name) const 
     candidates.push_back(bare && !kind.empty() ? names.back() : id);
   }
   std::string rest = new_name(kind, name);
+  if (kind == "precision" && name == "fp4") rest = ", did you mean 'nvfp4'?";
+  if (kind == "precision" && name == "mxfp8") rest = "; write { use = \"fp8\", scaling = \"mx\" }";
   if (rest.empty()) rest = did_you_mean(name, candidates);
   if (rest.empty() && bare && kind.empty()) {
     const auto at = std::find(names.begin(), names.end(), suggest(name, names));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/log.hpp"
 #include "core/run/inputs.hpp"
 #include "core/run/job.hpp"
 #include "core/run/job_stages.hpp"
@@ -38,6 +39,11 @@ void JobCheck::problem(const Location& at, const std::string& message) {
   const Diagnostic said{at, "job '" + spec().name + "': " + message.substr(0, message.find('\n'))};
   const auto same = [&](const Diagnostic& p) { return format(p) == format(said); };  // two rules, one cause
   if (std::none_of(problems_.begin(), problems_.end(), same)) problems_.push_back(said);
+}
+
+void JobCheck::warning(const std::string& option, const std::string& message) const {
+  if (!ahead_ || !here().first()) return;
+  log_warn("{}", format(Diagnostic{spec().place(option), "job '" + spec().name + "': " + message}));
 }
 
 bool JobCheck::made_by_earlier_job(const fs::path& path) const {

@@ -23,6 +23,9 @@ class JobCheck : public JobView {
     problem(spec().place(option), message);
   }
 
+  // Logs a warning with the place of the option, on rank 0. A job that begins checks again and does not repeat it.
+  void warning(const std::string& option, const std::string& message) const;
+
   // Returns f(); if it throws, adds a problem of the option and returns nothing.
   template <class F>
   auto made(const std::string& option, F&& f) -> std::optional<decltype(f())> {

@@ -50,8 +50,14 @@ using LatentSize = std::array<int64_t, 3>;
 // given. Throws kinora::Error; for a model that cannot run on the meta device, the error says so.
 ModelOutline model_outline(const JobView& train, const std::optional<LatentSize>& latent);
 
+// Why the strategies and the precision refuse the job's layout of this many ranks, as `kinora check --ranks` does; "" if
+// they do not. Opens libkinora_training.
+std::string layout_refusal(const JobView& train, int64_t ranks);
+
 using OutlineFunction = ModelOutline (*)(const JobView&, const std::optional<LatentSize>&);
 // Called by libkinora_training when it is opened.
 void register_outline(OutlineFunction);
+using LayoutRefusalFunction = std::string (*)(const JobView&, int64_t);
+void register_layout_refusal(LayoutRefusalFunction);
 
 }  // namespace kinora::core

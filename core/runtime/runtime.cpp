@@ -41,6 +41,7 @@ struct Parts {
   NoiseFunction noise = nullptr;
   FittingFunction fitting = nullptr;
   OutlineFunction outline = nullptr;
+  LayoutRefusalFunction layout_refusal = nullptr;
   PlainChainFunction chain = nullptr;
 };
 
@@ -175,6 +176,20 @@ ModelOutline model_outline(const JobView& train, const std::optional<LatentSize>
     return parts().outline;
   }();
   return outline(train, latent);
+}
+
+void register_layout_refusal(LayoutRefusalFunction f) {
+  const std::scoped_lock lock(parts().mutex);
+  parts().layout_refusal = f;
+}
+
+std::string layout_refusal(const JobView& train, int64_t ranks) {
+  open_shared_library("kinora_training");
+  const LayoutRefusalFunction refusal = [] {
+    const std::scoped_lock lock(parts().mutex);
+    return parts().layout_refusal;
+  }();
+  return refusal(train, ranks);
 }
 
 void register_plain_chain(PlainChainFunction f) {

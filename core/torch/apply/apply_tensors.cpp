@@ -257,6 +257,12 @@ ApplyResult apply_precision(Runtime& runtime, const ApplyRequest& request) {
   const std::unique_ptr<void, void (*)(void*)> self(api.create(host(), options.abi()), api.destroy);
   if (!self) check(KINORA_ERROR_FAILED);
   if (method == "linear") {
+    for (const char* name : {"attention", "until"})
+      if (const auto* o = component.spec->option(name); o && options.values().at(name) != o->default_value)
+        raise(KINORA_ERROR_INVALID,
+              "{} changes nothing in `kinora apply --method linear`, a layer without attention and without "
+              "steps; remove it",
+              name);
     const kinora_link* link = nullptr;
     check(api.link(self.get(), &link));
     return finish(request, linear_layer(in, request, link,

@@ -5,6 +5,7 @@
 #include "core/plugin/host.hpp"
 #include "core/run/call.hpp"
 #include "core/torch/context/network.hpp"
+#include "core/torch/context/rounded_layers.hpp"
 #include "kinora/abi/parallel.h"
 #include "kinora/abi/precision.h"
 
@@ -60,21 +61,21 @@ void Rehearsal::step(int64_t microbatches) const {
   }
 }
 
-void Rehearsal::declare(const ComponentUse& use, std::optional<LoraOptions> lora) const {
+bool Rehearsal::declare(const ComponentUse& use, std::optional<LoraOptions> lora) const {
   std::vector<const kinora_link*> links;
   for (const auto& [component, instance] : made_) {
     const kinora_link* link = nullptr;
     called(component.table<kinora_parallel>().link(instance.get(), &link), component.spec->id);
     if (link) links.push_back(link);
   }
-  declare(use, std::move(lora), std::move(links), mesh_.abi());
+  return declare(use, std::move(lora), std::move(links), mesh_.abi());
 }
 
-void Rehearsal::declare_alone(const ComponentUse& use, std::optional<LoraOptions> lora) const {
-  declare(use, std::move(lora), {}, nullptr);
+bool Rehearsal::declare_alone(const ComponentUse& use, std::optional<LoraOptions> lora) const {
+  return declare(use, std::move(lora), {}, nullptr);
 }
 
-void Rehearsal::declare(const ComponentUse& use, std::optional<LoraOptions> lora,
+bool Rehearsal::declare(const ComponentUse& use, std::optional<LoraOptions> lora,
                         std::vector<const kinora_link*> links, const kinora_mesh* mesh) const {
   std::optional<Made> precision;
   if (const auto* its = job_.spec().component("precision")) {
@@ -87,8 +88,10 @@ void Rehearsal::declare(const ComponentUse& use, std::optional<LoraOptions> lora
     called(api.link(precision->instance.get(), &link), component.spec->id);
     if (link) links.push_back(link);
   }
-  Network(job_.open(use), use.options,
-          ChainOptions{.device = at::kMeta, .lora = std::move(lora), .mesh = mesh}, links);
+  Network network(job_.open(use), use.options,
+                  ChainOptions{.device = at::kMeta, .lora = std::move(lora), .mesh = mesh}, links);
+  const auto low = rounded_layers(network.chain());
+  return low && low->empty();
 }
 
 }  // namespace kinora::core

@@ -20,18 +20,19 @@ class Rehearsal {
   // error.
   void step(int64_t microbatches) const;
   // Declares a network behind their links and the precision's, on the meta device. To be called once, since a
-  // link serves one chain. Throws the errors of the links and of the network.
-  void declare(const ComponentUse& network, std::optional<LoraOptions> lora) const;
+  // link serves one chain. Throws the errors of the links and of the network. Returns whether the precision
+  // is one of few bits and yet rounds no layer of this network.
+  bool declare(const ComponentUse& network, std::optional<LoraOptions> lora) const;
   // The same in one process, behind the precision's link alone: whether an error is the precision's in any
   // layout.
-  void declare_alone(const ComponentUse& network, std::optional<LoraOptions> lora) const;
+  bool declare_alone(const ComponentUse& network, std::optional<LoraOptions> lora) const;
 
  private:
   struct Made {
     Component component;
     std::unique_ptr<void, void (*)(void*)> instance;
   };
-  void declare(const ComponentUse& network, std::optional<LoraOptions> lora,
+  bool declare(const ComponentUse& network, std::optional<LoraOptions> lora,
                std::vector<const kinora_link*> links, const kinora_mesh* mesh) const;
   const JobView& job_;
   MeshOwner mesh_;

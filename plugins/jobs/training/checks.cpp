@@ -146,6 +146,11 @@ void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentU
         "parallel: cfg divides the two predictions of guidance, which training does not have; leave it to "
         "generate jobs");
   if (axes) check.holds("batch", [&] { require_batch(o, Parallelism::data_ranks(*axes)); });
+  if (const int64_t until = until_step(check.spec()); until > 0 && until >= o.steps)
+    check.warning("precision",
+                  fmt::format("precision: until = {} is not below the {} steps of the job, so no step is in "
+                              "bfloat16; lower it, or leave it out",
+                              until, o.steps));
 }
 
 void check_layout(JobCheck& check, const ComponentUse* network, const std::optional<LoraOptions>& lora,
@@ -156,12 +161,24 @@ void check_layout(JobCheck& check, const ComponentUse* network, const std::optio
     const Rehearsal ranks(check, *axes);
     if (microbatches > 0) check.holds("parallel", [&] { ranks.step(microbatches); });
     if (!network) return;
-    const auto refused = [](auto&& declare) { return catching([&] { with_plain_errors(declare); }); };
-    const auto together = refused([&] { ranks.declare(*network, lora); });
-    if (together) return;
-    const bool alone = !refused([&] { ranks.declare_alone(*network, lora); });
-    check.problem(alone ? "precision" : "parallel", together.failure().message);
+    const auto tried = [](auto&& declare) { return catching([&] { return with_plain_errors(declare); }); };
+    const auto together = tried([&] { return ranks.declare(*network, lora); });
+    if (!together) {
+      const bool alone = !tried([&] { return ranks.declare_alone(*network, lora); });
+      check.problem(alone ? "precision" : "parallel", together.failure().message);
+    } else if (*together) {
+      check.warning("precision", "precision: no layer of " + network->id + " is low in " +
+                                     check.spec().component("precision")->id +
+                                     ", so all are in bfloat16; name fewer layers in `high`, whose default is "
+                                     "for deep models");
+    }
   });
+}
+
+int64_t until_step(const JobSpec& job) {
+  const auto* precision = job.component("precision");
+  const json until = precision ? precision->options.values().value("until", json()) : json();
+  return until.is_number_integer() ? until.get<int64_t>() : 0;
 }
 
 void check_text(JobCheck& check) {

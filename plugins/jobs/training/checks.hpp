@@ -54,6 +54,8 @@ void check_training(JobCheck&, const OptimizerOptions&, const ComponentUse& trai
 // the job has no steps) and the network, which is null if it is invalid itself.
 void check_layout(JobCheck&, const ComponentUse* network, const std::optional<LoraOptions>& lora,
                   int64_t microbatches);
+// The precision's option `until`, the step from which on all layers are in many bits; 0: it has none, or none is given.
+int64_t until_step(const JobSpec&);
 // Checks the slots `text` and `words` of this job with their weights.
 void check_text(JobCheck&);
 void check_image_encoder(JobCheck&);

@@ -10,6 +10,8 @@
 #include "core/runtime/model_outline.hpp"
 #include "core/runtime/runtime.hpp"
 #include "core/torch/context/outline_link.hpp"
+#include "core/torch/context/parallelism.hpp"
+#include "core/torch/context/rehearsal.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/abi/plugin.h"
 #include "plugins/jobs/training/checks.hpp"
@@ -133,6 +135,15 @@ ModelOutline outline_model(const JobView& train, const std::optional<LatentSize>
   refuse_outline(use, *first);
 }
 
+std::string refusal_of_layout(const JobView& train, int64_t ranks) {
+  const auto found = catching([&] {
+    return with_plain_errors([&] {
+      return Rehearsal(train, Parallelism::axes(train, ranks)).declare(*train.spec().component("model"), {});
+    });
+  });
+  return found ? "" : found.failure().message;
+}
+
 // The tool "embed_texts": {"words", "text", "words_options", "text_options", "weights", "max_tokens",
 // "device"}: an encoder in the form of an embed-text job's text.json; "texts" -> {"embeddings": [[D
 // numbers]]}, each of length 1.
@@ -152,6 +163,7 @@ extern "C" KINORA_EXPORT void kinora_training_open(const kinora_host*) {
   using namespace kinora::core;
   register_tool("check_parallel", plain<check_parallel, Runtime, const json>);
   register_outline(plain<outline_model, const JobView, const std::optional<LatentSize>>);
+  register_layout_refusal(refusal_of_layout);
   register_tool("divided_steps", plain<divided_steps, Runtime, const json>);
   register_tool("embed_texts", plain<embed_texts, Runtime, const json>);
 }

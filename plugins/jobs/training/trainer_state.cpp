@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/base/log.hpp"
+#include "plugins/jobs/training/generating/trained_precision.hpp"
 #include "plugins/jobs/training/trainer.hpp"
 
 namespace kinora::core {
@@ -20,13 +21,6 @@ std::vector<at::Tensor> checkpointed(const Chain& chain, std::vector<at::Tensor>
   for (size_t i = 0; chain.lora() && i < per_leaf.size(); ++i)
     if (chain.leaves()[i].frozen) per_leaf[i].reset();
   return per_leaf;
-}
-
-// How a training in four bits rounded its weights, as `kinora convert` takes it; empty for any other.
-json rule_of_weights(const ComponentUse* precision) {
-  if (!precision || precision->id != "precision/nvfp4") return json::object();
-  const json& o = precision->options.values();
-  return {{"scale_rule", o.at("weights")}, {"block", o.at("square_weights").get<bool>() ? "16x16" : "1x16"}};
 }
 
 }  // namespace
@@ -132,10 +126,12 @@ void Trainer::save_weights() {
   }
   json low = json::array();
   for (const auto& row : rounding_.table()) low.push_back(row.at("layer"));
-  const json rule = rule_of_weights(context_.spec().component("precision"));
+  const auto* precision = context_.spec().component("precision");
+  const json rule = rule_of_weights(precision);
   if (!low.empty())  // `kinora convert --precision` rounds these and no others, by this rule
     for (auto& file : files) {
       file.metadata["low_weights"] = low.dump();
+      file.metadata["low_precision"] = precision->called();
       if (!rule.empty()) file.metadata["low_rule"] = rule.dump();
     }
   write_files(context_.folder(), files, exchange_, static_cast<uint64_t>(options_.shard_size));

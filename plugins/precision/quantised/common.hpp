@@ -23,6 +23,15 @@ struct CommonOptions {
   QuantisedLink::Options of_link(std::string of_quantize) const {
     return {high, until, stream == "float64", attention == "fp8", std::move(of_quantize)};
   }
+  // An option of these that was given, which quantize() does not read; empty: none.
+  std::string of_linear() const {
+    const CommonOptions plain;
+    return stream != plain.stream         ? "stream"
+           : attention != plain.attention ? "attention"
+           : high != plain.high           ? "high"
+           : until != plain.until         ? "until"
+                                          : "";
+  }
 };
 
 // format: "NVFP4".
@@ -45,6 +54,15 @@ void describe_common(Describe<Options>& d, const std::string& format) {
       .at_least(0)
       .unit("steps")
       .help("training step from which on all layers are in bfloat16; 0: none");
+}
+
+// of_linear: an option of linear layers that was given to quantize(); empty: none.
+inline void refuse_of_linear(const std::string& of_linear) {
+  if (of_linear.empty()) return;
+  throw Error(KINORA_ERROR_INVALID,
+              of_linear +
+                  " is an option of linear layers and changes nothing in `kinora apply --method quantize`; "
+                  "remove it, or give --method linear");
 }
 
 // quantize()'s x [M, N], contiguous float32. Throws Error(KINORA_ERROR_INVALID) for other shapes and dtypes.

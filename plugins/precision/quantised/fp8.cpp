@@ -26,7 +26,8 @@ class Fp8 final : public Precision<Tensor> {
   static fp8::Format format_of(const std::string& name) {
     return name == "e4m3" ? fp8::Format::e4m3 : fp8::Format::e5m2;
   }
-  fp8::Options shown_;  // by quantize()
+  fp8::Options shown_;     // by quantize()
+  std::string of_linear_;  // an option that was given and is not quantize()'s; empty: none
   int32_t stream_;
   std::shared_ptr<const Fp8Format> format_;
   QuantisedLink link_;
@@ -63,7 +64,10 @@ void Fp8::describe(Describe<Options>& d) {
 }
 
 Fp8::Fp8(const Options& o)
-    : stream_(o.dtype()),
+    : of_linear_(o.scaling != Options().scaling       ? "scaling"
+                 : o.gradients != Options().gradients ? "gradients"
+                                                      : o.of_linear()),
+      stream_(o.dtype()),
       format_(std::make_shared<Fp8Format>(Fp8Format::Recipe{o.scaling == "tensor" ? Fp8Format::Scaling::tensor
                                                             : o.scaling == "block" ? Fp8Format::Scaling::block
                                                                                    : Fp8Format::Scaling::mx,
@@ -81,6 +85,7 @@ Fp8::Fp8(const Options& o)
 }
 
 std::vector<Tensor> Fp8::quantize(const Tensor& given) {
+  refuse_of_linear(of_linear_);
   const Tensor x = matrix_of(given, "FP8");
   const Shape n{x.size(0), x.size(1)};
   const bool one = shown_.scaling == fp8::Scaling::tensor, mx = shown_.scaling == fp8::Scaling::mx;

@@ -32,7 +32,9 @@ class Nvfp4 final : public Precision<Tensor> {
 
  private:
   static std::string of_quantize(const Options& o);
-  fp4::Options shown_;  // by quantize()
+  static std::string of_linear(const Options& o);
+  fp4::Options shown_;     // by quantize()
+  std::string of_linear_;  // an option that was given and is not quantize()'s; empty: none
   int32_t stream_;
   QuantisedLink link_;
 };
@@ -84,8 +86,20 @@ std::string Nvfp4::of_quantize(const Options& o) {
                                             : "";
 }
 
+std::string Nvfp4::of_linear(const Options& o) {
+  const Options plain;
+  return o.activations != plain.activations                     ? "activations"
+         : o.weights != plain.weights                           ? "weights"
+         : o.gradients != plain.gradients                       ? "gradients"
+         : o.square_weights != plain.square_weights             ? "square_weights"
+         : o.stochastic_gradients != plain.stochastic_gradients ? "stochastic_gradients"
+         : o.gradient_rht != plain.gradient_rht                 ? "gradient_rht"
+                                                                : o.CommonOptions::of_linear();
+}
+
 Nvfp4::Nvfp4(const Options& o)
-    : stream_(o.dtype()),
+    : of_linear_(of_linear(o)),
+      stream_(o.dtype()),
       link_(std::make_shared<Nvfp4Format>(
                 Nvfp4Format::Recipe{scale_rule(o.activations), scale_rule(o.weights), scale_rule(o.gradients),
                                     o.square_weights, o.stochastic_gradients, o.gradient_rht}),
@@ -98,6 +112,7 @@ Nvfp4::Nvfp4(const Options& o)
 }
 
 std::vector<Tensor> Nvfp4::quantize(const Tensor& given) {
+  refuse_of_linear(of_linear_);
   const Tensor x = matrix_of(given, "NVFP4");
   const Shape n{x.size(0), x.size(1)};
   const auto amax = fp4::find_amax(n, x.data<float>(), shown_.hadamard);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
+#include "core/base/log.hpp"
 #include "core/run/one_stage.hpp"
 #include "core/sample/sample.hpp"
 #include "core/torch/context/instances.hpp"
@@ -12,6 +13,7 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/aten.hpp"
 #include "plugins/jobs/training/generating/rules.hpp"
+#include "plugins/jobs/training/generating/trained_precision.hpp"
 #include "plugins/jobs/training/generating/wishes.hpp"
 #include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/options/training.hpp"
@@ -76,6 +78,9 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
   require_one_kind(spec_, tokenizer_part_.use->id, tokenizer_->info().discrete != 0);
   of_codes() ? open_next_token() : open_denoising();
   load_model();
+  const auto other =
+      other_precision(model_part_.weights, *context.spec().component("precision"), model_.chain());
+  if (!other.empty() && parallel_.rank() == 0) log_info("{}: {}", context.spec().name, other);
   if (const JobSpec* source = source_of(context, "text"); source && takes("text"))
     text_ = std::make_unique<TextEncoder>(context, *source, device_, parallel_.more_links("fsdp"));
   if (const JobSpec* source = source_of(context, "image_encoder"); source && takes("image"))
