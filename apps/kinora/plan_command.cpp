@@ -148,6 +148,9 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
   if (const auto to = given.count("write") ? given["write"].as<std::string>() : "";
       !given.count("force") && std::filesystem::exists(to))
     return complain(kUsage, "plan: " + to + " exists already; give --write another name, or --force");
+  if (given.count("write") && given.count("explain"))
+    return complain(kUsage,
+                    "plan: --write writes the best layout, and --explain explains another; give one of them");
   if (given["best"].as<int64_t>() < 1) return complain(kUsage, "plan: --best must be 1 or more");
   const auto run =
       load_run(runtime, file,
@@ -186,6 +189,10 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
   std::cout << (as_json ? out.dump() + "\n" : text);
   if (given.count("write"))
     write(file, given["write"].as<std::string>(), job.name, found.best.front(), problem);
+  if (given.count("write") && given.count("set"))
+    core::log_warn(
+        "plan: {} has the values of {}, not those of --set, for which the layout is; add them to it",
+        given["write"].as<std::string>(), file);
   if (given.count("write"))
     say_what_is_left(runtime, given["write"].as<std::string>(), problem.cluster.size());
   return kDone;

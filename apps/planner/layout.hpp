@@ -57,7 +57,7 @@ struct Problem {
   Shape shape;
   Cluster cluster;
   Efficiency efficiency;
-  int64_t batch = 1;  // samples per step, over all ranks
+  int64_t batch = 1;        // samples per step, over all ranks
   std::string precision{};  // of the job, "nvfp4"; times and memory are bfloat16's
   // Why the job's precision refuses a layout; "": it does not. Null: it refuses none.
   std::function<std::string(const Layout&)> refusal{};

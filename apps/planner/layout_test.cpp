@@ -88,6 +88,16 @@ TEST(Layout, WhatIsInVainIsPricedWithAWordAndNeverProposed) {
     EXPECT_TRUE(vanities(l, p).empty()) << l.text();
 }
 
+TEST(Layout, WhatThePrecisionRefusesIsNotLegal) {
+  Problem p = seven_b();
+  p.refusal = [](const Layout& l) { return l.tp > 1 ? "a block of 16 is cut" : ""; };
+  EXPECT_THAT(price(*parse_layout("tp=2,dp=32"), p).failure().message,
+              AllOf(HasSubstr("a block of 16 is cut"), HasSubstr("Nearest legal: ")));
+  int64_t legal = 0;
+  each_layout(p, [&](const Layout& l) { EXPECT_EQ(l.tp, 1) << l.text(), ++legal; });
+  EXPECT_GT(legal, 0);
+}
+
 TEST(Layout, ItsWordsAreReadBack) {
   for (const char* text : {"dp=1", "pp=4,dp=2,tp=2", "pp=4,cp=2,virtual=2", "pp=2,virtual=2,schedule=gpipe",
                            "pp=2,virtual=2,conditioning=send,micro=4", "cp=4,sequence=stdit-hybrid"})

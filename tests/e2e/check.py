@@ -84,6 +84,9 @@ CASES = [
     (Q, instead("head_size = 32", "head_size = 31"), "dit", "head_size = 31 is odd"),
     (Q, instead("heads = 4", "heads = 4, kv_heads = 3"), "dit", "heads = 4 are not divided evenly over kv_heads = 3"),
     (Q, changed("dit", "precision", '{ use = "nvfp4", high = ["*.linear_qvk.weight"] }'), "dit", "high: no layer is called '*.linear_qvk.weight'; write embedding, head, first N, last N or the name of a layer"),
+    (Q, changed("dit", "precision", '"fp4"'), "", "unknown precision 'fp4', did you mean 'nvfp4'?"),
+    (Q, changed("dit", "precision", '"mxfp8"'), "", "unknown precision 'mxfp8'; write { use = \"fp8\", scaling = \"mx\" }"),
+    (Q, after("film", 'precision = { use = "nvfp4", high = [], until = 3 }'), "film", "precision: until is a step of training, and a generate job has none; leave it out"),
     (Q, changed("dit", "loss", '"next-token"'), "dit", "loss/next-token reads no 'latent', but the data are latents; choose a loss for them, such as edm or flow"),
     (Q, changed("dit", "model", '{ use = "ar" }'), "dit", "model/ar works on codes and tokenizer/cosmos makes latents; choose the other kind"),
     (A, changed("ar", "loss", '"edm"'), "ar", "loss/edm adds noise to latents, but the data are codes; choose a loss for codes, such as next-token"),
@@ -291,6 +294,17 @@ def check_precision_in_ranks():
         assert done.returncode == 2 and "job 'nvfp4': parameter 'decoder.layers." in done.stderr and words in done.stderr, done
     done = asked('[{ use = "tp", size = 2 }, "ddp"]', 24)
     assert done.returncode == 0 and not done.stderr, done
+
+
+def check_precision_without_effect():
+    """A precision whose layers are all high, and an `until` that no step reaches, are warnings at the line of the precision."""
+    cases = (('"nvfp4"', None), ('{ use = "nvfp4", high = ["embedding", "head", "first 99"] }', "precision: no layer of model/dit is low in precision/nvfp4, so all are in bfloat16"),
+             ('{ use = "fp8", until = 99999 }', "precision: until = 99999 is not below the "), ('{ use = "fp8", until = 1 }', None))
+    files = [written(f"idle{n}", Q, changed("dit", "precision", value)[0]) for n, (value, _) in enumerate(cases)]
+    for file, (value, words), (code, lines) in zip(files, cases, checked(files)):
+        line = 1 + file.read_text().splitlines().index(f"precision = {value}")
+        assert code == 0 and len(lines) == (1 if words else 0), (value, lines)
+        assert not words or f"{file}:{line}:" in lines[0] and f"job 'dit': {words}" in lines[0], lines
 
 
 def check_layout_of_a_large_model():
@@ -655,7 +669,7 @@ def check_generate_by_hand():
 shutil.rmtree(SCRATCH, ignore_errors=True)
 (SCRATCH / "empty").mkdir(parents=True)
 failures = check_cases()
-for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_precision_in_ranks, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_order, check_former_names, check_kinds_of_jobs_are_no_commands, check_jobs_are_no_stages, check_isolate, check_beside_another_error, check_words_left_out, check_other_helps, check_generate_by_hand):
+for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_precision_in_ranks, check_precision_without_effect, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_order, check_former_names, check_kinds_of_jobs_are_no_commands, check_jobs_are_no_stages, check_isolate, check_beside_another_error, check_words_left_out, check_other_helps, check_generate_by_hand):
     try:
         property()
         print("ok   ", property.__name__, flush=True)

@@ -200,6 +200,25 @@ def check_written():
     assert own["layout"] == "dp=2,recompute=2,micro=2" and own["fits"], own
 
 
+def check_precision():
+    """Times of another precision are said to be bf16's. A layout that cuts a group of numbers, or that attends by itself where attention is FP8, is not legal."""
+    run_file('{ use = "dit", in_channels = 8, out_channels = 8, text_size = 384, layers = 4, heads = 4, head_size = 32 }', batch=8)
+    cluster = ["--cluster", "1x2xH100", "--latent", "4x16x16"]
+    few = ["--set", 'stdit.precision={ use = "fp8", scaling = "block", attention = "fp8", high = ["embedding", "head"] }']
+    def layouts(*more):
+        found = plan(*cluster, "--best", 50, *more)
+        return {"tp" if p["tp"] > 1 else "ulysses" if "cp-ulysses" in p["layout"] else "ring" if p["cp"] > 1 else "other" for p in found["plans"]}, found
+    (of_all, all_legal), (of_few, fewer) = layouts("--set", 'stdit.precision="bf16"'), layouts(*few)
+    assert of_all == {"tp", "ulysses", "ring", "other"} and of_few == {"ulysses", "other"} and fewer["legal"] < all_legal["legal"], (of_all, of_few)
+    assert (all_legal["precision"], fewer["precision"]) == ("bf16", "fp8")
+    for layout, words in (("tp=2", "only 1 tensor rank would do"), ("cp=2", "cp-ring attends by itself and does not round")):
+        message = kinora("plan", RUN, *cluster, *few, "--explain", layout, code=2)
+        assert words in message and "Nearest legal: " in message and len(message.splitlines()) == 1, message
+    line = "times and memory are those of bf16, and the job's precision is "
+    assert line + "fp8" in kinora("plan", RUN, *cluster, *few, "--explain", "dp=2") and line not in kinora("plan", RUN, *cluster, "--explain", "dp=2", "--set", 'stdit.precision="bf16"')
+    assert "give one of them" in kinora("plan", RUN, *cluster, "--explain", "dp=2", "--write", SCRATCH / "none.toml", code=2)
+
+
 def check_calibrate():
     measured = json.loads(kinora("plan", "--calibrate", "--json"))
     assert measured["peak"] > 1e9 and measured["memory_bandwidth"] > 1e8 and measured["link"] > 1e7 and 0 < measured["latency"] < 0.1, measured
@@ -210,6 +229,6 @@ def check_calibrate():
     print("      a core:", measured)
 
 
-for check in (check_answer, check_own, check_bounds, check_written, check_shapes, check_theirs, check_calibrate):
+for check in (check_answer, check_own, check_bounds, check_written, check_precision, check_shapes, check_theirs, check_calibrate):
     check()
     print("ok   ", check.__name__)

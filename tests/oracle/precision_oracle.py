@@ -89,6 +89,12 @@ def check_refusals():
     beyond = "values are beyond float32's largest number"
     assert beyond in apply("precision/nvfp4", "quantize", {"x": np.float32(1e38) * signs[None]}, code=2, rht=True)
     assert beyond in apply("precision/fp8", "quantize", {"x": np.full((2, 16), 1e300)}, code=2)
+    for id, option in (("nvfp4", {"activations": "none"}), ("nvfp4", {"square_weights": False}), ("nvfp4", {"until": 3}), ("fp8", {"scaling": "block"}), ("fp8", {"gradients": "e4m3"}), ("fp8", {"attention": "fp8"})):
+        text = apply("precision/" + id, "quantize", {"x": ones["x"]}, code=2, **option)
+        assert f"{[*option][0]} is an option of linear layers and changes nothing in `kinora apply --method quantize`; remove it" in text, text
+    for option in ({"until": 3}, {"attention": "fp8"}):
+        text = apply("precision/nvfp4", "linear", ones, code=2, **option)
+        assert f"{[*option][0]} changes nothing in `kinora apply --method linear`" in text, text
     assert "not of a floating-point dtype" in apply("precision/nvfp4", "quantize", {"x": np.ones((2, 16), np.int64)}, code=2)
 
 
@@ -101,10 +107,12 @@ def main():
         total, codes, scales, back = fp4_oracle.quantised(x, rule, block == "16x16", rht, rounding == "stochastic", False, (SEED, 0, 0, 0))
         assert np.array_equal(made["codes"], codes) and np.array_equal(made["scales"], scales), (rule, block)
         assert made["global_scale"].tolist() == [total] and np.array_equal(made["dequantized"], back), (rule, block)
-    for block, scaling, form in (("128x128", "square", "e4m3"), ("1x32", "mx", "e5m2")):
+    for block, scaling, form, decibels in (("128x128", "square", "e4m3", 31), ("1x32", "mx", "e5m2", 25)):
         made = apply("precision/fp8", "quantize", {"x": x}, block=block, format=form)
         codes, scales, back = fp8_oracle.quantised(x, "float32", form, scaling, "exact", False)
         assert np.array_equal(made["codes"], codes) and np.array_equal(made["scales"], scales) and np.array_equal(made["dequantized"], back), block
+        noise = 10 * np.log10(np.square(x, dtype=np.float64).sum() / np.square(x.astype(np.float64) - back).sum())
+        assert decibels < noise < decibels + 1, (form, noise)  # the report names these figures
     for options in ({}, {"square_weights": False, "gradient_rht": False, "stochastic_gradients": False, "weights": "mse", "gradients": "none"}):
         check_layer("precision/nvfp4", nvfp4(x, w, g, **options), x, w, g, seed=SEED, **options)
     for options in ({"gradients": "e4m3"}, {"scaling": "block"}, {"scaling": "mx", "scale_rule": "floor"}):

@@ -239,7 +239,8 @@ class Conversion {
     auto metadata = file_->metadata();
     metadata.erase(kQuantization);
     if (packing_)
-      for (const char* of_training : {"low_weights", "low_precision", "low_rule"}) metadata.erase(of_training);
+      for (const char* of_training : {"low_weights", "low_precision", "low_rule"})
+        metadata.erase(of_training);
     if (packing_) metadata[kQuantization] = packing_->config().dump();
     if (for_transformers)
       metadata.emplace("format", "pt");  // transformers and diffusers reject files without it

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/digest.hpp"
+#include "core/base/log.hpp"
 #include "core/run/job.hpp"
 #include "core/torch/apply/tools.hpp"
 #include "core/torch/media/latents.hpp"
@@ -168,6 +169,41 @@ TEST(GenerateJob, ShowsWhatTheSamplerMadeOfThePrompt) {
     EXPECT_EQ(generated_json(*run).at("videos"), 2);
     for (int64_t n = 0; n < 2; ++n) expect_film(*run, n, kPrompts[static_cast<size_t>(n)], how, lines);
   }
+}
+
+// What the job logs about weights whose training rounded one layer in nvfp4.
+std::string said_of_precision(const std::string& precision) {
+  const auto run = ready("prompts = ['sea']\nformat = ['latents']\nguidance = 1.0\n" + precision);
+  const fs::path weights = run->of("dit") / "weights.safetensors";
+  NamedTensors tensors;
+  for (const auto& [name, tensor] : read_tensors(weights)) tensors[name] = tensor.clone();
+  const std::string layer = "decoder.layers.0.mlp.linear_fc1.weight";
+  EXPECT_TRUE(tensors.contains(layer));
+  fs::remove(weights);
+  write_tensors(weights, tensors,
+                {{"low_weights", json::array({layer}).dump()},
+                 {"low_precision", "nvfp4"},
+                 {"low_rule", R"({"block": "16x16", "scale_rule": "static_6"})"}});
+  or_throw(set_log_level("info"));
+  testing::internal::CaptureStderr();
+  generated_json(*run);
+  const std::string said = testing::internal::GetCapturedStderr();
+  or_throw(set_log_level("error"));
+  return said;
+}
+
+TEST(GenerateJob, NamesThePrecisionOfTheTrainingIfItRoundsOtherwise) {
+  const at::NoGradGuard off;
+  const auto trained = testing::HasSubstr("was trained in nvfp4");
+  EXPECT_THAT(said_of_precision("precision = { use = 'nvfp4', high = [] }\n"), testing::Not(trained));
+  EXPECT_THAT(
+      said_of_precision(""),
+      testing::HasSubstr("weights.safetensors was trained in nvfp4 (1 weight low, static_6 in 16x16), "
+                         "and this job generates in fp32 (0 of them low)"));
+  EXPECT_THAT(said_of_precision("precision = { use = 'nvfp4', high = ['*linear_fc1*'] }\n"),
+              testing::HasSubstr("generates in nvfp4 (0 of them low, static_6 in 16x16)"));
+  EXPECT_THAT(said_of_precision("precision = { use = 'nvfp4', high = [], weights = 'mse' }\n"),
+              testing::HasSubstr("generates in nvfp4 (1 of them low, mse in 16x16)"));
 }
 
 // The latents of a video by the weights in the train job's folder.

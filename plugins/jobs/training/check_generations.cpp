@@ -74,7 +74,8 @@ void check_wishes(JobCheck& check, const GenerateOptions& o) {
 // Options that have no effect here because another job decides.
 void check_without_effect(JobCheck& check) {
   if (until_step(check.spec()) > 0)
-    check.problem("precision", "precision: until is a step of training, and a generate job has none; leave it out");
+    check.problem("precision",
+                  "precision: until is a step of training, and a generate job has none; leave it out");
   if (check.spec().options.at("steps") != 0 && check.spec().options.at("pipeline") == "")
     check.problem(
         "steps",

@@ -34,7 +34,7 @@ function rounding({ rounding: list, rounding_step: step }) {
   const columns = operands.flatMap(([, title]) => [[`${title}, dB`, "n"], ["clipped, %", "n"], ["to zero, %", "n"]]);
   const title = `Rounding of each layer${step === null ? "" : `, in step ${count(step)}`}`;
   return [table(title, [["Layer", "t"], ...columns], list.map((row) => [row.layer, ...operands.flatMap(([key]) => cells(row[key]))])),
-    make("p", { class: "muted" }, "dB: ratio of signal to quantisation noise; NVFP4 has 18 to 21 dB, and 3 dB less with stochastic rounding, which its gradients have; FP8 has about 31 dB in E4M3, and 25 dB in E5M2, which its gradients have. Clipped: values beyond their block’s largest number. To zero: other values that became zero.")];
+    make("p", { class: "muted" }, "dB: ratio of signal to quantisation noise; NVFP4 has 18 to 21 dB, and 3 dB less with stochastic rounding, which its gradients have; FP8 has 31 to 32 dB in E4M3, and 25 to 26 dB in E5M2, which gradients have unless the job says otherwise. Clipped: values beyond their block’s largest number. To zero: other values that became zero.")];
 }
 
 function pairs({ name, pairs: list }) {

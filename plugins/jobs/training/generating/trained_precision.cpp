@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/quantity.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/torch/context/rounded_layers.hpp"
 
@@ -55,8 +56,9 @@ std::string other_precision(const WeightsPaths& weights, const ComponentUse& pre
     if (static_cast<size_t>(same) == low.size() && trained == own &&
         (rule.is_null() ? json::object() : rule) == own_rule)
       return "";
-    return fmt::format("{} was trained in {:.64} ({} weights low{}), and this job generates in {} ({} of them low{})",
-                       path.string(), trained, low.size(), text_of(rule), own, same, text_of(own_rule));
+    return fmt::format("{} was trained in {:.64} ({} low{}), and this job generates in {} ({} of them low{})",
+                       path.string(), trained, counted(static_cast<int64_t>(low.size()), "weight", "weights"),
+                       text_of(rule), own, same, text_of(own_rule));
   }
   return "";
 }
