@@ -207,6 +207,12 @@ def check_packed_again():
         kinora("convert", whole, f"{layouts[layout]}/", "--precision", "nvfp4", "--format", layout, *square, "--high", "blocks.0.ffn.weight", "--high", "head*")
     dense = SCRATCH / "decoded_once.safetensors"
     kinora("convert", layouts["longlive"], dense)
+    low = "by static_6 in 16x16:\n  blocks.0.attn.q.weight\n  patch_embed.weight\n"
+    for given, said in ((layouts["longlive"], f"F32 NVFP4\n2 matrices in four bits, {low}"), (dense, f" F32\n2 matrices that were rounded to few bits, {low}")):
+        assert kinora("inspect", given).endswith(said), kinora("inspect", given)
+    assert kinora("inspect", whole).endswith(" F32\n") and "is weights" in kinora("inspect", whole, "--set", "layers=3", code=2)
+    facts = json.loads(kinora("inspect", whole, "--json"))
+    assert (facts["low_weights"], facts["parameters"], facts["packed"]) == ([], sum(t.size for t in model().values()), False), facts
     for given, layout in ((layouts["compressed-tensors"], "longlive"), (layouts["longlive"], "compressed-tensors"), (dense, "compressed-tensors")):
         out = SCRATCH / f"again_{given.name.split('.')[0]}.safetensors"
         done = json.loads(kinora("convert", given, out, "--precision", "nvfp4", "--format", layout, "--json"))
