@@ -136,7 +136,7 @@ Result<SafeTensor> from_fouroversix(const std::string& module, const SafeTensor&
                 {codes.bytes, scales->bytes, sizes->padded_rows, sizes->padded_cols, true, 1, *amax, most});
 }
 
-// Of the file's metadata, else of the folder's config.json.
+// The file's own in its metadata, else that of the folder's config.json.
 nlohmann::json quantization_config(const SafeMetadata& metadata, const std::filesystem::path& folder) {
   const auto own = metadata.find("quantization_config");
   return own != metadata.end() ? parse_facts(own->second)
