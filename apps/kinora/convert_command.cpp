@@ -61,9 +61,10 @@ po::options_description convert_flags() {
                                "values that share a scale: 1x16 or 16x16; the training's, else 1x16")(
       "high", po::value<std::vector<std::string>>()->composing()->value_name("PATTERN"),
       "modules or weights that keep their precision, such as \"blocks.0.*\". One --high replaces the whole "
-      "list, the training's or the default: embeddings, modulation, norms, heads")("set", po::value<std::vector<std::string>>()->composing()->value_name("k=v"),
-                      "an option of the component; config=FILE.json")("json", "print the result as JSON")(
-      "help,h", "this text");
+      "list, the training's or the default: embeddings, modulation, norms, heads")(
+      "set", po::value<std::vector<std::string>>()->composing()->value_name("k=v"),
+      "an option of the component; config=FILE.json")("json", "print the result as JSON")("help,h",
+                                                                                          "this text");
   return options;
 }
 

@@ -41,8 +41,7 @@ json file_facts(const core::Safetensors& opened) {
     bytes += t.packed ? t.packed->codes.size() + t.packed->scales.size() : t.bytes.size();
     dtypes.insert(t.packed ? "NVFP4" : core::name_of(t.dtype));
   }
-  return {
-      {"files", opened.files().size()}, {"parameters", parameters}, {"bytes", bytes}, {"dtypes", dtypes}};
+  return {{"files", opened.files().size()}, {"parameters", parameters}, {"bytes", bytes}, {"dtypes", dtypes}};
 }
 
 json part_facts(const core::PublishedPipeline& pipeline, const std::string& name) {
@@ -264,15 +263,13 @@ bool is_weights(const fs::path& path) {
   if (!fs::is_directory(path)) return path.extension() == ".safetensors" && fs::exists(path);
   const auto is_one = [](const auto& entry) { return entry.path().extension() == ".safetensors"; };
   const fs::directory_iterator files(path);
-  return core::published_class(path / "config.json").empty() &&
-         std::any_of(begin(files), end(files), is_one);
+  return core::published_class(path / "config.json").empty() && std::any_of(begin(files), end(files), is_one);
 }
 
 std::string weights_text(const std::string& path, const json& f) {
-  std::string out =
-      fmt::format("{}: {} numbers, {}, {}\n", path, scaled(f["parameters"].get<double>()),
-                  core::format_size(f["bytes"].get<uint64_t>()),
-                  fmt::join(f["dtypes"].get<std::vector<std::string>>(), " "));
+  std::string out = fmt::format("{}: {} numbers, {}, {}\n", path, scaled(f["parameters"].get<double>()),
+                                core::format_size(f["bytes"].get<uint64_t>()),
+                                fmt::join(f["dtypes"].get<std::vector<std::string>>(), " "));
   const auto low = f["low_weights"].get<std::vector<std::string>>();
   if (low.empty()) return out;
   const std::string rule = f["scale_rule"], block = f["block"];

@@ -70,8 +70,8 @@ bool Packing::takes(const SafeTensor& t, const std::string& trained) {
     return matches(pattern, module) || matches(pattern, t.name);
   };
   std::erase_if(unused_, names_it);
-  const bool is_named = low_.empty() ? std::any_of(patterns_.begin(), patterns_.end(), names_it)
-                                     : !low_.contains(trained);
+  const bool is_named =
+      low_.empty() ? std::any_of(patterns_.begin(), patterns_.end(), names_it) : !low_.contains(trained);
   const bool is_high = is_named || t.shape[1] % fp4::kBlock != 0;
   if (is_high)
     high_.push_back(module);
@@ -150,9 +150,7 @@ void Packing::add_error(const fp4::Shape& n, const float* x, const at::Tensor& c
   }
 }
 
-json Packing::rule() const {
-  return {{"scale_rule", rule_}, {"block", options_.square ? "16x16" : "1x16"}};
-}
+json Packing::rule() const { return {{"scale_rule", rule_}, {"block", options_.square ? "16x16" : "1x16"}}; }
 
 double Packing::relative_error() const { return squared_ > 0 ? std::sqrt(squared_error_ / squared_) : 0; }
 

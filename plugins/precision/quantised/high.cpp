@@ -67,8 +67,8 @@ void choose(const std::string& pattern, const std::vector<Layer>& layers, int64_
   bool any = !is_name;
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto& [name, block] = layers[i];
-    const bool here = is_name ? matches(pattern, name) || matches(pattern + ".weight", name)
-                              : block >= from && block <= to;
+    const bool here =
+        is_name ? matches(pattern, name) || matches(pattern + ".weight", name) : block >= from && block <= to;
     any |= here;
     if (here) out[i] = true;
   }
