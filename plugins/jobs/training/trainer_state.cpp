@@ -29,6 +29,19 @@ json rule_of_weights(const ComponentUse* precision) {
   return {{"scale_rule", o.at("weights")}, {"block", o.at("square_weights").get<bool>() ? "16x16" : "1x16"}};
 }
 
+// Notes in files of weights which of them the training rounds, as its table says, and how: `kinora convert
+// --precision` rounds these and no others, by this rule.
+void note_low_weights(std::vector<TensorFile>& files, const json& table, const ComponentUse* precision) {
+  json low = json::array();
+  for (const auto& row : table) low.push_back(row.at("layer"));
+  const json rule = rule_of_weights(precision);
+  for (auto& file : files) {
+    if (low.empty() || (!file.name.starts_with("weights") && !file.name.starts_with("ema-"))) continue;
+    file.metadata["low_weights"] = low.dump();
+    if (!rule.empty()) file.metadata["low_rule"] = rule.dump();
+  }
+}
+
 }  // namespace
 
 void Trainer::restore(const std::filesystem::path& folder) {
@@ -80,6 +93,7 @@ void Trainer::save() {
     files.push_back(checkpoint_file("ema-" + decay_name(e.decay()), kept(e.values())));
   }
   if (job_state) files.push_back(checkpoint_file("more", held(job_state())));
+  note_low_weights(files, rounding_.table(), context_.spec().component("precision"));
   writer_.start(std::move(state), std::move(files));
 }
 
@@ -130,14 +144,7 @@ void Trainer::save_weights() {
     files.push_back(weights_file("weights.ema-" + decay_name(averages_[i].decay()) + ".safetensors",
                                  in_network ? values_of(chain.leaves()) : averages_[i].values()));
   }
-  json low = json::array();
-  for (const auto& row : rounding_.table()) low.push_back(row.at("layer"));
-  const json rule = rule_of_weights(context_.spec().component("precision"));
-  if (!low.empty())  // `kinora convert --precision` rounds these and no others, by this rule
-    for (auto& file : files) {
-      file.metadata["low_weights"] = low.dump();
-      if (!rule.empty()) file.metadata["low_rule"] = rule.dump();
-    }
+  note_low_weights(files, rounding_.table(), context_.spec().component("precision"));
   write_files(context_.folder(), files, exchange_, static_cast<uint64_t>(options_.shard_size));
 }
 
