@@ -23,7 +23,8 @@ Tensors that are only renamed or sharded keep their bytes; metadata is kept. Mat
 LongLive) are decoded to float32, or to --dtype.
 
 --precision nvfp4 quantises the matrices X.weight of linear layers to four bits and prints the modules that are left alone. Weights
-that a job trained in nvfp4 note their rule and block, and so keep their codes; for others give --scale-rule and --block.
+that a job trained in nvfp4, or that were in four bits before, note their matrices, rule and block, and so keep their codes; for others
+give --scale-rule and --block.
 
 examples:
   kinora convert model.safetensors.index.json model.safetensors
@@ -32,6 +33,7 @@ examples:
   kinora convert transformer/ small.safetensors --dtype bf16
   kinora convert transformer/ merged.safetensors --merge adapter/
   kinora convert transformer/ small/ --precision nvfp4 --dtype bf16
+  kinora convert small/ longlive.safetensors --precision nvfp4 --format longlive
 
 )";
 
@@ -58,11 +60,11 @@ po::options_description convert_flags() {
       "(TransformerEngine's)")("block", text("B"),
                                "values that share a scale: 1x16 or 16x16; the training's, else 1x16")(
       "high", po::value<std::vector<std::string>>()->composing()->value_name("PATTERN"),
-      "modules that keep their precision, such as \"blocks.0.*\"; replaces the default: embeddings, "
-      "modulation, "
-      "norms, heads")("set", po::value<std::vector<std::string>>()->composing()->value_name("k=v"),
-                      "an option of the component; config=FILE.json")("json", "print the result as JSON")(
-      "help,h", "this text");
+      "modules or weights that keep their precision, such as \"blocks.0.*\". One --high replaces the whole "
+      "list, the training's or the default: embeddings, modulation, norms, heads")(
+      "set", po::value<std::vector<std::string>>()->composing()->value_name("k=v"),
+      "an option of the component; config=FILE.json")("json", "print the result as JSON")("help,h",
+                                                                                          "this text");
   return options;
 }
 

@@ -19,6 +19,7 @@
 #include "core/config/document.hpp"
 #include "core/io/packed_matrix.hpp"
 #include "core/run/job_check.hpp"
+#include "core/run/published_classes.hpp"
 #include "core/run/run_file.hpp"
 #include "core/runtime/runtime.hpp"
 #include "plugins/jobs/published/published_pipeline.hpp"
@@ -30,8 +31,7 @@ namespace fs = std::filesystem;
 namespace po = boost::program_options;
 using nlohmann::json;
 
-json part_facts(const core::PublishedPipeline& pipeline, const std::string& name) {
-  const auto opened = core::or_throw(core::Safetensors::open(pipeline.folder / name));
+json file_facts(const core::Safetensors& opened) {
   uint64_t parameters = 0, bytes = 0;
   std::set<std::string> dtypes;
   for (const auto& t : opened.tensors()) {
@@ -41,12 +41,14 @@ json part_facts(const core::PublishedPipeline& pipeline, const std::string& name
     bytes += t.packed ? t.packed->codes.size() + t.packed->scales.size() : t.bytes.size();
     dtypes.insert(t.packed ? "NVFP4" : core::name_of(t.dtype));
   }
-  return {{"name", name},
-          {"component", pipeline.component(name)},
-          {"files", opened.files().size()},
-          {"parameters", parameters},
-          {"bytes", bytes},
-          {"dtypes", dtypes}};
+  return {{"files", opened.files().size()}, {"parameters", parameters}, {"bytes", bytes}, {"dtypes", dtypes}};
+}
+
+json part_facts(const core::PublishedPipeline& pipeline, const std::string& name) {
+  json out = file_facts(core::or_throw(core::Safetensors::open(pipeline.folder / name)));
+  out["name"] = name;
+  out["component"] = pipeline.component(name);
+  return out;
 }
 
 std::string in_shell(const std::string& path) {
@@ -155,7 +157,7 @@ std::string pipeline_text(const json& f) {
 }
 
 constexpr const char* kInspectHelp = R"(usage: kinora inspect ID [options]
-       kinora inspect FOLDER [--json]
+       kinora inspect FOLDER|X.safetensors [--json]
 
 Prints the parameters and bytes of a model or tokenizer with the given options and, with --input, the floating-point operations of
 one forward and one training step. Nothing is allocated, so a model of any size takes no time.
@@ -167,13 +169,15 @@ recomputation of every block, four.
 For the folder of a published pipeline (model_index.json), prints what the pipeline is, its networks, their sizes on disk and in
 memory, what it generates by default, and the command that runs it; a folder that kinora generate would refuse is refused here too, with every
 problem. For the folder of one of its networks (config.json), prints the
-same as for the component with that configuration.
+same as for the component with that configuration. For a file X.safetensors, or a folder of weights whose configuration names no network,
+prints its size, its dtypes, and which matrices are in four bits or were trained so, by which rule.
 
 examples:
   kinora inspect Wan2.1-T2V-1.3B-Diffusers
   kinora inspect model/dit --set size=7B
   kinora inspect model/dit --set size=7B --set text_size=1024 --input latent=1x16x16x88x160 --input timestep=1 --input text=1x512x1024
   kinora inspect tokenizer/cosmos --input video=1x3x17x256x256 --json
+  kinora inspect runs/nvfp4/nvfp4/weights.safetensors
 
 )";
 
@@ -254,6 +258,38 @@ int inspect_pipeline(core::Runtime& runtime, const fs::path& folder, bool as_jso
   return kDone;
 }
 
+// A file of weights, or a folder of them whose configuration names no network.
+bool is_weights(const fs::path& path) {
+  if (!fs::is_directory(path)) return path.extension() == ".safetensors" && fs::exists(path);
+  const auto is_one = [](const auto& entry) { return entry.path().extension() == ".safetensors"; };
+  const fs::directory_iterator files(path);
+  return core::published_class(path / "config.json").empty() && std::any_of(begin(files), end(files), is_one);
+}
+
+std::string weights_text(const std::string& path, const json& f) {
+  std::string out = fmt::format("{}: {} numbers, {}, {}\n", path, scaled(f["parameters"].get<double>()),
+                                core::format_size(f["bytes"].get<uint64_t>()),
+                                fmt::join(f["dtypes"].get<std::vector<std::string>>(), " "));
+  const auto low = f["low_weights"].get<std::vector<std::string>>();
+  if (low.empty()) return out;
+  const std::string rule = f["scale_rule"], block = f["block"];
+  return out + fmt::format("{} matrices {}{}:\n  {}\n", low.size(),
+                           f["packed"] == true ? "in four bits" : "that were rounded to few bits",
+                           rule.empty() ? ", by a rule that the file does not say"
+                                        : fmt::format(", by {} in {}", rule, block),
+                           fmt::join(low, "\n  "));
+}
+
+int inspect_weights(const std::string& path, bool as_json) {
+  const auto file = core::or_throw(core::Safetensors::open(path));
+  const auto low = core::or_throw(core::low_weights_of(file));
+  json facts = file_facts(file);
+  facts.update({{"low_weights", low.names}, {"scale_rule", low.scale_rule}, {"block", low.block}});
+  facts["packed"] = facts["dtypes"].dump().find("NVFP4") != std::string::npos;
+  std::cout << (as_json ? facts.dump() + "\n" : weights_text(path, facts));
+  return kDone;
+}
+
 int inspect(core::Runtime& runtime, const Arguments& arguments) {
   po::options_description all = inspect_flags();
   all.add_options()("id", po::value<std::string>()->default_value(""));
@@ -285,6 +321,11 @@ int inspect(core::Runtime& runtime, const Arguments& arguments) {
   if (const fs::path file = id; fs::is_regular_file(file) && file.extension() == ".json")
     return complain(kUsage, "inspect: " + id + " is a file; give its folder: kinora inspect " +
                                 in_shell(file.has_parent_path() ? file.parent_path().string() : "."));
+  if (is_weights(id)) {
+    if (given.count("set") || given.count("input"))
+      return complain(kUsage, "inspect: --set and --input are for a network, and " + id + " is weights");
+    return inspect_weights(id, given.count("json") != 0);
+  }
   auto sets = texts("set");
   if (is_folder) sets.push_back("config=" + id);
   const auto spec = runtime.registry().find(is_folder ? core::published_component(id) : id);

@@ -154,10 +154,12 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   auto log = open_log(run.out, place);
   if (!log) return complain(kFailed, log.failure().message);
   const core::RunResult result = core::run_jobs(runtime, run, options);
-  if (result.was_cancelled)  // `kinora launch` prints this once for all of its ranks
+  if (result.was_cancelled) {  // `kinora launch` prints this once for all of its ranks
+    core::log_to_files("interrupted");
     return place.launcher == core::kOwnLauncher
                ? kInterrupted
                : complain(kInterrupted, "interrupted; run the same command again to continue");
+  }
   if (!result.ok) return result.was_refused ? kUsage : kFailed;
   if (place.first() || place.launcher == core::kOwnLauncher) {
     // With --only, a page of an earlier run may lie there.

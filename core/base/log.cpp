@@ -94,7 +94,7 @@ Status start_log(std::string_view level) {
   outputs()->set_sinks({std::move(out)});
   auto logger = std::make_shared<spdlog::logger>("kinora", outputs());
   logger->set_level(spdlog::level::from_str(std::string(level)));
-  logger->flush_on(spdlog::level::warn);
+  logger->flush_on(spdlog::level::info);  // a killed process leaves its lines in the files
   logger->set_error_handler(on_log_error);
   spdlog::set_default_logger(std::move(logger));
   started.store(true, std::memory_order_release);

@@ -24,6 +24,8 @@ TEST(Log, FileGetsTheLinesOfItsTimeAndNoForgedOnes) {
     log_warn("film {}", "a\n2030-01-01 error forged\x1b[2J");
     log_line(KINORA_LOG_DEBUG, "below the level");
     EXPECT_EQ(log_to_files("for the file alone"), path);
+    log_info("kept if the process is killed now");
+    EXPECT_THAT(text_of(path), testing::HasSubstr("kept if the process is killed now\n"));
   }
   EXPECT_EQ(log_to_files("no file is open"), "");
   log_warn("after the file was closed");
@@ -31,7 +33,7 @@ TEST(Log, FileGetsTheLinesOfItsTimeAndNoForgedOnes) {
   const std::string text = text_of(path);
   EXPECT_THAT(text, testing::HasSubstr("film a\\n2030-01-01 error forged\\x1b[2J\n"));
   EXPECT_THAT(text, testing::HasSubstr("for the file alone\n"));
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
   EXPECT_THAT(errors, testing::HasSubstr("after the file was closed"));
   EXPECT_THAT(errors, testing::Not(testing::HasSubstr("for the file alone")));
   std::remove(path.c_str());

@@ -158,8 +158,9 @@ Status write_file_atomically(const fs::path& name, std::string_view contents) {
   return file->commit();
 }
 
-Result<AtomicFolder> AtomicFolder::create(const fs::path& final_name) {
+Result<AtomicFolder> AtomicFolder::create(const fs::path& given) {
   AtomicFolder made;
+  const fs::path final_name = given.has_filename() ? given : given.parent_path();  // "packed/" is "packed"
   const fs::path temporary = temporary_name(final_name);
   if (mkdir(temporary.c_str(), 0755) != 0) return system_failure(errno, "creating", final_name);
   made.final_ = final_name;

@@ -40,6 +40,7 @@ Status write_file_atomically(const std::filesystem::path& name, std::string_view
 
 class AtomicFolder {
  public:
+  // A slash at the end changes nothing.
   static Result<AtomicFolder> create(const std::filesystem::path& final_name);
   AtomicFolder(AtomicFolder&&) noexcept;
   AtomicFolder& operator=(AtomicFolder&&) noexcept;

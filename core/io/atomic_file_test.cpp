@@ -76,6 +76,14 @@ TEST_F(AtomicIn, AFolderMayTakeTheOldOnesPlaceInOneStep) {
   }
 }
 
+TEST_F(AtomicIn, AFolderMayBeNamedWithASlash) {
+  auto folder = AtomicFolder::create(folder_ / "b" / "");
+  ASSERT_TRUE(folder && write_file_atomically(folder->temporary() / "c", "x"));
+  ASSERT_TRUE(folder->commit());
+  EXPECT_EQ(text_of(folder_ / "b" / "c"), "x");
+  EXPECT_EQ(entries(), 1U);
+}
+
 TEST_F(AtomicIn, TemporariesOfDeadProcessesAreKnown) {
   const std::string mine = temporary_name(folder_ / "step-000001").filename().string();
   EXPECT_FALSE(is_abandoned(mine));

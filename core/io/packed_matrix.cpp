@@ -136,15 +136,24 @@ Result<SafeTensor> from_fouroversix(const std::string& module, const SafeTensor&
                 {codes.bytes, scales->bytes, sizes->padded_rows, sizes->padded_cols, true, 1, *amax, most});
 }
 
-// "mse", by the file's metadata or the folder's config.json; the number of most_of_rule.
+// The file's own in its metadata, else that of the folder's config.json.
+nlohmann::json quantization_config(const SafeMetadata& metadata, const std::filesystem::path& folder) {
+  const auto own = metadata.find("quantization_config");
+  return own != metadata.end() ? parse_facts(own->second)
+                               : object_in(object_in_file(folder / "config.json"), "quantization_config");
+}
+
+// "mse"; "" if the configuration is not Four Over Six'.
+std::string rule_in(const nlohmann::json& config) {
+  const std::string rule = text_in(config, "weight_scale_rule");
+  return rule.empty() ? text_in(config, "scale_rule") : rule;
+}
+
+// The number of most_of_rule.
 Result<float> most_of_file(const SafeMetadata& metadata, const std::filesystem::path& folder,
                            std::string_view origin) {
-  const auto own = metadata.find("quantization_config");
-  const nlohmann::json config =
-      own != metadata.end() ? parse_facts(own->second)
-                            : object_in(object_in_file(folder / "config.json"), "quantization_config");
-  std::string rule = text_in(config, "weight_scale_rule");
-  if (rule.empty()) rule = text_in(config, "scale_rule");
+  const auto config = quantization_config(metadata, folder);
+  const std::string rule = rule_in(config);
   const std::string dtype = text_in(config, "dtype");
   if (const float most = most_of_rule(rule); most > 0 && (dtype.empty() || dtype == "nvfp4")) return most;
   return fail(
@@ -222,6 +231,31 @@ Status join_packed(std::vector<SafeTensor>& tensors, const SafeMetadata& metadat
                 twice->name);
   tensors = std::move(made);
   return {};
+}
+
+Result<LowWeights> low_weights_of(const Safetensors& file) {
+  const auto noted = [&](const char* key) {
+    const auto at = file.metadata().find(key);
+    return at == file.metadata().end() ? nlohmann::json() : parse_facts(at->second);
+  };
+  LowWeights out;
+  const auto names = noted("low_weights"), rule = noted("low_rule");
+  const std::string origin = file.files()[0].string();
+  if (!names.is_null() && !names.is_array())
+    return fail(KINORA_ERROR_DATA, "{}: its metadata low_weights is not a list of names", origin);
+  for (const auto& name : names) {
+    if (!name.is_string())
+      return fail(KINORA_ERROR_DATA, "{}: its metadata low_weights is not a list of names", origin);
+    out.names.insert(name.get<std::string>());
+  }
+  for (const auto& t : file.tensors())
+    if (names.is_null() && t.packed) out.names.insert(t.name);
+  out.scale_rule = text_in(rule, "scale_rule"), out.block = text_in(rule, "block");
+  if (!out.scale_rule.empty() || out.names.empty()) return out;
+  const auto config = quantization_config(file.metadata(), file.files()[0].parent_path());
+  out.scale_rule = rule_in(config);
+  if (!out.scale_rule.empty()) out.block = flag_in(config, "weight_scale_2d") ? "16x16" : "1x16";
+  return out;
 }
 
 }  // namespace kinora::core

@@ -11,6 +11,7 @@
 // 0.20, utils/nvfp4_checkpoint.py of LongLive 2.0, fouroversix/model/modules/linear.py.
 #pragma once
 #include <filesystem>
+#include <set>
 
 #include "core/io/safetensors.hpp"
 
@@ -35,5 +36,15 @@ float most_of_rule(std::string_view scale_rule);
 // too, or if the rule is unknown; `tensors` is unspecified then.
 Status join_packed(std::vector<SafeTensor>& tensors, const SafeMetadata& metadata,
                    const std::filesystem::path& folder, std::string_view origin);
+
+// Which matrices of a file are rounded to few bits, and how: what a training (trainer_state.cpp) or
+// `kinora convert` notes in the metadata, else the packed matrices of the file and Four Over Six'
+// configuration.
+struct LowWeights {
+  std::set<std::string> names;    // X.weight, as in the file
+  std::string scale_rule, block;  // "static_6", "16x16"; "" if the file does not say it
+};
+// KINORA_ERROR_DATA if the metadata's low_weights is not a list of names.
+Result<LowWeights> low_weights_of(const Safetensors& file);
 
 }  // namespace kinora::core

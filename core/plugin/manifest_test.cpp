@@ -198,7 +198,7 @@ TEST(Manifest, AnUnknownKeyIsAWarning) {
       {"cuda = \"13.0\"", "cudb = \"13.0\"",
        "plugin.toml:8:1: unknown key 'cudb' in [plugin], did you mean 'cuda'?"},
       {"help = \"order 1\"", "colour = 3",
-       "plugin.toml:26:1: unknown key 'colour' in [[component]]; keys: id, help"},
+       "plugin.toml:28:1: unknown key 'colour' in [[component]]; keys: id, help"},
   };
   for (const auto& c : unknown) {
     const auto p = changed(c.replace, c.by);

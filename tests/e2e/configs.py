@@ -70,19 +70,44 @@ def check_nvfp4(out):
     assert len(measured) == 6 and {row["layer"].split(".")[-2] for row in measured} == {"linear_qkv", "linear_proj", "linear_q", "linear_fc1", "linear_fc2"}, measured
     for row in measured:
         assert 15 < row["activations"]["sqnr"] < 30 and 15 < row["weights"]["sqnr"] < 30 and 5 < row["gradients"]["sqnr"] < 30, row
-    def packed_by(*options):
-        to = out / f"packed{len(options)}.safetensors"
-        subprocess.run([KINORA, "convert", str(out / "nvfp4/weights.safetensors"), str(to), "--precision", "nvfp4", *options], check=True, capture_output=True)
-        return to
-
-    packed = packed_by()  # an export rounds what the training rounded, as it did, and nothing else
-    assert packed.read_bytes() == packed_by("--block", "16x16", "--scale-rule", "static_6").read_bytes() != packed_by("--scale-rule", "mse").read_bytes()
-    with open(packed, "rb") as file:
-        names = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    assert {name.removesuffix("_packed") for name in names if name.endswith("_packed")} == {row["layer"] for row in measured}, names
+    check_export(out, [row["layer"] for row in measured])
     assert re.search(r"NVFP4: 6 of 15 weights are low; high: .*, decoder\.layers\.0\.adaLN\.adaLN_modulation\.1\.weight, .*linear_kv\.weight", (out / "kinora.log").read_text())
     page = (out / "report.html").read_text()
     assert measured[0]["layer"] in page and '"validation_loss":' in page
+
+
+def stored(path):
+    """Metadata and bytes by name; NumPy has no E4M3, so the library cannot read files in four bits."""
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + size])
+    return header.pop("__metadata__", {}), {name: data[8 + size:][slice(*t["data_offsets"])] for name, t in header.items()}
+
+
+def check_export(out, low):
+    """An export rounds what the training rounded, as it did, and nothing else; so does one of a checkpoint's weights, and one of an export."""
+    def packed_by(name, *options, of=out / "nvfp4/weights.safetensors"):
+        to = out / f"{name}.safetensors"
+        subprocess.run([KINORA, "convert", str(of), str(to), "--precision", "nvfp4", *options], check=True, capture_output=True)
+        return to
+
+    def codes_in(path):
+        return {name: data for name, data in stored(path)[1].items() if name.endswith((".weight_packed", ".weight_scale"))}
+
+    def noted_in(path):
+        return {key: json.loads(text) for key, text in stored(path)[0].items() if key.startswith("low_")}
+
+    packed = packed_by("packed")
+    assert packed.read_bytes() == packed_by("same", "--block", "16x16", "--scale-rule", "static_6").read_bytes() != packed_by("mse", "--scale-rule", "mse").read_bytes()
+    assert {name.rsplit("_", 1)[0] for name in codes_in(packed)} == set(low), low
+    assert codes_in(packed_by("again", of=packed)) == codes_in(packed)
+    saved = sorted((out / "nvfp4/checkpoints").iterdir())[-1]
+    averages = sorted(saved.glob("ema-*.safetensors"))
+    assert len(averages) == 1, averages
+    for path in (out / "nvfp4/weights.safetensors", saved / "weights.safetensors", *averages):
+        assert noted_in(path) == {"low_weights": low, "low_rule": {"scale_rule": "static_6", "block": "16x16"}}, (path, noted_in(path))
+    assert codes_in(packed_by("average", of=averages[0])) == codes_in(packed), "the job's weights are the average"
+    assert codes_in(packed_by("last", of=saved / "weights.safetensors")).keys() == codes_in(packed).keys()
 
 
 def check_curate(out):

@@ -32,10 +32,12 @@ def check_interrupt():
     end = time.monotonic() + 240
     while time.monotonic() < end and process.poll() is None and not (curve.exists() and curve.stat().st_size > 500):
         time.sleep(0.1)
+    assert " info dit: " in (out / "kinora.log").read_text(), "a killed run leaves its lines"
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, (process.returncode, said)
     assert "interrupted; run the same command again to continue" in said and "terminate" not in said, said
+    assert (out / "kinora.log").read_text().endswith(" interrupted\n")
     left = [p for p in out.rglob("*") if p.name.endswith((".tmp", ".part")) or ".tmp" in p.name]
     assert not left, left
     again = subprocess.run([*command, "--dry-run"], capture_output=True, text=True)

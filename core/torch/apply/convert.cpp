@@ -10,6 +10,7 @@
 #include "core/base/log.hpp"
 #include "core/base/suggest.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/io/packed_matrix.hpp"
 #include "core/io/safetensors_header.hpp"
 #include "core/run/weights.hpp"
 #include "core/torch/apply/tools.hpp"
@@ -40,6 +41,7 @@ class Conversion {
     check_request();
     if (component_) source_ = published_part(source_, *component_->spec);
     file_.emplace(or_throw(Safetensors::open(source_)));
+    low_ = or_throw(low_weights_of(*file_));
     if (request.contains("precision")) packing_.emplace(with_low_weights(request));
   }
 
@@ -64,23 +66,18 @@ class Conversion {
   }
 
  private:
-  // A training in few bits notes in its weights which of them it rounded and how (trainer_state.cpp). Layers
-  // that it kept high stay high, unless the request names layers itself, and its rule and block are the default.
+  // Matrices that were in few bits before, in a training or a file, become so again by the same rule and block,
+  // and no others, unless the request says otherwise.
   json with_low_weights(json request) const {
-    if (const auto rule = file_->metadata().find("low_rule"); rule != file_->metadata().end()) {
-      const json noted = json::parse(rule->second, nullptr, false);
-      for (const char* key : {"scale_rule", "block"})
-        if (text(key).empty() && noted.is_object() && noted.contains(key) && noted[key].is_string())
-          request[key] = noted[key];
-    }
-    const auto noted = file_->metadata().find("low_weights");
-    if (noted == file_->metadata().end() || request.contains("high")) return request;
-    const json names = json::parse(noted->second, nullptr, false);
-    const auto is_text = [](const json& name) { return name.is_string(); };
-    if (!names.is_array() || !std::all_of(names.begin(), names.end(), is_text))
-      raise(KINORA_ERROR_DATA, "{}: its metadata low_weights is not a list of names; give --high",
+    if (text("scale_rule").empty()) request["scale_rule"] = low_.scale_rule;
+    if (text("block").empty()) request["block"] = low_.block;
+    if (!request.contains("high") && !low_.names.empty()) request["low"] = low_.names;
+    const auto& all = file_->tensors();
+    if (request["scale_rule"] == "" && std::any_of(all.begin(), all.end(), [](auto& t) { return t.packed; }))
+      raise(KINORA_ERROR_INVALID,
+            "{} is in four bits already and does not say by which rule; another one would round its matrices "
+            "again. Give --scale-rule and --block: files of compressed-tensors have static_6 and 1x16",
             source_.string());
-    request["low"] = names;
     return request;
   }
   std::string text(const char* key) const { return request_.value(key, std::string()); }
@@ -234,14 +231,27 @@ class Conversion {
     return packing_->part(t.name, whole->second, made(items_.at(whole->second), SafeDtype::f32));
   }
 
+  // The input's, with the matrices that are or were in few bits under their names in the result.
+  SafeMetadata metadata() const {
+    auto out = file_->metadata();
+    out.erase(kQuantization);
+    std::set<std::string> low;
+    for (const auto& [part, whole] : whole_of_) low.insert(whole);
+    for (const auto& [name, item] : items_)
+      if (!packing_ && low_.names.contains(item.from->name)) low.insert(name);
+    if (!low.empty()) out["low_weights"] = json(low).dump();
+    if (packing_) {
+      out[kQuantization] = packing_->config().dump();
+      out["low_rule"] = packing_->rule().dump();
+    } else if (!low_.scale_rule.empty()) {
+      out["low_rule"] = json{{"scale_rule", low_.scale_rule}, {"block", low_.block}}.dump();
+    }
+    return out;
+  }
+
   fs::path write(const fs::path& to, bool for_transformers = false) {
     const auto all = tensors();
-    auto metadata = file_->metadata();
-    metadata.erase(kQuantization);
-    if (packing_)
-      for (const char* of_training : {"low_weights", "low_precision", "low_rule"})
-        metadata.erase(of_training);
-    if (packing_) metadata[kQuantization] = packing_->config().dump();
+    auto metadata = this->metadata();
     if (for_transformers)
       metadata.emplace("format", "pt");  // transformers and diffusers reject files without it
     at::Tensor current;
@@ -285,6 +295,7 @@ class Conversion {
   const Component* component_;
   fs::path out_, source_;
   std::optional<Safetensors> file_;
+  LowWeights low_;
   Layout from_, to_;
   Items items_;
   std::optional<Packing> packing_;

@@ -66,11 +66,12 @@ bool Packing::takes(const SafeTensor& t, const std::string& trained) {
   const std::string module = module_of(t.name);
   if (!real || t.shape.size() != 2 || t.shape[0] == 0 || t.shape[1] == 0 || module.empty()) return false;
   last_ = module;
-  std::erase_if(unused_, [&](const std::string& pattern) { return matches(pattern, module); });
+  const auto names_it = [&](const std::string& pattern) {
+    return matches(pattern, module) || matches(pattern, t.name);
+  };
+  std::erase_if(unused_, names_it);
   const bool is_named =
-      low_.empty() ? std::any_of(patterns_.begin(), patterns_.end(),
-                                 [&](const std::string& pattern) { return matches(pattern, module); })
-                   : !low_.contains(trained);
+      low_.empty() ? std::any_of(patterns_.begin(), patterns_.end(), names_it) : !low_.contains(trained);
   const bool is_high = is_named || t.shape[1] % fp4::kBlock != 0;
   if (is_high)
     high_.push_back(module);
@@ -81,8 +82,10 @@ bool Packing::takes(const SafeTensor& t, const std::string& trained) {
 
 void Packing::require_use() const {
   if (!unused_.empty())
-    raise(KINORA_ERROR_INVALID, "--high '{}' matches none of the matrices; the last is '{}'",
-          *unused_.begin(), last_);
+    raise(KINORA_ERROR_INVALID,
+          "--high '{}' matches none of the matrices; the last is '{}', or '{}.weight'. Words such as "
+          "embedding, head and first 2 are of a training's option high only",
+          *unused_.begin(), last_, last_);
   if (matrices_ == 0)
     raise(KINORA_ERROR_INVALID, "no matrix would become four bits: {}",
           high_.empty() ? "none of the tensors is a matrix X.weight"
@@ -146,6 +149,8 @@ void Packing::add_error(const fp4::Shape& n, const float* x, const at::Tensor& c
     squared_error_ += error * error;
   }
 }
+
+json Packing::rule() const { return {{"scale_rule", rule_}, {"block", options_.square ? "16x16" : "1x16"}}; }
 
 double Packing::relative_error() const { return squared_ > 0 ? std::sqrt(squared_error_ / squared_) : 0; }
 

@@ -16,9 +16,10 @@ namespace kinora::core {
 class Packing {
  public:
   // request: "format" ("compressed-tensors" or "longlive"), "scale_rule" (kernels/fp4/scale.hpp), "block"
-  // ("1x16" or "16x16") and "high", patterns (wildcard.hpp) of modules that are left alone, in place of the
-  // default ones; or "low", the names of the weights that become four bits and no others. Weights that were trained with fake quantisation keep their codes if rule and block are
-  // those of the training. Throws kinora::Error(KINORA_ERROR_INVALID) that lists the choices.
+  // ("1x16" or "16x16") and "high", patterns (wildcard.hpp) of modules, or of their weights, that are left
+  // alone, in place of the default ones; or "low", the names of the weights that become four bits and no
+  // others. Weights that were in four bits before, or trained so, keep their codes if rule and block are those
+  // of before. Throws kinora::Error(KINORA_ERROR_INVALID) that lists the choices.
   explicit Packing(const nlohmann::json& request);
 
   // Whether the tensor becomes four bits: a float matrix X.weight whose module X no pattern matches, and whose
@@ -38,6 +39,8 @@ class Packing {
 
   // "quantization_config" as the layout's readers expect it in config.json.
   nlohmann::json config() const;
+  // {"scale_rule", "block"}, as a request has them.
+  nlohmann::json rule() const;
   int64_t matrices() const { return matrices_; }
   const std::vector<std::string>& high() const { return high_; }
   // Root of the squared error over the squared values, of all matrices whose codes were computed.

@@ -171,7 +171,7 @@ TEST(GenerateJob, ShowsWhatTheSamplerMadeOfThePrompt) {
   }
 }
 
-// What the job logs about weights whose training rounded one layer in nvfp4.
+// Generates from weights whose training rounded one layer in nvfp4, and returns the log.
 std::string said_of_precision(const std::string& precision) {
   const auto run = ready("prompts = ['sea']\nformat = ['latents']\nguidance = 1.0\n" + precision);
   const fs::path weights = run->of("dit") / "weights.safetensors";
@@ -182,7 +182,6 @@ std::string said_of_precision(const std::string& precision) {
   fs::remove(weights);
   write_tensors(weights, tensors,
                 {{"low_weights", json::array({layer}).dump()},
-                 {"low_precision", "nvfp4"},
                  {"low_rule", R"({"block": "16x16", "scale_rule": "static_6"})"}});
   or_throw(set_log_level("info"));
   testing::internal::CaptureStderr();
@@ -194,12 +193,11 @@ std::string said_of_precision(const std::string& precision) {
 
 TEST(GenerateJob, NamesThePrecisionOfTheTrainingIfItRoundsOtherwise) {
   const at::NoGradGuard off;
-  const auto trained = testing::HasSubstr("was trained in nvfp4");
+  const auto trained = testing::HasSubstr("is noted as nvfp4");
   EXPECT_THAT(said_of_precision("precision = { use = 'nvfp4', high = [] }\n"), testing::Not(trained));
-  EXPECT_THAT(
-      said_of_precision(""),
-      testing::HasSubstr("weights.safetensors was trained in nvfp4 (1 weight low, static_6 in 16x16), "
-                         "and this job generates in fp32 (0 of them low)"));
+  EXPECT_THAT(said_of_precision(""),
+              testing::HasSubstr("weights.safetensors is noted as nvfp4 (1 weight low, static_6 in 16x16), "
+                                 "and this job generates in fp32 (0 of them low)"));
   EXPECT_THAT(said_of_precision("precision = { use = 'nvfp4', high = ['*linear_fc1*'] }\n"),
               testing::HasSubstr("generates in nvfp4 (0 of them low, static_6 in 16x16)"));
   EXPECT_THAT(said_of_precision("precision = { use = 'nvfp4', high = [], weights = 'mse' }\n"),

@@ -167,11 +167,9 @@ void check_layout(JobCheck& check, const ComponentUse* network, const std::optio
       const bool alone = !tried([&] { return ranks.declare_alone(*network, lora); });
       check.problem(alone ? "precision" : "parallel", together.failure().message);
     } else if (*together) {
-      check.warning("precision",
-                    "precision: no layer of " + network->id + " is low in " +
-                        check.spec().component("precision")->id +
-                        ", so all are in bfloat16; name fewer layers in `high`, whose default is "
-                        "for deep models");
+      check.warning("precision", "precision: no layer of " + network->id + " is low in " +
+                                     check.spec().component("precision")->id +
+                                     ", so all are in bfloat16; name fewer layers in `high`");
     }
   });
 }

@@ -23,6 +23,19 @@ std::vector<at::Tensor> checkpointed(const Chain& chain, std::vector<at::Tensor>
   return per_leaf;
 }
 
+// Notes in files of weights which of them the training rounds, as its table says, and how: `kinora convert
+// --precision` rounds these and no others, by this rule.
+void note_low_weights(std::vector<TensorFile>& files, const json& table, const ComponentUse* precision) {
+  json low = json::array();
+  for (const auto& row : table) low.push_back(row.at("layer"));
+  const json rule = rule_of_weights(precision);
+  for (auto& file : files) {
+    if (low.empty() || (!file.name.starts_with("weights") && !file.name.starts_with("ema-"))) continue;
+    file.metadata["low_weights"] = low.dump();
+    if (!rule.empty()) file.metadata["low_rule"] = rule.dump();
+  }
+}
+
 }  // namespace
 
 void Trainer::restore(const std::filesystem::path& folder) {
@@ -74,6 +87,7 @@ void Trainer::save() {
     files.push_back(checkpoint_file("ema-" + decay_name(e.decay()), kept(e.values())));
   }
   if (job_state) files.push_back(checkpoint_file("more", held(job_state())));
+  note_low_weights(files, rounding_.table(), context_.spec().component("precision"));
   writer_.start(std::move(state), std::move(files));
 }
 
@@ -124,16 +138,7 @@ void Trainer::save_weights() {
     files.push_back(weights_file("weights.ema-" + decay_name(averages_[i].decay()) + ".safetensors",
                                  in_network ? values_of(chain.leaves()) : averages_[i].values()));
   }
-  json low = json::array();
-  for (const auto& row : rounding_.table()) low.push_back(row.at("layer"));
-  const auto* precision = context_.spec().component("precision");
-  const json rule = rule_of_weights(precision);
-  if (!low.empty())  // `kinora convert --precision` rounds these and no others, by this rule
-    for (auto& file : files) {
-      file.metadata["low_weights"] = low.dump();
-      file.metadata["low_precision"] = precision->called();
-      if (!rule.empty()) file.metadata["low_rule"] = rule.dump();
-    }
+  note_low_weights(files, rounding_.table(), context_.spec().component("precision"));
   write_files(context_.folder(), files, exchange_, static_cast<uint64_t>(options_.shard_size));
 }
 

@@ -62,7 +62,7 @@ inline void refuse_of_linear(const std::string& of_linear) {
   throw Error(KINORA_ERROR_INVALID,
               of_linear +
                   " is an option of linear layers and changes nothing in `kinora apply --method quantize`; "
-                  "remove it, or give --method linear");
+                  "remove it");
 }
 
 // quantize()'s x [M, N], contiguous float32. Throws Error(KINORA_ERROR_INVALID) for other shapes and dtypes.

@@ -66,8 +66,9 @@ void choose(const std::string& pattern, const std::vector<Layer>& layers, int64_
   }
   bool any = !is_name;
   for (size_t i = 0; i < layers.size(); ++i) {
+    const auto& [name, block] = layers[i];
     const bool here =
-        is_name ? matches(pattern, layers[i].name) : layers[i].block >= from && layers[i].block <= to;
+        is_name ? matches(pattern, name) || matches(pattern + ".weight", name) : block >= from && block <= to;
     any |= here;
     if (here) out[i] = true;
   }
@@ -75,7 +76,8 @@ void choose(const std::string& pattern, const std::vector<Layer>& layers, int64_
     throw Error(KINORA_ERROR_INVALID,
                 "high: no layer is called '" + pattern +
                     "'; write embedding, head, first N, last N or the name of a layer, such as '" +
-                    (layers.empty() ? "" : layers.back().name) + "', with '*' for any text");
+                    (layers.empty() ? "" : layers.back().name) +
+                    "', with or without .weight, as `kinora convert --high` takes it, and '*' for any text");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ struct Layer {
 // Which of them stay high, by these patterns:
 //   embedding, head   outside blocks and in the first one; in the last one
 //   first K, last K   of the N blocks between; K is a number, or a share such as 15%, rounded to nearest
-//   others            names of weights, where * is any text
+//   others            names of weights, with or without .weight, where * is any text
 // last_block: the head's. Throws Error(KINORA_ERROR_INVALID) for a name that no layer has.
 std::vector<bool> high_layers(const std::vector<std::string>& patterns, const std::vector<Layer>&,
                               int64_t last_block);

@@ -46,6 +46,16 @@ TEST(High, IsEmbeddingHeadAndTheFirstAndLastBlocks) {
   EXPECT_EQ(high_of(2, {}), "");
 }
 
+TEST(High, ANameIsThatOfAWeightOrOfItsModule) {
+  const std::vector<Layer> layers{{"a.fc1.weight", 1}, {"a.fc2.weight", 1}, {"b.fc1.weight", 2}};
+  for (const char* same : {"a.fc1", "a.fc1.weight"})
+    EXPECT_THAT(high_layers({same}, layers, 3), ElementsAre(true, false, false)) << same;
+  for (const char* same : {"*.fc1", "*.fc1.weight"})
+    EXPECT_THAT(high_layers({same}, layers, 3), ElementsAre(true, false, true)) << same;
+  EXPECT_THAT(test::refusal([&] { high_layers({"fc1"}, layers, 3); }),
+              HasSubstr("'b.fc1.weight', with or without .weight, as `kinora convert --high` takes it"));
+}
+
 TEST(High, RefusesAPatternThatNoLayerHas) {
   EXPECT_THAT(test::refusal([] { high_of(2, {"*.fc2"}); }), HasSubstr("no layer is called '*.fc2'"));
   EXPECT_EQ(high_of(2, {"first 1e30"}), high_of(2, {"first 2"}));

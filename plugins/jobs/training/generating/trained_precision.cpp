@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/quantity.hpp"
-#include "core/io/safetensors.hpp"
+#include "core/io/packed_matrix.hpp"
 #include "core/torch/context/rounded_layers.hpp"
 
 namespace kinora::core {
@@ -14,21 +14,18 @@ namespace {
 
 using nlohmann::json;
 
-// A note of the metadata; null if there is none, or no JSON.
-json noted(const SafeMetadata& metadata, const char* key) {
-  const auto it = metadata.find(key);
-  const json out = it == metadata.end() ? json() : json::parse(it->second, nullptr, false);
-  return out.is_discarded() ? json() : out;
+// Number of these weights that the chain rounds. A name that it does not have, as in a file of another naming
+// scheme, counts as rounded.
+int64_t rounded_of(const std::set<std::string>& names, const Chain& chain) {
+  std::set<std::string> high;
+  for (const auto& p : chain.parameters()) high.insert(p.name);
+  for (const auto& name : rounded_layers(chain).value_or(std::vector<std::string>())) high.erase(name);
+  return std::count_if(names.begin(), names.end(), [&](const auto& name) { return !high.contains(name); });
 }
 
-// ", static_6 in 16x16"; "" without a rule. The file may hold any text.
-std::string text_of(const json& rule) {
-  if (!rule.is_object() || rule.empty()) return "";
-  const auto word = [&](const char* key) {
-    const json value = rule.value(key, json());
-    return value.is_string() ? value.get<std::string>() : "?";
-  };
-  return fmt::format(", {:.16} in {:.16}", word("scale_rule"), word("block"));
+// ", static_6 in 16x16"; "" without a rule.
+std::string text_of(const std::string& scale_rule, const std::string& block) {
+  return scale_rule.empty() ? "" : fmt::format(", {:.16} in {:.16}", scale_rule, block);
 }
 
 }  // namespace
@@ -40,25 +37,19 @@ json rule_of_weights(const ComponentUse* precision) {
 }
 
 std::string other_precision(const WeightsPaths& weights, const ComponentUse& precision, const Chain& chain) {
+  const json own = rule_of_weights(&precision);
+  const std::string own_rule = own.value("scale_rule", ""), own_block = own.value("block", "");
   for (const auto& path : weights) {
     const auto file = Safetensors::open(path);
-    const json low = file ? noted(file->metadata(), "low_weights") : json();
-    if (!low.is_array()) continue;
-    const auto named = file->metadata().find("low_precision");
-    const std::string trained = named == file->metadata().end() ? "few bits" : named->second,
-                      own = precision.called();
-    const json rule = noted(file->metadata(), "low_rule"), own_rule = rule_of_weights(&precision);
-    const auto names = rounded_layers(chain).value_or(std::vector<std::string>());
-    const std::set<std::string> here(names.begin(), names.end());
-    const auto same = std::count_if(low.begin(), low.end(), [&](const json& name) {
-      return name.is_string() && here.contains(name.get<std::string>());
-    });
-    if (static_cast<size_t>(same) == low.size() && trained == own &&
-        (rule.is_null() ? json::object() : rule) == own_rule)
-      return "";
-    return fmt::format("{} was trained in {:.64} ({} low{}), and this job generates in {} ({} of them low{})",
-                       path.string(), trained, counted(static_cast<int64_t>(low.size()), "weight", "weights"),
-                       text_of(rule), own, same, text_of(own_rule));
+    if (!file || !file->metadata().contains("low_weights")) continue;
+    const auto noted = low_weights_of(*file);
+    if (!noted) continue;
+    const auto all = static_cast<int64_t>(noted->names.size()), low = rounded_of(noted->names, chain);
+    if (low == all && noted->scale_rule == own_rule && noted->block == own_block) return "";
+    return fmt::format("{} is noted as {} ({} low{}), and this job generates in {} ({} of them low{})",
+                       path.string(), noted->scale_rule.empty() ? "of few bits, such as fp8" : "nvfp4",
+                       counted(all, "weight", "weights"), text_of(noted->scale_rule, noted->block),
+                       precision.called(), low, text_of(own_rule, own_block));
   }
   return "";
 }
