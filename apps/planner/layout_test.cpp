@@ -94,7 +94,10 @@ TEST(Layout, WhatThePrecisionRefusesIsNotLegal) {
   EXPECT_THAT(price(*parse_layout("tp=2,dp=32"), p).failure().message,
               AllOf(HasSubstr("a block of 16 is cut"), HasSubstr("Nearest legal: ")));
   int64_t legal = 0;
-  each_layout(p, [&](const Layout& l) { EXPECT_EQ(l.tp, 1) << l.text(), ++legal; });
+  each_layout(p, [&](const Layout& l) {
+    EXPECT_EQ(l.tp, 1) << l.text();
+    ++legal;
+  });
   EXPECT_GT(legal, 0);
 }
 
