@@ -79,10 +79,12 @@ std::string name_in(const core::Collection& clips, const po::variables_map& give
     if (given.count(option)) return given[option].as<std::string>();
   const auto& names = clips.names();
   if (names.size() > 1 && std::ranges::count(names, "classic") == 0)
-    throw Error(KINORA_ERROR_INVALID,
-                fmt::format("the clips have several embeddings, and none is called 'classic'; name one: --embedding {} "
-                            "(there are: {})",
-                            names.front(), fmt::join(names, ", ")));
+    throw Error(
+        KINORA_ERROR_INVALID,
+        fmt::format(
+            "the clips have several embeddings, and none is called 'classic'; name one: --embedding {} "
+            "(there are: {})",
+            names.front(), fmt::join(names, ", ")));
   return names.size() == 1 ? names.front() : "classic";
 }
 
@@ -129,15 +131,18 @@ class Shown {
     if (where_.rules().empty()) return true;
     json facts = core::object_in_file(clip.folder / (clip.key + ".json"));
     auto added = added_.find(clip.folder);
-    if (added == added_.end()) added = added_.emplace(clip.folder, core::added_beside(clip.folder.parent_path())).first;
-    if (const auto own = added->second.find(clip.key); own != added->second.end()) facts.merge_patch(own->second);
+    if (added == added_.end())
+      added = added_.emplace(clip.folder, core::added_beside(clip.folder.parent_path())).first;
+    if (const auto own = added->second.find(clip.key); own != added->second.end())
+      facts.merge_patch(own->second);
     seen.add(facts);
     return !where_.removed_by(facts, clip.key);
   }
 
   const core::Where where_;
   core::Standings standings_;
-  std::map<fs::path, std::map<std::string, json>> added_;  // facts that select jobs have added, by data folder and key
+  std::map<fs::path, std::map<std::string, json>>
+      added_;  // facts that select jobs have added, by data folder and key
   bool copies_, rejected_;
   int64_t left_out_copies_ = 0, left_out_rejected_ = 0;
 };
@@ -215,8 +220,8 @@ void say_if_nothing_matches(const core::Embedded& captions, const std::vector<co
 int search_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto visible = search_flags();
   po::options_description all;
-  all.add(visible).add_options()("dir", po::value<std::string>())(
-      "text", po::value<std::vector<std::string>>())(
+  all.add(visible).add_options()("dir", po::value<std::string>())("text",
+                                                                  po::value<std::vector<std::string>>())(
       "name", po::value<std::string>());  // the former name of --embedding, for this release
   po::positional_options_description positional;
   positional.add("dir", 1).add("text", -1);

@@ -50,9 +50,10 @@ void add_conditions(const Catalogue& catalogue, size_t chooser, std::vector<Stag
 
 // Whether the clip is among those that the bound decides about now, and stays.
 bool stays(const Clip& clip, const StageBound& bound) {
-  return clip.end == End::kept && (bound.select.empty() || (clip.copy_rule.empty() && std::ranges::none_of(clip.left_out, [&](const auto& by) {
-                                                              return by.by <= bound.chooser;
-                                                            })));
+  return clip.end == End::kept &&
+         (bound.select.empty() ||
+          (clip.copy_rule.empty() &&
+           std::ranges::none_of(clip.left_out, [&](const auto& by) { return by.by <= bound.chooser; })));
 }
 
 bool is_out_by(const Clip& clip, const StageBound& bound) {

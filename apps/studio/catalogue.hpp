@@ -34,7 +34,7 @@ struct Clip {
   std::vector<std::string> tags;  // its fact "tags"
   std::string footage;            // subject_of its facts, as JSON; "": they say nothing
   End end = End::kept;
-  bool is_film = false;   // an input video of the job; else made by a stage, or a picture
+  bool is_film = false;  // an input video of the job; else made by a stage, or a picture
   bool is_picture = false;
   bool consumed = false;  // an input video that was cut into clips, which are shown instead
   double score = std::nan("");
@@ -101,13 +101,14 @@ struct Catalogue {
   // Names of facts that some clip has as something else than a number that a double holds. Texts of user.* that are numbers
   // are in `columns`, too.
   std::set<std::string> others;
-  std::vector<Chooser> choosers;  // each after those whose clips it reads
+  std::vector<Chooser> choosers;                          // each after those whose clips it reads
   std::unordered_map<std::string, nlohmann::json> added;  // facts that select jobs have added to clips, by id
   std::unordered_map<std::string, size_t> by_id;
   std::vector<nlohmann::json>
-      usage;               // by job: {STAGE: {"requests", "prompt_tokens", ...}}, as in summary.json
-  nlohmann::json scores = nlohmann::json::object();  // {NAME: {"title", "unit"}}, as stages state them; either may be ""
-  int64_t unreadable = 0;  // number of lines
+      usage;  // by job: {STAGE: {"requests", "prompt_tokens", ...}}, as in summary.json
+  nlohmann::json scores =
+      nlohmann::json::object();  // {NAME: {"title", "unit"}}, as stages state them; either may be ""
+  int64_t unreadable = 0;        // number of lines
   // For videos with equal file names: the part of the path that tells them apart, by id.
   std::unordered_map<std::string, std::string> places;
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <optional>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -132,7 +132,8 @@ void Rows::numbers(const json& value, const std::string& name, size_t row, int d
 }
 
 void Rows::note_other(const json& value, const std::string& name, size_t row) {
-  if (name == "tags" && !value.empty() && value == json(core::tags_in({{"tags", value}}))) return;  // Clip::tags
+  if (name == "tags" && !value.empty() && value == json(core::tags_in({{"tags", value}})))
+    return;  // Clip::tags
   if (out_.others.size() < kOthers) out_.others.insert(name);
   if (!value.is_string()) return;
   if (out_.texts.size() < kColumns) out_.texts.insert(name);
@@ -164,7 +165,8 @@ void Rows::add_selections_of(size_t job) {
   };
   for (const auto& selection : selections) {
     for (const auto& [key, rule] : selection.left_out)
-      if (const auto* row = row_of(key)) out_.clips[row->second].left_out.push_back({out_.choosers.size(), rule});
+      if (const auto* row = row_of(key))
+        out_.clips[row->second].left_out.push_back({out_.choosers.size(), rule});
     out_.choosers.push_back({job, selection.job, selection.where});
   }
   for (auto& [key, added] : core::added_by(selections)) {

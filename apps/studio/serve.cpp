@@ -245,7 +245,8 @@ class Server {
 
 std::string port_problem(int port, int error) {
   const std::string what = fmt::format("port {} of 127.0.0.1 ", port);
-  if (error == EACCES) return what + "needs root; choose a port from 1024 on with --port, or leave out --port";
+  if (error == EACCES)
+    return what + "needs root; choose a port from 1024 on with --port, or leave out --port";
   if (error == EADDRINUSE)
     return what + "is in use by another program. Choose another with --port, or leave out --port";
   return what + "cannot be had: " + std::strerror(error) + ". Choose another with --port";

@@ -135,9 +135,9 @@ class Studio {
   std::vector<StageBound> bounds_;
   std::vector<EditJournal> journals_;  // one per job
   std::string stamp_;
-  int64_t version_ = 1;  // changes whenever earlier answers may be stale
-  int64_t looked_ = 0;   // time of the last check, milliseconds of the steady clock
-  int64_t reading_ = 0;  // time to read the catalogue, milliseconds
+  int64_t version_ = 1;    // changes whenever earlier answers may be stale
+  int64_t looked_ = 0;     // time of the last check, milliseconds of the steady clock
+  int64_t reading_ = 0;    // time to read the catalogue, milliseconds
   std::list<View> views_;  // the latest first; the windows of a page belong to one of them
   Facts facts_;
   ViewFile saved_views_;

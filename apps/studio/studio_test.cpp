@@ -28,12 +28,14 @@ class StudioTest : public testing::Test {
       std::ofstream(folder_ / job / "summary.json") << "{}";
       std::ofstream items(folder_ / job / "items.jsonl");
       for (int i = 0; i < 4; ++i)
-        items << json{{"key", "k" + std::to_string(i)}, {"end", i == 3 ? "failed" : "kept"}, {"parent", "f"}} << "\n";
+        items << json{{"key", "k" + std::to_string(i)}, {"end", i == 3 ? "failed" : "kept"}, {"parent", "f"}}
+              << "\n";
     }
   }
   ~StudioTest() override { fs::remove_all(folder_); }
   Studio studio(const char* author = "mia") {
-    return Studio(folder_, author, [](const auto&, const auto&) { return std::vector<std::vector<float>>(); });
+    return Studio(folder_, author,
+                  [](const auto&, const auto&) { return std::vector<std::vector<float>>(); });
   }
   static std::string decision(Studio& studio, const char* id) {
     return studio.clip({{"id", id}})["decision"];
@@ -73,7 +75,8 @@ TEST_F(StudioTest, AnActionOnManyClipsIsOneStepAndReadsNoFileOfAClip) {
   for (int i = 0; i < kClips; ++i) {
     const std::string key = "k" + std::to_string(i);
     const json facts{{"sha256", "ab"}, {"first_frame", 10 * i}, {"end_frame", 10 * i + 10}};
-    items << json{{"key", key}, {"end", i % 5 == 0 ? "filtered" : "kept"}, {"parent", "f"}, {"facts", facts}} << "\n";
+    items << json{{"key", key}, {"end", i % 5 == 0 ? "filtered" : "kept"}, {"parent", "f"}, {"facts", facts}}
+          << "\n";
     if (i % 5 != 0) std::ofstream(folder_ / "one/data" / (key + ".json")) << facts;
   }
   items.close();
@@ -91,7 +94,9 @@ TEST_F(StudioTest, AnActionOnManyClipsIsOneStepAndReadsNoFileOfAClip) {
   std::ifstream lines(folder_ / "one/edits.jsonl");
   int n = 0;
   for (std::string line; std::getline(lines, line); ++n) {
-    const json edit = json::parse(line), of{{"sha256", "ab"}, {"first_frame", 10 * (n % kClips)}, {"end_frame", 10 * (n % kClips) + 10}};
+    const json edit = json::parse(line), of{{"sha256", "ab"},
+                                            {"first_frame", 10 * (n % kClips)},
+                                            {"end_frame", 10 * (n % kClips) + 10}};
     ASSERT_EQ(edit["of"], of) << line;
     ASSERT_EQ(edit.value("more", false), (n + 1) % kClips != 0) << "a step ends with its last clip";
   }
@@ -115,7 +120,8 @@ TEST_F(StudioTest, AnEditFollowsItsFootageToTheClipsNewKey) {
   EXPECT_EQ(decision(mia, "one/old"), "");
   EXPECT_EQ(decision(mia, "one/new"), "rejected");
   write({{"old", other}, {"new", of}, {"again", of}});
-  fs::last_write_time(folder_ / "one/items.jsonl", fs::file_time_type::clock::now() + std::chrono::seconds(1));
+  fs::last_write_time(folder_ / "one/items.jsonl",
+                      fs::file_time_type::clock::now() + std::chrono::seconds(1));
   EXPECT_EQ(mia.edit({{"ids", {"one/old"}}, {"tag", {"sea"}}})["changed"], 1);
   EXPECT_EQ(decision(mia, "one/new"), "") << "two clips have the footage, so the edit is of neither";
 }
@@ -338,7 +344,8 @@ TEST_F(SelectedTest, WhatASelectJobRemovedIsLeftOutByItAndItsFactsCanBeNamed) {
   const json state = mia.state(), row = mia.clip({{"id", "one/k1"}});
   EXPECT_EQ(state["choosers"], json::array({"good"}));
   EXPECT_EQ(state["counts"]["rules"], (json{{"good", 2}}));
-  EXPECT_EQ(state["counts"]["ends"], (json{{"kept", 4}, {"unchosen", 2}, {"failed", 1}})) << "three of job two";
+  EXPECT_EQ(state["counts"]["ends"], (json{{"kept", 4}, {"unchosen", 2}, {"failed", 1}}))
+      << "three of job two";
   EXPECT_EQ(row["end"], "unchosen");
   EXPECT_EQ(row["left_out"], (json::array({{{"job", "good"}, {"rule", "label == 'sea'"}}})));
   EXPECT_EQ(row["facts"]["user"]["label"], "sky");
@@ -352,14 +359,16 @@ TEST_F(SelectedTest, WhatASelectJobRemovedIsLeftOutByItAndItsFactsCanBeNamed) {
 }
 
 TEST_F(SelectedTest, ItsFolderOpensTheRun) {
-  Studio mia(folder_ / "good", "mia", [](const auto&, const auto&) { return std::vector<std::vector<float>>(); });
+  Studio mia(folder_ / "good", "mia",
+             [](const auto&, const auto&) { return std::vector<std::vector<float>>(); });
   EXPECT_EQ(mia.state()["jobs"], (json{"one", "two"}));
 }
 
 TEST_F(SelectedTest, ItsConditionsAreBoundsThatCanBeMoved) {
   Studio mia = studio();
   const json histograms = mia.histograms({});
-  const auto blur = std::ranges::find_if(histograms, [](const json& h) { return h["field"] == "scores.filter.blur"; });
+  const auto blur =
+      std::ranges::find_if(histograms, [](const json& h) { return h["field"] == "scores.filter.blur"; });
   ASSERT_NE(blur, histograms.end());
   EXPECT_EQ((*blur)["bounds"], (json::array({{{"job", "good"},
                                               {"select", "good"},
@@ -369,10 +378,12 @@ TEST_F(SelectedTest, ItsConditionsAreBoundsThatCanBeMoved) {
                                               {"is_strict", true},
                                               {"value", 0.0}}})));
   const auto at = [&](const char* value) {
-    return mia.bound({{"field", "scores.filter.blur"}, {"side", "least"}, {"value", value}, {"select", "good"}});
+    return mia.bound(
+        {{"field", "scores.filter.blur"}, {"side", "least"}, {"value", value}, {"select", "good"}});
   };
   EXPECT_EQ(at("2"), (json{{"gone", 1}, {"back", 0}, {"where", "blur > 2"}})) << "k2 equals it";
-  EXPECT_EQ(at("-1"), (json{{"gone", 0}, {"back", 1}, {"where", "blur > -1"}})) << "k1 is out by another condition";
+  EXPECT_EQ(at("-1"), (json{{"gone", 0}, {"back", 1}, {"where", "blur > -1"}}))
+      << "k1 is out by another condition";
 }
 
 // A second job that reads the first: what came not in is not left out by it.
@@ -384,7 +395,8 @@ TEST_F(SelectedTest, AChainOfSelectJobsLeavesOutEachClipOnce) {
   std::ofstream second(folder_ / "after/decisions.jsonl");
   for (std::string line; std::getline(first, line);)
     if (line.find("\"k2\"") == line.npos) second << line << "\n";
-  second << R"({"key": "k2", "end": "filtered", "final": true, "rule": "count"})" << "\n";
+  second << R"({"key": "k2", "end": "filtered", "final": true, "rule": "count"})"
+         << "\n";
   second.close();
   Studio mia = studio();
   EXPECT_EQ(mia.state()["choosers"], (json{"good", "after"}));
@@ -392,10 +404,14 @@ TEST_F(SelectedTest, AChainOfSelectJobsLeavesOutEachClipOnce) {
   EXPECT_EQ(mia.clip({{"id", "one/k2"}})["left_out"], (json::array({{{"job", "after"}, {"rule", "count"}}})));
   EXPECT_EQ(mia.clip({{"id", "one/k2"}})["end"], "unchosen");
   std::ofstream(folder_ / "after/summary.json") << R"({"curated": "one", "left_out_before": 0})";
-  std::ofstream(folder_ / "after/decisions.jsonl") << R"({"key": "k0", "end": "kept"})" << "\n"
-                                                   << R"({"key": "k2", "end": "filtered", "final": true, "rule": "count"})" << "\n";
+  std::ofstream(folder_ / "after/decisions.jsonl")
+      << R"({"key": "k0", "end": "kept"})"
+      << "\n"
+      << R"({"key": "k2", "end": "filtered", "final": true, "rule": "count"})"
+      << "\n";
   Studio tom = studio("tom");
-  EXPECT_EQ(tom.clip({{"id", "one/k2"}})["end"], "kept") << "the other job, which does not read this one, chooses it";
+  EXPECT_EQ(tom.clip({{"id", "one/k2"}})["end"], "kept")
+      << "the other job, which does not read this one, chooses it";
 }
 
 }  // namespace

@@ -102,7 +102,8 @@ std::function<bool(size_t)> Facts::condition(const std::string& where, const Cat
   std::vector<Source> sources;
   for (const auto& name : parsed.facts()) {
     const auto values = values_.find(name);
-    sources.push_back({name, column_of(catalogue, name), values == values_.end() ? nullptr : &values->second});
+    sources.push_back(
+        {name, column_of(catalogue, name), values == values_.end() ? nullptr : &values->second});
   }
   return [&catalogue, edits = std::move(edits), parsed, sources](size_t i) {
     const Clip& clip = catalogue.clips[i];
@@ -142,15 +143,15 @@ std::string quoted(const std::string& text) {
 // Whether an expression finds the very numbers of the column under its name.
 bool is_column(const Catalogue& catalogue, const std::string& name) {
   return std::ranges::none_of(names_of(name), [&](const auto& other) {
-           return other == name ? catalogue.others.contains(name) && !name.starts_with(kOfUser)
-                                : catalogue.others.contains(other) || catalogue.columns.contains(other);
-         });
+    return other == name ? catalogue.others.contains(name) && !name.starts_with(kOfUser)
+                         : catalogue.others.contains(other) || catalogue.columns.contains(other);
+  });
 }
 
 bool is_of_facts(const Catalogue& catalogue, const Query& query) {
   const bool is_kept = query.ends.empty() || query.ends == std::set<std::string>{"kept"};
-  return is_kept && query.rules.empty() && query.decisions.empty() && query.film.empty() && !query.searches() &&
-         std::ranges::all_of(query.ranges, [&](const auto& range) {
+  return is_kept && query.rules.empty() && query.decisions.empty() && query.film.empty() &&
+         !query.searches() && std::ranges::all_of(query.ranges, [&](const auto& range) {
            return range.first != kSimilarity && is_column(catalogue, range.first);
          });
 }
@@ -158,10 +159,11 @@ bool is_of_facts(const Catalogue& catalogue, const Query& query) {
 std::string where_keys(const Shelf& shelf, const std::vector<size_t>& rows) {
   constexpr size_t kMost = 1000;
   if (rows.empty() || rows.size() > kMost)
-    throw Error(KINORA_ERROR_INVALID,
-                fmt::format("the view has {} clips and is not made of numbers, tags and `where` alone, so it needs a "
-                            "list of keys, which has 1 to {}; tag these clips and select the tag instead",
-                            rows.size(), kMost));
+    throw Error(
+        KINORA_ERROR_INVALID,
+        fmt::format("the view has {} clips and is not made of numbers, tags and `where` alone, so it needs a "
+                    "list of keys, which has 1 to {}; tag these clips and select the tag instead",
+                    rows.size(), kMost));
   std::vector<std::string> keys;
   for (const size_t i : rows) keys.push_back(quoted(shelf.catalogue.clips[i].key));
   return fmt::format("key in [{}]", fmt::join(keys, ", "));
@@ -171,7 +173,8 @@ std::string where_keys(const Shelf& shelf, const std::vector<size_t>& rows) {
 template <class Fits>
 double shortest(double bound, const Fits& fits) {
   for (int digits = 3; digits < 17; ++digits)
-    if (const double one = std::strtod(fmt::format("{:.{}g}", bound, digits).c_str(), nullptr); fits(one)) return one;
+    if (const double one = std::strtod(fmt::format("{:.{}g}", bound, digits).c_str(), nullptr); fits(one))
+      return one;
   return bound;
 }
 
@@ -186,7 +189,8 @@ std::string range_text(const std::string& name, const Range& range, const std::v
     return shortest(bound, [&](double one) { return one > below && one <= from; });
   };
   const bool is_last = range.high == largest_of(values);
-  const double high = is_last ? shortest(range.high, [&](double one) { return one >= range.high; }) : parts_alike(range.high);
+  const double high =
+      is_last ? shortest(range.high, [&](double one) { return one >= range.high; }) : parts_alike(range.high);
   const std::string fact = core::fact_in_expression(name);
   return fmt::format("{} >= {} and {} {} {}", fact, parts_alike(range.low), fact, is_last ? "<=" : "<", high);
 }
@@ -209,7 +213,8 @@ std::string where_of(const Shelf& shelf, const Query& query, const std::vector<s
 
 std::string column_name(const Catalogue& catalogue, const std::string& fact) {
   const auto names = names_of(fact);
-  const auto found = std::ranges::find_if(names, [&](const auto& name) { return catalogue.columns.contains(name); });
+  const auto found =
+      std::ranges::find_if(names, [&](const auto& name) { return catalogue.columns.contains(name); });
   return found == names.end() ? "" : *found;
 }
 

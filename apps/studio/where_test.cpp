@@ -37,7 +37,9 @@ class WhereTest : public testing::Test {
   }
   void read() { catalogue_ = read_catalogue(curate_jobs(folder_)); }
   Shelf shelf(const Query& query) {
-    Shelf out{catalogue_, [this](const Clip& clip) { return edits_.contains(clip.key) ? edits_.at(clip.key) : Change(); }};
+    Shelf out{catalogue_, [this](const Clip& clip) {
+                return edits_.contains(clip.key) ? edits_.at(clip.key) : Change();
+              }};
     if (!query.where.empty()) out.holds = facts_.condition(query.where, catalogue_, out.edits);
     return out;
   }
@@ -69,7 +71,8 @@ class WhereTest : public testing::Test {
 
 TEST_F(WhereTest, NumbersTextsAndTagsSelect) {
   add("a", {{"codec", "h264"}, {"duration_s", 2}, {"tags", {"sea"}}});
-  add("b", {{"codec", "hevc"}, {"duration_s", 5}, {"scores", {{"filter.blur", 8}}}, {"tags", {"sea", "calm"}}});
+  add("b",
+      {{"codec", "hevc"}, {"duration_s", 5}, {"scores", {{"filter.blur", 8}}}, {"tags", {"sea", "calm"}}});
   add("c", {{"duration_s", 7.5}});
   read();
   edits_["a"].tags = Tags{};
@@ -89,13 +92,17 @@ TEST_F(WhereTest, AWrongConditionSaysWhatAndWhere) {
   add("a", {{"codec", "h264"}, {"duration_s", 2}, {"bin", {{"aspect", "16_9"}}}});
   read();
   EXPECT_THAT(error("duration_s >"), HasSubstr("where: column 13: expected a number"));
-  EXPECT_THAT(error("duration > 2"), HasSubstr("where: no clip has the fact 'duration', did you mean 'duration_s'?"));
+  EXPECT_THAT(error("duration > 2"),
+              HasSubstr("where: no clip has the fact 'duration', did you mean 'duration_s'?"));
   EXPECT_THAT(error("licence == 'cc0'"), HasSubstr("'licence'; facts: bin.aspect, codec, duration_s"))
       << "texts, and parts of objects";
   EXPECT_EQ(error("has(duration) or key == 'a'"), "no error");
   EXPECT_EQ(error("duration_s > '1'"),
-            "where: column 1: duration_s is a number, such as 2.0, so it is never compared with '1'; write a number without quotes");
-  EXPECT_THAT(error("key == 'a' or codec > 264"), HasSubstr("where: column 15: codec is a text, such as 'h264', so it is never compared with 264"));
+            "where: column 1: duration_s is a number, such as 2.0, so it is never compared with '1'; write a "
+            "number without quotes");
+  EXPECT_THAT(
+      error("key == 'a' or codec > 264"),
+      HasSubstr("where: column 15: codec is a text, such as 'h264', so it is never compared with 264"));
   EXPECT_EQ(error("tags contains 'x'"), "no error") << "no clip has a tag yet";
 }
 
@@ -111,7 +118,9 @@ TEST_F(WhereTest, TheTextOfAViewSelectsItsClips) {
   read();
   for (int round = 0; round < 200; ++round) {
     Query query;
-    const auto value = [&](const char* column) { return catalogue_.columns.at(column)[static_cast<size_t>(below(60))]; };
+    const auto value = [&](const char* column) {
+      return catalogue_.columns.at(column)[static_cast<size_t>(below(60))];
+    };
     for (const char* column : {"x", "scores.filter.blur"})
       if (below(2)) {
         const double a = value(column), b = value(column);
@@ -131,10 +140,22 @@ TEST_F(WhereTest, TheTextOfAViewSelectsItsClips) {
 TEST_F(WhereTest, AConditionOnMixedFactsSelectsWhatASelectJobChooses) {
   std::mt19937 random(7);
   const auto below = [&](size_t n) { return static_cast<size_t>(random()) % n; };
-  const json values{1, 2, 3.5, -4, "2", " 3.5 ", "sea", true, nullptr, json::array({"sea", 2}), json::object({{"n", 2}}), 9007199254740993};
+  const json values{1,
+                    2,
+                    3.5,
+                    -4,
+                    "2",
+                    " 3.5 ",
+                    "sea",
+                    true,
+                    nullptr,
+                    json::array({"sea", 2}),
+                    json::object({{"n", 2}}),
+                    9007199254740993};
   // Each value is in the first clips under every name, so that every type is there.
   const auto pick = [&](size_t clip, json& to, const char* name) {
-    if (clip < values.size() || below(4) > 0) to[name] = values[clip < values.size() ? clip : below(values.size())];
+    if (clip < values.size() || below(4) > 0)
+      to[name] = values[clip < values.size() ? clip : below(values.size())];
   };
   std::map<std::string, json> all;
   for (size_t i = 0; i < 80; ++i) {
@@ -142,14 +163,18 @@ TEST_F(WhereTest, AConditionOnMixedFactsSelectsWhatASelectJobChooses) {
     for (const char* name : {"a", "b"}) pick(i, facts, name);
     for (const char* name : {"a", "c", "tags"}) pick(i, facts["user"], name);
     for (const char* name : {"filter.c", "d"}) pick(i, facts["scores"], name);
-    if (i >= values.size() && below(3) == 0) facts["tags"] = below(2) ? json::array({"sea"}) : json("seaside");
+    if (i >= values.size() && below(3) == 0)
+      facts["tags"] = below(2) ? json::array({"sea"}) : json("seaside");
     const std::string key = "k" + std::to_string(100 + i);
     add(key, all[key] = facts);
   }
   read();
   const std::vector<std::string> names{"a", "b", "c", "d", "user.a", "user.c", "scores.d", "plain", "tags"},
-      tests{" == 2", " != 2", " < 3", " >= 2", " == '2'", " == 'sea'", " == true", " contains 'sea'", " in [2, 'sea']",
-            " == 9007199254740992"};
+      tests{" == 2",          " != 2",
+            " < 3",           " >= 2",
+            " == '2'",        " == 'sea'",
+            " == true",       " contains 'sea'",
+            " in [2, 'sea']", " == 9007199254740992"};
   const auto one = [&]() -> std::string {
     const std::string& name = names[below(names.size())];
     const size_t comparable = name == "plain" ? 4 : tests.size();  // a number in every clip
@@ -166,14 +191,16 @@ TEST_F(WhereTest, AConditionOnMixedFactsSelectsWhatASelectJobChooses) {
 }
 
 TEST_F(WhereTest, TheTextOfABarHasShortNumbersAndSelectsItsClips) {
-  for (const auto& [key, blur] : std::map<std::string, double>{{"a", 480.25}, {"b", 529.2873035005745}, {"c", 571.5}, {"d", 812.123456}})
+  for (const auto& [key, blur] : std::map<std::string, double>{
+           {"a", 480.25}, {"b", 529.2873035005745}, {"c", 571.5}, {"d", 812.123456}})
     add(key, {{"scores", {{"filter.blur", blur}}}});
   read();
   Query bar;
   bar.ranges["scores.filter.blur"] = {529.2873035005745, 571.49};
   EXPECT_EQ(where(bar), "scores.filter.blur >= 529 and scores.filter.blur < 571");
   bar.ranges["scores.filter.blur"] = {529.29, 812.123456};
-  EXPECT_EQ(where(bar), "scores.filter.blur >= 529.3 and scores.filter.blur <= 812.1235") << "529 would be below the second clip";
+  EXPECT_EQ(where(bar), "scores.filter.blur >= 529.3 and scores.filter.blur <= 812.1235")
+      << "529 would be below the second clip";
   EXPECT_THAT(keys_where(where(bar)), ElementsAre("c", "d"));
 }
 

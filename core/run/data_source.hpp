@@ -1,5 +1,6 @@
 // A component of kind `source` that gives the samples of a set of data, instead of shards.
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,7 +18,7 @@ struct DataSource {
   // Opens all of the data at a path or URI. Throws Error.
   std::function<std::unique_ptr<SourceInstance>(const std::string& path)> open;
 
-  // What a result depends on.
+  // Returns the values that a result depends on.
   nlohmann::json identity() const { return {{"id", id}, {"version", version}, {"options", options}}; }
 };
 

@@ -224,7 +224,8 @@ std::string kept_by(const fs::path& folder, const std::string& digest) {
 
 std::string problem_of_results(const fs::path& folder, const std::vector<std::string>& kinds) {
   const std::string kind = text_in(read_json(folder / "job.json"), "kind"), name = folder.string();
-  if (kind.empty()) return name + " is not the folder of a job (it has no job.json); give one such as runs/NAME/JOB";
+  if (kind.empty())
+    return name + " is not the folder of a job (it has no job.json); give one such as runs/NAME/JOB";
   if (std::ranges::find(kinds, kind) == kinds.end())
     return fmt::format("{} is the folder of a {} job; it must be that of a {} job", name, kind,
                        fmt::join(kinds, " or "));
@@ -263,7 +264,7 @@ Beginning beginning(const fs::path& folder, const std::string& name, const json&
       what.empty() ? "its inputs have changed since the results in " + folder.string() + " were made"
       : is_quick   ? what
                    : "its options or inputs differ from those of the results in " + folder.string() + " (" +
-                         what + ")",
+                       what + ")",
       !out.from.empty() ? "continues its earlier results for these options"
       : is_quick        ? "runs again"
                         : "starts from scratch",
@@ -355,8 +356,8 @@ void drop_before(const fs::path& folder) {
 }
 
 bool is_record(std::string_view name) {
-  constexpr std::array<std::string_view, 7> kRecords{"job.json",  "summary.json", "metrics.jsonl", "metrics.prom",
-                                                     "live.json", "trace.json",   "checkpoints"};
+  constexpr std::array<std::string_view, 7> kRecords{
+      "job.json", "summary.json", "metrics.jsonl", "metrics.prom", "live.json", "trace.json", "checkpoints"};
   return name.starts_with(".") || name.starts_with("record.db") || is_edits(name) ||
          std::find(kRecords.begin(), kRecords.end(), name) != kRecords.end();
 }

@@ -114,7 +114,9 @@ TEST_F(JobFolder, SetsFinishedResultsAsideUntilTheJobThatReplacesThemIsDone) {
 }
 
 TEST_F(JobFolder, KeepsFinishedResultsWhileNewOnesAreMadeBesideIt) {
-  const auto beside = [&](const std::string& digest) { return prepare_beside(folder_, "clips", {{"kind", "select"}}, digest); };
+  const auto beside = [&](const std::string& digest) {
+    return prepare_beside(folder_, "clips", {{"kind", "select"}}, digest);
+  };
   EXPECT_FALSE(beside("a")) << "no results are here";
   prepare("a");
   EXPECT_FALSE(beside("a")) << "none are finished";
@@ -131,7 +133,8 @@ TEST_F(JobFolder, KeepsFinishedResultsWhileNewOnesAreMadeBesideIt) {
   auto made = beside("b");
   ASSERT_TRUE(made);
   put(made->temporary() / "decisions.jsonl", "new one");
-  put(made->temporary() / "summary.json", json{{"digest", "b"}, {"status", "done"}, {"results", results_in(made->temporary())}}.dump());
+  put(made->temporary() / "summary.json",
+      json{{"digest", "b"}, {"status", "done"}, {"results", results_in(made->temporary())}}.dump());
   ASSERT_TRUE(made->commit(true));
   EXPECT_TRUE(finished(folder_, "b"));
   EXPECT_EQ(results_in(folder_), json({{"decisions.jsonl", 7}}));
@@ -146,7 +149,8 @@ TEST_F(JobFolder, SaysWhyAnotherRunCannotReadItAndWhatItKeeps) {
   EXPECT_THAT(why(), HasSubstr("its job has not finished"));
   finish("a");
   EXPECT_EQ(why(), "");
-  EXPECT_THAT(problem_of_results(folder_, {"shard", "dedup"}), HasSubstr("is the folder of a curate job; it must be that of a shard or dedup job"));
+  EXPECT_THAT(problem_of_results(folder_, {"shard", "dedup"}),
+              HasSubstr("is the folder of a curate job; it must be that of a shard or dedup job"));
   EXPECT_EQ(results_digest(folder_), "a");
   put(folder_ / "summary.json", json{{"digest", "a"}, {"status", "done"}, {"kept_sha256", "k"}}.dump());
   EXPECT_EQ(results_digest(folder_), "k");
@@ -248,8 +252,8 @@ TEST_F(JobFolder, ThatIsGoneTakesTheNewerEditsSetAsideAndSaysSo) {
   prepare("c");
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(fs::file_size(folder_ / "edits.jsonl"), 8u);
-  EXPECT_THAT(said, HasSubstr("clips: 2 lines of edits.jsonl taken from " +
-                              (out_ / ".clips.unfinished").string()));
+  EXPECT_THAT(said,
+              HasSubstr("clips: 2 lines of edits.jsonl taken from " + (out_ / ".clips.unfinished").string()));
 }
 
 TEST_F(JobFolder, WarnsOfAChangedOptionOnlyWhereWorkIsLost) {
@@ -262,9 +266,10 @@ TEST_F(JobFolder, WarnsOfAChangedOptionOnlyWhereWorkIsLost) {
   EXPECT_THAT(slow.said, HasSubstr("starts from scratch"));
   const Beginning quick = beginning(folder_, "good", spec("blur > 2"), "b", "", true);
   EXPECT_FALSE(quick.warns);
-  EXPECT_EQ(quick.said,
-            "good: where was \"blur > 1\" and is \"blur > 2\"; it runs again; the old results are kept until it is "
-            "done");
+  EXPECT_EQ(
+      quick.said,
+      "good: where was \"blur > 1\" and is \"blur > 2\"; it runs again; the old results are kept until it is "
+      "done");
 }
 
 TEST_F(JobFolder, CountsHowOftenItsFailuresWereTriedAgain) {

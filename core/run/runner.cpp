@@ -81,14 +81,15 @@ class EndInMetrics {
  private:
   Status write(const std::string& figures, bool has_ended) const {
     return write_file_atomically(
-        file_, fmt::format("{}# HELP kinora_job_ended 1 when the job has ended\n"
-                           "# TYPE kinora_job_ended gauge\n"
-                           "kinora_job_ended{{job=\"{}\"}} {:d}\n"
-                           "# HELP kinora_job_updated_seconds Time when these figures were written, in seconds "
-                           "since 1970\n"
-                           "# TYPE kinora_job_updated_seconds gauge\n"
-                           "kinora_job_updated_seconds{{job=\"{}\"}} {}\n",
-                           figures, job_, has_ended, job_, std::time(nullptr)));
+        file_,
+        fmt::format("{}# HELP kinora_job_ended 1 when the job has ended\n"
+                    "# TYPE kinora_job_ended gauge\n"
+                    "kinora_job_ended{{job=\"{}\"}} {:d}\n"
+                    "# HELP kinora_job_updated_seconds Time when these figures were written, in seconds "
+                    "since 1970\n"
+                    "# TYPE kinora_job_updated_seconds gauge\n"
+                    "kinora_job_updated_seconds{{job=\"{}\"}} {}\n",
+                    figures, job_, has_ended, job_, std::time(nullptr)));
   }
 
   const fs::path file_;
@@ -97,7 +98,7 @@ class EndInMetrics {
 
 constexpr const char* kTakenBack = "{}: already done before its options were changed; those results are back";
 
-// The job's job.json. The titles of scores are no part of the job's identity.
+// Returns the content of job.json. The titles of scores do not belong to the job's identity.
 json described(const RunFile& run, const JobSpec& job) {
   json spec = spec_json(job);
   if (job.draws()) spec["seed"] = run.seed;
@@ -180,7 +181,8 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
     log_error("job '{}' failed: {}", job.name, e.what());
     if (is_first_rank()) {
       leave_failure(folder, digest, e.what());
-      if (take_back_after_failure(folder) || is_done(folder)) log_info("{}: the results from before are kept", job.name);
+      if (take_back_after_failure(folder) || is_done(folder))
+        log_info("{}: the results from before are kept", job.name);
     }
     return {false, false};
   }

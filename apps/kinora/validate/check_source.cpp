@@ -68,7 +68,7 @@ class Source {
   }
 
  private:
-  // What a call gives, as text.
+  // Makes a call and returns what it gives as text, as next() does.
   template <class Call>
   static std::string given(const std::string& what, const Call& call) {
     kinora_sample* out = nullptr;

@@ -20,7 +20,7 @@ const kFacts = {
 const kContainers = { mov: "MP4 or MOV", matroska: "Matroska or WebM", mpegts: "MPEG-TS", ogg: "Ogg", avi: "AVI", flv: "FLV", mpeg: "MPEG-PS" };
 const kCodecs = { h264: "H.264", hevc: "HEVC", av1: "AV1", vp8: "VP8", vp9: "VP9", mpeg4: "MPEG-4", mpeg2video: "MPEG-2", theora: "Theora", prores: "ProRes", aac: "AAC", opus: "Opus", vorbis: "Vorbis" };
 
-// What stages state of their scores: {NAME: {title, unit}}.
+// Titles and units that stages give to their scores: {NAME: {title, unit}}.
 let stated = {};
 export const stateScores = (scores) => (stated = scores);
 const statedOf = (field) => (field.startsWith("scores.") && stated[field.slice("scores.".length)]) || {};

@@ -223,7 +223,7 @@ void log_outcome(JobContext& context, const Totals& totals) {
   for (const auto& [rule, count] : totals.rules()) rules.push_back(fmt::format("{} {}", rule, count));
   const bool has_reasons = inputs.filtered + inputs.failed + clips.filtered + clips.failed > 0;
   const bool has_no_data = fs::is_empty(context.folder() / "data");
-  // Of a job whose inputs are kept as they are, such as pictures, nothing is said about clips.
+  // A job that keeps its inputs as they are, such as pictures, says nothing about clips.
   const std::string of_clips =
       clips.sum() > 0 || has_no_data
           ? fmt::format("; {} kept, {} filtered, {} failed", counted(clips.kept, "clip", "clips"),

@@ -243,7 +243,8 @@ bool EditHistory::find_clip(Edit& edit) {
 size_t EditHistory::add_lines(std::string_view text, const Wrong& wrong) {
   size_t taken = 0, lines = lines_;
   std::vector<Edit> step, others;
-  for (size_t from = 0, end = text.find('\n'); end != text.npos; from = end + 1, end = text.find('\n', from)) {
+  for (size_t from = 0, end = text.find('\n'); end != text.npos;
+       from = end + 1, end = text.find('\n', from)) {
     const auto line = text.substr(from, end - from);
     ++lines;
     auto edit = parse_edit(line);
@@ -277,8 +278,8 @@ std::vector<const Edit*> EditHistory::of(const std::string& key) const {
   return out;
 }
 
-std::vector<const Edit*> EditHistory::edits_of(const std::vector<Step> Steps::* stack,
-                                                const std::string& author) const {
+std::vector<const Edit*> EditHistory::edits_of(const std::vector<Step> Steps::*stack,
+                                               const std::string& author) const {
   std::vector<const Edit*> out;
   const auto at = steps_.find(author);
   if (at != steps_.end() && !(at->second.*stack).empty())

@@ -39,8 +39,8 @@ bool name_bound(FactBound& bound, const nlohmann::json& options) {
     }
   bound.is_most = bound.option.ends_with(kMostEnding);
   if (!bound.is_most && !bound.option.ends_with(kLeastEnding)) return false;
-  std::string part =
-      bound.option.substr(0, bound.option.size() - std::string(bound.is_most ? kMostEnding : kLeastEnding).size());
+  std::string part = bound.option.substr(
+      0, bound.option.size() - std::string(bound.is_most ? kMostEnding : kLeastEnding).size());
   if (part.ends_with('_')) part.pop_back();
   const std::string fact = bound.stage == "filter.facts" ? text_in(options, "fact") : "";
   bound.rule = bound.stage + (fact.empty() ? "" : "." + fact) + (part.empty() ? "" : "." + part);

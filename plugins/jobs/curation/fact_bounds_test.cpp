@@ -19,8 +19,9 @@ TEST(FactBounds, AConditionOfOtherFormIsNone) {
   EXPECT_THAT(bounds("blur >= 20 and `my score` < 1e3 and label == 'sea' and not flow > 9 and 3 < 4"),
               testing::IsEmpty())
       << "it cannot be read";
-  EXPECT_THAT(bounds("blur >= 20 and `my score` < 1e3 and label == 'sea' and not flow > 9 and (a > 1 or b > 2)"),
-              testing::ElementsAre("blur >= 20.0 by blur >= 20", "my score < 1000.0 by `my score` < 1e3"));
+  EXPECT_THAT(
+      bounds("blur >= 20 and `my score` < 1e3 and label == 'sea' and not flow > 9 and (a > 1 or b > 2)"),
+      testing::ElementsAre("blur >= 20.0 by blur >= 20", "my score < 1000.0 by `my score` < 1e3"));
   EXPECT_THAT(bounds(""), testing::IsEmpty());
 }
 

@@ -84,7 +84,7 @@ class ShardSet {
   SetFiles files_;
   std::vector<std::string> names_;
   std::optional<SourceShards> source_;
-  std::vector<MdsFile> mds_;  // of each shard; empty: WebDataset, if there is no source
+  std::vector<MdsFile> mds_;  // the MDS file of each shard; empty for WebDataset and for a source
   std::vector<uint64_t> samples_;
   uint64_t size_ = 0;
   mutable std::mutex mutex_;

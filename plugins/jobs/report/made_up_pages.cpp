@@ -48,9 +48,13 @@ void write_wrong(MadeUpRun& run) {
 void write_scores(MadeUpRun& run) {
   std::string lines = MadeUpRun::dump({{"key", "film"}, {"end", "kept"}, {"consumed", true}});
   for (int i = 0; i < 300; ++i) {
-    json scores{{"a.same", 0.25}, {"b.whole", i % 7}, {"c.far", i % 2 ? 1.7e308 : -1.7e308}, {"d.rare", i == 0 ? 1000 : i % 10}};
+    json scores{{"a.same", 0.25},
+                {"b.whole", i % 7},
+                {"c.far", i % 2 ? 1.7e308 : -1.7e308},
+                {"d.rare", i == 0 ? 1000 : i % 10}};
     for (int k = 0; k < 56; ++k) scores["score-" + std::to_string(k)] = 0.001 * (i % (k + 2));
-    lines += MadeUpRun::dump({{"key", std::to_string(i)}, {"parent", "film"}, {"end", "kept"}, {"facts", {{"scores", scores}}}});
+    lines += MadeUpRun::dump(
+        {{"key", std::to_string(i)}, {"parent", "film"}, {"end", "kept"}, {"facts", {{"scores", scores}}}});
   }
   run.write("curate/items.jsonl", lines);
 }

@@ -178,7 +178,8 @@ json sets_of(const JobRecord& job) {
   for (auto& set : out) {
     set["share"] = clips > 0 ? set["clips"].get<double>() / clips : 0;
     set["asked"] = 1.0 / static_cast<double>(out.size());
-    for (size_t i = 0; names != job.options.end() && names->is_array() && i < std::min(names->size(), shares.size()); ++i)
+    for (size_t i = 0;
+         names != job.options.end() && names->is_array() && i < std::min(names->size(), shares.size()); ++i)
       if ((*names)[i] == set["name"] && sum > 0) set["asked"] = shares[i] / sum;
   }
   return out;

@@ -28,8 +28,9 @@ struct JobRecord {
   std::string name, kind;
   std::filesystem::path folder;
   json options = json::object(), summary = json::object();
-  json scores = json::object();  // titles and units of scores that its stages state: {NAME: {"title", "unit"}}
-  std::string missing;           // why there is no summary; empty: the job is done
+  json scores =
+      json::object();   // titles and units of scores that its stages state: {NAME: {"title", "unit"}}
+  std::string missing;  // why there is no summary; empty: the job is done
   std::vector<ComponentRecord> components;
 
   bool done() const { return missing.empty(); }

@@ -138,9 +138,8 @@ class MadeUpRun {
 
   // Breaks the files at random places, in the same way for the same generator.
   void break_files(std::mt19937& random) {
-    const std::vector<std::string> files{"curate/items.jsonl",  "curate/summary.json",
-                                         "curate/job.json",     "choose/summary.json",
-                                         "dit/metrics.jsonl",   "dit/summary.json",
+    const std::vector<std::string> files{"curate/items.jsonl",      "curate/summary.json", "curate/job.json",
+                                         "choose/summary.json",     "dit/metrics.jsonl",   "dit/summary.json",
                                          "generate/videos/000.json"};
     const std::vector<std::string> pieces{
         "null", "-1", "1e308", "1e-320", "[]", "{}", "\"\"", ":", "99999999999999999999", "\xff", "true"};

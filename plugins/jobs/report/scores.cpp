@@ -35,14 +35,14 @@ bool is_whole(const std::vector<double>& values) {
 Bars bars_for(const std::vector<double>& sorted) {
   const double low = sorted.front(), high = sorted.back();
   if (!(high / 2 > low / 2)) return {low, high, {0}};
-  if (!(high / 2 - low / 2 < kBars / 2.0 && is_whole(sorted))) return {low, high, std::vector<int64_t>(kBars)};
+  if (!(high / 2 - low / 2 < kBars / 2.0 && is_whole(sorted)))
+    return {low, high, std::vector<int64_t>(kBars)};
   return {low - 0.5, high + 0.5, std::vector<int64_t>(static_cast<size_t>(high - low) + 1)};
 }
 
 bool has_side(const std::vector<UsedBound>& bounds, bool is_most) {
-  return std::ranges::any_of(bounds, [&](const UsedBound& one) {
-    return one.select.empty() && one.bound.is_most == is_most;
-  });
+  return std::ranges::any_of(
+      bounds, [&](const UsedBound& one) { return one.select.empty() && one.bound.is_most == is_most; });
 }
 
 void add_noted(const std::string& name, const Score& score, std::vector<UsedBound>& bounds) {
@@ -94,7 +94,8 @@ std::string Scores::score_named(const std::string& fact) const {
   for (const std::string place : {"", kFactPlaces[0], kFactPlaces[1]}) {
     const std::string name = place + fact;
     if (name.starts_with(kScoresPrefix))
-      if (const std::string score = name.substr(std::string_view(kScoresPrefix).size()); scores_.contains(score))
+      if (const std::string score = name.substr(std::string_view(kScoresPrefix).size());
+          scores_.contains(score))
         return score;
   }
   return "";
@@ -117,10 +118,14 @@ json distribution_of(const std::string& name, const Score& score, std::vector<Us
                       {"by", select.empty() ? bound.rule : select},
                       {"is_select", !select.empty()},
                       {"removed", removed}});
-  return {{"values", sorted.size()}, {"low", sorted.front()},
-          {"high", sorted.back()},   {"median", sorted[(sorted.size() - 1) / 2] / 2 + sorted[sorted.size() / 2] / 2},
-          {"from", all.low},         {"to", all.high},
-          {"bars", all.counts},      {"out", out.counts},
+  return {{"values", sorted.size()},
+          {"low", sorted.front()},
+          {"high", sorted.back()},
+          {"median", sorted[(sorted.size() - 1) / 2] / 2 + sorted[sorted.size() / 2] / 2},
+          {"from", all.low},
+          {"to", all.high},
+          {"bars", all.counts},
+          {"out", out.counts},
           {"bounds", std::move(used)}};
 }
 

@@ -12,8 +12,8 @@
 namespace kinora::core::report {
 
 struct Score {
-  std::vector<double> values;    // finite, one per item that has the score
-  std::vector<double> filtered;  // those of items that the rule of the score's name filtered
+  std::vector<double> values;                // finite, one per item that has the score
+  std::vector<double> filtered;              // those of items that the rule of the score's name filtered
   std::set<std::pair<bool, double>> bounds;  // noted with filtered items: {is_most, value}; few
 };
 
@@ -31,7 +31,7 @@ class Scores {
   Score* score(const std::string& name);  // null: there are too many
 
   std::map<std::string, Score> scores_;
-  std::set<std::string> others_;  // facts that are no scores
+  std::set<std::string> others_;  // facts other than scores
 };
 
 // A bound that used a score. select: name of the select job; "": a stage of the curate job.

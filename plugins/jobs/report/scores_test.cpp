@@ -97,7 +97,8 @@ TEST(Scores, BoundsAreAlsoThoseThatItemsHave) {
   EXPECT_EQ(noted[0]["value"], 8);
   EXPECT_EQ(noted[0]["removed"], 1);
   const UsedBound option{{.rule = "glow", .is_most = true, .value = 8}, "", 0};
-  EXPECT_EQ(distribution_of("glow", glow, {option})["bounds"].size(), 1U) << "the stage's option says it already";
+  EXPECT_EQ(distribution_of("glow", glow, {option})["bounds"].size(), 1U)
+      << "the stage's option says it already";
 }
 
 TEST(Scores, AConditionNamesThemAsFactsAreFound) {

@@ -244,7 +244,8 @@ std::string Shard::result_line(const json& summary) const {
   std::string out =
       counted(number("samples"), "sample", "samples") + " in " + counted(number("shards"), "shard", "shards");
   if (summary.contains("given"))
-    out += fmt::format(", of {} from {}", counted(number("given"), "clip", "clips"), text_in(summary, "given_by"));
+    out += fmt::format(", of {} from {}", counted(number("given"), "clip", "clips"),
+                       text_in(summary, "given_by"));
   if (number("filtered") > 0)
     out += fmt::format("; {} left out ({})", counted(number("filtered"), "clip", "clips"),
                        fmt::join(rules, ", "));

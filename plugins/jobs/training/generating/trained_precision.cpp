@@ -47,7 +47,8 @@ std::string other_precision(const WeightsPaths& weights, const ComponentUse& pre
     const auto all = static_cast<int64_t>(noted->names.size()), low = rounded_of(noted->names, chain);
     if (low == all && noted->scale_rule == own_rule && noted->block == own_block) return "";
     return fmt::format("{} is noted as {} ({} low{}), and this job generates in {} ({} of them low{})",
-                       path.string(), noted->scale_rule.empty() ? "of few bits, such as fp8" : "nvfp4",
+                       path.string(),
+                       noted->scale_rule.empty() ? "a precision of few bits, such as fp8" : "nvfp4",
                        counted(all, "weight", "weights"), text_of(noted->scale_rule, noted->block),
                        precision.called(), low, text_of(own_rule, own_block));
   }
