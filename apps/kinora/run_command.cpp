@@ -31,6 +31,8 @@ examples:
   kinora run configs/quickstart.toml                      the whole way, from a video to a generated clip
   kinora run my.toml --set dit.steps=2000 --set run.seed=7 other values for this time
   kinora run my.toml --only dit                           one job, and the jobs that it reads
+  kinora run my.toml --set dit.steps=4000                 a training with more steps continues with the optimizer's state
+  kinora run my.toml --only dit --from-scratch            dit again from its first step, instead of continuing
   kinora run my.toml --dry-run                            print what would be done
   kinora run my.toml --retry-failed                       retry the failed inputs of curate jobs, and rerun the jobs that
                                                           read them if their results change
@@ -46,8 +48,9 @@ po::options_description run_options() {
       "profile", "write trace.json into the folder of each job that an engine runs")(
       "out", po::value<std::string>()->value_name("DIR"), "output folder; default: the file's")(
       "dry-run", "print what would be done")(
-      "retry-failed", "retry the videos and clips that failed in finished curate jobs")("help,h",
-                                                                                        "this text");
+      "retry-failed", "retry the videos and clips that failed in finished curate jobs")(
+      "from-scratch", "continue no earlier results of the jobs that run (with --only: of that job)")(
+      "help,h", "this text");
   return options;
 }
 
@@ -88,6 +91,7 @@ std::optional<AskedRun> asked_of(core::Runtime& runtime, const Parsed& given) {
   core::RunOptions options;
   options.dry = given.values.count("dry-run") != 0;
   options.retry_failed = given.values.count("retry-failed") != 0;
+  options.from_scratch = given.values.count("from-scratch") != 0;
   options.only = only;
   std::vector<std::string> names;
   for (const auto& job : run->jobs) names.push_back(job.name);

@@ -61,6 +61,18 @@ std::string sha256_of_file(const std::filesystem::path& path) {
   return hash.hex();
 }
 
+std::string fault_of(const std::filesystem::path& folder, const ListedFile& file, bool with_digest) {
+  const auto path = folder / file.name;
+  std::error_code error;
+  const uint64_t bytes = std::filesystem::file_size(path, error);
+  if (error) return file.name + " is missing";
+  if (bytes != file.bytes)
+    return fmt::format("{} has {} bytes, and {} were written", file.name, bytes, file.bytes);
+  if (with_digest && sha256_of_file(path) != file.sha256)
+    return file.name + " is damaged: its SHA-256 is not that of what was written";
+  return "";
+}
+
 // Sorted, since a folder lists its files in any order; sizes and times only, so that a folder of many gigabytes costs no reading. Paths
 // are relative to the parent: a folder that was moved is the same.
 std::string stat_digest(const std::filesystem::path& path) {

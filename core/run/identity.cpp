@@ -86,8 +86,11 @@ const std::string& identity_of_inputs(const RunFile& run, const JobSpec& job) {
 
 // is_read: for a job that reads this one's results. If this one is finished, what it keeps counts, and not
 // the inputs that lead to it.
-std::string digest_of(const RunFile& run, const JobSpec& job, bool is_read) {
+// without: options that do not count.
+std::string digest_of(const RunFile& run, const JobSpec& job, bool is_read,
+                      const std::vector<std::string>& without = {}) {
   json identity = identity_of_work(run, job);
+  for (const auto& option : without) identity["options"].erase(option);
   json& inputs = identity["inputs"];
   const JobType& type = job_type(run, job);
   if (type.lists_inputs()) {
@@ -115,6 +118,8 @@ std::string digest_of(const RunFile& run, const JobSpec& job, bool is_read) {
 }  // namespace
 
 std::string job_base(const RunFile& run, const JobSpec& job) {
+  if (const auto grows_by = job_type(run, job).grows_by(); !grows_by.empty())
+    return digest_of(run, job, false, grows_by);
   if (!job_type(run, job).keeps_work()) return "";
   json identity = identity_of_work(run, job);
   identity.erase("paths");

@@ -19,8 +19,8 @@ nlohmann::json spec_json(const JobSpec&);
 // were retried.
 std::string job_digest(const RunFile&, const JobSpec&);
 
-// The same without the inputs, for kinds of jobs that keep their work (JobType::keeps_work); empty for other
-// kinds.
+// The same without the inputs, for kinds of jobs that keep their work (JobType::keeps_work), or without the options by which
+// it may grow (JobType::grows_by); empty for other kinds.
 std::string job_base(const RunFile&, const JobSpec&);
 
 // How two spec_json() of a job differ: "steps was 2 and is 4; model.layers was 2 and is 3; and 4 more". The

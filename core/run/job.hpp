@@ -123,6 +123,9 @@ class JobType {
   virtual std::string inputs_identity(const RunFile&, const JobSpec&) const { return {}; }
   // Whether finished work on remaining inputs stays valid when other inputs are added or removed.
   virtual bool keeps_work() const { return false; }
+  // Numbers among its options that may be raised: a run then continues from the earlier results instead of starting from
+  // scratch, as a training does beyond its last step.
+  virtual std::vector<std::string> grows_by() const { return {}; }
   // Identity of the manual edits to the job's inputs that the job respects; "" if there are none.
   virtual std::string edits_identity(const RunFile&, const JobSpec&) const { return {}; }
 

@@ -94,10 +94,20 @@ void put_back(const fs::path& folder, const fs::path& aside) {
   fs::rename(aside, folder);
 }
 
-// Whether the folder belongs to that job, inputs aside if it has a base.
-bool is_of(const fs::path& folder, const std::string& digest, const std::string& base) {
+// Whether no option by which the job may grow (spec's "grows_by") is smaller than in the folder.
+bool has_not_shrunk(const json& known, const json& spec) {
+  const json none = json::object(), before = known.value("options", none), now = spec.value("options", none);
+  const auto grows_by = spec.value("grows_by", std::vector<std::string>());
+  return std::all_of(grows_by.begin(), grows_by.end(), [&](const std::string& option) {
+    return before.value(option, json()) <= now.value(option, json());
+  });
+}
+
+// Whether the folder belongs to that job: if it has a base, with other inputs too, or before it grew.
+bool is_of(const fs::path& folder, const json& spec, const std::string& digest, const std::string& base) {
   const json job = read_json(folder / "job.json");
-  return job.value("digest", json()) == digest || (!base.empty() && job.value("base", json()) == base);
+  return job.value("digest", json()) == digest ||
+         (!base.empty() && job.value("base", json()) == base && has_not_shrunk(job, spec));
 }
 
 json size_of_entry(const fs::directory_entry& entry) {
@@ -155,18 +165,35 @@ fs::path own_of(const fs::path& folder) {
 }
 
 // Moves another job's results aside and restores the earlier results of this job, if there are any.
-void make_way(const fs::path& folder, const std::string& digest, const std::string& base) {
+void make_way(const fs::path& folder, const json& spec, const std::string& digest, const std::string& base) {
   const fs::path own = own_of(folder);
   for (const fs::path& aside : {before(folder), unfinished(folder)})
-    if (!is_of(own, digest, base) && is_of(aside, digest, base)) {
+    if (!is_of(own, spec, digest, base) && is_of(aside, spec, digest, base)) {
       fs::remove_all(own);
       fs::rename(aside, own);
     }
-  const bool goes_on = is_of(own, digest, base);
+  const bool goes_on = is_of(own, spec, digest, base);
   const fs::path edits = set_aside(folder);
   if (!goes_on) fs::create_directories(folder);
   if (const fs::path& next = goes_on ? own : folder; edits != next) copy_edits(edits, next);
   if (goes_on) put_back(folder, own);
+}
+
+// Sets a finished job's results aside and begins its continuation with its checkpoints, as links where the file system
+// has them, and what it writes step by step. Weights, which the end writes, stay behind.
+void continue_beside(const fs::path& folder) {
+  const fs::path aside = set_aside(folder);
+  fs::create_directories(folder);
+  for (const auto& entry : fs::directory_iterator(aside)) {
+    const fs::path to = folder / entry.path().filename();
+    if (entry.path().extension() == ".safetensors") continue;
+    std::error_code error;
+    const auto how = fs::copy_options::recursive;
+    if (entry.path().filename() == "checkpoints")
+      fs::copy(entry.path(), to, how | fs::copy_options::create_hard_links, error);
+    if (entry.path().filename() != "checkpoints" || error)
+      fs::copy(entry.path(), to, how | fs::copy_options::overwrite_existing);
+  }
 }
 
 // Removes temporary files of killed processes.
@@ -250,13 +277,17 @@ Beginning beginning(const fs::path& folder, const std::string& name, const json&
                     const std::string& digest, const std::string& base, bool is_quick) {
   if (!is_a_jobs(folder)) return {};
   const std::string known = digest_in(folder / "job.json");
-  if (is_of(folder, digest, base))
-    return {folder, known == digest || known.empty()
-                        ? ""
-                        : name + ": its inputs have changed; finished work on the remaining inputs is kept"};
+  if (is_of(folder, spec, digest, base)) {
+    if (known == digest || known.empty()) return {folder, ""};
+    if (!spec.contains("grows_by"))
+      return {folder, name + ": its inputs have changed; finished work on the remaining inputs is kept"};
+    return {folder, fmt::format("{}: {}; it continues from the results in {} (--from-scratch does not){}",
+                                name, changed(read_json(folder / "job.json"), spec), folder.string(),
+                                is_done(folder) ? "; these are kept until it is done" : "")};
+  }
   Beginning out;
   for (const fs::path& aside : {unfinished(folder), before(folder), own_of(folder)})
-    if (is_of(aside, digest, base)) out.from = aside;
+    if (is_of(aside, spec, digest, base)) out.from = aside;
   const std::string what = changed(read_json(folder / "job.json"), spec);
   out.warns = !what.empty() && !is_quick;
   out.said = fmt::format(
@@ -273,7 +304,7 @@ Beginning beginning(const fs::path& folder, const std::string& name, const json&
 }
 
 void prepare_folder(const fs::path& folder, const std::string& name, const json& spec,
-                    const std::string& digest, const std::string& base, bool is_quick) {
+                    const std::string& digest, const std::string& base, bool is_quick, bool from_scratch) {
   std::error_code error;
   const bool is_mine = is_a_jobs(folder);
   if (!is_mine && !is_nobodys(folder))
@@ -282,9 +313,19 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
                     " holds files that no job made (it has no job.json); choose another output folder "
                     "with --out, another name for job '" +
                     name + "', or move them away");
-  const Beginning begins = beginning(folder, name, spec, digest, base, is_quick);
-  if (!begins.said.empty()) log_line(begins.warns ? KINORA_LOG_WARN : KINORA_LOG_INFO, begins.said);
-  if (is_mine && !is_of(folder, digest, base)) make_way(folder, digest, base);
+  if (is_mine && from_scratch) {
+    log_info("{}: it starts from scratch; the old results are kept until it is done", name);
+    const fs::path edits = set_aside(folder);
+    fs::create_directories(folder);
+    if (edits != folder) copy_edits(edits, folder);
+  } else {
+    const Beginning begins = beginning(folder, name, spec, digest, base, is_quick);
+    if (!begins.said.empty()) log_line(begins.warns ? KINORA_LOG_WARN : KINORA_LOG_INFO, begins.said);
+    if (is_mine && !is_of(folder, spec, digest, base))
+      make_way(folder, spec, digest, base);
+    else if (is_mine && spec.contains("grows_by") && is_done(folder))
+      continue_beside(folder);
+  }
   fs::create_directories(folder);
   sweep(folder);
   fs::remove(failure_file(folder), error);

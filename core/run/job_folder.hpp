@@ -52,10 +52,12 @@ Beginning beginning(const std::filesystem::path& folder, const std::string& name
 // except temporary files of dead processes. Only the last finished and the last unfinished results are kept
 // aside. Throws Error if the folder has files but no job made it: files of unknown origin are never removed.
 // `spec`, with the run's "seed" if the job draws, becomes job.json. base: see job_base(); if the folder has the same base,
-// everything stays. The user's edits (edits.jsonl, views.jsonl) stay as they are in the folder; only a folder that no
+// everything stays, unless a number in spec's "grows_by" has become smaller. from_scratch: sets this job's own results aside
+// too. The user's edits (edits.jsonl, views.jsonl) stay as they are in the folder; only a folder that no
 // job has prepared takes them from results set aside, with a line in the log.
 void prepare_folder(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
-                    const std::string& digest, const std::string& base = "", bool is_quick = false);
+                    const std::string& digest, const std::string& base = "", bool is_quick = false,
+                    bool from_scratch = false);
 
 // For a job that replaces its results at once (JobType::replaces_at_once): a folder next to this one, with its job.json, in
 // which the job works; commit(true) replaces this one. Nothing: no finished results are here, and it must prepare_folder().

@@ -272,6 +272,39 @@ TEST_F(JobFolder, WarnsOfAChangedOptionOnlyWhereWorkIsLost) {
       "done");
 }
 
+// A training of more steps continues from its checkpoints; one of fewer does not, and gets its own results back.
+TEST_F(JobFolder, OfAJobThatGrowsIsContinued) {
+  const auto prepare = [&](int steps, bool from_scratch = false) {
+    const json spec{{"kind", "train"}, {"options", {{"steps", steps}}}, {"grows_by", {"steps"}}};
+    testing::internal::CaptureStderr();
+    prepare_folder(folder_, "dit", spec, "with " + std::to_string(steps), "base", false, from_scratch);
+    return testing::internal::GetCapturedStderr();
+  };
+  ASSERT_TRUE(start_log("info"));
+  prepare(4);
+  put(folder_ / "checkpoints/step-000004/state.json");
+  put(folder_ / "metrics.jsonl", "four lines");
+  put(folder_ / "weights.safetensors");
+  finish("with 4");
+  EXPECT_THAT(prepare(8), testing::AllOf(HasSubstr("steps was 4 and is 8; it continues from the results in"),
+                                         HasSubstr("these are kept until it is done")));
+  EXPECT_TRUE(fs::exists(folder_ / "checkpoints/step-000004/state.json"));
+  EXPECT_TRUE(fs::exists(folder_ / "metrics.jsonl"));
+  EXPECT_FALSE(fs::exists(folder_ / "weights.safetensors")) << "those of 4 steps are not those of 8";
+  EXPECT_FALSE(fs::exists(folder_ / "summary.json"));
+  put(folder_ / "checkpoints/step-000006/state.json");
+  EXPECT_THAT(prepare(9), HasSubstr("steps was 8 and is 9"));
+  EXPECT_TRUE(fs::exists(folder_ / "checkpoints/step-000006/state.json")) << "unfinished results grow too";
+  EXPECT_TRUE(take_back(folder_, "with 4"));
+  EXPECT_TRUE(fs::exists(folder_ / "weights.safetensors"));
+  EXPECT_FALSE(fs::exists(folder_ / "checkpoints/step-000006")) << "the checkpoints aside are not touched";
+  EXPECT_THAT(prepare(3), HasSubstr("starts from scratch"));
+  EXPECT_FALSE(fs::exists(folder_ / "checkpoints"));
+  put(folder_ / "checkpoints/step-000002/state.json");
+  EXPECT_THAT(prepare(3, true), HasSubstr("dit: it starts from scratch; the old results are kept"));
+  EXPECT_FALSE(fs::exists(folder_ / "checkpoints"));
+}
+
 TEST_F(JobFolder, CountsHowOftenItsFailuresWereTriedAgain) {
   prepare_folder(folder_, "clips", {{"kind", "curate"}}, "a", "base");
   EXPECT_EQ(retries(folder_, "base"), 0);

@@ -102,6 +102,7 @@ constexpr const char* kTakenBack = "{}: already done before its options were cha
 json described(const RunFile& run, const JobSpec& job) {
   json spec = spec_json(job);
   if (job.draws()) spec["seed"] = run.seed;
+  if (const auto grows_by = job_type(run, job).grows_by(); !grows_by.empty()) spec["grows_by"] = grows_by;
   for (const auto& use : job.components)
     if (const auto of = run.registry->find(use.id))
       for (const auto& score : (*of)->scores)
@@ -115,9 +116,10 @@ bool is_quick(const RunFile& run, const JobSpec& job) {
 }
 
 // Logs what a run would do about an unfinished job; runs nothing. again: its failures would be tried again.
-void foresee(Runtime& runtime, const RunFile& run, const JobSpec& job, const std::string& digest,
-             bool again) {
+void foresee(Runtime& runtime, const RunFile& run, const JobSpec& job, const std::string& digest, bool again,
+             bool from_scratch) {
   const fs::path folder = run.out / job.name;
+  if (from_scratch) return log_info("{}: would run from scratch ({})", job.name, job.kind->help);
   if (!again && may_take_back(folder, digest)) return log_info(kTakenBack, job.name);
   if (!again) log_info("{}: would run ({})", job.name, job.kind->help);
   const std::string base = job_base(run, job);
@@ -128,13 +130,13 @@ void foresee(Runtime& runtime, const RunFile& run, const JobSpec& job, const std
 
 // Runs one job. A failure is logged and never thrown.
 RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, const std::string& digest,
-                  fs::file_time_type since) {
+                  fs::file_time_type since, bool from_scratch) {
   const auto start = Clock::now();
   const fs::path folder = run.out / job.name;
   if (!is_first_rank() && !job.kind->is_spread()) return wait_for(folder, job.name, digest, since);
   try {
     // Ranks that compute together cannot see that rank 0 has nothing left to do.
-    const bool may_take_back = is_first_rank() && (is_alone() || !job.kind->is_spread());
+    const bool may_take_back = !from_scratch && is_first_rank() && (is_alone() || !job.kind->is_spread());
     if (may_take_back && take_back(folder, digest)) {
       log_info(kTakenBack, job.name);
       return {true, false};
@@ -145,7 +147,7 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
     if (is_first_rank() && type.replaces_at_once())
       beside = prepare_beside(folder, job.name, described(run, job), digest);
     if (is_first_rank() && !beside)
-      prepare_folder(folder, job.name, described(run, job), digest, base, is_quick(run, job));
+      prepare_folder(folder, job.name, described(run, job), digest, base, is_quick(run, job), from_scratch);
     const fs::path work = beside ? beside->temporary() : folder;
     std::optional<EndInMetrics> metrics;
     if (is_first_rank()) metrics.emplace(work, job.name);
@@ -297,8 +299,11 @@ RunResult take_turn(Runtime& runtime, const RunFile& run, size_t place, const Ru
     return {true, false};
   }
   if (!why.empty()) log_warn("{}: {}; the job runs again", job.name, why);
+  // A launch that starts again after a lost rank continues what it has done since.
+  const bool from_scratch =
+      options.from_scratch && here().restart == 0 && (options.only.empty() || options.only == job.name);
   if (options.dry) {
-    foresee(runtime, run, job, digest, tries_again);
+    foresee(runtime, run, job, digest, tries_again, from_scratch);
     return {true, false};
   }
   if (options.keeps_finished && is_done(run.out / job.name) && why.empty()) {
@@ -310,7 +315,7 @@ RunResult take_turn(Runtime& runtime, const RunFile& run, size_t place, const Ru
     return {false, false};
   }
   log_info("{}: {}", job.name, job.kind->help);
-  const RunResult result = run_one(runtime, run, job, digest, since);
+  const RunResult result = run_one(runtime, run, job, digest, since, from_scratch);
   if (!result.ok && options.is_trial && job.name == options.only) drop_if_empty(run.out / job.name);
   return result;
 }

@@ -12,6 +12,7 @@ struct RunOptions {
   bool dry = false;             // only log what would be done
   bool keeps_finished = false;  // fail instead of rerunning a finished job with other options
   bool retry_failed = false;    // retry the failures of finished curate jobs
+  bool from_scratch = false;    // `only`, or every job that runs, continues no earlier results of its own
   bool is_trial = false;        // delete the folder of `only` if it ends without a result
 };
 

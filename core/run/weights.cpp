@@ -318,6 +318,23 @@ json with_weights(Registry& registry, const ComponentSpec& spec, json given,
   return fitting ? fitting(component, out, weights) : out;
 }
 
+void require_as_listed(const fs::path& file, const std::string& digest) {
+  std::error_code ignored;
+  const fs::path folder = file.parent_path(), state = folder / "state.json";
+  if (!fs::exists(state, ignored)) return;
+  const json files = object_in_file(state).value("files", json());
+  if (!files.is_object()) return;
+  const auto listed = files.find(file.filename().string());
+  if (listed == files.end() || !listed->is_object()) return;
+  const ListedFile want{listed.key(), listed->value("bytes", uint64_t{0}), listed->value("sha256", "")};
+  std::string fault = fault_of(folder, want, digest.empty());
+  if (fault.empty() && !digest.empty() && digest != want.sha256)
+    fault = want.name + " is damaged: its SHA-256 is not that of what was written";
+  if (!fault.empty())
+    throw Error(KINORA_ERROR_DATA,
+                fmt::format("{}: {}; copy it again, or take another checkpoint", folder.string(), fault));
+}
+
 namespace {
 
 std::string digest_of(const fs::path& file, const fs::path& kept) {
@@ -327,9 +344,13 @@ std::string digest_of(const fs::path& file, const fs::path& kept) {
   json all = object_in_file(kept);  // a damaged file counts as missing and is rewritten
   if (const auto it = all.find(path.string());
       it != all.end() && it->is_object() && it->value("state", json()) == state)
-    if (const auto digest = it->value("sha256", json()); digest.is_string()) return digest;
+    if (const auto digest = it->value("sha256", json()); digest.is_string()) {
+      require_as_listed(path, digest);
+      return digest;
+    }
   if (state["bytes"] > 1'000'000'000) log_info("{}: computing its digest, once", path.string());
   const std::string digest = sha256_of_file(path);
+  require_as_listed(path, digest);
   all[path.string()] = {{"state", state}, {"sha256", digest}};
   if (const auto status = write_file_atomically(kept, all.dump(1) + "\n"); !status)
     log_warn("{}", status.failure().message);

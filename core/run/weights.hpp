@@ -66,6 +66,10 @@ json with_config(const ComponentSpec& spec, json given, const std::filesystem::p
 json with_weights(Registry& registry, const ComponentSpec& spec, json given,
                   const std::vector<std::filesystem::path>& weights);
 
+// Throws Error(KINORA_ERROR_DATA) if the file is one of a checkpoint (core/torch/weights/checkpoint.hpp) whose state lists
+// another size or digest. digest: its SHA-256 if that is known; otherwise the file is read.
+void require_as_listed(const std::filesystem::path& file, const std::string& digest = "");
+
 // Identifies weights by a text that others can recompute: "sha256:" followed by the digest: for one file, the
 // one that sha256sum and Hugging Face show; for several, the digest of sha256sum's lines "DIGEST  NAME", in
 // order. `kept` is a JSON file that caches digests by path, size and modification time, so that no file is

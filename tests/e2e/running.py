@@ -82,6 +82,23 @@ def check_noise():
     assert films[0] != films[1] and films[1] == films[2]
 
 
+def check_more_steps():
+    """A finished training with `steps` raised continues where it ended; --from-scratch does not, and fewer steps give its results back."""
+    folder = SCRATCH / "still"
+
+    def said(steps, *more):
+        done = subprocess.run([*quick_run(folder, steps), "--only", "dit", "--set", 'dit.loss={use="edm"}', *more], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    text = said(3)
+    assert "steps was 2 and is 3; it continues from the results in" in text and "dit: resuming after step 2; steps was 2 and is 3, so the" in text, text
+    assert [json.loads(line)["step"] for line in (folder / "dit/metrics.jsonl").read_text().splitlines()] == [1, 2, 3]
+    assert "dit: already done" in said(3, "--dry-run")
+    assert "steps was 3 and is 4; it continues" in said(4, "--dry-run") and "starts from scratch" in said(2, "--dry-run")
+    assert "dit: would run from scratch" in said(4, "--dry-run", "--from-scratch")
+
+
 def check_identity():
     """The same job means the same options and the same named files, not how it runs. No other files are removed."""
     out = SCRATCH / "interrupted"
@@ -183,7 +200,7 @@ def main():
     subprocess.run(["umount", str(SCRATCH / "disk")], capture_output=True)  # left by a killed run
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_interrupt, check_full_disk, check_identity, check_noise, check_ranks, check_waiting_rank, check_installed):
+    for check in (check_interrupt, check_full_disk, check_identity, check_noise, check_more_steps, check_ranks, check_waiting_rank, check_installed):
         check()
         print("ok   ", check.__name__, flush=True)
 

@@ -89,6 +89,28 @@ TEST(Nvfp4, NamesASizeThatCutsNoTile) {
   test::on_ranks(2, [&](const Rank& me) { test::equals_one_process(me, places("'stdit-hybrid'", 16, 16)); });
 }
 
+// Each sample of a packed row has scales, tiles of tokens and noise of its own, wherever its tokens are.
+TEST(PackedRows, OfFewBitsEqualOneProcess) {
+  const auto rows = [](const std::string& parallel, const std::string& precision) {
+    Trial t = low(parallel);
+    t.packed = {{3, 4, 6}, {1, 8, 2}, {2, 6, 4}};
+    t.precision = precision;
+    return t;
+  };
+  const std::string fp8 =
+      "{ use = 'fp8', stream = 'float64', high = ['embedding', 'head'], attention = 'fp8' }";
+  test::on_ranks(2, [&](const Rank& me) {
+    for (const char* parallel : {"'ddp'", "'tp'", "'fsdp', 'recompute'"})
+      test::equals_one_process(me, rows(parallel, kLow));
+    Trial pipeline = rows("{ use = 'pp', schedule = '1f1b' }, 'recompute'", kLow);
+    pipeline.micro = 2;
+    test::equals_one_process(me, pipeline);
+    test::equals_one_process(me, rows("'cp-ulysses'", fp8));
+    EXPECT_THAT(test::refusal([&] { test::equals_one_process(me, rows("'cp-ulysses'", kLow)); }),
+                testing::HasSubstr("of a sample cut such a group; set batches = \"buckets\""));
+  });
+}
+
 // Also with rounded heads: a scale for each head, over all its tokens.
 TEST(Fp8, EqualsOneProcess) {
   test::on_ranks(2, [](const Rank& me) {

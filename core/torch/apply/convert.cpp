@@ -41,6 +41,7 @@ class Conversion {
     check_request();
     if (component_) source_ = published_part(source_, *component_->spec);
     file_.emplace(or_throw(Safetensors::open(source_)));
+    for (const auto& file : file_->files()) require_as_listed(file);
     low_ = or_throw(low_weights_of(*file_));
     if (request.contains("precision")) packing_.emplace(with_low_weights(request));
   }

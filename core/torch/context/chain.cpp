@@ -153,12 +153,13 @@ Slots::Slots(const std::vector<const kinora_context*>& from) : from_(from) {
 struct Chain::State {
   explicit State(ChainOptions o)
       : options(std::move(o)),
-        root(options.frames, options.device, options.token_multiple),
-        base(options.frames, options.device, options.dtype,
+        root(options.frames, keys, options.device, options.token_multiple),
+        base(options.frames, keys, options.device, options.dtype,
              options.blank ? std::nullopt : std::optional(options.seed), options.may_stop) {}
 
   ChainOptions options;
   kinora_pass pass{};
+  SampleKeys keys;
   RootLink root;
   BaseLink base;
   std::unique_ptr<LoraLink> lora;
@@ -312,7 +313,7 @@ Chain::Chain(ChainOptions options, std::vector<const kinora_link*> links)
   s.pass.seed = s.options.seed;
   s.links = std::move(links);
   if (s.options.lora) {
-    s.lora = std::make_unique<LoraLink>(*s.options.lora);
+    s.lora = std::make_unique<LoraLink>(*s.options.lora, s.keys);
     s.links.push_back(s.lora->get());
   }
   s.links.push_back(s.root.get());
@@ -339,8 +340,9 @@ void Chain::ready() {
   s.collect_leaves();
 }
 
-void Chain::begin(const kinora_pass& pass) {
+void Chain::begin(const kinora_pass& pass, std::vector<int64_t> samples) {
   state_->set_pass(pass);
+  state_->keys.begin(state_->pass, std::move(samples));
   for (const auto* l : state_->links)
     if (auto* f = slot<&kinora_link::begin>(l)) check(f(l->context->self, &state_->pass));
 }
@@ -348,6 +350,7 @@ void Chain::begin(const kinora_pass& pass) {
 void Chain::reduce() {
   for (const auto* l : state_->links)
     if (auto* f = slot<&kinora_link::reduce>(l)) check(f(l->context->self));
+  state_->keys.end();
 }
 
 const kinora_pass& Chain::pass() const { return state_->pass; }

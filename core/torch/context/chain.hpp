@@ -54,8 +54,9 @@ class Chain {
   // keeps the rest. While links run, each value() is drawn anew and not stored, so a link that cuts one unit
   // at a time (FSDP) never holds the whole model.
   void ready();
-  // Starts a forward.
-  void begin(const kinora_pass& pass);
+  // Starts a forward. samples: global numbers of its samples, of its rows or of the videos of a packed row; empty:
+  // first_sample, first_sample + 1 ... They key the random numbers, until reduce() or another pass of this first_sample.
+  void begin(const kinora_pass& pass, std::vector<int64_t> samples = {});
   // Called after the backward: links complete the gradients of leaves that they own.
   void reduce();
 

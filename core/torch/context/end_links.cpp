@@ -1,6 +1,7 @@
 #include "core/torch/context/end_links.hpp"
 
 #include <cstddef>
+#include <numeric>
 
 #include <ATen/ATen.h>
 
@@ -40,10 +41,120 @@ const at::Tensor& Sequences::table(kinora_seq seq) {
         seq);
 }
 
-BaseLink::BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype,
+SampleKeys::SampleKeys() {
+  api_.struct_size = sizeof api_;
+  api_.self = this;
+  api_.number = [](void* self, const kinora_pass* pass, int64_t i) {
+    return static_cast<const SampleKeys*>(self)->number(*pass, i);
+  };
+  api_.row = [](void* self, const kinora_pass* pass, const int64_t** first, uint64_t* n) -> int32_t {
+    const auto& keys = *static_cast<const SampleKeys*>(self);
+    *n = static_cast<uint64_t>(keys.samples(*pass));
+    *first = *n ? keys.of(*pass)->tokens.data() : nullptr;
+    return KINORA_OK;
+  };
+}
+
+void SampleKeys::begin(const kinora_pass& pass, std::vector<int64_t> numbers) {
+  constexpr size_t most = 1024;  // forwards without a backward end nothing
+  if (batches_.size() >= most) batches_.clear();
+  batches_[pass.first_sample] = {std::move(numbers), {}, {}};
+}
+
+void SampleKeys::set_row(const kinora_pass& pass, const std::vector<VideoSize>& samples) {
+  Batch& batch = batches_[pass.first_sample];
+  batch.tokens.clear(), batch.frames.clear();
+  if (samples.empty()) return;
+  batch.tokens = batch.frames = {0};
+  for (const auto& s : samples) {
+    batch.tokens.push_back(batch.tokens.back() + s.frames * s.rows * s.cols);
+    batch.frames.push_back(batch.frames.back() + s.frames);
+  }
+}
+
+const SampleKeys::Batch* SampleKeys::of(const kinora_pass& pass) const {
+  const auto found = batches_.find(pass.first_sample);
+  return found == batches_.end() ? nullptr : &found->second;
+}
+
+int64_t SampleKeys::samples(const kinora_pass& pass) const {
+  const Batch* batch = of(pass);
+  return batch && !batch->tokens.empty() ? static_cast<int64_t>(batch->tokens.size()) - 1 : 0;
+}
+
+int64_t SampleKeys::number(const kinora_pass& pass, int64_t i) const {
+  const Batch* batch = of(pass);
+  const bool known = batch && i >= 0 && i < static_cast<int64_t>(batch->numbers.size());
+  return known ? batch->numbers[static_cast<size_t>(i)] : pass.first_sample + i;
+}
+
+at::Tensor SampleKeys::numbers(const kinora_pass& pass, const std::vector<int64_t>& of) const {
+  std::vector<int64_t> out;
+  for (const int64_t i : of) out.push_back(number(pass, i));
+  return at::tensor(out, at::kLong);
+}
+
+namespace {
+
+std::vector<int64_t> counted(int64_t n) {
+  std::vector<int64_t> out(static_cast<size_t>(n));
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+
+}  // namespace
+
+TokenKeys SampleKeys::of_tokens(const kinora_pass& pass, const at::Tensor& given, int64_t B) const {
+  const at::Tensor table = given.to(at::kCPU), index = table.select(2, KINORA_TOKEN_INDEX);
+  const int64_t n = samples(pass);
+  if (n == 0) return {numbers(pass, counted(B)).unsqueeze(1), index};
+  const at::Tensor sample = table.select(2, KINORA_TOKEN_SAMPLE).clamp_min(0),
+                   first = at::tensor(of(pass)->tokens, at::kLong);
+  const auto each = [&](const at::Tensor& of) {
+    return of.index_select(0, sample.flatten()).view(sample.sizes());
+  };
+  return {each(numbers(pass, counted(n))), at::where(index.lt(0), index, index - each(first))};
+}
+
+TokenKeys SampleKeys::of_shared(const kinora_pass& pass, int64_t B, int64_t R,
+                                const std::string& what) const {
+  const int64_t n = samples(pass);
+  const at::Tensor places = at::arange(R, at::kLong).unsqueeze(0);
+  if (n == 0 || (B == n && n > 1)) return {numbers(pass, counted(B)).unsqueeze(1), places};
+  const auto& [known, tokens, frames] = *of(pass);
+  // The sample of each of the rows that `first` divides, and its place in the sample.
+  const auto divided = [&](const std::vector<int64_t>& first) {
+    TokenKeys out{at::empty({1, first.back()}, at::kLong), at::empty({1, first.back()}, at::kLong)};
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t at = first[static_cast<size_t>(i)], count = first[static_cast<size_t>(i) + 1] - at;
+      out.sample.narrow(1, at, count).fill_(number(pass, i));
+      out.place.narrow(1, at, count).copy_(at::arange(count, at::kLong).unsqueeze(0));
+    }
+    return out;
+  };
+  if (B == frames.back() && R == 1) {
+    const TokenKeys by_frame = divided(frames);
+    return {by_frame.sample.t(), by_frame.place.t()};
+  }
+  if (B == 1 && R == frames.back()) return {divided(frames).sample, at::zeros_like(places)};
+  if (B == 1 && R == tokens.back()) return divided(tokens);
+  if (B == 1 && R % n == 0) {
+    std::vector<int64_t> first;
+    for (int64_t i = 0; i <= n; ++i) first.push_back(i * (R / n));
+    return divided(first);
+  }
+  raise(KINORA_ERROR_UNSUPPORTED,
+        "{}: a tensor of {} x {} rows is not of the {} samples of a packed row, nor of their {} frames or {} "
+        "tokens; "
+        "leave dropout out, or train in buckets",
+        what, B, R, n, frames.back(), tokens.back());
+}
+
+BaseLink::BaseLink(const Frames& frames, const SampleKeys& keys, at::Device device, at::ScalarType dtype,
                    std::optional<uint64_t> seed, bool may_stop)
     : Link(KINORA_LEVEL_BASE),
       frames_(frames),
+      keys_(keys),
       device_(device),
       dtype_(dtype),
       seed_(seed),
@@ -144,10 +255,10 @@ at::Tensor BaseLink::reshard(const Tensor& x, kinora_seq seq, Over, kinora_seq& 
 
 at::Tensor BaseLink::noise(const Tensor& like, kinora_seq seq, const char* key) {
   if (like.is_meta()) return at::empty_like(like);
-  const auto index = seq ? sequences_.table(seq).select(2, KINORA_TOKEN_INDEX)
-                         : at::arange(like.size(1), at::kLong).unsqueeze(0);
   const auto now = pass();
-  return token_noise(like, index, now.seed, now.first_sample, key);
+  const auto keys = seq ? keys_.of_tokens(now, sequences_.table(seq), like.size(0))
+                        : keys_.of_shared(now, like.size(0), like.size(1), key);
+  return token_noise(like, keys.place, now.seed, keys.sample, key);
 }
 
 namespace {
@@ -174,9 +285,10 @@ std::vector<VideoSize> samples_of(const kinora_seq_spec& s) {
 
 }  // namespace
 
-RootLink::RootLink(const Frames& frames, at::Device device, int64_t token_multiple)
+RootLink::RootLink(const Frames& frames, SampleKeys& keys, at::Device device, int64_t token_multiple)
     : Link(KINORA_LEVEL_ROOT),
       frames_(frames),
+      keys_(keys),
       device_(device),
       token_multiple_(std::max<int64_t>(token_multiple, 1)) {
   skip_inherited<RootLink>();
@@ -199,13 +311,19 @@ at::Tensor RootLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec, 
           "sequence: {} frames of {} x {} tokens are {}, but x is {}; [B, {}, D] is expected", spec.frames,
           spec.rows, spec.cols, n, c10::str(x.sizes()), n);
   const int64_t padding = (token_multiple_ - n % token_multiple_) % token_multiple_;
-  const auto& table = table_of(samples_of(spec), padding);
+  const auto samples = samples_of(spec);
+  keys_.set_row(pass(), spec.n_samples ? samples : std::vector<VideoSize>());
+  const auto& table = table_of(samples, padding);
   // The table states which samples the row contains, so the links below need no sizes.
   kinora_seq_spec with_table{sizeof with_table, spec.needs,    spec.frames, spec.rows,
                              spec.cols,         handle(table), 0,           nullptr};
   auto out = next.sequence(padding ? at::constant_pad_nd(x, {0, 0, 0, padding}) : x, with_table, seq);
   lengths_[seq] = n;
   return out;
+}
+
+const void* RootLink::get_interface(const char* id, uint32_t) {
+  return std::string_view(id) == KINORA_INTERFACE_SAMPLE_KEYS ? keys_.api() : nullptr;
 }
 
 at::Tensor RootLink::gather(const at::Tensor& x, kinora_seq seq) {

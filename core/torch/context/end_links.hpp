@@ -8,10 +8,49 @@
 #include "core/torch/context/attention.hpp"
 #include "core/torch/context/visibility.hpp"
 #include "core/torch/tensors/parameter.hpp"
+#include "kinora/abi/sample_keys.h"
 #include "kinora/aten.hpp"
 #include "kinora/link.hpp"
 
 namespace kinora::core {
+
+// What random numbers of tokens are keyed by: int64, the global number of each token's sample, [B, 1 or tokens], and its place
+// there, [1 or B, tokens], -1 for padding.
+struct TokenKeys {
+  at::Tensor sample, place;
+};
+
+// Which samples the forwards compute whose backward may still come.
+class SampleKeys {
+ public:
+  SampleKeys();
+  SampleKeys(const SampleKeys&) = delete;
+  SampleKeys& operator=(const SampleKeys&) = delete;
+  // numbers: of the pass' samples; empty: first_sample, first_sample + 1 ...
+  void begin(const kinora_pass& pass, std::vector<int64_t> numbers);
+  void end() { batches_.clear(); }
+  // The sizes of the samples of a packed row, in tokens; of one sample: rows hold one each.
+  void set_row(const kinora_pass& pass, const std::vector<VideoSize>& samples);
+  int64_t number(const kinora_pass& pass, int64_t i) const;
+  // Keys of the tokens of a table, in B rows.
+  TokenKeys of_tokens(const kinora_pass& pass, const at::Tensor& table, int64_t B) const;
+  // Keys of the rows of a tensor [B, R, D] that is no sequence: of conditions, or of text. Those of a packed row are [samples,
+  // R, D], or [1, R, D] with a row for each frame or token, or with equally many for each sample. All frames of a sample
+  // have the key of its only row in a batch. Throws Error(KINORA_ERROR_UNSUPPORTED) for other numbers of rows.
+  TokenKeys of_shared(const kinora_pass& pass, int64_t B, int64_t R, const std::string& what) const;
+  const kinora_sample_keys* api() const { return &api_; }
+
+ private:
+  struct Batch {
+    std::vector<int64_t> numbers;
+    std::vector<int64_t> tokens, frames;  // of a packed row: the first of each sample, then all
+  };
+  const Batch* of(const kinora_pass& pass) const;
+  int64_t samples(const kinora_pass& pass) const;  // in a packed row; 0: it is not packed
+  at::Tensor numbers(const kinora_pass& pass, const std::vector<int64_t>& of) const;
+  std::map<int64_t, Batch> batches_;  // by first_sample
+  kinora_sample_keys api_{};
+};
 
 // The sequences of a run by number. A table keeps its number however often a forward requests it. At most 256
 // are kept, more than a live graph needs; the least recently used is dropped first.
@@ -36,8 +75,8 @@ class BaseLink final : public kinora::Link<at::Tensor> {
  public:
   using Tensor = at::Tensor;
   // seed: of the parameters' initial values; none: they are zeros.
-  BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype, std::optional<uint64_t> seed,
-           bool may_stop);
+  BaseLink(const Frames& frames, const SampleKeys& keys, at::Device device, at::ScalarType dtype,
+           std::optional<uint64_t> seed, bool may_stop);
 
   kinora_param parameter(const kinora_param_spec& s) override;
   Tensor value(kinora_param p) override;
@@ -68,6 +107,7 @@ class BaseLink final : public kinora::Link<at::Tensor> {
   Tensor drawn(const Parameter& p) const;
 
   const Frames& frames_;
+  const SampleKeys& keys_;
   at::Device device_;
   at::ScalarType dtype_;
   std::optional<uint64_t> seed_;
@@ -85,7 +125,7 @@ class BaseLink final : public kinora::Link<at::Tensor> {
 class RootLink final : public kinora::Link<at::Tensor> {
  public:
   // Tokens are padded to a multiple of token_multiple; gather() removes the padding.
-  RootLink(const Frames& frames, at::Device device, int64_t token_multiple);
+  RootLink(const Frames& frames, SampleKeys& keys, at::Device device, int64_t token_multiple);
 
   at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
   at::Tensor gather(const at::Tensor& x, kinora_seq seq) override;
@@ -94,6 +134,8 @@ class RootLink final : public kinora::Link<at::Tensor> {
   // On the meta device tables still have their values, for the links; a model gets a meta tensor like its
   // own.
   at::Tensor table(kinora_seq seq, Place place) override;
+  // KINORA_INTERFACE_SAMPLE_KEYS.
+  const void* get_interface(const char* id, uint32_t minor) override;
   // To be called when the rule changes: tables are built anew.
   void forget_tables() { tables_.clear(); }
 
@@ -106,6 +148,7 @@ class RootLink final : public kinora::Link<at::Tensor> {
   const at::Tensor& table_of(const std::vector<VideoSize>& samples, int64_t padding);
 
   const Frames& frames_;
+  SampleKeys& keys_;
   at::Device device_;
   int64_t token_multiple_;
   std::deque<Made> tables_;

@@ -28,16 +28,17 @@ struct Layers {
   kinora_param m, n;
 
   explicit Layers(double dropout = kDropout, Role role = Role::column,
-                  std::vector<const kinora_link*> links = {})
-      : chain((serve_tensors(), with(dropout)), std::move(links)), context(chain.head()) {
+                  std::vector<const kinora_link*> links = {}, int64_t token_multiple = 1)
+      : chain((serve_tensors(), with(dropout, token_multiple)), std::move(links)), context(chain.head()) {
     m = context.parameter({"m.weight", {D, D}, Init::normal(1), role});
     n = context.parameter({"n.weight", {D, D}, Init::normal(1), role});
     chain.ready();
     for (auto& leaf : chain.leaves())
       if (is_lora(leaf.name)) leaf.tensor.detach().copy_(at::eye(leaf.tensor.size(0), leaf.tensor.size(1)));
   }
-  static ChainOptions with(double dropout) {
+  static ChainOptions with(double dropout, int64_t token_multiple) {
     ChainOptions out;
+    out.token_multiple = token_multiple;
     out.dtype = at::kDouble;
     out.lora = LoraOptions{.rank = D, .alpha = D, .targets = {"m", "n"}, .dropout = dropout};
     return out;
@@ -155,6 +156,59 @@ TEST(LoraDropout, OfSharedTensorsGoesBySampleAndPlace) {
   const Tensor all = mask({3, 5, D}, 0);
   EXPECT_TRUE(at::equal(mask({3, D}, 0), all.select(1, 0)));
   EXPECT_TRUE(at::equal(mask({1, 5, D}, 2), all.narrow(0, 2, 1)));
+}
+
+// Masks of samples of which each is alone in its batch.
+Tensor alone(int64_t sample, int64_t frames, int64_t rows, int64_t cols) {
+  Layers layers;
+  layers.begin(sample);
+  kinora_seq seq = 0;
+  const Tensor x =
+      layers.context.sequence(at::ones({1, frames * rows * cols, D}, at::kDouble), frames, rows, cols, seq);
+  return layers.mask(layers.context.linear(x, layers.m, 0, seq), layers.m);
+}
+
+// Buckets and packed rows take the samples of a step in any order.
+TEST(LoraDropout, OfASampleIsTheSameInEveryBatchBucketAndPackedRow) {
+  Layers bucket;
+  bucket.chain.begin({sizeof(kinora_pass), 0, 0, 0, 100, 0, 0, 5}, {9, 104, 31});
+  const Tensor batch = bucket.mask(3, bucket.m);
+  for (const auto& [row, sample] : {std::pair<int64_t, int64_t>{0, 9}, {1, 104}, {2, 31}})
+    EXPECT_TRUE(at::equal(batch.narrow(0, row, 1), alone(sample, 2, 2, 4))) << sample;
+
+  // The last 5 tokens are padding.
+  Layers packed(kDropout, Role::column, {}, 16);
+  packed.chain.begin({sizeof(kinora_pass), 0, 0, 0, 100, 0, 0, 5}, {31, 7, 104});
+  kinora_seq seq = 0;
+  const Tensor x =
+      packed.context.packed(at::ones({1, 27, D}, at::kDouble), {{2, 2, 4}, {1, 3, 1}, {4, 1, 2}}, seq);
+  ASSERT_EQ(x.size(1), 32);
+  const Tensor row = packed.mask(packed.context.linear(x, packed.m, 0, seq), packed.m);
+  EXPECT_TRUE(at::equal(row.narrow(1, 0, 16), alone(31, 2, 2, 4)));
+  EXPECT_TRUE(at::equal(row.narrow(1, 16, 3), alone(7, 1, 3, 1)));
+  EXPECT_TRUE(at::equal(row.narrow(1, 19, 8), alone(104, 4, 1, 2)));
+
+  // Conditions of videos, of their frames (all have their sample's) and texts of 3 tokens each.
+  const auto shared = [&](Layers& of, at::IntArrayRef shape) {
+    return of.mask(of.context.linear(at::ones(shape, at::kDouble), of.m, 0, 0), of.m);
+  };
+  const auto shared_alone = [&](int64_t sample, int64_t tokens) {
+    Layers one;
+    one.begin(sample);
+    return shared(one, {1, tokens, D});
+  };
+  const Tensor of_videos = shared(packed, {3, D}), of_frames = shared(packed, {1, 7, D}),
+               texts = shared(packed, {1, 9, D});
+  const int64_t samples[] = {31, 7, 104}, frames[] = {2, 1, 4};
+  int64_t frame = 0;
+  for (int64_t i = 0; i < 3; ++i) {
+    const Tensor condition = shared_alone(samples[i], 1)[0];
+    EXPECT_TRUE(at::equal(of_videos.narrow(0, i, 1), condition)) << i;
+    for (int64_t f = 0; f < frames[i]; ++f)
+      EXPECT_TRUE(at::equal(of_frames.select(1, frame++), condition)) << i << f;
+    EXPECT_TRUE(at::equal(texts.narrow(1, 3 * i, 3), shared_alone(samples[i], 3))) << i;
+  }
+  EXPECT_THROW(shared(packed, {1, 8, D}), Error) << "whose rows these are is not known";
 }
 
 // Half of the input channels of a ROW layer.

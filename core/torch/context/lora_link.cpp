@@ -12,7 +12,8 @@
 
 namespace kinora::core {
 
-LoraLink::LoraLink(LoraOptions options) : Link(kLoraLevel), options_(std::move(options)) {
+LoraLink::LoraLink(LoraOptions options, const SampleKeys& keys)
+    : Link(kLoraLevel), options_(std::move(options)), keys_(keys) {
   skip_inherited<LoraLink>();
   if (options_.rank < 1) raise(KINORA_ERROR_INVALID, "lora: rank {} is not above 0", options_.rank);
   if (!(options_.dropout >= 0 && options_.dropout < 1))
@@ -65,9 +66,9 @@ at::Tensor LoraLink::dropped(const at::Tensor& x, const Pair& pair, kinora_seq s
           "out or train without tensor parallelism",
           pair.key, x.size(-1), pair.in);
   const auto rows = x.reshape({x.dim() > 1 ? x.size(0) : 1, -1, pair.in});
-  const auto index = seq ? next.table(seq, pair.place).select(2, KINORA_TOKEN_INDEX)
-                         : at::arange(rows.size(1), at::kLong).unsqueeze(0);
-  const auto kept = token_uniform(rows, index, now.seed, now.first_sample, pair.key).ge(options_.dropout);
+  const auto keys = seq ? keys_.of_tokens(now, next.table(seq, pair.place), rows.size(0))
+                        : keys_.of_shared(now, rows.size(0), rows.size(1), pair.key);
+  const auto kept = token_uniform(rows, keys.place, now.seed, keys.sample, pair.key).ge(options_.dropout);
   return x * kept.view(x.sizes()).to(x.options()).div_(1 - options_.dropout);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 
+#include "core/torch/context/end_links.hpp"
 #include "core/torch/weights/lora.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/link.hpp"
@@ -15,7 +16,7 @@ constexpr uint32_t kLoraLevel = (KINORA_LEVEL_CONTEXT + KINORA_LEVEL_TENSOR) / 2
 class LoraLink final : public kinora::Link<at::Tensor> {
  public:
   // Throws kinora::Error(KINORA_ERROR_INVALID) for invalid options.
-  explicit LoraLink(LoraOptions options);
+  LoraLink(LoraOptions options, const SampleKeys& keys);
 
   // If MODULE.weight is a target, declares its A and B after it, in its block. For a COLUMN weight A is WHOLE
   // and B COLUMN; for a ROW weight A is ROW and B WHOLE. The small tensor between them is of the STREAM
@@ -35,6 +36,7 @@ class LoraLink final : public kinora::Link<at::Tensor> {
   // x with dropout applied, in a pass that has a backward.
   at::Tensor dropped(const at::Tensor& x, const Pair& pair, kinora_seq seq);
   LoraOptions options_;
+  const SampleKeys& keys_;
   std::map<kinora_param, Pair> pairs_;  // by the weight's number
   std::vector<std::string> modules_;    // all possible targets
 };

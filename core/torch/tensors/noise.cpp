@@ -37,7 +37,7 @@ at::Tensor per_sample(at::IntArrayRef shape, int64_t first_sample, auto pair_of)
 }
 
 // One value of pair_of's stream per token and channel; zero for padding.
-at::Tensor per_token(const at::Tensor& like, const at::Tensor& index, int64_t first_sample,
+at::Tensor per_token(const at::Tensor& like, const at::Tensor& index, const at::Tensor& sample,
                      std::string_view key, auto pair_of) {
   if (like.dim() != 3 || index.dim() != 2 || index.size(1) != like.size(1) ||
       (index.size(0) != 1 && index.size(0) != like.size(0)))
@@ -46,6 +46,8 @@ at::Tensor per_token(const at::Tensor& like, const at::Tensor& index, int64_t fi
   const int64_t tokens = like.size(1), channels = like.size(2);
   const auto places = index.to(at::kCPU).expand({like.size(0), tokens}).contiguous();
   const auto* place = places.data_ptr<int64_t>();
+  const auto numbers = sample.to(at::kCPU).expand({like.size(0), tokens}).contiguous();
+  const auto* number = numbers.data_ptr<int64_t>();
   auto out = at::empty(like.sizes(), at::kDouble);
   auto* to = out.data_ptr<double>();
   in_parallel(like.size(0) * tokens, std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(channels, 1)),
@@ -57,7 +59,7 @@ at::Tensor per_token(const at::Tensor& like, const at::Tensor& index, int64_t fi
                   }
                   // The counter is (channel pair, token, sample): 32, 32 and 64 bits.
                   const uint64_t token = static_cast<uint64_t>(place[row]) << 32,
-                                 sample = static_cast<uint64_t>(first_sample + row / tokens);
+                                 sample = static_cast<uint64_t>(number[row]);
                   fill_pairs(to + row * channels, 0, channels,
                              [&](uint64_t i) { return pair_of(token | i, sample); });
                 }
@@ -79,17 +81,21 @@ void fill_uniform(double* to, int64_t first, int64_t count, uint64_t seed, std::
 
 at::Tensor token_noise(const at::Tensor& like, const at::Tensor& index, uint64_t seed, int64_t first_sample,
                        std::string_view key) {
+  return token_noise(like, index, seed, at::arange(first_sample, first_sample + like.size(0)).unsqueeze(1),
+                     key);
+}
+
+at::Tensor token_noise(const at::Tensor& like, const at::Tensor& index, uint64_t seed,
+                       const at::Tensor& sample, std::string_view key) {
   const Random r(seed, key);
-  return per_token(like, index, first_sample, key,
-                   [&](uint64_t i, uint64_t sample) { return r.normal(i, sample); })
+  return per_token(like, index, sample, key, [&](uint64_t i, uint64_t of) { return r.normal(i, of); })
       .to(like.options());
 }
 
-at::Tensor token_uniform(const at::Tensor& like, const at::Tensor& index, uint64_t seed, int64_t first_sample,
-                         std::string_view key) {
+at::Tensor token_uniform(const at::Tensor& like, const at::Tensor& index, uint64_t seed,
+                         const at::Tensor& sample, std::string_view key) {
   const Random r(seed, key);
-  return per_token(like, index, first_sample, key,
-                   [&](uint64_t i, uint64_t sample) { return r.uniform(i, sample); });
+  return per_token(like, index, sample, key, [&](uint64_t i, uint64_t of) { return r.uniform(i, of); });
 }
 
 at::Tensor sample_noise(const at::Tensor& like, uint64_t seed, int64_t first_sample, std::string_view key) {

@@ -9,6 +9,7 @@
 #include <ATen/ATen.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/log.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 
@@ -47,15 +48,21 @@ std::vector<std::pair<int64_t, fs::path>> complete(const fs::path& root) {
 }
 
 json to_json(const TrainState& s) {
+  json files = json::object();
+  for (const auto& f : s.files) files[f.name] = {{"bytes", f.bytes}, {"sha256", f.sha256}};
   return {{"format", kFormat},
+          {"files", files},
           {"step", s.step},
+          {"steps", s.steps},
           {"samples_seen", s.samples_seen},
           {"optimizer_steps", s.optimizer_steps},
           {"ema_updates", s.ema_updates},
           {"skipped", s.skipped},
+          {"skipped_in_a_row", s.skipped_in_a_row},
           {"loss", s.loss},
           {"loss_by_sigma", s.by_sigma.to_json()},
           {"rounding", s.rounding},
+          {"facts", s.facts},
           {"lost", s.lost},
           {"offsets", s.offsets},
           {"config_hash", s.config_hash}};
@@ -70,22 +77,54 @@ TrainState state_of(const fs::path& file) {
             file.string(), j.at("format").dump(), kFormat);
     TrainState s;
     s.step = j.at("step");
+    s.steps = j.value("steps", int64_t{0});
     s.samples_seen = j.at("samples_seen");
     s.optimizer_steps = j.at("optimizer_steps");
     s.ema_updates = j.at("ema_updates");
     s.skipped = j.value("skipped", int64_t{0});
+    s.skipped_in_a_row = j.value("skipped_in_a_row", int64_t{0});
+    const json files = j.value("files", json::object());
+    for (const auto& [name, file] : files.items())
+      s.files.push_back({name, file.at("bytes"), file.at("sha256")});
     s.loss = j.value("loss", 0.0);
     s.by_sigma = SigmaLosses::from_json(j.at("loss_by_sigma"));
     s.rounding = j.value("rounding", json());
+    s.facts = j.value("facts", json());
     s.lost = j.value("lost", json());
     s.offsets = j.at("offsets").get<std::map<std::string, uint64_t>>();
     s.config_hash = j.at("config_hash");
     return s;
   } catch (const json::exception& e) {
-    raise(KINORA_ERROR_DATA,
-          "{}: the checkpoint's state is damaged: {}; remove this folder to continue from the one before",
-          file.string(), e.what());
+    raise(KINORA_ERROR_DATA, "{}: the checkpoint's state is damaged: {}", file.string(), e.what());
   }
+}
+
+// Folders that are checkpoints by their names, absolute, most steps first.
+std::vector<std::string> names_in(const fs::path& root) {
+  std::vector<std::pair<int64_t, std::string>> found;
+  std::error_code error;
+  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error))
+    if (const auto step = step_of(it->path().filename().string()); step && it->is_directory(error))
+      found.emplace_back(*step, fs::absolute(it->path()).string());
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::string> out;
+  for (auto& [step, name] : found) out.push_back(std::move(name));
+  return out;
+}
+
+// All files in a folder. written: what the ranks wrote, as JSON; the others, small indices, are read.
+std::vector<ListedFile> listed(const fs::path& folder, const std::vector<std::string>& written) {
+  std::vector<ListedFile> out;
+  std::set<std::string> known;
+  for (const auto& of_rank : written)
+    for (const auto& f : json::parse(of_rank)) {
+      out.push_back({f[0], f[1], f[2]});
+      known.insert(out.back().name);
+    }
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (const std::string name = entry.path().filename().string(); !known.contains(name))
+      out.push_back({name, entry.file_size(), sha256_of_file(entry.path())});
+  return out;
 }
 
 // "ema-0.99" for ema-0.99.safetensors and for ema-0.99.safetensors.index.json; not for the shards.
@@ -138,12 +177,76 @@ NewCheckpoint::NewCheckpoint(const fs::path& root, TrainState state, std::vector
 
 fs::path NewCheckpoint::commit(std::exception_ptr failure) {
   exchange_.agree(failure);
+  json own = json::array();
+  for (const auto& f : files_.written()) own.push_back({f.name, f.bytes, f.sha256});
+  const auto written = exchange_.gather(own.dump());
   exchange_.on_first([&] {
     files_.finish(folder_);
+    state_.files = listed(folder_, written);
     or_throw(write_file_atomically(folder_ / kState, to_json(state_).dump(2) + "\n"));
     or_throw(own_->commit(/*replace=*/true));  // a run that was rolled back saves the same step again
   });
   return name_;
+}
+
+namespace {
+
+// What is wrong with a checkpoint; "" if nothing is. Collective; a rank reads every size-th file.
+std::string fault_in(const fs::path& folder, const Exchange& exchange) {
+  std::string own;
+  exchange.together([&] {
+    try {
+      if (std::error_code ignored; !fs::exists(folder / kState, ignored)) {
+        own = std::string(kState) + " is missing";
+        return;
+      }
+      const auto files = state_of(folder / kState).files;
+      for (size_t i = 0; i < files.size() && own.empty(); ++i) own = fault_of(folder, files[i], false);
+      for (size_t i = 0; i < files.size() && own.empty(); ++i)
+        if (static_cast<int64_t>(i) % exchange.size() == exchange.rank())
+          own = fault_of(folder, files[i], true);
+    } catch (const Error& e) {
+      if (e.code() == KINORA_ERROR_CANCELLED) throw;
+      own = e.what();
+    }
+  });
+  for (const auto& one : exchange.gather(own))
+    if (!one.empty()) return one;
+  return "";
+}
+
+fs::path set_aside(const fs::path& folder) {
+  fs::path to = folder.string() + ".damaged";
+  for (int n = 2; fs::exists(to); ++n) to = fmt::format("{}.damaged-{}", folder.string(), n);
+  fs::rename(folder, to);
+  return to;
+}
+
+}  // namespace
+
+std::optional<fs::path> whole_checkpoint(const fs::path& root, const Exchange& exchange) {
+  const json names = json::parse(exchange.gather(json(names_in(root)).dump()).at(0));
+  std::vector<std::pair<fs::path, std::string>> damaged;
+  std::optional<fs::path> whole;
+  for (const std::string name : names) {
+    if (const auto fault = fault_in(name, exchange); !fault.empty())
+      damaged.emplace_back(name, fault);
+    else
+      whole = name;
+    if (whole) break;
+  }
+  if (!whole && !damaged.empty())
+    raise(KINORA_ERROR_DATA,
+          "{}: {}; no earlier checkpoint is whole; copy the file again from where it is, or remove {} to "
+          "start from "
+          "scratch",
+          damaged[0].first.string(), damaged[0].second, root.string());
+  exchange.on_first([&] {
+    for (const auto& [folder, fault] : damaged)
+      log_warn("{}: {}; it is now {}, and the checkpoint before it is taken, {}", folder.string(), fault,
+               set_aside(folder).filename().string(), whole->filename().string());
+  });
+  return whole;
 }
 
 std::optional<fs::path> latest_checkpoint(const fs::path& root) {

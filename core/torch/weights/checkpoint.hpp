@@ -3,7 +3,7 @@
 //   optimizer.safetensors   STATE.NAME: the states of its optimizer, such as AdamW's first and second moment
 //   ema-0.99.safetensors    averages by name, one file per decay
 //   more.safetensors        tensors of the job besides the network's, if any
-//   state.json              TrainState
+//   state.json              TrainState, and the size and SHA-256 of each of these files
 // Large tensor files are split into shards with an index (sharded_files.hpp). All ranks write under one
 // temporary name, flush, then rename: a folder named step-* is complete.
 #pragma once
@@ -23,15 +23,19 @@ namespace kinora::core {
 
 struct TrainState {
   int64_t step = 0;          // optimizer steps done
+  int64_t steps = 0;         // of the whole training; 0: an earlier Kinora wrote it
   int64_t samples_seen = 0;  // global index of the next sample
   int64_t optimizer_steps = 0, ema_updates = 0;
   int64_t skipped = 0;                      // steps skipped because they were not finite
+  int64_t skipped_in_a_row = 0;             // the latest of them
   double loss = 0;                          // loss of the last finite step
   SigmaLosses by_sigma;                     // over the latest steps
   nlohmann::json rounding;                  // RoundingMeter::state(); null: none
+  nlohmann::json facts;                     // of the job, for its summary; null: none
   nlohmann::json lost;                      // samples that could not be used; null: none are read
   std::map<std::string, uint64_t> offsets;  // of random streams and data sources, keyed by name
   std::string config_hash;                  // hash of what must not change when a run resumes
+  std::vector<ListedFile> files;            // of the checkpoint; empty: an earlier Kinora wrote it
 };
 
 struct Checkpoint {
@@ -69,6 +73,13 @@ class NewCheckpoint {
   std::optional<AtomicFolder> own_;  // on rank 0
   ShardedFiles files_;
 };
+
+// The latest checkpoint whose files are as its state lists them, if any. Sizes are compared first; then the digests, for
+// which each file is read once, by one of the ranks. Later checkpoints, which are not whole, are renamed to
+// step-000100.damaged, with a log line each that says what is wrong. Collective over all ranks; rank 0's root counts.
+// Throws Error(KINORA_ERROR_DATA) if there are checkpoints and none is whole.
+std::optional<std::filesystem::path> whole_checkpoint(const std::filesystem::path& root,
+                                                      const Exchange& exchange);
 
 // The complete checkpoint with the most steps, if any.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& root);

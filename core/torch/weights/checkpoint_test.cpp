@@ -1,7 +1,9 @@
 #include "core/torch/weights/checkpoint.hpp"
 
 #include <atomic>
+#include <cstdio>
 #include <fstream>
+#include <functional>
 #include <set>
 #include <unistd.h>
 
@@ -10,6 +12,9 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include "core/base/log.hpp"
+#include "core/run/weights.hpp"
+#include "core/torch/apply/tools.hpp"
 #include "core/torch/weights/checkpoint_writer.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/error.hpp"
@@ -140,6 +145,102 @@ TEST_F(CheckpointIn, NamesTheShardThatIsMissingOrDamagedAndWhatToDo) {
   fs::remove(shard);
   EXPECT_THAT(message(), testing::AllOf(HasSubstr("1 of 2 shards are missing: " + shard.filename().string()),
                                         HasSubstr(remedy)));
+}
+
+std::string said_by(const std::string& command) {
+  std::string out;
+  FILE* from = popen(command.c_str(), "r");
+  for (int c = 0; (c = fgetc(from)) != EOF;) out += static_cast<char>(c);
+  EXPECT_EQ(pclose(from), 0) << command;
+  return out;
+}
+
+// Held against sha256sum.
+TEST_F(CheckpointIn, ListsItsFilesWithSizesAndDigests) {
+  auto c = at_step(5);
+  c.ema[decay_name(0.99)] = c.weights;
+  c.more = c.weights;
+  const auto path = test::save_checkpoint(root_, c, 64);
+  const auto files = load_checkpoint(path).state.files;
+  std::map<std::string, std::string> listed;
+  for (const auto& f : files) {
+    listed[f.name] = f.sha256;
+    EXPECT_EQ(f.bytes, fs::file_size(path / f.name)) << f.name;
+  }
+  std::istringstream lines(said_by("cd '" + path.string() + "' && sha256sum *.safetensors *.json"));
+  size_t seen = 0;
+  for (std::string digest, name; lines >> digest >> name;) {
+    if (name == "state.json") continue;
+    EXPECT_EQ(listed[name], digest) << name;
+    ++seen;
+  }
+  EXPECT_EQ(seen, files.size());
+  EXPECT_EQ(seen, 6U) << "three files, two shards of the optimizer and their index";
+}
+
+void zero_bytes(const fs::path& file) {
+  std::fstream at(file, std::ios::in | std::ios::out | std::ios::binary);
+  at.seekp(-24, std::ios::end);
+  at << std::string(16, '\0');
+}
+
+TEST_F(CheckpointIn, OfSeveralTheLatestWholeOneIsTakenAndTheOthersAreNamed) {
+  struct Case {
+    const char* said;
+    std::function<void(const fs::path&)> damage;
+  };
+  const Case cases[] = {
+      {"optimizer.safetensors is missing",
+       [](const fs::path& p) { fs::remove(p / "optimizer.safetensors"); }},
+      {"weights.safetensors is damaged: its SHA-256",
+       [](const fs::path& p) { zero_bytes(p / "weights.safetensors"); }},
+      {"weights.safetensors has ",
+       [](const fs::path& p) { fs::resize_file(p / "weights.safetensors", 100); }},
+      {"state.json is missing", [](const fs::path& p) { fs::remove(p / "state.json"); }},
+      {"the checkpoint's state is damaged",
+       [](const fs::path& p) { std::ofstream(p / "state.json") << "{"; }},
+  };
+  ASSERT_TRUE(start_log("info"));
+  for (const auto& [said, damage] : cases) {
+    SCOPED_TRACE(said);
+    fs::remove_all(root_);
+    EXPECT_FALSE(whole_checkpoint(root_, {}));
+    for (const int64_t step : {5, 6, 7}) test::save_checkpoint(root_, at_step(step));
+    EXPECT_EQ(whole_checkpoint(root_, {})->filename(), "step-000007");
+    for (const char* name : {"step-000006", "step-000007"}) damage(root_ / name);
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(whole_checkpoint(root_, {})->filename(), "step-000005");
+    const std::string log = testing::internal::GetCapturedStderr();
+    for (const char* name : {"step-000006", "step-000007"})
+      EXPECT_THAT(log,
+                  testing::AllOf(HasSubstr(name), HasSubstr(said),
+                                 HasSubstr(std::string(name) + ".damaged, and the checkpoint before it is "
+                                                               "taken, step-000005")));
+    prune_checkpoints(root_, 1);
+    EXPECT_EQ(entries(), 3U) << "the damaged ones do not take the place of the last whole one";
+    damage(root_ / "step-000005");
+    EXPECT_THAT(test::refusal([&] { whole_checkpoint(root_, {}); }),
+                testing::AllOf(HasSubstr("step-000005"), HasSubstr(said),
+                               HasSubstr("no earlier checkpoint is whole")));
+    EXPECT_TRUE(fs::exists(root_ / "step-000005")) << "nothing is renamed then";
+  }
+}
+
+// convert and what generate says of its weights; the digest is that of the whole file.
+TEST_F(CheckpointIn, ReadersOfItsWeightsSeeDamage) {
+  const auto path = test::save_checkpoint(root_, at_step(5));
+  const auto file = path / "weights.safetensors";
+  EXPECT_NO_THROW(require_as_listed(file));
+  EXPECT_NO_THROW(weights_digest({file}, root_ / "digests.json"));
+  zero_bytes(file);
+  for (const auto& read :
+       {std::function([&] { require_as_listed(file); }),
+        std::function([&] { weights_digest({file}, root_ / "digests.json"); }), std::function([&] {
+          convert_weights(nullptr, {{"in", path.string()}, {"out", (root_ / "x.safetensors").string()}});
+        })})
+    EXPECT_THAT(test::refusal(read), HasSubstr("weights.safetensors is damaged: its SHA-256"));
+  fs::copy_file(file, root_ / "weights.safetensors");
+  EXPECT_NO_THROW(require_as_listed(root_ / "weights.safetensors")) << "it is no checkpoint's";
 }
 
 // A folder with one file that gets shards, and then one file again.

@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 
+#include "core/io/safetensors_header.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 
@@ -89,15 +90,26 @@ at::Tensor ShardedFiles::next() {
   return whole;
 }
 
-void ShardedFiles::write_each(const fs::path& folder, const std::function<at::Tensor()>& next) const {
+// The digest is that of the bytes that are meant, computed on the way, so that it also finds what the disk changed.
+void ShardedFiles::write_each(const fs::path& folder, const std::function<at::Tensor()>& next) {
   at::Tensor current;  // its bytes are borrowed until the next tensor
-  for (const auto* s : shards_of(exchange_.rank()))
+  written_.clear();
+  for (const auto* s : shards_of(exchange_.rank())) {
+    const std::string header = make_safe_header(s->file.tensors, s->of->metadata);
+    const uint64_t length = header.size();
+    Sha256 digest;
+    digest.add(&length, sizeof length);
+    digest.add(header.data(), header.size());
     or_throw(
         write_safetensors(folder / s->file.path, s->file.tensors, s->of->metadata, [&](const SafeTensor&) {
           current = at::Tensor();
           current = next();
-          return bytes_of(current);
+          const auto bytes = bytes_of(current);
+          digest.add(bytes.data(), bytes.size());
+          return bytes;
         }));
+    written_.push_back({s->file.path.string(), sizeof length + header.size() + s->file.bytes, digest.hex()});
+  }
 }
 
 void ShardedFiles::stream(const fs::path& folder) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/digest.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/torch/weights/gathering.hpp"
 
@@ -41,6 +42,8 @@ class ShardedFiles {
   // write. write(): [any-thread] writes the copies.
   void keep();
   void write(const std::filesystem::path& folder);
+  // The files that this rank wrote, after it did.
+  const std::vector<ListedFile>& written() const { return written_; }
   // To be called on one rank after all have written: writes the indices. Throws Error(KINORA_ERROR_IO) if a
   // rank's file is missing.
   void finish(const std::filesystem::path& folder) const;
@@ -57,7 +60,7 @@ class ShardedFiles {
   void assign();
   std::vector<const Shard*> shards_of(int64_t rank) const;
   at::Tensor next();
-  void write_each(const std::filesystem::path& folder, const std::function<at::Tensor()>& next) const;
+  void write_each(const std::filesystem::path& folder, const std::function<at::Tensor()>& next);
 
   Exchange exchange_;
   std::vector<TensorFile> files_;
@@ -66,6 +69,7 @@ class ShardedFiles {
   std::vector<std::vector<std::pair<int64_t, const TensorFile*>>> items_;  // by rank, in the order of writing
   size_t round_ = 0, rounds_ = 0;
   std::deque<at::Tensor> kept_;
+  std::vector<ListedFile> written_;
 };
 
 // Does all of it in rank 0's folder, which afterwards has these files only, each whole. Collective over all

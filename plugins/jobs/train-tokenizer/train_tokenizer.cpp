@@ -134,7 +134,7 @@ class TokenizerTraining {
       return false;
     };
     if (!critic_) return;
-    if (!trainer.restored_job_state().empty()) critic_->restore(trainer.restored_job_state());
+    if (trainer.is_resumed()) critic_->restore(trainer.restored_job_state());
     trainer.job_state = [this] { return critic_->state(); };
   }
 
@@ -220,6 +220,7 @@ class TrainTokenizer final : public TensorJob {
  public:
   using Options = TrainTokenizerOptions;
   static JobParts parts();
+  std::vector<std::string> grows_by() const override { return {"steps"}; }
 
  private:
   void work(JobContext&) const override;

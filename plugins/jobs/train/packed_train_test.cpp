@@ -83,6 +83,40 @@ TEST(PackedTraining, IsTheSameInMicrobatches) {
   }
 }
 
+// Scales, stochastic rounding and dropout are those of a sample, whatever it shares a row, a bucket or a step with.
+TEST(PackedTraining, WithFewBitsOrDropoutIsTheSameHoweverAStepIsDivided) {
+  const std::string model =
+      "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, heads = 4, head_size = 16, "
+      "adaln_lora "
+      "= 4, layers = 2 }\n";
+  struct Case {
+    const char *precision, *more;
+    size_t steps;  // after one, sums in another order may round a number of few bits the other way
+  };
+  const Case cases[] = {
+      {"{ use = 'nvfp4', stream = 'float64', high = ['embedding', 'head'] }", "", 1},
+      {"{ use = 'fp8', stream = 'float64', high = [], attention = 'fp8' }", "", 1},
+      {"'fp64'", "lora = 'rank=2 dropout=0.3 pattern=.*(linear|adaLN|t_embedder).*'\n", 2},
+  };
+  for (const auto& [precision, more, steps] : cases) {
+    SCOPED_TRACE(precision);
+    const auto lines = [&](const std::string& divided) {
+      const auto run = prepared_for_rows("batch = 8\n" + divided + model + more, precision);
+      encoded(*run);
+      trained(*run);
+      return run->metrics("dit");
+    };
+    const auto one = lines("");
+    for (const char* divided : {"accumulate = 4\n", "accumulate = 4\nbatches = 'buckets'\n"}) {
+      const auto four = lines(divided);
+      for (size_t i = 0; i < steps; ++i)
+        for (const char* name : {"loss", "gradient_norm"})
+          EXPECT_NEAR(four[i].at(name).get<double>() / one[i].at(name).get<double>(), 1, 1e-10)
+              << divided << name << i;
+    }
+  }
+}
+
 // Packed rows refuse these: each sample has its own draws, however the step is divided.
 TEST(PackedTraining, InBucketsHasLevelsByFrameAndTeacherForcing) {
   for (const char* more : {"levels = 'frame'\n", "teacher_forcing = true\n"}) {

@@ -75,6 +75,7 @@ class ModelTraining {
       microbatches_.begin_step(step);
       data_->begin_step(step, [this](int64_t of) { return microbatches_.numbers_of_step(of); });
     };
+    trainer.numbers = [this](int64_t first, int64_t count) { return microbatches_.numbers(first, count); };
     trainer.take_data_bytes = [this] { return data_->take_bytes(); };
     trainer.lost = data_->lost();
     trainer.loading = [this] { return data_->loading(); };
@@ -87,8 +88,8 @@ class ModelTraining {
     trainer.save_weights();
     context_.summary.update(trainer.summary());
     context_.summary.update(data_->summary());
-    if (efficiency_.steps > 0) report_efficiency();
-    if (!last_validation_.is_null()) context_.summary["validation_loss"] = last_validation_;
+    context_.summary.update(trainer.facts);
+    if (trainer.facts.contains("efficiency")) say_efficiency(trainer.facts["efficiency"]);
   }
 
  private:
@@ -105,11 +106,9 @@ class ModelTraining {
     return out;
   }
 
-  void report_efficiency() {
-    const double mean = efficiency_.sum / static_cast<double>(efficiency_.steps);
+  void say_efficiency(double mean) const {
     log_info("{}: a microbatch ({}) has {:.1f} % of the tokens of the largest one of its step, on average",
              context_.spec().name, options_.batches, 100 * mean);
-    context_.summary["efficiency"] = mean;
   }
 
   int64_t step_of(int64_t sample) const { return sample / options_.batch; }
@@ -230,15 +229,17 @@ class ModelTraining {
     if (compares(step - 1)) same_batches_.compare((step - 1) * options_.batch, step * options_.batch, step);
     if (const auto wait = data_->take_wait()) line["data_wait"] = *wait;
     if (microbatches_.are_divided()) {
-      line["efficiency"] = microbatches_.efficiency(step - 1);
-      efficiency_.add(line["efficiency"]);
+      const double one = microbatches_.efficiency(step - 1), before = trainer.facts.value("efficiency", 0.0);
+      line["efficiency"] = one;
+      trainer.facts["efficiency"] =
+          before + (one - before) / static_cast<double>(step);  // the mean of all steps
     }
     const auto due = [&](int64_t every) {
       return every > 0 && (step % every == 0 || step == options_.steps);
     };
     if (due(options_.validation_every)) {
       trainer.with_average([&] { line.update(validation_->losses()); });
-      last_validation_ = line.at("validation_loss");
+      trainer.facts["validation_loss"] = line.at("validation_loss");
     }
     if (samples_ && due(options_.sample_every))
       trainer.with_average([&] {
@@ -272,14 +273,8 @@ class ModelTraining {
   BatchAhead batches_;
   std::unique_ptr<Validation> validation_;
   std::unique_ptr<SampleGrid> samples_;
-  json last_validation_;
   int64_t step_ = 0;  // the current one
   Microbatches microbatches_{*data_, options_, parallel_};
-  struct {
-    double sum = 0;
-    int64_t steps = 0;
-    void add(double one) { sum += one, ++steps; }
-  } efficiency_;  // of the steps of this run
   SameBatches same_batches_{parallel_};
 };
 
@@ -289,6 +284,7 @@ class Train final : public TensorJob {
  public:
   using Options = TrainOptions;
   static JobParts parts();
+  std::vector<std::string> grows_by() const override { return {"steps"}; }
 
  private:
   void work(JobContext&) const override;

@@ -139,6 +139,20 @@ TEST(TrainJob, FailsAfterTooManyStepsInARowThatAreNotFinite) {
   }
 }
 
+// A resume counts on: otherwise a training that is restarted often enough never ends.
+TEST(TrainJob, CountsStepsInARowThatAreNotFiniteOverAResume) {
+  Knobs k;
+  k.steps = 30;
+  auto data = samples();
+  for (auto& s : data) s.latent.fill_(NAN);
+  const auto run = training(k, "max_skipped = 3\ncheckpoint_every = 1\nasync_checkpoints = false\n", data);
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_THAT(failure(*run),
+                HasSubstr("step 3: the gradient or the loss was not finite in 3 steps in a row"));
+    EXPECT_EQ(latest_checkpoint(run->of("dit") / "checkpoints")->filename(), "step-000002");
+  }
+}
+
 TEST(TrainJob, RefusesBetasOfOne) {
   for (const char* line :
        {"optimizer = { use = 'adamw', beta1 = 1.0 }", "optimizer = { use = 'adamw', beta2 = 1.0 }"})

@@ -68,6 +68,76 @@ TEST(TrainGiven, ResumedEqualsUninterrupted) {
   expect_resumed_equals_uninterrupted("condition_frames = [0, 1]\ncondition_noise = [-3.0, 2.0]\n");
 }
 
+// Never from moments of zero or from damaged numbers: the checkpoint before is as good as if it were the last.
+TEST(TrainJob, ResumedFromADamagedCheckpointEqualsUninterrupted) {
+  Knobs k;
+  k.steps = 6;
+  const std::string more = "checkpoint_every = 2\nkeep = 10\nasync_checkpoints = false\n";
+  const auto whole = training(k, more);
+  trained(*whole);
+  const auto zeros_in = [](const fs::path& file) {
+    std::fstream at(file, std::ios::in | std::ios::out | std::ios::binary);
+    at.seekp(static_cast<std::streamoff>(fs::file_size(file) / 2));
+    at << std::string(512, '\0');
+  };
+  const std::function<void(const fs::path&)> damages[] = {
+      [](const fs::path& at) { fs::remove(at / "optimizer.safetensors"); },
+      [&](const fs::path& at) { zeros_in(at / "optimizer.safetensors"); },
+      [&](const fs::path& at) { zeros_in(at / "weights.safetensors"); }};
+  for (const auto& damage : damages) {
+    const auto resumed = training(k, more);
+    fs::create_directories(resumed->of("dit") / "checkpoints");
+    for (const char* step : {"step-000002", "step-000004"})
+      fs::copy(whole->of("dit") / "checkpoints" / step, resumed->of("dit") / "checkpoints" / step,
+               fs::copy_options::recursive);
+    damage(resumed->of("dit") / "checkpoints" / "step-000004");
+    trained(*resumed);
+    EXPECT_TRUE(fs::exists(resumed->of("dit") / "checkpoints" / "step-000004.damaged"));
+    EXPECT_EQ(resumed->metrics("dit").at(0).at("step"), 3);
+    const auto w = read_tensors(whole->of("dit") / "weights.safetensors"),
+               r = read_tensors(resumed->of("dit") / "weights.safetensors");
+    for (const auto& [name, t] : w) EXPECT_TRUE(at::equal(t, r.at(name))) << name;
+  }
+}
+
+// With `steps` raised, training goes on with the moments, averages and samples that it has. A constant learning rate does not
+// depend on the end, so the result is that of a training that had the steps from the beginning.
+TEST(TrainJob, ContinuedBeyondItsLastStepEqualsOneOfAllSteps) {
+  Knobs k;
+  k.steps = 6;
+  const std::string more = "schedule = 'constant'\ncheckpoint_every = 100\nasync_checkpoints = false\n";
+  const auto all = training(k, more);
+  trained(*all);
+  k.steps = 4;
+  const auto first = training(k, more);
+  trained(*first);
+  k.steps = 6;
+  const auto then = training(k, more);
+  fs::copy(first->of("dit"), then->of("dit"), fs::copy_options::recursive);
+  testing::internal::CaptureStderr();
+  trained(*then);
+  testing::internal::GetCapturedStderr();
+  EXPECT_EQ(then->metrics("dit").size(), 6u);
+  const auto a = all->metrics("dit"), b = then->metrics("dit");
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].at("loss"), b[i].at("loss")) << i;
+  const auto w = read_tensors(all->of("dit") / "weights.safetensors"),
+             r = read_tensors(then->of("dit") / "weights.safetensors");
+  for (const auto& [name, t] : w) EXPECT_TRUE(at::equal(t, r.at(name))) << name;
+}
+
+// The summary of a resumed training says what that of an uninterrupted one says, also if nothing was left to do.
+TEST(TrainJob, AResumedSummaryHasTheValidationBeforeIt) {
+  Knobs k;
+  const std::string more = "validation_every = 4\nvalidation_samples = 2\n";
+  const auto whole = training(k, more);
+  const json summary = trained(*whole);
+  ASSERT_TRUE(summary.contains("validation_loss"));
+  const auto resumed = training(k, more);
+  fs::create_directories(resumed->of("dit"));
+  fs::copy(whole->of("dit") / "checkpoints", resumed->of("dit") / "checkpoints", fs::copy_options::recursive);
+  EXPECT_EQ(trained(*resumed).value("validation_loss", json()), summary.at("validation_loss"));
+}
+
 TEST(LoraJob, ResumedEqualsUninterrupted) { expect_resumed_equals_uninterrupted(kLora); }
 
 TEST(LoraJob, ResumedWithDropoutEqualsUninterrupted) {

@@ -11,7 +11,8 @@ namespace kinora::core {
 at::ScalarType state_dtype(const at::Tensor& leaf);
 
 // Average a <- decay a + (1 - decay) w, stored in float32 (float64 for float64 weights). With rise, decay is
-// min(decay, (1 + n) / (10 + n)) after n updates, so that early weights are forgotten.
+// min(decay, (1 + n) / (10 + n)) after n updates, so that early weights are forgotten. Frozen leaves have no average:
+// theirs would be their value.
 class Ema {
  public:
   Ema(const std::vector<Leaf>& leaves, double decay, bool rise = false);
@@ -23,7 +24,10 @@ class Ema {
   double decay() const { return decay_; }
   // Swaps averages and weights; two calls restore them. For evaluation and generation.
   void swap(std::vector<Leaf>& leaves);
+  // By leaf; undefined for frozen ones.
   const std::vector<at::Tensor>& values() const { return values_; }
+  // By leaf, the leaf itself for frozen ones: the weights of an averaged network, for its files.
+  std::vector<at::Tensor> weights(const std::vector<Leaf>& leaves) const;
   int64_t updates() const { return updates_; }
   void set_updates(int64_t n) { updates_ = n; }
 

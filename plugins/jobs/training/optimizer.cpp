@@ -230,8 +230,10 @@ void Optimizer::restore(NamedTensors states) {
     NamedTensors from = taken(states, names_[i] + ".");
     std::vector<std::string> names;
     for (const auto& [name, tensor] : from) names.push_back(name);
+    const LoadOptions how{
+        .may_miss = [&](const std::string& name) { return plans_[numbers_.at(name)].states <= i; }};
     distribute(parameters_, leaves_with([&](const Plan& plan) { return plan.states > i; }), states_[i], names,
-               taking_from(from), {.allow_missing = true});
+               taking_from(from), how);
   }
   if (!states.empty())
     raise(KINORA_ERROR_DATA, "the optimizer's file contains '{}', which is not a state of {}",

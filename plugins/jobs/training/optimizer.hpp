@@ -50,8 +50,8 @@ class Optimizer {
   const std::vector<at::Tensor>& state(size_t i) const { return states_.at(i); }
   // This rank's part of the states for a checkpoint, each under its name and a dot.
   std::vector<Holding> held_states() const;
-  // Copies whole states from a checkpoint ("first.NAME"). Throws Error(KINORA_ERROR_DATA) for a name that is
-  // no state of this optimizer.
+  // Copies whole states from a checkpoint ("first.NAME"), all of them. Throws Error(KINORA_ERROR_DATA) for a name that is
+  // no state of this optimizer, and Error(KINORA_ERROR_INVALID) for one that is missing: it would be zeros.
   void restore(NamedTensors states);
 
  private:

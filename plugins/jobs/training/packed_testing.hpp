@@ -5,8 +5,9 @@
 namespace kinora::core {
 
 // The shard of video_jobs_testing.hpp with two pictures, `e` and `f`, and the trained job's start weights. dit: further lines
-// of that job.
-inline std::unique_ptr<ScratchRun> prepared_for_rows(const std::string& dit) {
+// of that job; precision: as in it.
+inline std::unique_ptr<ScratchRun> prepared_for_rows(const std::string& dit,
+                                                     const std::string& precision = "'fp64'") {
   // b and the pictures are probed.
   const json facts{{"frames", 40}, {"width", 320}, {"height", 180}};
   auto run = prepared(
@@ -17,10 +18,10 @@ inline std::unique_ptr<ScratchRun> prepared_for_rows(const std::string& dit) {
         "decode_block_out_channels = [4, 8, 8] }\ntokenizer_weights = "
         "'FOLDER/tokenizer/weights.safetensors'\n"},
        {"dit",
-        "loss = { use = 'flow' }\nweights = 'FOLDER/start.safetensors'\nprecision = 'fp64'\nsteps = "
-        "2\nwarmup = 0\n"
-        "learning_rate = 0.01\noptimizer = { use = 'adamw', eps = 1e-4 }\nema = 0\ntext_dropout = 0.0\n"
-        "tensorboard = false\n" +
+        "loss = { use = 'flow' }\nweights = 'FOLDER/start.safetensors'\nprecision = " + precision +
+            "\nsteps = 2\nwarmup = 0\n"
+            "learning_rate = 0.01\noptimizer = { use = 'adamw', eps = 1e-4 }\nema = 0\ntext_dropout = 0.0\n"
+            "tensorboard = false\n" +
             dit}},
       {{"a", facts}, {"c", facts}, {"d", facts}});
   const fs::path fields = run->folder() / "fields";

@@ -9,9 +9,10 @@
 #include "core/base/cancel.hpp"
 #include "core/base/clock.hpp"
 #include "core/base/log.hpp"
+#include "core/io/safetensors.hpp"
+#include "core/run/weights.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "plugins/jobs/training/norms.hpp"
-#include "plugins/jobs/training/schedule.hpp"
 
 namespace kinora::core {
 namespace {
@@ -28,6 +29,13 @@ std::vector<Ema> averages_of(Network& network, const std::vector<double>& decays
 Decay decay_of(const OptimizerOptions& o) {
   if (!o.decay_all) return usual_decay(o.weight_decay);
   return [decay = o.weight_decay](const Parameter& p) { return p.shape.size() > 1 ? decay : 0; };
+}
+
+// Of weights that are another training's checkpoint.
+void require_whole(const std::vector<std::filesystem::path>& weights) {
+  for (const auto& path : weights)
+    if (const auto file = Safetensors::open(path))
+      for (const auto& one : file->files()) require_as_listed(one);
 }
 
 // Sums of many kinds in one transfer: pack, sum, unpack in the same order.
@@ -65,14 +73,14 @@ Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel,
                options.keep_every}),
       live_(context.spec().name, context.folder(), options.steps) {
   require_batch(options_, parallel.data_size());
-  // Rank 0's counts: other ranks might see a folder too early or incomplete.
-  const std::string latest = exchange_.gather(latest_checkpoint(checkpoints()).value_or("").string()).at(0);
+  const auto latest = whole_checkpoint(checkpoints(), exchange_);
+  // An adapter's checkpoints leave out the weights that it adapts.
+  const bool begins = (!latest || network_.chain().lora()) && !options_.weights.empty();
+  if (begins) exchange_.on_first([&] { require_whole(options_.weights); });
   exchange_.together([&] {
-    // An adapter's checkpoints leave out the weights that it adapts.
-    if ((latest.empty() || network_.chain().lora()) && !options_.weights.empty())
-      network_.load(options_.weights);
+    if (begins) network_.load(options_.weights);
     averages_ = averages_of(network_, options_.ema);
-    if (!latest.empty()) restore(latest);
+    if (latest) restore(*latest);
   });
   context_.metrics().rewind(step_);
   if (options_.tensorboard && parallel_.rank() == 0) board_.emplace(context_.folder() / "tensorboard", step_);
@@ -91,7 +99,7 @@ void Trainer::gradients(const Micro& micro_loss, json& line) {
     pass.seed = static_cast<uint64_t>(context_.run().seed);
     pass.step = step_;
     pass.steps = options_.steps;
-    network_.chain().begin(pass);
+    network_.chain().begin(pass, numbers ? numbers(pass.first_sample, count) : std::vector<int64_t>());
     try {
       MicroLoss one = micro_loss(pass.first_sample, count);
       for (const auto& [name, value] : one.figures) figures[name] += value;
@@ -138,14 +146,16 @@ std::function<double(const Leaf&, const Piece&)> Trainer::shares() const {
   };
 }
 
+Schedule Trainer::schedule(int64_t steps) const {
+  return {options_.schedule,    options_.learning_rate, options_.final_rate, options_.warmup, steps,
+          options_.decay_share, options_.decay_shape};
+}
+
 void Trainer::update(json& line) {
   auto& leaves = network_.chain().leaves();
   const double norm =
       gradient_norm(leaves, shares(), [&](double sum) { return parallel_.sum_of_world(sum); });
-  const double learning_rate =
-      rate({options_.schedule, options_.learning_rate, options_.final_rate, options_.warmup, options_.steps,
-            options_.decay_share, options_.decay_shape},
-           step_);
+  const double learning_rate = rate(schedule(options_.steps), step_);
   line["gradient_norm"] = norm;
   line["learning_rate"] = learning_rate;
   if (!std::isfinite(norm) || !std::isfinite(line["loss"].get<double>())) {

@@ -18,6 +18,7 @@
 #include "plugins/jobs/training/optimizer.hpp"
 #include "plugins/jobs/training/options/training.hpp"
 #include "plugins/jobs/training/rounding.hpp"
+#include "plugins/jobs/training/schedule.hpp"
 #include "plugins/jobs/training/tensorboard.hpp"
 
 namespace kinora::core {
@@ -37,7 +38,7 @@ void require_batch(const OptimizerOptions&, int64_t data_ranks);
 
 class Trainer {
  public:
-  // Loads the job's latest checkpoint if there is one, else options.weights.
+  // Loads the job's latest whole checkpoint if there is one, else options.weights.
   Trainer(JobContext&, Network&, Parallelism&, const OptimizerOptions&);
 
   // Called after each step on every rank, before its line is logged: adds to the line, and returns whether
@@ -47,11 +48,17 @@ class Trainer {
   // and the same state from the checkpoint that training resumes from (empty: none).
   std::function<NamedTensors()> job_state;
   const NamedTensors& restored_job_state() const { return restored_; }
+  // What the job's summary says of its steps, such as its latest validation loss: checkpoints store it.
+  nlohmann::json facts = nlohmann::json::object();
+  // Whether training continues from a checkpoint.
+  bool is_resumed() const { return step_ > 0; }
   // Called on every rank before the first microbatch of each step; may be null. step: steps done.
   std::function<void(int64_t step)> begin_step;
   // Basis of the measured speed: flops_per_sample may be set before run(); peak_flops is options.peak_flops,
   // or measured.
   Throughput throughput;
+  // The samples of the microbatch [first, first + count), in their order there; null: these.
+  std::function<std::vector<int64_t>(int64_t first, int64_t count)> numbers;
   // Called while a microbatch is computed, with the samples of the next one; may be null.
   std::function<void(int64_t first, int64_t count)> prepare;
   // Tokens of this rank's forwards since the last call; null: unknown.
@@ -105,6 +112,8 @@ class Trainer {
   // Whether the run was asked to stop; writes the checkpoint that is due.
   bool keep();
 
+  Schedule schedule(int64_t steps) const;
+  void say_resumed(int64_t steps_before) const;
   void save();
   void restore(const std::filesystem::path& folder);
   TensorFile weights_file(const std::string& name, const std::vector<at::Tensor>& per_leaf) const;

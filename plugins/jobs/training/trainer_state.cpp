@@ -1,4 +1,6 @@
 // The files of a training: checkpoints while it runs, weights when it is done.
+#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/base/log.hpp"
@@ -12,7 +14,11 @@ namespace {
 void copy_into(const Chain& chain, NamedTensors from, const std::vector<at::Tensor>& to) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : from) names.push_back(name);
-  distribute(chain.parameters(), chain.leaves(), to, names, taking_from(from), {.allow_missing = true});
+  std::set<std::string> frozen;  // they have no average
+  for (const auto& p : chain.parameters())
+    if (p.frozen) frozen.insert(p.name);
+  const LoadOptions how{.may_miss = [&](const std::string& name) { return frozen.contains(name); }};
+  distribute(chain.parameters(), chain.leaves(), to, names, taking_from(from), how);
 }
 
 // The leaves to store in a checkpoint: for an adapter's training none of the frozen ones, which are in the
@@ -60,11 +66,25 @@ void Trainer::restore(const std::filesystem::path& folder) {
   step_ = saved.state.step;
   loss_ = saved.state.loss;
   skipped_ = saved.state.skipped;
+  in_a_row_ = saved.state.skipped_in_a_row;
   by_sigma_ = saved.state.by_sigma;
   rounding_.restore(saved.state.rounding);
   restored_ = saved.more;
   restored_lost_ = saved.state.lost;
-  log_info("{}: resuming after step {}", context_.spec().name, step_);
+  if (saved.state.facts.is_object()) facts = saved.state.facts;
+  say_resumed(saved.state.steps);
+}
+
+// The end of the schedule moves with the last step, so the learning rate may rise again.
+void Trainer::say_resumed(int64_t before) const {
+  std::string more;
+  if (before > 0 && before != options_.steps && step_ < options_.steps)
+    more = fmt::format(
+        "; steps was {} and is {}, so the {} schedule ends at step {}: the learning rate was {:.3g} and "
+        "continues at {:.3g}",
+        before, options_.steps, options_.schedule, options_.steps,
+        rate(schedule(before), std::max<int64_t>(step_ - 1, 0)), rate(schedule(options_.steps), step_));
+  log_info("{}: resuming after step {}{}", context_.spec().name, step_, more);
 }
 
 void Trainer::save() {
@@ -74,17 +94,20 @@ void Trainer::save() {
   };
   TrainState state;
   state.step = step_;
+  state.steps = options_.steps;
+  state.facts = facts;
   state.samples_seen = step_ * options_.batch;
   state.optimizer_steps = optimizer_.steps();
   state.loss = loss_;
   state.skipped = skipped_;
+  state.skipped_in_a_row = in_a_row_;
   state.by_sigma = by_sigma_;
   state.rounding = rounding_.state();
   if (lost) state.lost = lost->state();
   auto files = checkpoint_files(kept(values_of(chain.leaves())), optimizer_.held_states());
   for (auto& e : averages_) {
     state.ema_updates = e.updates();
-    files.push_back(checkpoint_file("ema-" + decay_name(e.decay()), kept(e.values())));
+    files.push_back(checkpoint_file("ema-" + decay_name(e.decay()), kept(e.weights(chain.leaves()))));
   }
   if (job_state) files.push_back(checkpoint_file("more", held(job_state())));
   note_low_weights(files, rounding_.table(), context_.spec().component("precision"));
@@ -135,8 +158,9 @@ void Trainer::save_weights() {
   std::vector<TensorFile> files{weights_file("weights.safetensors", values_of(chain.leaves()))};
   for (size_t i = 0; i < averages_.size(); ++i) {
     const bool in_network = i == 0 && averaged_;
-    files.push_back(weights_file("weights.ema-" + decay_name(averages_[i].decay()) + ".safetensors",
-                                 in_network ? values_of(chain.leaves()) : averages_[i].values()));
+    files.push_back(
+        weights_file("weights.ema-" + decay_name(averages_[i].decay()) + ".safetensors",
+                     in_network ? values_of(chain.leaves()) : averages_[i].weights(chain.leaves())));
   }
   note_low_weights(files, rounding_.table(), context_.spec().component("precision"));
   write_files(context_.folder(), files, exchange_, static_cast<uint64_t>(options_.shard_size));

@@ -42,5 +42,42 @@ TEST(TrainingMemory, IsFourBytesForEachWeightGradientMomentAndAverage) {
   EXPECT_NEAR(more(), 0, 0.02) << "a step keeps nothing more";
 }
 
+// With LoRA, 4 bytes for a frozen weight and nothing else: no average, no moment, no gradient.
+TEST(TrainingMemory, OfAFrozenWeightIsTheWeight) {
+  const test::ScratchRun run(std::map<std::string, std::string>{
+      {"dit",
+       "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 4, "
+       "heads = 4, head_size = 64, adaln_lora = 4 }\n"}});
+  Metered::begin();
+  ChainOptions chain;
+  chain.lora = LoraOptions{.rank = 16, .alpha = 16, .targets = {"linear_qkv", "linear_fc1"}};
+  Network network(or_throw(test::runtime().registry().open("model/dit")),
+                  run.spec("dit").component("model")->options, chain);
+  auto& leaves = network.chain().leaves();
+  double frozen = 0, trained = 0;
+  for (const auto& leaf : leaves)
+    (leaf.frozen ? frozen : trained) += static_cast<double>(leaf.tensor.numel());
+  ASSERT_GT(frozen, 1e6);
+  ASSERT_GT(trained, 1e4);
+  const auto above_weights = [&] { return static_cast<double>(Metered::now()) - 4 * (frozen + trained); };
+  const double small = above_weights();  // tables and the like
+  EXPECT_LT(std::abs(small), 0.01 * frozen);
+  const auto has = [&](double bytes, const char* what) {
+    EXPECT_NEAR((above_weights() - small) / trained, bytes, 0.1) << what;
+  };
+  for (auto& leaf : leaves)
+    if (!leaf.frozen) leaf.tensor.mutable_grad() = at::ones_like(leaf.tensor);
+  test::AdamW adam(network.chain().parameters(), leaves);
+  has(4 + 8, "with its weight 16 bytes: gradient and two moments");
+  Ema average(leaves, 0.99);
+  has(4 + 8 + 4, "and an average");
+  Metered::take_most();
+  adam.step(1e-3, 1, {&average});
+  average.swap(leaves);
+  has(4 + 8 + 4, "a step and a swap keep nothing more");
+  EXPECT_LT(static_cast<double>(Metered::take_most()), 4 * (frozen + trained) + small + 24 * trained)
+      << "nor do they need room for frozen weights meanwhile";
+}
+
 }  // namespace
 }  // namespace kinora::core

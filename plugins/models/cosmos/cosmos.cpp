@@ -179,7 +179,7 @@ Shared Cosmos::shared(const Ctx& ctx, const Named<Tensor>& in, const Videos& vid
   const Text text = unconditional_if_hidden(read_text(in, x, videos.count(), c.text_size, "model/cosmos"));
   s.text = text.tokens, s.text_mask = text.mask;
   signals_.append(ctx, in, s.text, s.text_mask);
-  if (videos.packed()) s.text_table = joined_text(s.text, s.text_mask);
+  if (videos.packed()) s.text_table = joined_text(videos, s.text, s.text_mask);
   const Tensor table = ctx.table(seq, Place::inner);
   const Tensor rate = c.base_fps > 0 && in.has("fps") ? videos.rate(in["fps"], c.base_fps, table) : Tensor();
   s.turns = rope_turns(table, c.head_size, c.rope_scale, rate, x);

@@ -120,7 +120,7 @@ void Condition::operator()(const Ctx& ctx, const Named<Tensor>& in, const Tensor
   const Text text = unconditional_if_hidden(read_text(in, x, videos.count(), options_.text_size, id_));
   to.text = text.tokens, to.text_mask = text.mask;
   signals_.append(ctx, in, to.text, to.text_mask);
-  if (videos.packed()) to.text_table = joined_text(to.text, to.text_mask);
+  if (videos.packed()) to.text_table = joined_text(videos, to.text, to.text_mask);
 }
 
 AdaLn modulation(const Declare& declare, const Config& c, int64_t parts) {

@@ -152,8 +152,8 @@ std::vector<Tensor> Wan::forward(const Ctx& ctx, const Named<Tensor>& in) {
   signals_.append(ctx, in, s.text, s.text_mask);
   if (videos.packed()) {
     Tensor all;
-    s.text_table = joined_text(s.text, s.text_mask);
-    if (s.image.defined()) s.image_table = joined_text(s.image, all);
+    s.text_table = joined_text(videos, s.text, s.text_mask);
+    if (s.image.defined()) s.image_table = joined_text(videos, s.image, all);
   }
   s.turns = rope_turns(ctx.table(seq, Place::inner), c.attention_head_dim, {1, 1, 1}, {}, x);
 

@@ -50,11 +50,14 @@ inline LinearNumbers numbers_of(const LinearCase& c, const kinora_cuda_api* cuda
   LinearNumbers out;
   LowLayer layer{"layer", c.format, Group<Tensor>(), Group<Tensor>(), c.outputs, c.gathers};
   const auto tokens = std::make_shared<const Tokens>(tokens_of(c.index));
-  const NoiseSource noise{0x123456789abcdef, 5};
+  const NoiseSource noise{0x123456789abcdef, {5, 6}};
+  RoundedWeight rounded;
+  std::shared_ptr<GpuWeight> rounded_there;
   const Tensor x_in = Tensor::borrow(handle(x)), w_in = Tensor::borrow(handle(w));
   const Tensor y =
-      cuda ? linear_on_gpu(*cuda, layer, tokens, noise, &out.figures, x_in, w_in, c.like_x)
-           : LowLinear::apply(std::make_shared<LowLinear>(layer, tokens, noise, &out.figures), x_in, w_in);
+      cuda ? linear_on_gpu(*cuda, layer, tokens, noise, &out.figures, x_in, w_in, c.like_x, rounded_there)
+           : LowLinear::apply(std::make_shared<LowLinear>(layer, tokens, noise, &out.figures), x_in, w_in,
+                              rounded);
   const at::Tensor result = borrow<at::Tensor>(y.get()), made = c.like_x ? result.to(c.type) : result;
   if (cuda && c.like_x) {
     EXPECT_EQ(result.scalar_type(), c.type);

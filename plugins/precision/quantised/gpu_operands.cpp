@@ -71,7 +71,7 @@ at::Tensor GpuOperands::amax_of_rows(const Use& use, const at::Tensor& x, const 
 }
 
 at::Tensor GpuOperands::amax_of_columns(const Use& use, const std::vector<at::Tensor>& columns,
-                                        int64_t samples) const {
+                                        int64_t samples, const at::Tensor& like) const {
   kinora_cuda_low how = format_.on_gpu(use);
   how.flags |= KINORA_LOW_COLUMN_MAJOR;
   std::vector<at::Tensor> all;
@@ -80,6 +80,8 @@ at::Tensor GpuOperands::amax_of_columns(const Use& use, const std::vector<at::Te
     for (int64_t b = 0; b < samples; ++b) amax(how, x[b], raw[b]);
     all.push_back(magnitudes(raw));
   }
+  if (all.empty())
+    all.push_back(at::zeros({samples}, like.options().dtype(at::kFloat)));  // a rank without tokens
   return with_room(at::stack(all).amax(0));
 }
 

@@ -39,7 +39,9 @@ class GpuOperands {
   // Largest magnitudes: float32 [n, 4], infinite where a value is not finite; 0 in all but the first column.
   at::Tensor amax_of(const Use&, const at::Tensor& w) const;  // [1, 4]
   at::Tensor amax_of_rows(const Use&, const at::Tensor& x_BSC, const Tokens&) const;
-  at::Tensor amax_of_columns(const Use&, const std::vector<at::Tensor>&, int64_t samples) const;
+  // like: a tensor on the GPU.
+  at::Tensor amax_of_columns(const Use&, const std::vector<at::Tensor>&, int64_t samples,
+                             const at::Tensor& like) const;
 
   // w [N, K], or its transpose.
   GpuPacked packed(const Use&, const at::Tensor& w, const at::Tensor& amax, bool transposed) const;

@@ -37,6 +37,7 @@ at::Tensor GpuOperands::tiles(const GpuPacked& p) const {
 
 at::Tensor GpuOperands::rows_product(const GpuPacked& a, const GpuPacked& b, bool wide,
                                      at::ScalarType type) const {
+  if (a.shape.rows == 0) return at::zeros({a.count, 0, b.shape.rows}, a.codes.options().dtype(type));
   if (has_tensor_cores(a, b, wide)) {
     const bool rounds = type == at::kBFloat16 && cuda::low_is_one_scale(a.how);  // no factor follows
     const at::Tensor out =

@@ -29,20 +29,35 @@ std::vector<float> LowLinear::over(const Group<Tensor>& group, const std::vector
   return {from, from + amax.size()};
 }
 
-Tensor LowLinear::apply(std::shared_ptr<LowLinear> self, const Tensor& x, const Tensor& w) {
+Tensor LowLinear::apply(std::shared_ptr<LowLinear> self, const Tensor& x, const Tensor& w,
+                        RoundedWeight& rounded) {
   const bool graph = GradMode::enabled();
   self->needs_x_ = graph && x.requires_grad();
   self->needs_w_ = graph && w.requires_grad();
   self->exact_ = x.dtype() == KINORA_DTYPE_FLOAT64;
   self->x_dtype_ = x.dtype(), self->w_dtype_ = w.dtype();
   return autograd_apply<Tensor>(
-      {x, w}, 1, [self](const std::vector<Tensor>& in) { return std::vector{self->forward(in[0], in[1])}; },
+      {x, w}, 1,
+      [self, &rounded](const std::vector<Tensor>& in) {
+        return std::vector{self->forward(in[0], in[1], rounded)};
+      },
       [self](const std::vector<Tensor>& g) { return self->backward(g[0]); })[0];
 }
 
-Tensor LowLinear::forward(const Tensor& given, const Tensor& w) {
+void LowLinear::round(const Tensor& w, RoundedWeight& to) const {
   const Format& format = *layer_.format;
-  const Tensor x = plain(given), weight = plain(w);
+  const Tensor weight = plain(w);
+  to.amax = over(layer_.of_weight, amax_of(format, kRows[kWeight], weight));
+  to.packed = packed(format, kRows[kWeight], weight, to.amax);
+  to.values = decoded(format, to.packed)[0];
+  if (Sums* sum = sums(Operand::weight))
+    add(*sum, format.sums(kRows[kWeight], to.packed.shape, weight.data<float>(),
+                          to.packed.codes.data<uint8_t>(), to.values.data<float>()));
+}
+
+Tensor LowLinear::forward(const Tensor& given, const Tensor& w, RoundedWeight& rounded) {
+  const Format& format = *layer_.format;
+  const Tensor x = plain(given);
   const auto samples = static_cast<size_t>(x.size(0));
   const bool now = needs_w_ && !layer_.gathers;  // encodes the operand of the weight's gradient
   auto amax = amax_of_rows(format, kRows[kActivation], x, *tokens_);
@@ -56,19 +71,15 @@ Tensor LowLinear::forward(const Tensor& given, const Tensor& w) {
     x_columns_ = packed_columns(format, kColumns[kActivation], columns, *tokens_, all_of(x),
                                 part(amax, 1, samples), noise_);
   if (needs_w_ && !now) x_ = given.detach();
-  weight_amax_ = over(layer_.of_weight, amax_of(format, kRows[kWeight], weight));
-  weight_ = packed(format, kRows[kWeight], weight, weight_amax_);
-  const Tensor w_rounded = decoded(format, weight_)[0];
-  if (Sums* to = sums(Operand::weight))
-    add(*to, format.sums(kRows[kWeight], weight_.shape, weight.data<float>(), weight_.codes.data<uint8_t>(),
-                         w_rounded.data<float>()));
-  if (!needs_x_ || !format.square()) weight_ = {};
+  if (!rounded.values.defined()) round(w, rounded);
+  weight_amax_ = rounded.amax;
+  if (needs_x_ && format.square()) weight_ = rounded.packed;
   if (needs_x_ && !format.square()) w_ = w.detach();
   const Tensor x_rounded = rounded_rows(format, kRows[kActivation], x, *tokens_, all_of(x),
                                         part(amax, 0, samples), noise_, sums(Operand::activation));
   auto shape = given.sizes();
   shape.back() = w.size(0);
-  return op("aten::mm", "", {wide(rows(x_rounded)), transposed(wide(w_rounded))}).reshape(shape);
+  return op("aten::mm", "", {wide(rows(x_rounded)), transposed(wide(rounded.values))}).reshape(shape);
 }
 
 std::vector<Tensor> LowLinear::backward(const Tensor& given) {

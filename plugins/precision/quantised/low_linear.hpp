@@ -32,6 +32,13 @@ struct LowLayer {
   bool gathers = false;           // x is kept as it is for the backward: a link above empties it
 };
 
+// A weight as rounded for all samples of a call. Filled by the first of them.
+struct RoundedWeight {
+  std::vector<float> amax;
+  Packed packed;
+  Tensor values;  // undefined: not filled
+};
+
 class LowLinear {
  public:
   // figures: null, or added to; must outlive the graph.
@@ -39,11 +46,12 @@ class LowLinear {
             Figures* figures)
       : layer_(layer), tokens_(std::move(tokens)), noise_(noise), figures_(figures) {}
 
-  // x [B, S, K], w [N, K] -> [B, S, N], float32 or, for a float64 x, float64.
-  static Tensor apply(std::shared_ptr<LowLinear>, const Tensor& x, const Tensor& w);
+  // x [B, S, K], w [N, K] -> [B, S, N], float32 or, for a float64 x, float64. Needs `rounded` for the call only.
+  static Tensor apply(std::shared_ptr<LowLinear>, const Tensor& x, const Tensor& w, RoundedWeight& rounded);
 
  private:
-  Tensor forward(const Tensor& x, const Tensor& w);
+  Tensor forward(const Tensor& x, const Tensor& w, RoundedWeight& rounded);
+  void round(const Tensor& w, RoundedWeight& to) const;
   std::vector<Tensor> backward(const Tensor& g);
   Tensor input_gradient(const Tensor& g, const std::vector<float>& amax) const;
   Tensor weight_gradient(const std::vector<Packed>& g) const;

@@ -85,6 +85,20 @@ TEST(Tokens, AreRunsInTheOrderOfOneProcess) {
   EXPECT_EQ(cut_tile(tokens_of({1, 2, 3}), 2, 4), "tokens 1 to 3");
 }
 
+// Rows 0 and 2 are of sample 0, which has 18 tokens, row 3 of sample 1; row 1 is padding.
+TEST(Tokens, OfASampleAreCountedFromItsFirst) {
+  const auto samples = samples_of({17, -1, 16, 20}, {0, -1, 0, 1}, {0, 18, 21, 30});
+  ASSERT_EQ(samples.size(), 3u);
+  EXPECT_THAT(samples[0].rows, ElementsAre(0, 2));
+  EXPECT_THAT(samples[0].tokens.order, ElementsAre(1, 0));
+  EXPECT_EQ(cut_tile(samples[0].tokens, 16, samples[0].length), "") << "the last tile of the sample, whole";
+  EXPECT_THAT(samples[1].rows, ElementsAre(3));
+  EXPECT_EQ(samples[1].tokens.stretches[0].index, 2);
+  EXPECT_EQ(cut_tile(samples[1].tokens, 16, samples[1].length), "tokens 2 to 2");
+  EXPECT_TRUE(samples[2].rows.empty());
+  EXPECT_EQ(samples[2].length, 9);
+}
+
 TEST(Tokens, SizeWithoutCutsIsADivisorOrAFrame) {
   EXPECT_EQ(size_without_cuts(16, 64, 6, 1), "2 ranks of a sequence") << "4 is no divisor";
   EXPECT_EQ(size_without_cuts(16, 64, 8, 2), "2 ranks of a sequence");
@@ -195,6 +209,60 @@ TEST(Nvfp4, NoiseDependsOnSampleAndStepAlone) {
   EXPECT_FALSE(layer.numbers(4, 8).equal(once));
   LayerOf nearest("precision/nvfp4", {{"stochastic_gradients", false}});
   EXPECT_TRUE(nearest.numbers(4, 6).equal(nearest.numbers(5, 8)));
+}
+
+// Several samples in one row, each with a scale, tiles of tokens and noise of its own: the result and the gradient of x are
+// those that it has alone, and the gradient of the weight is the sum of theirs.
+TEST(PackedRow, IsItsSamplesOneByOne) {
+  const std::vector<std::array<int64_t, 3>> sizes{{2, 3, 3}, {1, 7, 1}, {4, 2, 5}};
+  const std::vector<int64_t> numbers{12, 3, 40};
+  for (const char* id : {"precision/nvfp4", "precision/fp8"}) {
+    SCOPED_TRACE(id);
+    LayerOf layer(id, {{"high", core::json::array()}, {"stream", "float64"}});
+    at::manual_seed(1);
+    std::vector<at::Tensor> x, g;
+    double magnitude = 1;
+    for (const auto& [frames, rows, cols] : sizes) {
+      x.push_back(at::randn({1, frames * rows * cols, 32}, at::kDouble) * magnitude);
+      g.push_back(at::randn({1, frames * rows * cols, 48}, at::kDouble) / magnitude);
+      magnitude *= 1000;
+    }
+    struct Numbers {
+      at::Tensor y, x, w;
+    };
+    at::Tensor leaf = layer.chain->leaves()[0].tensor;
+    const auto numbers_of = [&](const at::Tensor& values, const at::Tensor& gradient, auto begin) {
+      const at::Tensor in = values.clone().set_requires_grad(true);
+      kinora_seq seq = 0;
+      const at::Tensor tokens = begin(in, seq);
+      leaf.mutable_grad() = at::Tensor();
+      const at::Tensor y = layer.context().gather(layer.context().linear(tokens, layer.w, 0, seq), seq);
+      y.backward(gradient);
+      return Numbers{y.detach(), in.grad().clone(), leaf.grad().to(at::kDouble)};
+    };
+    const kinora_pass pass{
+        .struct_size = sizeof(kinora_pass), .first_sample = 64, .seed = 7, .step = 2, .steps = 9};
+    const Numbers row = numbers_of(at::cat(x, 1), at::cat(g, 1), [&](const at::Tensor& in, kinora_seq& seq) {
+      layer.chain->begin(pass, numbers);
+      return layer.context().packed(in, sizes, seq);
+    });
+    at::Tensor w = at::zeros_like(row.w);
+    int64_t first = 0;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const Numbers one = numbers_of(x[i], g[i], [&](const at::Tensor& in, kinora_seq& seq) {
+        layer.chain->begin(pass, {numbers[i]});
+        return layer.context().sequence(in, sizes[i][0], sizes[i][1], sizes[i][2], seq);
+      });
+      const auto far = [&](const at::Tensor& all, const at::Tensor& own) {
+        return ((all.narrow(1, first, own.size(1)) - own).abs().max() / own.abs().max()).item<double>();
+      };
+      EXPECT_LT(far(row.y, one.y), 1e-12) << i;
+      EXPECT_LT(far(row.x, one.x), 1e-12) << i;
+      w += one.w;
+      first += x[i].size(1);
+    }
+    EXPECT_LT(((row.w - w).abs().max() / w.abs().max()).item<double>(), 1e-5) << "a float32 leaf";
+  }
 }
 
 TEST(Nvfp4, ASampleWithAnInfinityBecomesNanAndTheOtherDoesNot) {

@@ -19,13 +19,13 @@ struct Channels {
 
 // Where the noise of a tensor comes from: a function of the sample, the token and the channel.
 struct NoiseSource {
-  uint64_t key = 0;  // of the seed, the step and the layer
-  int64_t first_sample = 0;
+  uint64_t key = 0;              // of the seed, the step and the layer
+  std::vector<int64_t> samples;  // the global number of each row of the batch
 };
-// Row numbers in the noise: the sample in the upper half, what it contains in the lower.
+// Row numbers in the noise: the sample of row `sample` in the upper half, what it contains in the lower.
 inline int64_t noise_row(const NoiseSource& noise, int64_t sample, int64_t place) {
-  return static_cast<int64_t>((static_cast<uint64_t>(noise.first_sample + sample) & 0x7fffffff) << 32) +
-         place;
+  const auto number = static_cast<uint64_t>(noise.samples.at(static_cast<size_t>(sample)));
+  return static_cast<int64_t>((number & 0x7fffffff) << 32) + place;
 }
 
 // Codes and scales of `count` matrices of one shape.

@@ -11,6 +11,18 @@
 #include "plugins/precision/quantised/rounded_heads.hpp"
 
 namespace kinora::quantised {
+namespace {
+
+// int64 [n], where x is.
+Tensor index_like(const std::vector<int64_t>& rows, const Tensor& x) {
+  const std::vector<double> numbers(rows.begin(), rows.end());
+  const Tensor index = tensor(numbers).to(KINORA_DTYPE_INT64);
+  const auto info = x.info();
+  if (info.device_type == KINORA_DL_CPU) return index;
+  return op("aten::to", "device", {index, info.device_id, KINORA_DTYPE_INT64});
+}
+
+}  // namespace
 
 QuantisedLink::QuantisedLink(std::shared_ptr<const Format> format, Options options)
     : format_(std::move(format)), options_(std::move(options)) {
@@ -149,25 +161,83 @@ Tensor QuantisedLink::sequence(const Tensor& x, const kinora_seq_spec& spec, kin
   Tensor out = next.sequence(x, spec, seq);
   constexpr size_t most = 256;  // as many geometries as the base caches
   if (geometries_.size() == most && !geometries_.count(seq)) {
-    const kinora_seq oldest = geometries_.begin()->first;
-    geometries_.erase(oldest);
-    for (const Place place : {Place::stream, Place::inner}) tokens_.erase({oldest, place});
+    geometries_.erase(geometries_.begin());
+    parts_.clear();
   }
   const int64_t frame = spec.rows * spec.cols;
   geometries_[seq] = {spec.frames * frame, spec.n_samples ? 0 : frame};
   return out;
 }
 
-std::shared_ptr<const Tokens> QuantisedLink::tokens(kinora_seq seq, Place place) {
-  auto& known = tokens_[{seq, place}];
-  if (known) return known;
+const kinora_sample_keys* QuantisedLink::sample_keys() {
+  const kinora_context* const all = head.get();
+  if (!keys_)
+    keys_ = static_cast<const kinora_sample_keys*>(
+        all->get_interface(all->self, KINORA_INTERFACE_SAMPLE_KEYS, KINORA_ABI_MINOR));
+  return *keys_;
+}
+
+std::vector<int64_t> QuantisedLink::packed_row() {
+  const auto* const keys = sample_keys();
+  if (!keys) return {};
+  const int64_t* first = nullptr;
+  uint64_t n = 0;
+  const kinora_pass now = pass();
+  check(keys->row(keys->self, &now, &first, &n));
+  return n > 1 ? std::vector<int64_t>(first, first + n + 1) : std::vector<int64_t>();
+}
+
+int64_t QuantisedLink::sample_number(const kinora_pass& now, int64_t i) {
+  const auto* keys = sample_keys();
+  return keys ? keys->number(keys->self, &now, i) : now.first_sample + i;
+}
+
+namespace {
+
+std::vector<int64_t> column_of(const Tensor& table, int64_t column) {
   constexpr int kCpu = -1;  // a device argument of kinora_value
-  const Tensor table = head.table(seq, place),
-               column = op("aten::select", "int", {table, 2, KINORA_TOKEN_INDEX})[0],
-               index = op("aten::to", "device", {column, kCpu, KINORA_DTYPE_INT64}).contiguous();
-  const int64_t* const first = index.data<int64_t>();
-  known = std::make_shared<const Tokens>(tokens_of({first, first + index.numel()}));
-  return known;
+  const Tensor of = op("aten::select", "int", {table, 2, column})[0],
+               here = op("aten::to", "device", {of, kCpu, KINORA_DTYPE_INT64}).contiguous();
+  const int64_t* const first = here.data<int64_t>();
+  return {first, first + here.numel()};
+}
+
+// Rows `rows` of x [B, S, C].
+Tensor rows_of(const Tensor& x, const std::vector<int64_t>& rows) {
+  const auto count = static_cast<int64_t>(rows.size());
+  const bool in_a_row = rows.empty() || rows.back() - rows.front() + 1 == count;  // they ascend
+  if (in_a_row) return x.narrow(1, rows.empty() ? 0 : rows.front(), count);
+  return op("aten::index_select", "", {x, 1, index_like(rows, x)});
+}
+
+}  // namespace
+
+std::shared_ptr<const QuantisedLink::Parts> QuantisedLink::parts(kinora_seq seq, Place place) {
+  const auto first = packed_row();
+  auto& known = parts_[{seq, place, first}];
+  if (known) return known;
+  const Tensor table = head.table(seq, place);
+  const auto index = column_of(table, KINORA_TOKEN_INDEX);
+  Parts out;
+  out.rows = static_cast<int64_t>(index.size());
+  if (first.empty()) {
+    const auto geometry = geometries_.find(seq);
+    out.of.push_back({std::make_shared<const Tokens>(tokens_of(index)),
+                      {},
+                      geometry == geometries_.end() ? -1 : geometry->second.length});
+    return known = std::make_shared<const Parts>(std::move(out));
+  }
+  int64_t at = 0;
+  out.back.resize(index.size());
+  for (auto& s : samples_of(index, column_of(table, KINORA_TOKEN_SAMPLE), first)) {
+    for (const int64_t row : s.rows) out.back[static_cast<size_t>(row)] = at++;
+    out.of.push_back({std::make_shared<const Tokens>(std::move(s.tokens)), std::move(s.rows), s.length});
+  }
+  out.padding = out.rows - at;
+  for (size_t row = 0; row < index.size(); ++row)
+    if (index[row] < 0) out.back[row] = at++;
+  if (std::is_sorted(out.back.begin(), out.back.end())) out.back.clear();
+  return known = std::make_shared<const Parts>(std::move(out));
 }
 
 Tensor QuantisedLink::high(const Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) {
@@ -175,12 +245,23 @@ Tensor QuantisedLink::high(const Tensor& x, kinora_param w, kinora_param b, kino
 }
 
 // The tokens of a layer's tensors. Refuses a cut through a block that the gradient of the weight needs.
-std::shared_ptr<const Tokens> QuantisedLink::tokens_for(const Weight& w, kinora_seq seq, bool trained) {
-  const auto of = tokens(seq, w.role == KINORA_ROLE_WHOLE ? Place::stream : Place::inner);
+std::shared_ptr<const QuantisedLink::Parts> QuantisedLink::parts_for(const Weight& w, kinora_seq seq,
+                                                                     bool trained) {
+  const auto of = parts(seq, w.role == KINORA_ROLE_WHOLE ? Place::stream : Place::inner);
+  std::string cut;
+  for (const Part& part : of->of)
+    if (cut.empty()) cut = cut_tile(*part.tokens, format_->group(), part.length);
+  if (cut.empty() || !trained) return of;
   const auto known = geometries_.find(seq);
   const Geometry geometry = known == geometries_.end() ? Geometry{-1, 0} : known->second;
-  const std::string cut = cut_tile(*of, format_->group(), geometry.length);
-  if (cut.empty() || !trained) return of;
+  if (of->is_packed())
+    throw Error(
+        KINORA_ERROR_INVALID,
+        "'" + w.layer.name + "': " + std::to_string(format_->group()) +
+            " tokens of a sample share a scale of the weight's gradient, and in this packed row a rank's " +
+            cut +
+            " of a sample cut such a group; set batches = \"buckets\" in the train job, or give a sequence "
+            "to 1 rank, or list the layer in high");
   throw Error(KINORA_ERROR_INVALID,
               "'" + w.layer.name + "': " + std::to_string(format_->group()) +
                   " tokens in a row share a scale of the weight's gradient, and a rank's " + cut +
@@ -203,20 +284,39 @@ Tensor QuantisedLink::linear(const Tensor& x, kinora_param w, kinora_param b, ki
                     " on a GPU needs libkinora_cuda, which a build for CUDA has; set "
                     "device = \"cpu\"");
   const Tensor weight = head.value(w);
-  const auto tokens = tokens_for(weights_.at(w), seq, GradMode::enabled() && weight.requires_grad());
-  if (x.dim() != 3 || x.size(1) != tokens->rows)
-    throw Error(KINORA_ERROR_INVALID, "'" + name + "': x is not [B, " + std::to_string(tokens->rows) +
+  const auto parts = parts_for(weights_.at(w), seq, GradMode::enabled() && weight.requires_grad());
+  if (x.dim() != 3 || x.size(1) != parts->rows)
+    throw Error(KINORA_ERROR_INVALID, "'" + name + "': x is not [B, " + std::to_string(parts->rows) +
                                           ", channels], as its sequence has it on this rank");
   const kinora_pass now = pass();
-  const NoiseSource noise{Random(now.seed, "precision." + name + "." + std::to_string(now.step)).key(),
-                          now.first_sample};
+  NoiseSource noise{Random(now.seed, "precision." + name + "." + std::to_string(now.step)).key(), {}};
   Figures* const figures = measures_ ? &figures_.at(w) : nullptr;
-  if (cuda)
-    return finished(linear_on_gpu(*cuda, layer->second, tokens, noise, figures, x, weight,
-                                  /*like_x=*/!b && !keeps_sum(x, w)),
-                    x, w, b);
-  const auto call = std::make_shared<LowLinear>(layer->second, tokens, noise, figures);
-  return finished(LowLinear::apply(call, x, weight), x, w, b);
+  RoundedWeight rounded;
+  std::shared_ptr<GpuWeight> rounded_there;
+  const auto low = [&](const Part& part, const Tensor& some) {
+    if (cuda)
+      return linear_on_gpu(*cuda, layer->second, part.tokens, noise, figures, some, weight,
+                           /*like_x=*/!b && !keeps_sum(x, w), rounded_there);
+    const auto call = std::make_shared<LowLinear>(layer->second, part.tokens, noise, figures);
+    return LowLinear::apply(call, some, weight, rounded);
+  };
+  const auto count = static_cast<int64_t>(parts->of.size());
+  std::vector<Tensor> out;
+  for (int64_t i = 0; i < count; ++i) {
+    const Part& part = parts->of[static_cast<size_t>(i)];
+    noise.samples.clear();
+    for (int64_t row = 0; row < x.size(0); ++row)
+      noise.samples.push_back(sample_number(now, row * count + i));
+    out.push_back(low(part, parts->is_packed() ? rows_of(x, part.rows) : x));
+  }
+  if (!parts->is_packed()) return finished(out[0], x, w, b);
+  if (parts->padding > 0)
+    out.push_back(
+        op("aten::new_zeros", "", {out[0], std::vector<int64_t>{x.size(0), parts->padding, out[0].size(2)}}));
+  const Tensor all = op("aten::cat", "", {out, 1});
+  return finished(
+      parts->back.empty() ? all : op("aten::index_select", "", {all, 1, index_like(parts->back, x)}), x, w,
+      b);
 }
 
 Tensor QuantisedLink::attention(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -231,15 +331,18 @@ Tensor QuantisedLink::attention(const Tensor& q, const Tensor& k, const Tensor& 
   const Tensor q_table = borrow<Tensor>(how.q_table), k_table = borrow<Tensor>(how.k_table);
   kinora_attention as = how;
   Tensor k_shared, v_shared;
+  const auto packed = packed_row();
+  const int64_t samples = packed.empty() ? 1 : static_cast<int64_t>(packed.size()) - 1;
   if (how.k_shared) {
-    k_shared = rounded_heads(borrow<Tensor>(how.k_shared), {}, none).x;
-    v_shared = rounded_heads(borrow<Tensor>(how.v_shared), {}, none).x;
+    k_shared = rounded_heads(borrow<Tensor>(how.k_shared), {}, none, 1).x;
+    v_shared = rounded_heads(borrow<Tensor>(how.v_shared), {}, none, 1).x;
     as.k_shared = k_shared.get();
     as.v_shared = v_shared.get();
   }
-  const RoundedHeads low_q = rounded_heads(q, q_table, others), low_k = rounded_heads(k, k_table, none),
-                     low_v = rounded_heads(v, k_table, none);
-  if (!options_.exact) {
+  const RoundedHeads low_q = rounded_heads(q, q_table, others, samples),
+                     low_k = rounded_heads(k, k_table, none, samples),
+                     low_v = rounded_heads(v, k_table, none, samples);
+  if (!options_.exact && low_q.factor.defined() && low_k.factor.defined()) {
     as.q_factor = low_q.factor.get();
     as.k_factor = low_k.factor.get();
     as.v_factor = low_v.factor.get();

@@ -9,14 +9,15 @@
 //   recompute   the forward twice, under the same pass
 //
 // All numbers are those of one process:
-//   scales    A sample has a scale of its own, from its largest magnitude over the ranks of cp and tp; so it
-//             does not matter how samples are divided among ranks and microbatches. A weight's is over tp.
+//   scales    A sample has a scale of its own, also in a packed row, from its largest magnitude over the ranks
+//             of cp and tp; so it does not matter how samples are divided among ranks and microbatches, nor
+//             what a row holds besides. A weight's is over tp.
 //   blocks    Along channels: declared() refuses a cut through one, also of the few weights that only text
 //             passes through, which it does not know yet. Along tokens, for the weight's gradient:
-//             tiles of the one-process order; the host pads sequences so that contiguous parts are whole
-//             tiles, and other parts that cut one are refused.
-//   noise     A function of the run's seed, the step, the weight's name, the sample, the token and the
-//             channel: see LowLinear.
+//             tiles of a sample's one-process order; the host pads sequences so that contiguous parts are
+//             whole tiles, and other parts that cut one, such as those of a packed row, are refused.
+//   noise     A function of the run's seed, the step, the weight's name, the sample (by its global number),
+//             its token and the channel: see LowLinear.
 //   seq 0     What all ranks share (text, conditions) stays high: on each rank the gradient of its result is
 //             a partial sum, and the sum of rounded parts is not the rounded sum.
 //
@@ -24,10 +25,13 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "kinora/abi/sample_keys.h"
 #include "kinora/bf16_link.hpp"
 #include "plugins/precision/quantised/high.hpp"
 #include "plugins/precision/quantised/low_linear.hpp"
@@ -72,8 +76,25 @@ class QuantisedLink final : public Bf16Link {
   LowLayer low_layer(kinora_param, const Weight&) const;
   bool is_over() const { return options_.until > 0 && pass().step >= options_.until; }
   Tensor high(const Tensor& x, kinora_param w, kinora_param b, kinora_seq seq);
-  std::shared_ptr<const Tokens> tokens(kinora_seq, Place);
-  std::shared_ptr<const Tokens> tokens_for(const Weight&, kinora_seq, bool trained);
+  // The tokens of one call of a layer: those of all rows of a batch, or of one sample of a packed row.
+  struct Part {
+    std::shared_ptr<const Tokens> tokens;
+    std::vector<int64_t> rows;  // of a packed row's tokens on this rank; empty also if all rows are
+    int64_t length = 0;         // tokens of the sequence or sample; below 0: unknown
+  };
+  struct Parts {
+    std::vector<Part> of;
+    int64_t rows = 0, padding = 0;  // tokens on this rank, and those among them that are padding
+    // The place of each row in the parts, one after the other, with the padding last; empty: they are in order.
+    std::vector<int64_t> back;
+    bool is_packed() const { return of.size() > 1; }
+  };
+  std::shared_ptr<const Parts> parts(kinora_seq, Place);
+  std::shared_ptr<const Parts> parts_for(const Weight&, kinora_seq, bool trained);
+  // INDEX of the first token of each sample of this pass' packed row, then of all; empty: it is none.
+  std::vector<int64_t> packed_row();
+  int64_t sample_number(const kinora_pass&, int64_t i);
+  const kinora_sample_keys* sample_keys();
 
   std::shared_ptr<const Format> format_;
   Options options_;
@@ -93,7 +114,8 @@ class QuantisedLink final : public Bf16Link {
     int64_t length, frame;  // tokens, below 0: unknown; of a frame, 0: frames differ
   };
   std::map<kinora_seq, Geometry> geometries_;
-  std::map<std::pair<kinora_seq, Place>, std::shared_ptr<const Tokens>> tokens_;
+  std::map<std::tuple<kinora_seq, Place, std::vector<int64_t>>, std::shared_ptr<const Parts>> parts_;
+  std::optional<const kinora_sample_keys*> keys_;  // null: the host offers none
 };
 
 }  // namespace kinora::quantised

@@ -33,6 +33,23 @@ Tokens tokens_of(const std::vector<int64_t>& index) {
   return out;
 }
 
+std::vector<SampleTokens> samples_of(const std::vector<int64_t>& index, const std::vector<int64_t>& sample,
+                                     const std::vector<int64_t>& first) {
+  std::vector<SampleTokens> out(first.size() - 1);
+  std::vector<std::vector<int64_t>> places(out.size());
+  for (size_t row = 0; row < index.size(); ++row) {
+    if (index[row] < 0) continue;
+    const auto of = static_cast<size_t>(sample[row]);
+    out.at(of).rows.push_back(static_cast<int64_t>(row));
+    places[of].push_back(index[row] - first[of]);
+  }
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i].tokens = tokens_of(places[i]);
+    out[i].length = first[i + 1] - first[i];
+  }
+  return out;
+}
+
 std::string cut_tile(const Tokens& tokens, int64_t tile, int64_t length) {
   for (const Run& s : tokens.stretches) {
     const int64_t end = s.index + s.count;

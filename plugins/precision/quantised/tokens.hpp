@@ -22,6 +22,16 @@ struct Tokens {
 
 Tokens tokens_of(const std::vector<int64_t>& index);
 
+// The tokens of one sample on a rank, which may have none of them.
+struct SampleTokens {
+  Tokens tokens;              // by their rows among these, and their indices in the sample
+  std::vector<int64_t> rows;  // of the rank's tokens
+  int64_t length = 0;         // tokens of the sample
+};
+// index, sample: columns of a token table. first: INDEX of the first token of each sample of a packed row, then of all.
+std::vector<SampleTokens> samples_of(const std::vector<int64_t>& index, const std::vector<int64_t>& sample,
+                                     const std::vector<int64_t>& first);
+
 // Empty if every tile of `tile` tokens that these contain a part of is whole, or the last of the sequence:
 // else what is cut. length: tokens of the sequence; below 0: unknown, no tile may be the last.
 std::string cut_tile(const Tokens&, int64_t tile, int64_t length);

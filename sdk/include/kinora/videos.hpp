@@ -37,6 +37,8 @@ class Videos {
   int64_t count() const { return count_; }  // B or n: the first dimension of text and conditions
   const std::vector<Size>& tokens() const { return tokens_; }  // F, h, w of each size
   std::vector<Size> latents() const;                           // T, H, W of each size
+  int64_t frames() const;                                      // F, or the sum of F_i
+  int64_t all_tokens() const;                                  // F * h * w, or N
 
   // patchify: [B, C, T, H, W] of one size -> its tokens [B, F * h * w, D]. -> [B or 1, N, D]
   template <class Patchify>
@@ -71,8 +73,6 @@ class Videos {
   }
   std::vector<Size> sizes_of(const Named<at::Tensor>& in, const at::Tensor& latent) const;
   static int64_t product(const Size& s) { return s[0] * s[1] * s[2]; }
-  int64_t frames() const;      // F, or the sum of F_i
-  int64_t all_tokens() const;  // F * h * w, or N
 
   bool packed_ = false;
   int64_t count_ = 0;
@@ -90,8 +90,9 @@ inline at::Tensor at_rows(const at::Tensor& x, const at::Tensor& row) {
 
 // Joins the texts [n, L, D] of a packed row to the keys of one row: text [1, n * L, D]. -> their table, for
 // Attention::k_table: the sample of each token, and whether `mask`, bool [n, L] or undefined, makes it
-// visible. Clears the mask.
-at::Tensor joined_text(at::Tensor& text, at::Tensor& mask);
+// visible. Clears the mask. Each text gets hidden tokens at its end until their number is not that of the row's frames or
+// tokens, so that the number of rows tells a link whose they are.
+at::Tensor joined_text(const Videos& videos, at::Tensor& text, at::Tensor& mask);
 
 inline Videos::Videos(const Named<at::Tensor>& in, const at::Tensor& latent, const Size& patch,
                       std::string id)
@@ -261,8 +262,15 @@ inline at::Tensor Videos::rate(const at::Tensor& fps, double base, const at::Ten
   return packed_ ? rows(out).index_select(1, table[0].select(1, KINORA_TOKEN_FRAME)) : out;
 }
 
-inline at::Tensor joined_text(at::Tensor& text, at::Tensor& mask) {
-  const auto n = text.size(0), L = text.size(1);
+inline at::Tensor joined_text(const Videos& videos, at::Tensor& text, at::Tensor& mask) {
+  const auto n = text.size(0);
+  auto L = text.size(1);
+  while (n * L == videos.frames() || n * L == videos.all_tokens()) ++L;
+  if (const auto more = L - text.size(1); more > 0) {
+    const at::Tensor all = mask.defined() ? mask : at::ones({n, L - more}, text.options().dtype(at::kBool));
+    text = at::constant_pad_nd(text, {0, 0, 0, more});
+    mask = at::constant_pad_nd(all, {0, more});
+  }
   const auto o = text.options().dtype(at::kLong);
   const at::Tensor out = at::zeros({n, L, KINORA_TOKEN_COLUMNS}, o);
   out.select(2, KINORA_TOKEN_SAMPLE).copy_(at::arange(n, o).unsqueeze(1));

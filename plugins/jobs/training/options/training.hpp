@@ -18,8 +18,10 @@ struct TrainTokenizerOptions : OptimizerOptions {
   static void describe(Describe<TrainTokenizerOptions>& d) {
     d.name("train-tokenizer").help("Fits a video tokenizer to the clips by reconstruction");
     describe_optimizer(d);
+    // Of results only what it supplies counts, the other options: a folder has more parts than a job reads.
     d.option("pipeline", &O::pipeline)
         .path()
+        .how_only()
         .help("folder of a published pipeline whose tokenizer and weights the training starts from");
     d.option("frames", &TrainTokenizerOptions::frames)
         .range(1, 1e4)
@@ -102,6 +104,7 @@ struct EncodeOptions {
         "them");
     d.option("pipeline", &EncodeOptions::pipeline)
         .path()
+        .how_only()  // as in a train-tokenizer job
         .help(
             "folder of a published pipeline: supplies the tokenizer, the text encoder and the form of "
             "latents and "
