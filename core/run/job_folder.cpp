@@ -186,7 +186,7 @@ void continue_beside(const fs::path& folder) {
   fs::create_directories(folder);
   for (const auto& entry : fs::directory_iterator(aside)) {
     const fs::path to = folder / entry.path().filename();
-    if (entry.path().extension() == ".safetensors") continue;
+    if (to.filename().string().find(".safetensors") != std::string::npos) continue;
     std::error_code error;
     const auto how = fs::copy_options::recursive;
     if (entry.path().filename() == "checkpoints")

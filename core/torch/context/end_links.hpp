@@ -14,8 +14,8 @@
 
 namespace kinora::core {
 
-// What random numbers of tokens are keyed by: int64, the global number of each token's sample, [B, 1 or tokens], and its place
-// there, [1 or B, tokens], -1 for padding.
+// Keys of the random numbers of tokens, int64: the global number of each token's sample, [B, 1 or tokens], and the token's
+// place in the sample, [1 or B, tokens], -1 for padding.
 struct TokenKeys {
   at::Tensor sample, place;
 };
@@ -34,9 +34,10 @@ class SampleKeys {
   int64_t number(const kinora_pass& pass, int64_t i) const;
   // Keys of the tokens of a table, in B rows.
   TokenKeys of_tokens(const kinora_pass& pass, const at::Tensor& table, int64_t B) const;
-  // Keys of the rows of a tensor [B, R, D] that is no sequence: of conditions, or of text. Those of a packed row are [samples,
-  // R, D], or [1, R, D] with a row for each frame or token, or with equally many for each sample. All frames of a sample
-  // have the key of its only row in a batch. Throws Error(KINORA_ERROR_UNSUPPORTED) for other numbers of rows.
+  // Keys of the rows of a tensor [B, R, D] outside of a sequence, such as conditions or text. A packed row has
+  // [samples, R, D], or [1, R, D] with a row for each frame or token, or with equally many for each sample. All
+  // frames of a sample have the key of its only row in a batch. Throws Error(KINORA_ERROR_UNSUPPORTED) for other
+  // numbers of rows.
   TokenKeys of_shared(const kinora_pass& pass, int64_t B, int64_t R, const std::string& what) const;
   const kinora_sample_keys* api() const { return &api_; }
 

@@ -191,7 +191,7 @@ fs::path NewCheckpoint::commit(std::exception_ptr failure) {
 
 namespace {
 
-// What is wrong with a checkpoint; "" if nothing is. Collective; a rank reads every size-th file.
+// Names what is missing or damaged in a checkpoint; "" if nothing is. Collective; a rank reads every size-th file.
 std::string fault_in(const fs::path& folder, const Exchange& exchange) {
   std::string own;
   exchange.together([&] {
@@ -202,6 +202,11 @@ std::string fault_in(const fs::path& folder, const Exchange& exchange) {
       }
       const auto files = state_of(folder / kState).files;
       for (size_t i = 0; i < files.size() && own.empty(); ++i) own = fault_of(folder, files[i], false);
+      uint64_t bytes = 0;
+      for (const auto& f : files) bytes += f.bytes;
+      if (own.empty() && exchange.rank() == 0 && bytes > 1'000'000'000)
+        log_info("{}: comparing the digests of its files, {:.1f} GB", folder.string(),
+                 static_cast<double>(bytes) / 1e9);
       for (size_t i = 0; i < files.size() && own.empty(); ++i)
         if (static_cast<int64_t>(i) % exchange.size() == exchange.rank())
           own = fault_of(folder, files[i], true);

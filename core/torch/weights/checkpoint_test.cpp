@@ -240,7 +240,7 @@ TEST_F(CheckpointIn, ReadersOfItsWeightsSeeDamage) {
         })})
     EXPECT_THAT(test::refusal(read), HasSubstr("weights.safetensors is damaged: its SHA-256"));
   fs::copy_file(file, root_ / "weights.safetensors");
-  EXPECT_NO_THROW(require_as_listed(root_ / "weights.safetensors")) << "it is no checkpoint's";
+  EXPECT_NO_THROW(require_as_listed(root_ / "weights.safetensors")) << "the file is outside of a checkpoint";
 }
 
 // A folder with one file that gets shards, and then one file again.

@@ -285,6 +285,35 @@ TEST(ShardedFiles, WhatFailsOnOneRankFailsOnAllWithItsError) {
   });
 }
 
+// Each file is read by one of the ranks, and what one finds holds for all.
+TEST(ShardedFiles, DamageInAnyOfThemIsSeenByAllRanks) {
+  test::on_ranks(2, [](const Rank& me) {
+    const test::World world(me);
+    Some both(world, me, 2);
+    const fs::path root = fs::path(me.folder) / "checkpoints";
+    State state({.name = "fsdp2", .fsdp = 2}, me.rank);
+    CheckpointWriter writer(root, both.exchange(), {.background = false, .shard_size = 300, .keep = 9});
+    writer.start({.step = 1}, state.files());
+    std::vector<std::string> names;
+    for (size_t i = 0; i == 0 || i < names.size(); ++i) {
+      writer.start({.step = 2}, state.files());
+      if (i == 0)
+        for (const auto& f : load_checkpoint(root / "step-000002").state.files) names.push_back(f.name);
+      EXPECT_EQ(whole_checkpoint(root, both.exchange())->filename(), "step-000002");
+      both.exchange().agree(nullptr);
+      if (me.rank == 0) {
+        std::fstream file(root / "step-000002" / names[i], std::ios::in | std::ios::out | std::ios::binary);
+        file.seekp(-2, std::ios::end);
+        file << "##";
+      }
+      both.exchange().agree(nullptr);
+      EXPECT_EQ(whole_checkpoint(root, both.exchange())->filename(), "step-000001") << names[i];
+      both.exchange().agree(nullptr);
+    }
+    EXPECT_GT(names.size(), 3U) << "so that each rank reads some";
+  });
+}
+
 // The files have the values at start(), and none has its final name before all ranks call check().
 TEST(ShardedFiles, InTheBackgroundAreOfTheMomentTheyWereStarted) {
   test::on_ranks(2, [](const Rank& me) {

@@ -100,7 +100,7 @@ TEST(TrainJob, ResumedFromADamagedCheckpointEqualsUninterrupted) {
   }
 }
 
-// With `steps` raised, training goes on with the moments, averages and samples that it has. A constant learning rate does not
+// With `steps` raised, training continues with the moments, averages and samples that it has. A constant learning rate does not
 // depend on the end, so the result is that of a training that had the steps from the beginning.
 TEST(TrainJob, ContinuedBeyondItsLastStepEqualsOneOfAllSteps) {
   Knobs k;

@@ -11,6 +11,7 @@
 #include <torch/csrc/jit/serialization/pickle.h>
 
 #include "core/base/log.hpp"
+#include "core/run/identity.hpp"
 #include "core/run/weights.hpp"
 #include "core/runtime/runtime.hpp"
 #include "core/torch/context/fitting.hpp"
@@ -18,6 +19,7 @@
 #include "core/torch/weights/published.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "tests/support/oracle.hpp"
+#include "tests/support/oracle_folders.hpp"
 #include "tests/support/run_file.hpp"
 
 namespace kinora::core {
@@ -59,6 +61,55 @@ NamedTensors computed(Network& network, const ComponentSpec& spec, const NamedTe
   for (size_t i = 0; i < made.size(); ++i)
     if (made[i].defined()) out[spec.outputs[i].name] = made[i];
   return out;
+}
+
+// Latents depend on the parts of a pipeline's folder that encoding reads, and on no others.
+class EncodeOfFolder : public test::OracleFolders {
+ protected:
+  std::string digest() {
+    const std::string text = fmt::format(
+        "[run]\nout = '{0}/out'\n[[job]]\nname = 'latents'\nkind = 'encode'\ninput = "
+        "'{0}/shards'\npipeline = '{0}/published'\nframes = 9\nheight = 32\nwidth = 48\n",
+        scratch_.string());
+    const auto document = or_throw(Document::parse(text, (scratch_ / "run.toml").string()));
+    std::vector<Diagnostic> problems;
+    const RunFile run = read_run(document, test::runtime().registry(), problems);
+    for (const auto& p : problems) ADD_FAILURE() << format(p);
+    return job_digest(run, run.jobs.at(0));
+  }
+  json object_of(const fs::path& file) {
+    std::ifstream in(scratch_ / "published" / file);
+    return json::parse(in);
+  }
+  void write(const fs::path& file, const std::string& text) {
+    fs::create_directories((scratch_ / "published" / file).parent_path());
+    std::ofstream(scratch_ / "published" / file) << text;
+  }
+};
+
+TEST_F(EncodeOfFolder, IsMadeAgainOnlyForThePartsThatItReads) {
+  fs::create_directories(scratch_ / "shards");
+  fs::copy(oracle("wan_t2v"), scratch_ / "published", fs::copy_options::recursive);
+  const std::string before = digest();
+  json scheduler = object_of("scheduler/scheduler_config.json");
+  scheduler["flow_shift"] = 7.5;
+  write("scheduler/scheduler_config.json", scheduler.dump());
+  write("transformer/diffusion_pytorch_model.safetensors", "other weights");
+  write("transformer/README.md", "words");
+  write("assets/logo.txt", "a picture");
+  EXPECT_EQ(digest(), before);
+  for (const char* part : {"vae/diffusion_pytorch_model.safetensors", "text_encoder/model.safetensors",
+                           "tokenizer/tokenizer.json"}) {
+    write(part, "another");
+    const std::string now = digest();
+    EXPECT_NE(now, before) << part;
+    fs::copy_file(oracle("wan_t2v") / part, scratch_ / "published" / part,
+                  fs::copy_options::overwrite_existing);
+  }
+  json transformer = object_of("transformer/config.json");
+  transformer["in_channels"] = 36;  // an image-to-video model: its encode job also keeps the first frame
+  write("transformer/config.json", transformer.dump());
+  EXPECT_NE(digest(), before);
 }
 
 class Folder : public testing::TestWithParam<std::string> {};

@@ -9,6 +9,7 @@
 #include "plugins/jobs/training/norms.hpp"
 #include "plugins/jobs/training/optimizer_testing.hpp"
 #include "plugins/jobs/training/schedule.hpp"
+#include "tests/support/refusal.hpp"
 #include "tests/support/worst.hpp"
 
 namespace kinora::core {
@@ -294,6 +295,25 @@ TEST(AdamW, IsBitExactAfterItsStateWasSavedAndLoaded) {
   s.set_steps(f.steps());
   run(6, 10, second, s);
   EXPECT_TRUE(at::equal(second[0].tensor, whole[0].tensor));
+}
+
+// Zeros in their place would make other steps, unsaid.
+TEST(AdamW, RefusesAStateThatLacksAMoment) {
+  const Parameters parameters{named("w", {4}), named("b", {2})};
+  std::vector<Leaf> leaves{leaf_of(parameters, 1, at::ones({4})), leaf_of(parameters, 2, at::ones({2}))};
+  AdamW adam(parameters, leaves);
+  const NamedTensors all{{"first.w", at::ones({4})},
+                         {"first.b", at::ones({2})},
+                         {"second.w", at::ones({4})},
+                         {"second.b", at::ones({2})}};
+  EXPECT_NO_THROW(adam.restore(all));
+  for (const auto& [name, t] : all) {
+    auto some = all;
+    some.erase(name);
+    EXPECT_THAT(test::refusal([&] { adam.restore(some); }),
+                testing::HasSubstr("'" + name.substr(name.find('.') + 1) + "'"));
+  }
+  EXPECT_THAT(test::refusal([&] { adam.restore({}); }), testing::HasSubstr("'w'"));
 }
 
 TEST(Gradients, HaveOneNormAndTheFactorThatClipsIt) {

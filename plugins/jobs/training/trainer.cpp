@@ -31,7 +31,7 @@ Decay decay_of(const OptimizerOptions& o) {
   return [decay = o.weight_decay](const Parameter& p) { return p.shape.size() > 1 ? decay : 0; };
 }
 
-// Of weights that are another training's checkpoint.
+// Compares weights that are another training's checkpoint with its list of files.
 void require_whole(const std::vector<std::filesystem::path>& weights) {
   for (const auto& path : weights)
     if (const auto file = Safetensors::open(path))

@@ -48,7 +48,7 @@ class Trainer {
   // and the same state from the checkpoint that training resumes from (empty: none).
   std::function<NamedTensors()> job_state;
   const NamedTensors& restored_job_state() const { return restored_; }
-  // What the job's summary says of its steps, such as its latest validation loss: checkpoints store it.
+  // Figures of the steps for the job's summary, such as the latest validation loss: checkpoints store them.
   nlohmann::json facts = nlohmann::json::object();
   // Whether training continues from a checkpoint.
   bool is_resumed() const { return step_ > 0; }

@@ -18,7 +18,7 @@ struct TrainTokenizerOptions : OptimizerOptions {
   static void describe(Describe<TrainTokenizerOptions>& d) {
     d.name("train-tokenizer").help("Fits a video tokenizer to the clips by reconstruction");
     describe_optimizer(d);
-    // Of results only what it supplies counts, the other options: a folder has more parts than a job reads.
+    // It supplies other options, which count for the identity: a folder has more parts than a job reads.
     d.option("pipeline", &O::pipeline)
         .path()
         .how_only()
