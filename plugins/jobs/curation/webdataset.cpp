@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "core/io/io.hpp"
+#include "kinora/webdataset_behind.hpp"
 #include "kinora/webdataset_reader.hpp"
 #include "plugins/jobs/curation/block_reader.hpp"
 #include "plugins/jobs/curation/inputs.hpp"
@@ -15,6 +16,7 @@
 namespace kinora::core {
 namespace {
 
+constexpr uint64_t kTarBlock = 512;
 constexpr uint64_t kAtOnce = uint64_t{256} << 20;  // larger samples are read member by member
 
 RandomBytes bytes_of(std::shared_ptr<const ByteSource> source) {
@@ -166,25 +168,41 @@ Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDat
   return shard;
 }
 
-void WebDatasetShard::check_end() const {
-  constexpr uint64_t kBlock = 512, kEnd = 2 * kBlock;  // of a tar archive
-  const uint64_t end = offsets_.back(), size = source_->size();
-  if (end + kEnd >= size) return;
-  std::array<uint8_t, kBlock> block{};
-  or_throw(source_->read_kept(end, block.data(), kBlock));
-  if (block == decltype(block){}) return;
-  WebDatasetLimits inside = limits_;
-  inside.need_end = false;
+// An index leaves out what comes after a hole or other damage; here it counts as damaged. Samples that follow the last
+// one of the index without damage are those of another shard.
+void WebDatasetShard::check_end() {
+  const uint64_t end = offsets_.back();
+  const auto data = first_data(end);
+  if (!data) return;
+  const std::string damaged = fmt::format(
+      "{}: damaged at byte {}, behind the last sample of the index; copy it again", source_->name(), end);
+  if (*data >= end + kTarBlock) return end_at_damage(damaged);  // a hole
   std::optional<WebDatasetSample> behind;
   try {
-    behind = WebDatasetReader(bytes_of(source_).part(end, size), inside).next_names();
+    WebDatasetReader reader(bytes_of(source_).part(end, source_->size()), limits_);
+    behind = reader.next_names();
   } catch (const Error& e) {
-    if (e.code() != KINORA_ERROR_DATA) throw;  // an index leaves out what is damaged
+    if (e.code() != KINORA_ERROR_DATA) throw;
+    return end_at_damage(damaged);
   }
   if (behind)
     refuse_stale(
         source_->name(),
         fmt::format("the sample '{}' at byte {} comes after the last one of the index", behind->key(), end));
+}
+
+// The first byte at or after `from` that is not zero.
+std::optional<uint64_t> WebDatasetShard::first_data(uint64_t from) const {
+  std::vector<uint8_t> block(std::min<uint64_t>(64 << 10, source_->size() - std::min(from, source_->size())));
+  while (from < source_->size()) {
+    const uint64_t got = or_throw(source_->read_kept(from, block.data(), block.size()));
+    if (got == 0) break;
+    const auto end = block.begin() + static_cast<ptrdiff_t>(got);
+    const auto found = std::find_if(block.begin(), end, [](uint8_t c) { return c != 0; });
+    if (found != end) return from + static_cast<uint64_t>(found - block.begin());
+    from += got;
+  }
+  return std::nullopt;
 }
 
 void WebDatasetShard::read_from(std::shared_ptr<const ByteSource> source) {
@@ -195,7 +213,7 @@ void WebDatasetShard::read_from(std::shared_ptr<const ByteSource> source) {
 template <class Read>
 auto WebDatasetShard::reading(size_t i, const Read& read) const {
   return catching([&] {
-    if (!is_whole() && i + 1 >= size()) throw Error(KINORA_ERROR_DATA, damage_);
+    if (i >= whole_) throw Error(KINORA_ERROR_DATA, damage_);
     if (i >= size())
       throw Error(KINORA_ERROR_INVALID,
                   fmt::format("{}: sample {} was asked for, there are {}", source_->name(), i, size()));
@@ -280,6 +298,9 @@ void WebDatasetShard::scan() {
 
 void WebDatasetShard::end_at_damage(const std::string& why) {
   damage_ = fmt::format("{} (the shard is left out from byte {} on)", why, offsets_.back());
+  whole_ = size();
+  for (const auto& behind : samples_behind(bytes_of(source_), offsets_.back()))
+    if (behind.offset > offsets_.back()) offsets_.push_back(behind.offset);
   offsets_.push_back(std::max(source_->size(), offsets_.back() + 1));
 }
 

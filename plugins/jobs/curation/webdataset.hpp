@@ -25,15 +25,16 @@ class BlockReader;
 // KINORA_ERROR_DATA.
 class WebDatasetShard {
  public:
-  // KINORA_ERROR_DATA if the shard has samples behind the last one of the index.
+  // KINORA_ERROR_DATA if the shard has samples behind the last one of the index. If those are behind a hole or other
+  // damage, they are failures, as those of open_or_scan() are.
   static Result<WebDatasetShard> open(std::string_view uri, const WebDatasetLimits& limits = {},
                                       const OpenBytes& open_file = open_bytes);
-  // The same for a shard that may have no .tar.idx: then its headers are read, and what follows a damaged one is
-  // one more sample, which is a failure.
+  // The same for a shard that may have no .tar.idx: then its headers are read, and the samples that can
+  // be found behind a damaged one are failures; at least one is.
   static Result<WebDatasetShard> open_or_scan(std::string_view uri, const WebDatasetLimits& limits = {},
                                               const OpenBytes& open_file = open_bytes);
   bool has_index() const { return has_index_; }
-  // Whether all headers could be read; true with an index.
+  // Whether there is no such damage.
   bool is_whole() const { return damage_.empty(); }
   size_t size() const { return offsets_.size() - 1; }
   // The byte of the shard at which a sample begins.
@@ -49,7 +50,8 @@ class WebDatasetShard {
  private:
   WebDatasetShard() = default;
   void read_from(std::shared_ptr<const ByteSource> source);
-  void check_end() const;
+  void check_end();
+  std::optional<uint64_t> first_data(uint64_t from) const;
   void scan();
   void end_at_damage(const std::string& why);
   // read(offset, size) of the i-th sample.
@@ -58,8 +60,8 @@ class WebDatasetShard {
   std::shared_ptr<const ByteSource> source_;
   std::vector<uint64_t> offsets_;
   bool has_index_ = true;
-  std::string
-      damage_;  // why the last sample, the rest of the shard, cannot be read; empty: there is none such
+  std::string damage_;  // why the samples from whole_ on cannot be read; empty: there are none such
+  size_t whole_ = SIZE_MAX;
   WebDatasetLimits limits_;
   std::shared_ptr<BlockReader> blocks_;  // null: of a storage
 };

@@ -541,6 +541,73 @@ TEST_F(WebDatasetFolder, AScanKeepsWhatLiesBeforeTheDamage) {
   EXPECT_EQ(twice.at(2)->key(), "c");
 }
 
+// The bytes with zeros in [begin, end), as where a broken download was preallocated.
+std::string with_hole(std::string bytes, size_t begin, size_t end) {
+  std::fill(bytes.begin() + static_cast<ptrdiff_t>(begin), bytes.begin() + static_cast<ptrdiff_t>(end), '\0');
+  return bytes;
+}
+
+std::string gzipped(const std::string& bytes) {
+  return tar({{"x", bytes}}, [](struct archive* a) {
+    archive_write_add_filter_gzip(a);
+    archive_write_set_format_raw(a);
+  });
+}
+
+// A reader that stops at zeros says so, unless only zeros follow.
+TEST(WebDataset, AHoleIsNoEndOfTheArchive) {
+  const std::string whole = tar(eight());
+  const size_t data = whole.size() - 1024 - 512;  // where the last content is
+  for (const size_t size : {512u, 700u, 1024u, 1536u, 3000u})
+    for (size_t at = 0; at + size <= data; at += 256) {
+      const std::string bytes = with_hole(whole, at, at + size);
+      for (const auto& stored : {bytes, gzipped(bytes)}) {
+        const auto all = read_all(stored);
+        const bool is_said = !all.empty() && all.back().starts_with("error: ");
+        EXPECT_TRUE(is_said || all.size() == 8) << at << " " << size;
+      }
+    }
+  for (const auto& stored : {with_hole(whole, 2048, 4096), gzipped(with_hole(whole, 2048, 4096))})
+    EXPECT_THAT(read_all(stored).back(),
+                HasSubstr("entry 3 is missing: zeros at byte 2048 and data behind them, up to byte 7681"));
+  EXPECT_EQ(read_all(whole + std::string(100'100, '\0')).size(), 8u) << "padding";
+  EXPECT_EQ(read_all(gzipped(whole + std::string(100'100, '\0'))).size(), 8u);
+  EXPECT_THAT(read_all(whole + whole).back(), HasSubstr("entry 9 is missing"))
+      << "tar -A joins, cat does not";
+}
+
+TEST_F(WebDatasetFolder, SamplesBehindAHoleAreFailures) {
+  const std::string whole = tar(eight());
+  write("s.tar", with_hole(whole, 2048, 4608));  // n2, n3 and the header of n4
+  const auto scanned = or_throw(WebDatasetShard::open_or_scan(folder + "/s.tar"));
+  EXPECT_FALSE(scanned.is_whole());
+  ASSERT_EQ(scanned.size(), 5u) << "n0, n1 with the hole, n5, n6, n7";
+  EXPECT_EQ(scanned.at(0)->key(), "n0");
+  for (size_t i = 1; i < 5; ++i) {
+    EXPECT_EQ(scanned.at(i).failure().code, KINORA_ERROR_DATA);
+    EXPECT_THAT(scanned.at(i).failure().message, HasSubstr("zeros at byte 2048"));
+  }
+  put({0, 1024, 2048});  // an index that was made behind the hole
+  const auto late = or_throw(WebDatasetShard::open(folder + "/s.tar"));
+  EXPECT_EQ(late.at(1)->key(), "n1");
+  ASSERT_EQ(late.size(), 6u) << "n0, n1, the hole, n5, n6, n7";
+  EXPECT_THAT(late.at(3).failure().message,
+              HasSubstr("damaged at byte 2048, behind the last sample of the index"));
+  put({0, 1024, 2048, 3072, 4096, 5120, 6144, 7168, 8192});  // one that was made before
+  const auto early = or_throw(WebDatasetShard::open(folder + "/s.tar"));
+  for (size_t i = 0; i < 8; ++i) EXPECT_EQ(static_cast<bool>(early.at(i)), i < 2 || i > 4) << i;
+}
+
+TEST_F(WebDatasetFolder, AFieldThatIsZerosIsMissed) {
+  const std::string whole = tar({{"a.txt", "1"}, {"a.cls", "2"}, {"b.txt", "3"}});
+  write("s.tar", with_hole(whole, 1024, 2048));  // a.cls
+  put({0, 2048, 3072});
+  const auto shard = or_throw(WebDatasetShard::open(folder + "/s.tar"));
+  for (const auto& failure : {shard.at(0).failure(), shard.key(0).failure(), shard.field(0, "cls").failure()})
+    EXPECT_THAT(failure.message, HasSubstr("zeros at byte 1024")) << failure.message;
+  EXPECT_EQ(shard.at(1)->key(), "b");
+}
+
 TEST_F(WebDatasetFolder, DamageIsNamedByKeyAndPlaceInTheShard) {
   std::string bytes = tar({{"a.txt", "1"}, {"a.cls", "1"}, {"b.txt", "2"}, {"b.cls", "2"}});
   bytes.replace(3 * 1024 + 148, 6, "777777");  // the checksum of b.cls

@@ -5,6 +5,7 @@
 #include "core/base/cancel.hpp"
 #include "core/base/quantity.hpp"
 #include "core/base/status.hpp"
+#include "kinora/webdataset_behind.hpp"
 #include "plugins/jobs/data/part_file.hpp"
 
 namespace kinora::data {
@@ -39,6 +40,17 @@ void read_headers(const Shard& shard, const Each& each, const End& end, const Pu
   pieces.flush(std::move(damage));
 }
 
+// ", 3 behind it from byte 9216 on", or "" if there are none that can be found.
+std::string behind_text(const Shard& shard, uint64_t offset) {
+  try {
+    const auto behind = samples_behind(RandomBytes::of_file(shard.uri), offset);
+    return behind.empty() ? ""
+                          : fmt::format(", {} behind it from byte {} on", behind.size(), behind[0].offset);
+  } catch (const Error&) {
+    return "";  // the storage fails: the damage is what is said
+  }
+}
+
 }  // namespace
 
 Problem damage_of_shard(const Shard& shard, const std::string& last, uint64_t samples, uint64_t offset,
@@ -47,9 +59,9 @@ Problem damage_of_shard(const Shard& shard, const std::string& last, uint64_t sa
   if (what.starts_with(before)) what.remove_prefix(before.size());
   std::string text(what);
   if (offset > 0)
-    text += fmt::format(" ({} before it; the file has {} bytes)",
+    text += fmt::format(" ({} before it{}; the file has {} bytes)",
                         core::counted(static_cast<int64_t>(samples), "whole sample", "whole samples"),
-                        shard.size);
+                        behind_text(shard, offset), shard.size);
   return {shard.name, last.empty() ? "" : "after '" + last + "'", std::min(offset, shard.size),
           std::move(text)};
 }

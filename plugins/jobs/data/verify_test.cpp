@@ -9,6 +9,7 @@
 namespace kinora::data {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -84,6 +85,23 @@ TEST_F(Verify, FindsEveryPlaceWhereAShardIsCut) {
   write("s.tar", whole.substr(0, 2 * 2048 + 100));  // nothing says that a1 has no more fields
   verify();
   EXPECT_THAT(lines, ElementsAre(HasSubstr(" (1 whole sample before it; the file has 4196 bytes)")));
+}
+
+TEST_F(Verify, NamesAHoleAndCountsWhatLiesBehind) {
+  std::string bytes = shard("a", 8);
+  std::fill_n(bytes.begin() + 2 * 2048, 2 * 2048 + 512, '\0');  // a2, a3 and the header of a4.json
+  write("s.tar", bytes);
+  for (const bool indexes : {false, true}) {
+    if (indexes)
+      EXPECT_EQ(index().damaged, 1u);
+    else
+      EXPECT_EQ(verify().problems, 1u);
+    EXPECT_THAT(lines, ElementsAre(AllOf(
+                           HasSubstr("s.tar: after 'a0' at 4096: entry 5 is missing: zeros at byte 4096"),
+                           HasSubstr("(1 whole sample before it, 4 behind it from byte 9216 on; "))));
+  }
+  EXPECT_THAT(inspect_folder(find_shards(root), 2).problems, ElementsAre(lines[0]));
+  EXPECT_EQ(verify().problems, 1u) << "its index has no others";
 }
 
 TEST_F(Verify, AcceptsDeepJsonAndAnyDamageWithoutACrash) {

@@ -125,8 +125,9 @@ void DataOrder::find_usable(uint64_t slot, const Use& use, LostSamples* lost) co
     const Draw draw = attempt == 0 ? first : instead(first, attempt);
     Unused unused = {.kind = Unused::Kind::unwanted, .why = "not wanted"};
     if (is_usable(draw, use, unused)) {
-      if (lost) lost->add_used(slot);
-      return;
+      if (!lost) return;
+      lost->add_used(slot);
+      return count_unread(*lost);
     }
     ++reasons[unused.reason()];
     if (unused.kind == Unused::Kind::failed) damage = "; the last damaged one: " + unused.why;
@@ -140,7 +141,7 @@ void DataOrder::find_usable(uint64_t slot, const Use& use, LostSamples* lost) co
 
 void DataOrder::count_unread(LostSamples& lost) const {
   for (const auto& set : sets_)
-    for (const auto& one : set->unread()) lost.add_unread(one.which, one.why, set->all());
+    for (const auto& one : set->take_unread()) lost.add_unread(one.which, one.why, set->all());
 }
 
 std::string DataOrder::key(uint64_t slot, const std::function<bool(const std::string&)>& accepts,

@@ -33,7 +33,8 @@ class DataOrder {
   // row, with the reasons, or if `lost` has more than it accepts.
   using Use = std::function<bool(const Draw& draw, Unused& unused)>;
   void find_usable(uint64_t slot, const Use& use, LostSamples* lost = nullptr) const;
-  // Counts the samples that were found to be damaged when the sets were opened. Throws as LostSamples::add_unread().
+  // Counts the damaged samples that were found without being drawn (DataSet::take_unread). Throws as
+  // LostSamples::add_unread().
   void count_unread(LostSamples& lost) const;
   // The key of the first sample whose headers are sound and whose key is accepted (empty: all are); damaged ones count
   // in `lost`.

@@ -34,6 +34,12 @@ nlohmann::json DataSet::facts(const SampleShard& shard, uint64_t i, const std::s
   return shard.facts(i);
 }
 
+std::vector<UnreadSample> DataSet::take_unread() {
+  auto out = std::exchange(unread_, {});
+  for (auto& one : set_.take_unread()) out.push_back(std::move(one));
+  return out;
+}
+
 std::string DataSet::digest() const {
   if (rule_.empty() && joins_.empty()) return set_.digest();
   Sha256 out;

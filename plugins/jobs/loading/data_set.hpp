@@ -28,8 +28,9 @@ class DataSet {
   uint64_t size() const { return size_; }
   // The number of samples of its shards.
   uint64_t all() const { return set_.size(); }
-  // The samples that `part` and `where` found to be damaged.
-  const std::vector<UnreadSample>& unread() const { return unread_; }
+  // The damaged samples that were found since the last call without being drawn: by `part` and `where`, and by
+  // ShardSet::take_unread().
+  std::vector<UnreadSample> take_unread();
   // Identifies the set: names of shards below the folder that they share, their numbers of samples, what is kept and
   // joined.
   std::string digest() const;

@@ -172,6 +172,36 @@ TEST_F(DataSetOf, DamagedSamplesAreLeftOut) {
   EXPECT_EQ(kept[8], key(10)) << "clip 9 has no facts";
 }
 
+TEST_F(DataSetOf, WhatLiesBehindAHoleCountsAsFailed) {
+  test::TarFiles files;
+  for (int i = 0; i < 8; ++i) files.emplace_back("n" + std::to_string(i) + ".txt", "x");
+  write("holes", 0, files);
+  std::fstream file(folder_ / "holes/s-0.tar", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(3 * 1024);
+  file << std::string(1024, '\0');  // n3
+  file.close();
+  const std::vector<std::string> kept{"n0", "n1", "n2"};
+  std::string offsets;
+  for (uint64_t offset = 0; offset <= 3 * 1024; offset += 1024)
+    offsets.append(reinterpret_cast<const char*>(&offset), sizeof offset);
+  for (const bool is_indexed : {false, true}) {
+    if (is_indexed) {  // as programs do that stop at the hole
+      std::ofstream(folder_ / "holes/s-0.tar.idx", std::ios::binary) << offsets;
+      fs::create_directories(folder_ / "holes/.nv-meta");
+      std::ofstream(folder_ / "holes/.nv-meta/.info.json") << R"({"shard_counts": {"s-0.tar": 3}})";
+    }
+    DataOrder order({.path = path("holes"), .parts = {}}, 1);
+    LostSamples lost("train", {.max_failed = 10, .max_failed_share = 1});
+    const auto use = [&](const DataOrder::Draw& draw, Unused&) {
+      const std::string key = order.set(draw.set).read(draw.place).key();
+      EXPECT_THAT(kept, testing::Contains(key));
+      return true;
+    };
+    for (uint64_t slot = 0; slot < order.pass(); ++slot) order.find_usable(slot, use, &lost);
+    EXPECT_EQ(lost.failed(), 5) << "the hole, and n4 to n7" << is_indexed;
+  }
+}
+
 TEST_F(DataSetOf, BrokenJsonIsADamagedSampleThatIsNamedAndCounted) {
   const std::string deep = std::string(65, '[') + std::string(65, ']');
   write("broken", 0,
@@ -183,14 +213,14 @@ TEST_F(DataSetOf, BrokenJsonIsADamagedSampleThatIsNamedAndCounted) {
   DataInput input{.path = path("broken"), .parts = {}, .where = "duration_s > 3"};
   DataOrder order(input, 1);
   EXPECT_EQ(keys(order.set(0)), (Keys{"c", "f"}));
-  const auto& unread = order.set(0).unread();
+  const auto unread = order.set(0).take_unread();
   ASSERT_EQ(unread.size(), 2u);
   EXPECT_EQ(unread[0].which, "sample 1 of " + path("broken") + "/s-0.tar");
   EXPECT_THAT(unread[0].why, HasSubstr("/s-0.tar: the sample 'b' at byte 1024: its json is not JSON"));
   EXPECT_THAT(unread[1].why, HasSubstr("/s-1.tar: the sample 'e' at byte 0: "));
   LostSamples lost("train", {.max_failed = 2});
   ::testing::internal::CaptureStderr();
-  order.count_unread(lost);
+  DataOrder(input, 1).count_unread(lost);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("train: sample 1 of " + path("broken") + "/s-0.tar is left out: "),
                     HasSubstr("the sample 'e' at byte 0")));
@@ -200,7 +230,7 @@ TEST_F(DataSetOf, BrokenJsonIsADamagedSampleThatIsNamedAndCounted) {
   EXPECT_EQ(counts.left_out.at("where"), 2u) << "a, and d without facts";
   EXPECT_EQ(counts.left_out.at("part"), 0u);
   LostSamples strict("train", {.max_failed = 0});
-  EXPECT_THAT(test::refusal([&] { order.count_unread(strict); }),
+  EXPECT_THAT(test::refusal([&] { DataOrder(input, 1).count_unread(strict); }),
               AllOf(HasSubstr("more than max_failed = 0 allows"), HasSubstr("at byte 1024")));
   input.where = "duration_s > 7";
   EXPECT_THAT(test::refusal([&] { DataSet set(input); }),

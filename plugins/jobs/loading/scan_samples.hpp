@@ -16,12 +16,6 @@
 
 namespace kinora::core {
 
-// A sample that is damaged.
-struct UnreadSample {
-  std::string which;  // "sample 17 of shards/shard-000003.tar"
-  std::string why;    // with key and offset
-};
-
 // Calls look(shard, i, out) for each sample i of each shard, in several threads; each shard has an Of of its own, `out`.
 // Calls take(number, out) in this thread, shard by shard in their order. Returns the damaged samples, for which look()
 // throws Error(KINORA_ERROR_DATA). Throws the other errors of look(), and Error(KINORA_ERROR_CANCELLED). label: names
@@ -38,7 +32,7 @@ std::vector<UnreadSample> scan_samples(const ShardSet& set, const std::string& l
   const auto piece_of = [&](size_t number) {
     const auto shard = set.shard(number);
     Piece out;
-    for (uint64_t i = 0; i < shard->size(); ++i) {
+    for (uint64_t i = 0; i < set.samples()[number]; ++i) {
       if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
       try {
         look(*shard, i, out.of);

@@ -167,7 +167,22 @@ std::shared_ptr<const SampleShard> ShardSet::shard(size_t number) const {
             "index {}`",
             names_[number], counted(static_cast<int64_t>(opened->size()), "sample", "samples"),
             opened->has_index() ? "index" : "headers", samples_[number], path_));
+  if (!opened->is_whole()) note_unread(number, *opened);
   return keep(number, std::move(opened));
+}
+
+void ShardSet::note_unread(size_t number, const SampleShard& shard) const {
+  const std::scoped_lock lock(mutex_);
+  if (!has_unread_.insert(number).second) return;
+  for (uint64_t i = samples_[number]; i < shard.size(); ++i) {
+    const auto why = catching([&] { shard.bytes(i); });
+    unread_.push_back({text_of(number, i), why ? "damaged" : why.failure().message});
+  }
+}
+
+std::vector<UnreadSample> ShardSet::take_unread() const {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(unread_, {});
 }
 
 std::shared_ptr<const SampleShard> ShardSet::keep(size_t number,

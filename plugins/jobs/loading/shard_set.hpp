@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,12 @@
 #include "plugins/jobs/loading/source_shards.hpp"
 
 namespace kinora::core {
+
+// A sample that is damaged.
+struct UnreadSample {
+  std::string which;  // "sample 17 of shards/shard-000003.tar"
+  std::string why;    // with key and offset
+};
 
 // [any-thread] after construction.
 class ShardSet {
@@ -43,6 +50,8 @@ class ShardSet {
 
   // Throws Error if the shard cannot be opened. The shards that were used last stay open.
   std::shared_ptr<const SampleShard> shard(size_t number) const;
+  // The samples behind damage that .info.json does not count, of the shards that were opened since the last call.
+  std::vector<UnreadSample> take_unread() const;
   // f(shard), which reads a sample of it. A shard that cannot be read now, after the retries of its storage, costs its
   // own samples: Error(KINORA_ERROR_DATA), at once for others that are read within ten minutes. Throws
   // Error(KINORA_ERROR_IO) if that happens to five shards in a row, and other errors as they are.
@@ -77,6 +86,7 @@ class ShardSet {
     return [this](std::string_view uri) { return files_.open(uri); };
   }
   std::shared_ptr<const SampleShard> keep(size_t number, std::shared_ptr<const SampleShard> opened) const;
+  void note_unread(size_t number, const SampleShard& shard) const;
   void list_tars();
   void count_all();
 
@@ -89,7 +99,9 @@ class ShardSet {
   uint64_t size_ = 0;
   mutable std::mutex mutex_;
   mutable std::map<size_t, std::shared_ptr<const SampleShard>> open_;
-  mutable std::list<size_t> used_;  // the open shards, the one used last first
+  mutable std::vector<UnreadSample> unread_;
+  mutable std::set<size_t> has_unread_;  // the shards that were ever in unread_
+  mutable std::list<size_t> used_;       // the open shards, the one used last first
   mutable std::map<size_t, Unreachable> unreachable_;
   mutable std::atomic<int> unreachable_in_a_row_{0};
 };

@@ -162,6 +162,16 @@ TEST_F(TarSource, DamageIsNamedAndCostsNothingElse) {
   EXPECT_THAT(rest(*open()), ElementsAre("!", "!"));
 }
 
+TEST_F(TarSource, AHoleIsDamage) {
+  std::string bytes = test::tar_bytes(samples("a", 8));
+  std::fill_n(bytes.begin() + 4096, 1024, '\0');
+  write("a.tar", bytes);
+  write("b.tar", test::tar_bytes(samples("b", 1)));
+  const Words all = rest(*open());
+  EXPECT_EQ(std::count(all.begin(), all.end(), "!"), 1);
+  EXPECT_EQ(all.back(), "b0");
+}
+
 TEST_F(TarSource, RefusesWhatIsNoStateOfItsData) {
   write_all();
   const auto source = open(1, 2);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <archive.h>
 #include <archive_entry.h>
+#include <array>
 #include <cerrno>
 #include <exception>
 #include <memory>
@@ -29,11 +30,13 @@ struct TarMember {
 };
 
 // Plain or gzip-compressed; ustar, pax and GNU names. Files only: folders, links and devices are skipped.
+// An archive ends where only zeros follow: libarchive stops at the first block of zeros, which may be a hole in the file.
 // Functions throw Error, KINORA_ERROR_DATA for a damaged archive, which has no further members then.
 // [owner-thread]
 class TarReader {
  public:
-  // need_end: an archive without its end-of-archive block counts as cut off.
+  // need_end: an archive without its end-of-archive block counts as cut off. Without it the bytes are entries alone, so
+  // zeros between them or behind the last one are damage.
   explicit TarReader(RandomBytes bytes, bool need_end = true) : s_(std::make_unique<State>()) {
     if (!s_->archive) throw std::bad_alloc();
     s_->bytes = std::move(bytes);
@@ -42,7 +45,7 @@ class TarReader {
     if (s_->finished && need_end)
       throw Error(KINORA_ERROR_DATA, s_->bytes.name + ": not a tar archive (empty); check the file");
     archive_read_support_format_tar(s_->archive.get());
-    archive_read_support_filter_gzip(s_->archive.get());
+    if (!s_->finished && s_->is_gzip()) s_->inflate();
     if (!s_->finished && archive_read_open2(s_->archive.get(), s_.get(), nullptr, State::read, State::skip,
                                             nullptr) != ARCHIVE_OK)
       s_->damaged();
@@ -105,12 +108,36 @@ class TarReader {
     struct archive_entry* entry = nullptr;
     uint64_t at = 0;  // offset of the next block for libarchive
     std::vector<uint8_t> block = std::vector<uint8_t>(64 * 1024);
+    std::unique_ptr<struct archive, int (*)(struct archive*)> inflated{nullptr, archive_read_free};
+    uint64_t inflated_end = 0;      // bytes of its content so far
+    uint64_t inflated_data = 0;     // end of the last of them that is not zero
     std::exception_ptr read_error;  // of the storage, carried through libarchive
     uint64_t count = 0;             // entries so far
     uint64_t end = 0;               // end offset of the last entry
     bool finished = false;
 
     static la_ssize_t read(struct archive* a, void* self, const void** data) {
+      auto& s = *static_cast<State*>(self);
+      return s.inflated ? s.read_inflated(a, data) : read_file(a, self, data);
+    }
+    la_ssize_t read_inflated(struct archive* a, const void** data) {
+      size_t n = 0;
+      la_int64_t offset = 0;
+      const int status = archive_read_data_block(inflated.get(), data, &n, &offset);
+      if (status == ARCHIVE_EOF) return 0;
+      if (status != ARCHIVE_OK) {
+        const char* text = archive_error_string(inflated.get());
+        archive_set_error(a, EIO, "%s", text ? text : "gzip data is damaged");
+        return -1;
+      }
+      const auto* bytes_of_block = static_cast<const uint8_t*>(*data);
+      size_t last = n;
+      while (last > 0 && bytes_of_block[last - 1] == 0) --last;
+      if (last > 0) inflated_data = inflated_end + last;
+      inflated_end += n;
+      return static_cast<la_ssize_t>(n);
+    }
+    static la_ssize_t read_file(struct archive* a, void* self, const void** data) {
       auto& s = *static_cast<State*>(self);
       try {
         const uint64_t got = s.bytes.read(s.at, s.block.data(), s.block.size());
@@ -125,12 +152,28 @@ class TarReader {
     }
     static la_int64_t skip(struct archive*, void* self, la_int64_t n) {
       auto& s = *static_cast<State*>(self);
+      if (s.inflated) return 0;
       const uint64_t skipped =
           std::min(s.bytes.size - s.at, static_cast<uint64_t>(std::max<la_int64_t>(n, 0)));
       s.at += skipped;
       return static_cast<la_int64_t>(skipped);
     }
-    bool compressed() const { return archive_filter_code(archive.get(), 0) != ARCHIVE_FILTER_NONE; }
+    bool compressed() const { return inflated != nullptr; }
+    bool is_gzip() const {
+      std::array<uint8_t, 2> magic{};
+      return bytes.read(0, magic.data(), magic.size()) == magic.size() && magic[0] == 0x1f &&
+             magic[1] == 0x8b;
+    }
+    // A second reader inflates, so that the bytes behind the last entry are seen too.
+    void inflate() {
+      inflated.reset(archive_read_new());
+      if (!inflated) throw std::bad_alloc();
+      archive_read_support_format_raw(inflated.get());
+      archive_read_support_filter_gzip(inflated.get());
+      struct archive_entry* content = nullptr;
+      if (archive_read_open2(inflated.get(), this, nullptr, read_file, nullptr, nullptr) == ARCHIVE_OK)
+        archive_read_next_header(inflated.get(), &content);  // reading the content says what is wrong
+    }
     uint64_t size() const {
       return static_cast<uint64_t>(std::max<la_int64_t>(archive_entry_size(entry), 0));
     }
@@ -151,12 +194,36 @@ class TarReader {
       fail("entry " + std::to_string(count) + " is truncated (expected " + std::to_string(size()) +
            " bytes, found " + std::to_string(found) + "); copy it again, or run the job that made it again");
     }
-    // A file cut between two entries looks complete, except for the missing block of zeros that ends an
-    // archive.
-    void check_end() const {
+    // Throws if the archive does not end here: it is cut between two entries, or this is a hole.
+    void check_end() {
       if (need_end && !compressed() && end + 512 > bytes.size)
         fail("cut off after entry " + std::to_string(count) + " (no end-of-archive block at byte " +
              std::to_string(end) + "); copy it again, or run the job that made it again");
+      const uint64_t data = compressed() ? inflated_after_end() : data_after_end();
+      if (data > 0 || (!need_end && count > 0 && end < bytes.size))
+        fail("entry " + std::to_string(count + 1) + " is missing: zeros at byte " + std::to_string(end) +
+             (data > 0 ? " and data behind them, up to byte " + std::to_string(data) : "") +
+             "; copy it again, or run the job that made it again");
+    }
+    // Where the last byte that is not zero ends, if that is behind the last entry; else 0.
+    uint64_t data_after_end() {
+      uint64_t found = 0, got = 0;
+      for (at = end; at < bytes.size; at += got) {
+        got = bytes.read(at, block.data(), std::min<uint64_t>(block.size(), bytes.size - at));
+        if (got == 0) break;
+        uint64_t last = got;
+        while (last > 0 && block[last - 1] == 0) --last;
+        if (last > 0) found = at + last;
+      }
+      return found;
+    }
+    uint64_t inflated_after_end() {
+      const void* data = nullptr;
+      la_ssize_t n = 0;
+      while ((n = read_inflated(archive.get(), &data)) > 0) {
+      }
+      if (n < 0) damaged();
+      return inflated_data > end ? inflated_data : 0;
     }
     void check_entry() {
       ++count;
