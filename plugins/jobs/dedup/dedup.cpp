@@ -124,6 +124,8 @@ Sample light(JobContext& context, const std::string& key, const ClipFields& fiel
     if (name == "json" || name == kSignature || name.ends_with(".npy"))
       sample.set(name.c_str(), or_throw(context.runtime().io().read_all(file.string())));
   if (!content.empty()) sample.set("sha256", content);
+  if (const auto mp4 = fields.find("mp4"); mp4 != fields.end())
+    sample.set("bytes", std::to_string(fs::file_size(mp4->second)));
   return sample;
 }
 

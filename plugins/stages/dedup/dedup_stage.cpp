@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <omp.h>
+#include <set>
 #include <thread>
 
 #include "clusters.hpp"
@@ -19,6 +19,7 @@ namespace kinora::dedup {
 namespace {
 
 constexpr const char* kSignatureField = "signature";
+constexpr const char* kBytesField = "bytes";  // size of the clip's file, which a dedup job sets
 constexpr double kDefaultEps = 0.01;
 constexpr size_t kMostCompared = 32;  // earlier clips, the most similar ones, that a clip is compared with
 
@@ -89,9 +90,14 @@ void DedupSemantic::describe(Describe<Options>& d) {
   d.option("keep", &Options::keep)
       .choices({"largest", "longest", "best", "first"})
       .help(
-          "which clip of a pair to keep: the one with more pixels, the longer one, the one with the "
-          "higher `score`, or the one with the lower key; of equal ones the one with more pixels, then the "
-          "longer one, then the lower key");
+          "which of two copies to keep: the one with more pixels, the longer one, the one with the higher "
+          "`score`, or the one with the lower key; of equal ones the one with more pixels, the longer one if "
+          "it is "
+          "longer by more than 5 %, the one with more frames a second, more bits a pixel, more sharpness "
+          "(filter.blur), then the longer one, then the lower key. A clip never replaces one that is longer "
+          "by more "
+          "than 25 %, whatever the rule, and with largest and longest all clips of two videos are decided "
+          "together");
   d.option("score", &Options::score)
       .help("score to compare for keep = \"best\": a name in the facts' scores, for example filter.blur");
   d.option("clusters", &Options::clusters)
@@ -107,7 +113,7 @@ void DedupSemantic::describe(Describe<Options>& d) {
           "embeddings; 0: a dedup job's memory, no limit elsewhere");
 }
 
-DedupSemantic::DedupSemantic(const Options& o) : options_(o) {
+DedupSemantic::DedupSemantic(const Options& o) : options_(o), keep_(keep_of(o.keep)) {
   if (!o.name.empty()) options_.embedding = o.name;
   if (o.keep == "best" && o.score.empty())
     throw Error(KINORA_ERROR_INVALID,
@@ -115,7 +121,7 @@ DedupSemantic::DedupSemantic(const Options& o) : options_(o) {
 }
 
 void DedupSemantic::process(Sample in, const Emit& emit, const Run&) {
-  Clip clip = clip_of(std::move(in), options_.keep, options_.score);
+  Clip clip = clip_of(std::move(in), options_.keep == "best" ? options_.score : "");
   std::vector<float> vector;
   if (options_.semantic) {
     if (const auto bytes = clip.sample.text(kSignatureField))
@@ -199,9 +205,80 @@ DedupSemantic::Verdict DedupSemantic::compare(size_t i, const Signature& own, si
   return out.motion.correlation >= options_.motion ? out : Verdict();
 }
 
-// A clip is dropped because of a clip ranked before it, which may itself be dropped because of a third.
-void DedupSemantic::follow(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) {
-  for (const size_t i : order) verdicts[i].stays = verdicts[i].rule ? verdicts[verdicts[i].of].stays : i;
+// The link from `from` to what it is a copy of, the other way round.
+DedupSemantic::Verdict DedupSemantic::turned(const Verdict& link, size_t from, int64_t cluster) {
+  Verdict out = link;
+  out.of = from;
+  out.cluster = cluster;
+  if (link.motion.correlation >= 0) {
+    out.motion.speed = 1 / link.motion.speed;
+    out.motion.offset_s = -link.motion.offset_s / link.motion.speed;
+  }
+  return out;
+}
+
+DedupSemantic::Decided DedupSemantic::decide_videos(const std::vector<Verdict>& verdicts) const {
+  Decided out;
+  if (keep_ != Keep::largest && keep_ != Keep::longest) return out;
+  using Clips = std::set<const Quality*>;
+  std::map<std::pair<std::string, std::string>, std::pair<Clips, Clips>> copies;
+  for (size_t i = 0; i < clips_.size(); ++i) {
+    if (!verdicts[i].rule) continue;
+    const Clip *a = &clips_[i], *b = &clips_[verdicts[i].of];
+    if (a->video == b->video || a->video.empty() || b->video.empty()) continue;
+    if (b->video < a->video) std::swap(a, b);
+    auto& [of_a, of_b] = copies[{a->video, b->video}];
+    of_a.insert(&a->quality);
+    of_b.insert(&b->quality);
+  }
+  const auto all = [](const Clips& clips, const std::string& video) {
+    return together({clips.begin(), clips.end()}, video);
+  };
+  for (const auto& [videos, clips] : copies)
+    out[videos] = is_preferred(all(clips.first, videos.first), all(clips.second, videos.second), keep_);
+  return out;
+}
+
+bool DedupSemantic::replaces(size_t i, size_t of, const Decided& decided) const {
+  const Clip &a = clips_[i], &b = clips_[of];
+  if (is_much_longer(a.quality, b.quality)) return true;
+  const bool swaps = b.video < a.video;
+  const auto found = decided.find(swaps ? std::pair(b.video, a.video) : std::pair(a.video, b.video));
+  if (found != decided.end()) return found->second != swaps;
+  return is_preferred(a.quality, b.quality, keep_);
+}
+
+// The clips and what they are copies of are a forest, whose roots stay. Where a clip replaces the root above it, the
+// links between them turn round.
+void DedupSemantic::settle(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) const {
+  const Decided decided = decide_videos(verdicts);
+  std::vector<size_t> above(clips_.size()), longest(clips_.size());
+  std::iota(above.begin(), above.end(), size_t{0});
+  longest = above;
+  const auto root = [&](size_t i) {
+    while (above[i] != i) i = above[i] = above[above[i]];
+    return i;
+  };
+  const auto is_longer = [&](size_t a, size_t b) {
+    return clips_[a].quality.seconds > clips_[b].quality.seconds;
+  };
+  for (const size_t i : order) {
+    if (!verdicts[i].rule) continue;
+    const size_t was = root(verdicts[i].of);
+    const bool turns =
+        replaces(i, was, decided) && !is_much_longer(clips_[longest[was]].quality, clips_[i].quality);
+    const size_t stays = turns ? i : was, goes = turns ? was : i;
+    above[goes] = stays;
+    if (is_longer(longest[goes], longest[stays])) longest[stays] = longest[goes];
+    if (!turns) continue;
+    size_t from = i;
+    for (Verdict link = std::exchange(verdicts[i], {.cluster = verdicts[i].cluster}); link.rule;) {
+      const size_t to = link.of;
+      link = std::exchange(verdicts[to], turned(link, from, verdicts[to].cluster));
+      from = to;
+    }
+  }
+  for (size_t i = 0; i < clips_.size(); ++i) verdicts[i].stays = root(i);
 }
 
 nlohmann::json DedupSemantic::duplicate(const Verdict& verdict, const std::vector<std::string>& keys) {
@@ -218,14 +295,15 @@ nlohmann::json DedupSemantic::duplicate(const Verdict& verdict, const std::vecto
 void DedupSemantic::finish(const Emit& emit, const Run& run) {
   std::vector<size_t> order(clips_.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return before(clips_[a], clips_[b]); });
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return comes_before(clips_[a].quality, clips_[b].quality, keep_); });
   std::vector<Verdict> verdicts(clips_.size());
   if (options_.exact) find_exact(order, verdicts);
   if (options_.semantic && !clips_.empty()) {
     omp_set_num_threads(std::max(1, run.threads()));
     find_near(order, verdicts, run);
   }
-  follow(order, verdicts);
+  settle(order, verdicts);
   std::vector<std::string> keys;
   for (const Clip& clip : clips_) keys.emplace_back(clip.sample.key());
   for (size_t i = 0; i < clips_.size(); ++i) {
@@ -254,42 +332,40 @@ KINORA_COMPONENT(DedupSemantic)
 namespace kinora::dedup {
 namespace {
 
-constexpr double kMissing = -std::numeric_limits<double>::infinity();
-
 double number(const nlohmann::json& facts, const std::string& name) {
   const auto at = facts.find(name);
-  return at != facts.end() && at->is_number() ? at->get<double>() : kMissing;
+  return at != facts.end() && at->is_number() ? at->get<double>() : -1;
+}
+
+std::string text(const nlohmann::json& facts, const std::string& name) {
+  const auto at = facts.find(name);
+  return at != facts.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+// Size of the clip's file.
+double bytes_of(const Sample& sample) {
+  if (const auto size = sample.text(kBytesField)) return std::strtod(std::string(*size).c_str(), nullptr);
+  const auto mp4 = sample.text("mp4");
+  return mp4 ? static_cast<double>(mp4->size()) : 0;
 }
 
 }  // namespace
 
-Clip clip_of(Sample sample, const std::string& keep, const std::string& score) {
+Clip clip_of(Sample sample, const std::string& score) {
   const auto facts = json_field(sample, "json");
-  const double width = number(facts, "width"), height = number(facts, "height"),
-               length = number(facts, "duration_s"),
-               size = width > 0 && height > 0 ? width * height : kMissing;
-  Clip clip{std::move(sample), {}, {}};
+  const std::string key(sample.key());
+  Clip clip{std::move(sample)};
+  clip.quality = quality_of(facts, score, bytes_of(clip.sample), key);
+  clip.video = text(facts, "film");
   clip.picture = facts.contains("picture");
   if (const auto content = clip.sample.text("sha256")) clip.content = *content;
-  if (keep == "best")
-    clip.worth = {number(facts.value("scores", nlohmann::json::object()), score), size, length};
-  else if (keep == "longest")
-    clip.worth = {length, size};
-  else if (keep == "largest")
-    clip.worth = {size, length};
   return clip;
-}
-
-bool before(const Clip& a, const Clip& b) {
-  if (a.worth != b.worth) return a.worth > b.worth;
-  return a.sample.key() < b.sample.key();
 }
 
 double eps_of_embedding(const Sample& sample, const std::string& name) {
   auto facts = json_field(sample, "json");
   const auto about = object_in(facts, "embeddings").find(name);
-  const double eps =
-      about != facts["embeddings"].end() && about->is_object() ? number(*about, "eps") : kMissing;
+  const double eps = about != facts["embeddings"].end() && about->is_object() ? number(*about, "eps") : -1;
   return eps >= 0 && eps <= 2 ? eps : kDefaultEps;
 }
 

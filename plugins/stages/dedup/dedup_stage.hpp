@@ -1,6 +1,8 @@
 // stage/dedup.semantic: keeps one clip of each set of equal or nearly equal clips.
 #pragma once
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -9,26 +11,22 @@
 #include "kinora/npy.hpp"
 #include "kinora/sample.hpp"
 #include "kinora/stage.hpp"
+#include "preference.hpp"
 
 namespace kinora::dedup {
 
 // A clip with its rank in the keep order and its content.
 struct Clip {
   Sample sample;
-  std::string content;  // hash of its bytes; "" if unknown or known to be unique
-  std::vector<double> worth =
-      {};          // compared lexicographically, larger values rank first; ties: the lower key first
-  double eps = 0;  // largest cosine distance of copies by the embedding alone
+  std::string content = {};  // hash of its bytes; "" if unknown or known to be unique
+  Quality quality = {};
+  std::string video = {};  // key of the video that it was cut from; "" for others
+  double eps = 0;          // largest cosine distance of copies by the embedding alone
   bool picture = false;
 };
 
-// Builds a clip with its rank by a rule: "best" (facts.scores[score]), "longest" (duration_s), "largest"
-// (width x height), "first" (the key alone decides). The rule's own number comes first, then picture size,
-// then length. A missing number ranks last.
-Clip clip_of(Sample sample, const std::string& keep, const std::string& score);
-
-// Whether a ranks before b in the keep order.
-bool before(const Clip& a, const Clip& b);
+// score: the one that keep = "best" compares.
+Clip clip_of(Sample sample, const std::string& score);
 
 // Returns field NAME.npy as a vector of norm 1. Error(KINORA_ERROR_NOT_FOUND or KINORA_ERROR_DATA) if it is
 // missing, of another size than `size` (0: any), not finite or zero.
@@ -64,7 +62,7 @@ class DedupSemantic final : public Stage {
  private:
   struct Verdict {
     const char* rule = nullptr;  // null: the clip is kept
-    size_t of = 0;               // index of the clip ranked before it that it is a copy of
+    size_t of = 0;               // index of the clip that it is a copy of
     double similarity = 0;
     Aligned motion = {};  // correlation -1: the frames were not compared
     int64_t cluster = -1;
@@ -78,8 +76,17 @@ class DedupSemantic final : public Stage {
   Verdict compare(size_t i, const Signature& own, size_t of, double similarity) const;
   Signature signature(size_t i) const;
   static nlohmann::json duplicate(const Verdict& verdict, const std::vector<std::string>& keys);
-  static void follow(const std::vector<size_t>& order, std::vector<Verdict>& verdicts);
+  // Whether clip i stays, and what it is a copy of goes. decided: by decide_videos().
+  using Decided = std::map<std::pair<std::string, std::string>, bool>;
+  bool replaces(size_t i, size_t of, const Decided& decided) const;
+  // For each two videos of which clips are copies, whether the clips of the first one stay: one decision for all, so
+  // that no video is kept in pieces. Empty for the rules that choose among clips.
+  Decided decide_videos(const std::vector<Verdict>& verdicts) const;
+  static Verdict turned(const Verdict& link, size_t from, int64_t cluster);
+  // Decides for each set of copies which one stays.
+  void settle(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) const;
   Options options_;
+  Keep keep_;
   std::vector<Clip> clips_;
   std::vector<std::vector<float>> vectors_;  // [clips_][size_]
   int64_t size_ = 0;

@@ -295,9 +295,9 @@ std::vector<std::string> kept(const std::vector<json>& facts, const DedupSemanti
 
 TEST(Dedup, KeepsByItsRule) {
   const std::vector<json> clips{
-      {{"width", 64}, {"height", 36}, {"duration_s", 9}, {"scores", {{"filter.blur", 0.1}}}},
+      {{"width", 64}, {"height", 36}, {"duration_s", 2.4}, {"scores", {{"filter.blur", 0.1}}}},
       {{"width", 128}, {"height", 72}, {"duration_s", 2}, {"scores", {{"filter.blur", 0.5}}}},
-      {{"width", 64}, {"height", 36}, {"duration_s", 3}, {"scores", {{"filter.blur", 0.9}}}},
+      {{"width", 64}, {"height", 36}, {"duration_s", 2.2}, {"scores", {{"filter.blur", 0.9}}}},
       {{"duration_s", "long"}}};
   EXPECT_THAT(kept(clips, {.keep = "largest"}), ElementsAre(key_of(1)));
   EXPECT_THAT(kept(clips, {.keep = "longest"}), ElementsAre(key_of(0)));
@@ -305,6 +305,70 @@ TEST(Dedup, KeepsByItsRule) {
   EXPECT_THAT(kept(clips, {.keep = "first"}), ElementsAre(key_of(0)));
   EXPECT_THAT(kept({clips[3], clips[0]}, {.keep = "largest"}),
               ElementsAre(key_of(1)));  // a missing number ranks last
+}
+
+json video(const std::string& film, double seconds, int width, double fps) {
+  return {{"film", film}, {"duration_s", seconds}, {"width", width}, {"height", width / 2}, {"fps", fps}};
+}
+
+TEST(Dedup, ACopyOfNearlyEqualLengthStaysOnlyIfItIsBetter) {
+  const json original = video("a", 2.96, 640, 25), again = video("b", 3.00, 640, 15);
+  EXPECT_THAT(kept({again, original}, {.keep = "largest"}), ElementsAre(key_of(1)));
+  EXPECT_THAT(kept({original, again}, {.keep = "longest"}), ElementsAre(key_of(0)));
+}
+
+TEST(Dedup, AnExcerptNeverStandsForTheWhole) {
+  const json whole = video("a", 5.53, 560, 25), excerpt = video("b", 1.72, 640, 25), again = video("c", 5.6, 480, 25);
+  for (const char* keep : {"largest", "longest", "first"}) {
+    EXPECT_THAT(kept({excerpt, whole}, {.keep = keep}), ElementsAre(key_of(1))) << keep;
+    EXPECT_THAT(kept({excerpt, again, whole}, {.keep = keep}),
+                ElementsAre(std::string(keep) == "first" ? key_of(1) : key_of(2)))
+        << keep;
+  }
+  testing::start();
+  const Ends ends = run({sample_of(0, {1, 0}, excerpt), sample_of(1, {1, 0}, again), sample_of(2, {1, 0}, whole)},
+                        {.keep = "largest"});
+  for (const size_t i : {0, 1}) EXPECT_EQ(ends.facts.at(key_of(i))["duplicate"]["of"], key_of(2));
+}
+
+TEST(Dedup, ChainsOfCopiesStandForNoneThatIsMuchLonger) {
+  std::mt19937 random(3);
+  std::vector<json> facts;
+  for (int i = 0; i < 200; ++i)
+    facts.push_back(video("v" + std::to_string(random() % 20), 1 + static_cast<double>(random() % 300) / 100,
+                          64 * (1 + static_cast<int>(random() % 3)), 24 + random() % 3));
+  testing::start();
+  std::vector<Sample> samples;
+  for (size_t i = 0; i < facts.size(); ++i) samples.push_back(sample_of(i, {1, 0}, facts[i]));
+  for (const char* keep : {"largest", "longest", "first"}) {
+    const Ends ends = run(samples, {.keep = keep});
+    EXPECT_GT(ends.dropped.size(), 150u);
+    for (const auto& [key, score] : ends.dropped) {
+      const std::string of = ends.facts.at(key)["duplicate"]["of"];
+      EXPECT_FALSE(ends.dropped.contains(of));
+      EXPECT_LE(ends.facts.at(key)["duration_s"].get<double>(),
+                1.25 * ends.facts.at(of)["duration_s"].get<double>() + 1e-9)
+          << keep;
+    }
+  }
+}
+
+TEST(Dedup, OneOfTwoVideosStaysWhole) {
+  // Of the first clips b is better, of the second ones, which are longer, a is.
+  std::vector<json> facts{video("a", 2, 640, 24), video("a", 4, 640, 25), video("b", 2, 640, 25),
+                          video("b", 4, 640, 24)};
+  testing::start();
+  const auto vectors = Vectors{{1, 0}, {0, 1}, {1, 0}, {0, 1}};
+  for (int turn = 0; turn < 2; ++turn) {
+    std::vector<Sample> samples;
+    for (size_t i = 0; i < facts.size(); ++i) samples.push_back(sample_of(i, vectors[i], facts[i]));
+    for (const char* keep : {"largest", "longest"}) {
+      const auto stay = run(samples, {.keep = keep}).kept;
+      ASSERT_EQ(stay.size(), 2u);
+      EXPECT_TRUE(stay == (std::vector{key_of(0), key_of(1)}) || stay == (std::vector{key_of(2), key_of(3)}));
+    }
+    for (size_t i = 0; i < 2; ++i) facts[i]["fps"] = 30;  // now a is better throughout
+  }
 }
 
 TEST(Dedup, ExactIsOfTheContentWhateverTheEmbedding) {

@@ -1,0 +1,44 @@
+// Which of two copies stays.
+#pragma once
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace kinora::dedup {
+
+enum class Keep { largest, longest, best, first };
+Keep keep_of(const std::string& name);
+
+// What is known of a clip, or of the clips of one video that are copies of those of another; a missing number is
+// kMissing.
+struct Quality {
+  static constexpr double kMissing = -std::numeric_limits<double>::infinity();
+  double score = kMissing;      // of the rule `best`
+  double pixels = kMissing;     // of a frame
+  double rate = kMissing;       // frames a second
+  double bits = kMissing;       // of the file a pixel
+  double sharpness = kMissing;  // filter.blur
+  double seconds = kMissing;
+  std::string key;
+};
+
+// bytes: of the clip's file; 0: unknown.
+Quality quality_of(const nlohmann::json& facts, const std::string& score, double bytes, std::string key);
+
+// Whether a is so much longer than b that b cannot stand for it, whatever the rule: b is an excerpt.
+bool is_much_longer(const Quality& a, const Quality& b);
+
+// Whether a is kept rather than b. The rule's own number comes first, then more pixels, then the longer one if their
+// lengths differ by more than 5 %, then the higher rate, more bits, the sharper one, the longer one, and the lower key.
+// It is no order: a may be preferred to b, b to c and c to a.
+bool is_preferred(const Quality& a, const Quality& b, Keep keep);
+
+// The order in which clips are compared: the same without the lengths that are nearly equal.
+bool comes_before(const Quality& a, const Quality& b, Keep keep);
+
+// Clips together, as one: sums of the lengths, means of the other numbers.
+Quality together(const std::vector<const Quality*>& clips, std::string key);
+
+}  // namespace kinora::dedup

@@ -1,0 +1,59 @@
+#include "preference.hpp"
+
+#include <gtest/gtest.h>
+
+namespace kinora::dedup {
+namespace {
+
+using nlohmann::json;
+
+Quality clip(double seconds, double pixels = 640 * 360, double rate = 25, double bits = 0.1, double sharp = 100,
+             const std::string& key = "k") {
+  return {.pixels = pixels, .rate = rate, .bits = bits, .sharpness = sharp, .seconds = seconds, .key = key};
+}
+
+TEST(Preference, OfNearlyEqualLengthTheBetterPicture) {
+  for (const Keep keep : {Keep::largest, Keep::longest}) {
+    EXPECT_TRUE(is_preferred(clip(2.96, 1e5, 25), clip(3.00, 1e5, 15), keep)) << "rounding is no reason";
+    EXPECT_TRUE(is_preferred(clip(2.96, 1e5, 25, 0.2), clip(3.00, 1e5, 25, 0.1), keep));
+    EXPECT_TRUE(is_preferred(clip(2.96, 1e5, 25, 0.2, 90), clip(3.00, 1e5, 25, 0.2, 80), keep));
+    EXPECT_TRUE(is_preferred(clip(3.00), clip(2.96), keep));
+    EXPECT_TRUE(is_preferred(clip(3, 1e5, 25, 0.1, 9, "a"), clip(3, 1e5, 25, 0.1, 9, "b"), keep));
+    EXPECT_TRUE(is_preferred(clip(3.2, 1e5, 15), clip(3.0, 1e5, 25), keep)) << "more than 5 %";
+  }
+  EXPECT_TRUE(is_preferred(clip(3.0, 2e5), clip(3.7, 1e5), Keep::largest));
+  EXPECT_TRUE(is_preferred(clip(3.7, 1e5), clip(3.0, 2e5), Keep::longest));
+  EXPECT_TRUE(is_preferred(clip(3.0, 2e5), clip(3.1, 1e5), Keep::longest));
+  EXPECT_TRUE(is_preferred(clip(1, 1e5, 25, 0.1, 9, "a"), clip(3, 2e5, 25, 0.1, 9, "b"), Keep::first));
+}
+
+TEST(Preference, AnExcerptStandsForNothing) {
+  EXPECT_TRUE(is_much_longer(clip(5.53), clip(1.72)));
+  EXPECT_FALSE(is_much_longer(clip(3.00), clip(2.96)));
+  EXPECT_FALSE(is_much_longer(clip(5), clip(Quality::kMissing)));
+  EXPECT_FALSE(is_much_longer(clip(Quality::kMissing), clip(5)));
+}
+
+TEST(Preference, IsOfOneOfEachTwo) {
+  const double missing = Quality::kMissing;
+  const std::vector<Quality> all{clip(1, 1, 1, 1, 1, "a"),       clip(1.04, 1, 2, 1, 1, "b"), clip(1.08, 1, 1, 2, 1, "c"),
+                                 clip(missing, missing, 1, 1, 1, "d"), clip(1, 1, 1, 1, 1, "e"),
+                                 clip(missing, 1, missing, missing, missing, "f")};
+  for (const Keep keep : {Keep::largest, Keep::longest, Keep::best, Keep::first})
+    for (const auto& a : all)
+      for (const auto& b : all) {
+        EXPECT_EQ(is_preferred(a, b, keep) + is_preferred(b, a, keep), a.key == b.key ? 0 : 1) << a.key << b.key;
+        EXPECT_EQ(comes_before(a, b, keep) + comes_before(b, a, keep), a.key == b.key ? 0 : 1);
+      }
+}
+
+TEST(Preference, BitsAreOfTheFileAPixel) {
+  const json facts{{"width", 100}, {"height", 10}, {"frames", 50}, {"fps", 25.0}, {"scores", {{"filter.blur", 7}}}};
+  const Quality of = quality_of(facts, "", 12'500, "k");
+  EXPECT_DOUBLE_EQ(of.bits, 2);
+  EXPECT_EQ(of.sharpness, 7);
+  EXPECT_EQ(quality_of(facts, "", 0, "k").bits, Quality::kMissing);
+}
+
+}  // namespace
+}  // namespace kinora::dedup
