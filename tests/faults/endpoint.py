@@ -144,7 +144,8 @@ def check_faults():
     assert sorted(r.text(k) for k in r.clips) == sorted("caption " + f[:12] for f in server.answered)
     # If a reused connection breaks before the first byte, libcurl itself repeats the request.
     n, again = len(r.clips), int(re.search(r"(\d+) retried", r.said)[1])
-    assert f"{n} requests answered" in r.said and n - -(-n // len(faults)) <= again <= n, r.said
+    paid = n + n // len(faults)  # the broken JSON of half_json was an answer too
+    assert f"{paid} requests answered" in r.said and n - -(-n // len(faults)) <= again <= n, r.said
     pauses = [q.paused for q in server.requests if hasattr(q, "paused")]
     assert pauses
     for at in pauses:
@@ -339,6 +340,28 @@ def check_unusable():
             for key, i in kept.clips.items():
                 assert i["end"] == "kept" and words in i["facts"]["errors"]["caption.endpoint"] and not (kept.folder / "data" / f"{key}.txt").exists()
     asked = collections.Counter()
+    first = lambda request: asked.update([request.fingerprint]) or asked[request.fingerprint] == 1
+    odd = lambda reply: json.dumps(reply).encode()
+    overloaded = {"error": {"message": "the upstream is overloaded", "code": 502}}
+    wrong = {"error": {"message": "too many pictures", "type": "invalid_request_error"}}
+    thought = "Let me look. </think>A boat.<|im_end|>"
+    with ModelServer(reply=lambda q: odd(chat("A boat on", "error")) if first(q) else chat(thought)) as server:
+        r = run("half", CLIPS + [endpoint(server, retries=1)])
+        assert all(r.text(k) == "A boat." and i["facts"]["usage"]["caption.endpoint"]["requests"] == 2 for k, i in r.clips.items()), r.items
+    asked.clear()
+    with ModelServer(reply=lambda q: odd(overloaded) if first(q) else chat("A boat.")) as server:
+        r = run("reported", CLIPS + [endpoint(server, retries=1)])
+        assert all(r.text(k) == "A boat." for k in r.clips) and "an error 502: the upstream is overloaded" in r.said, r.said
+    for name, reply, words, tries in (("wrong", wrong, "too many pictures", 1), ("never", chat("A boat on", None), "finish_reason is missing", 2)):
+        with ModelServer(reply=lambda _: odd(reply)) as server:
+            r = run(name, CLIPS + [endpoint(server, retries=1)], expect=1)
+            assert all(i["end"] == "failed" and words in i["reason"] for i in r.clips.values()) and len(server.requests) == tries * len(r.clips), r.items
+            paid = r.summary["usage"]["caption.endpoint"]["requests"] if "usage" in r.summary else 0
+            assert paid == (len(server.requests) if "choices" in reply else 0), r.summary
+    with ModelServer(reply=lambda _: odd({**chat("A boat."), "logprob": float("nan")})) as server:
+        r = run("nan", CLIPS + [endpoint(server)])
+        assert all(r.text(k) == "A boat." for k in r.clips) and len(server.requests) == len(r.clips)
+    asked.clear()
     blank = lambda request: chat("<think>A boat?</think> " if asked.update([request.fingerprint]) or asked[request.fingerprint] == 1 else "A boat")
     with ModelServer(reply=blank) as server:
         r = run("blank_once", CLIPS + [endpoint(server, retries=1)])

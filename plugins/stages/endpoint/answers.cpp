@@ -7,11 +7,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kinora/json_nan.hpp"
+#include "markup.hpp"
+
 namespace kinora::endpoint {
 namespace {
 
 constexpr int kDeepest = 64;
-constexpr std::string_view kSpace = " \t\r\n";
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(KINORA_ERROR_DATA, why); }
 
@@ -30,25 +32,15 @@ const Json& at(const Json& json, std::initializer_list<const char*> path) {
 
 std::string text_of(const Json& json) { return json.is_string() ? json.get<std::string>() : std::string(); }
 
-std::string trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return "";
-  return std::string(text.substr(begin, text.find_last_not_of(kSpace) - begin + 1));
-}
-
-// Returns a string, or the joined texts of a list of parts.
+// Returns a string, or the joined texts of a list of parts, of which some may be thoughts.
 std::string content_text(const Json& content) {
   if (!content.is_array()) return text_of(content);
   std::string out;
-  for (const auto& part : content) out += text_of(at(part, {"text"}));
+  for (const auto& part : content) {
+    const std::string type = text_of(at(part, {"type"}));
+    if (type.empty() || type == "text" || type == "output_text") out += text_of(at(part, {"text"}));
+  }
   return out;
-}
-
-std::string without_thoughts(const std::string& text) {
-  constexpr std::string_view kBegin = "<think>", kEnd = "</think>";
-  if (!text.starts_with(kBegin)) return text;
-  const size_t end = text.find(kEnd);
-  return end == std::string::npos ? "" : trimmed(std::string_view(text).substr(end + kEnd.size()));
 }
 
 int64_t count_of(const Json& json) {
@@ -58,12 +50,44 @@ int64_t count_of(const Json& json) {
 }
 
 std::string written_text(const Json& choice) {
-  return without_thoughts(trimmed(content_text(at(choice, {"message", "content"}))));
+  return said_to_reader(content_text(at(choice, {"message", "content"})));
 }
 
-}  // namespace
+// How an answer ended, by the words of OpenAI and of servers that pass on those of others.
+enum class Ending { complete, cut, filtered, unknown };
 
-Json parsed(std::string_view text) {
+Ending ending_of(const std::string& finish_reason) {
+  const std::string reason = lower_case(finish_reason);
+  const auto is = [&](std::initializer_list<const char*> words) {
+    return std::any_of(words.begin(), words.end(), [&](const char* word) { return reason == word; });
+  };
+  if (is({"stop", "eos", "eos_token", "stop_sequence", "stop_token", "end_turn", "complete", "completed"}))
+    return Ending::complete;
+  if (is({"length", "max_tokens", "max_length", "model_length", "model_context_window_exceeded"}))
+    return Ending::cut;
+  if (is({"safety", "refusal", "recitation", "sensitive", "prohibited_content", "blocklist"}) ||
+      reason.starts_with("content_filter"))
+    return Ending::filtered;
+  return Ending::unknown;
+}
+
+// The first choice of an answer that has one, else null.
+const Json& first_choice(const Json& answer) {
+  static const Json none;
+  const Json& choices = at(answer, {"choices"});
+  return choices.is_array() && !choices.empty() ? choices.front() : none;
+}
+
+// "finish_reason is \"error\": upstream overloaded"
+std::string unfinished(const Json& choice) {
+  const std::string reason = text_of(at(choice, {"finish_reason"}));
+  std::string out = "the answer is not complete: its finish_reason is " +
+                    (reason.empty() ? std::string("missing") : '"' + shown(reason, "") + '"');
+  if (const auto error = error_in(choice)) out += ": " + error->words;
+  return out;
+}
+
+Json parsed_strictly(std::string_view text) {
   struct TooDeep {};
   const auto watch = [](int depth, Json::parse_event_t, Json&) {
     if (depth > kDeepest) throw TooDeep();
@@ -76,30 +100,60 @@ Json parsed(std::string_view text) {
   }
 }
 
+}  // namespace
+
+Json parsed(std::string_view text) {
+  Json out = parsed_strictly(text);
+  if (!out.is_discarded()) return out;
+  const std::string repaired = without_nan(text);
+  return repaired.empty() ? out : parsed_strictly(repaired);
+}
+
 Chat chat_of(const Json& answer) {
-  const Json& choices = at(answer, {"choices"});
-  if (!choices.is_array() || choices.empty()) refuse("the answer has no choices: " + shown(dump(answer), ""));
-  const Json& choice = choices.front();
-  const std::string reason = text_of(at(choice, {"finish_reason"}));
+  const Json& choice = first_choice(answer);
+  if (choice.is_null()) refuse("the answer has no choices: " + shown(dump(answer), ""));
+  const Ending ending = ending_of(text_of(at(choice, {"finish_reason"})));
   if (const auto refusal = text_of(at(choice, {"message", "refusal"})); !refusal.empty())
     refuse("the model refuses: " + shown(refusal, ""));
-  if (reason == "content_filter") refuse("the server's content filter stopped the answer");
+  if (ending == Ending::filtered) refuse("the server's content filter stopped the answer");
+  if (ending == Ending::unknown) refuse(unfinished(choice));
   Chat out;
   out.text = written_text(choice);
-  out.cut = reason == "length";
+  out.cut = ending == Ending::cut;
   if (out.text.empty())
     refuse(out.cut ? "the answer ended at max_tokens before it had any text; raise max_tokens"
                    : "the answer is empty; try another prompt or model");
   return out;
 }
 
-bool is_blank(const Json& answer) {
-  const Json& choices = at(answer, {"choices"});
-  if (!choices.is_array() || choices.empty()) return false;
-  const Json& choice = choices.front();
-  const std::string reason = text_of(at(choice, {"finish_reason"}));
-  const bool is_stopped = reason == "length" || reason == "content_filter";
-  return !is_stopped && text_of(at(choice, {"message", "refusal"})).empty() && written_text(choice).empty();
+std::string worth_another_try(const Json& answer) {
+  const Json& choice = first_choice(answer);
+  if (choice.is_null() || !text_of(at(choice, {"message", "refusal"})).empty()) return "";
+  const Ending ending = ending_of(text_of(at(choice, {"finish_reason"})));
+  if (ending == Ending::unknown) return unfinished(choice);
+  return ending == Ending::complete && written_text(choice).empty() ? "the answer has no text" : "";
+}
+
+std::optional<ReportedError> error_in(const Json& answer) {
+  const Json& error = at(answer, {"error"});
+  const bool is_empty = error.is_null() || error == "" || error == Json::object() || error == false;
+  if (is_empty) return std::nullopt;
+  const Json& message = at(error, {"message"});
+  ReportedError out;
+  out.words = shown(message.is_string() ? text_of(message)
+                    : error.is_string() ? text_of(error)
+                                        : dump(error),
+                    "");
+  const Json &code = at(error, {"code"}), &type = at(error, {"type"});
+  const std::string digits = code.is_number_integer() ? std::to_string(code.get<int64_t>()) : text_of(code);
+  if (digits.size() == 3 && (digits[0] == '4' || digits[0] == '5') &&
+      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }))
+    out.status = std::stol(digits);
+  const std::string kind = lower_case(text_of(type) + " " + text_of(code));
+  for (const char* word : {"invalid_request", "insufficient_quota", "authentication", "permission",
+                           "context_length", "invalid_api_key", "content_policy"})
+    out.is_of_request |= kind.find(word) != std::string::npos;
+  return out;
 }
 
 std::vector<float> embedding_of(const Json& answer) {

@@ -1,6 +1,7 @@
 // Parses servers' answers, as OpenAI's API reference defines them and as servers that follow it loosely write
 // them.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,7 +11,8 @@
 namespace kinora::endpoint {
 
 // Parses untrusted JSON; the result is discarded (is_discarded) if the text is not JSON or is nested deeper
-// than any answer, because code that walks such a value recursively would run out of stack.
+// than any answer, because code that walks such a value recursively would run out of stack. NaN and Infinity, which
+// Python writes, are null.
 Json parsed(std::string_view text);
 
 struct Chat {
@@ -18,12 +20,21 @@ struct Chat {
   bool cut = false;  // the answer ended at max_tokens
 };
 
-// Returns the first choice's text without a reasoning model's leading <think>...</think>. Throws
-// Error(KINORA_ERROR_DATA) for a refusal, an empty text and an answer of another shape.
+// Returns what the first choice says to the reader (markup.hpp). Throws Error(KINORA_ERROR_DATA) for a refusal, an empty
+// text, an answer of another shape, and one that the server does not say to be complete (finish_reason).
 Chat chat_of(const Json& answer);
 
-// Whether an answer has no text although it ended by itself: asked again, the model may write one.
-bool is_blank(const Json& answer);
+// Why a chat's answer cannot be used although the same request may give one that can: it has no text, or it ended
+// neither by itself nor at a limit. "" if it can be used, and if it would be the same again.
+std::string worth_another_try(const Json& answer);
+
+// An error that a server reports with status 200.
+struct ReportedError {
+  std::string words;           // the server's
+  long status = 0;             // the one that its code is; 0: it has none
+  bool is_of_request = false;  // the same request would fail again
+};
+std::optional<ReportedError> error_in(const Json& answer);
 
 // Returns the vector of an /embeddings answer for one input, scaled to norm 1. Throws
 // Error(KINORA_ERROR_DATA) if there is none, or if it is zero or not finite.

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "markup.hpp"
+
 namespace kinora::endpoint {
 namespace {
 
@@ -36,6 +38,106 @@ TEST(Answers, GivesTheTextInWhateverFormItComes) {
   EXPECT_TRUE(chat_of(answer(R"({"content":"x"})", "length")).cut);
 }
 
+TEST(Markup, OnlyWhatIsSaidToTheReaderRemains) {
+  const struct {
+    const char *text, *said;
+  } cases[] = {
+      {"A boat.", "A boat."},
+      {"What is it?\n</think>\n\nA boat.", "A boat."},  // the opening mark was in the prompt
+      {"<think>One.</think>A boat <think>Two.</think>sails.", "A boat sails."},
+      {"One.</think>A boat <think>Two.</think>sails.", "A boat sails."},
+      {"<think>Say </think> or not? </think>A boat.", "A boat."},
+      {"<think>a <think>b</think> c</think>A boat.", "A boat."},
+      {"<THINK>x</THINK>A boat.", "A boat."},
+      {"<thinking>x</thinking>\nA boat.", "A boat."},
+      {"<seed:think>x</seed:think>A boat.", "A boat."},
+      {"\xe2\x97\x81think\xe2\x96\xb7x\xe2\x97\x81/think\xe2\x96\xb7 A boat.", "A boat."},  // Kimi
+      {"[THINK]x[/THINK]A boat.", "A boat."},
+      {"<|START_THINKING|>x<|END_THINKING|><|START_RESPONSE|>A boat.<|END_RESPONSE|>", "A boat."},
+      {"<|begin_of_thought|>x<|end_of_thought|><|begin_of_solution|>A boat.<|end_of_solution|>", "A boat."},
+      {"<think>x</think><answer>A boat.</answer>", "A boat."},
+      {"I look. <answer>A boat.</answer><|im_end|>", "A boat."},
+      {"A boat.</answer>", "A boat."},
+      {"<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>A boat.<|return|>",
+       "A boat."},
+      {"analysisWe need a caption.assistantfinalA boat.", "A boat."},
+      {"A boat.<|im_end|>", "A boat."},
+      {"A boat.<|im_end|>\n<|im_start|>user\nAnd now?", "A boat."},
+      {"<|im_start|>assistant\nA boat.<|im_end|><|endoftext|>", "A boat."},
+      {"<|start_header_id|>assistant<|end_header_id|>\n\nA boat.<|eot_id|>", "A boat."},
+      {"<s> A boat.</s>", "A boat."},
+      {"A boat.<end_of_turn>\n", "A boat."},
+      {"A boat.<\xef\xbd\x9c"
+       "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+       "A boat."},
+      {"A boat.<end_of_utterance>", "A boat."},
+      {"A boat.[/INST]", "A boat."},
+      {"A boat.<|user|>", "A boat."},
+      {"A boat.<my_own_end>", "A boat."},
+      {"A boat named <|begin_of_box|>Mary<|end_of_box|>.", "A boat named Mary."},
+      // What only looks like a mark.
+      {"[Music] A sign says [END] and a < b > c, <3.", "[Music] A sign says [END] and a < b > c, <3."},
+      {"<b>A boat</b>", "<b>A boat</b>"},
+      {R"({"labels": ["boat"]})", R"({"labels": ["boat"]})"},
+      // Thoughts that never end.
+      {"<think>x", ""},
+      {"A boat. <think>x", ""},
+      {"<think>x</think>", ""},
+      {"<|channel|>analysis<|message|>x", ""},
+      {"<|im_end|>", ""},
+  };
+  for (const auto& c : cases) EXPECT_EQ(said_to_reader(c.text), c.said) << c.text;
+}
+
+TEST(Answers, WhatIsNotKnownToBeCompleteIsNot) {
+  const std::string half = R"({"content":"A boat on"})";
+  for (const char* reason : {"stop", "STOP", "eos", "eos_token", "stop_sequence", "end_turn"}) {
+    EXPECT_EQ(chat_of(answer(half, reason)).text, "A boat on");
+    EXPECT_EQ(worth_another_try(answer(half, reason)), "");
+  }
+  for (const char* reason : {"error", "abort", "network_error", "tool_calls", "", "something_new"}) {
+    EXPECT_THAT(worth_another_try(answer(half, reason)), HasSubstr("not complete")) << reason;
+    EXPECT_THAT(error_of([&] { chat_of(answer(half, reason)); }), HasSubstr("not complete")) << reason;
+  }
+  for (const char* reason : {"length", "max_tokens", "MAX_TOKENS", "model_length"}) {
+    EXPECT_TRUE(chat_of(answer(half, reason)).cut) << reason;
+    EXPECT_EQ(worth_another_try(answer(half, reason)), "") << "it would be cut again";
+  }
+  for (const char* reason : {"content_filter", "SAFETY", "content_filter: PROHIBITED_CONTENT"}) {
+    EXPECT_THAT(error_of([&] { chat_of(answer(half, reason)); }), HasSubstr("content filter"));
+    EXPECT_EQ(worth_another_try(answer(half, reason)), "");
+  }
+  for (const char* odd : {R"({"choices":[{"message":{"content":"A boat on"}}]})",
+                          R"({"choices":[{"message":{"content":"A boat on"},"finish_reason":null}]})"})
+    EXPECT_THAT(error_of([&] { chat_of(Json::parse(odd)); }), HasSubstr("finish_reason is missing"));
+  const Json told = Json::parse(
+      R"({"choices":[{"message":{"content":"A"},"finish_reason":"error","error":{"code":502,"message":"upstream is gone"}}]})");
+  EXPECT_THAT(worth_another_try(told), HasSubstr("\"error\": upstream is gone"));
+}
+
+TEST(Answers, ErrorsOfStatus200HaveTheServersWordsAndItsCode) {
+  const auto of = [](const char* json) { return error_in(Json::parse(json)); };
+  EXPECT_EQ(of(R"({"error":{"message":"busy","code":429}})")->words, "busy");
+  EXPECT_EQ(of(R"({"error":{"message":"busy","code":429}})")->status, 429);
+  EXPECT_EQ(of(R"({"error":{"message":"busy","code":"503"}})")->status, 503);
+  EXPECT_EQ(of(R"({"error":"out of memory"})")->words, "out of memory");
+  EXPECT_EQ(of(R"({"error":"out of memory"})")->status, 0);
+  EXPECT_TRUE(of(R"({"error":{"message":"too long","type":"invalid_request_error"}})")->is_of_request);
+  EXPECT_TRUE(of(R"({"error":{"message":"pay","code":"insufficient_quota"}})")->is_of_request);
+  for (const char* none : {"{}", R"({"error":null})", R"({"error":""})", R"({"error":{}})", "[1]"})
+    EXPECT_FALSE(of(none)) << none;
+}
+
+TEST(Answers, NanIsNullOutsideOfTexts) {
+  const Json json =
+      parsed(R"({"choices": [{"logprobs": [NaN, -Infinity, Infinity, -1]}], "text": "NaN \" Infinity"})");
+  ASSERT_TRUE(json.is_object());
+  EXPECT_EQ(json["choices"][0]["logprobs"], Json::parse("[null, null, null, -1]"));
+  EXPECT_EQ(json["text"], "NaN \" Infinity");
+  EXPECT_TRUE(parsed("{\"a\": Nan}").is_discarded());
+  EXPECT_TRUE(parsed("NaNs\"").is_discarded());
+}
+
 TEST(Answers, SaysWhyThereIsNoText) {
   EXPECT_THAT(error_of([] { chat_of(answer(R"({"content":null,"refusal":"I cannot look at that."})")); }),
               HasSubstr("refuses: I cannot look at that."));
@@ -46,21 +148,21 @@ TEST(Answers, SaysWhyThereIsNoText) {
               HasSubstr("raise max_tokens"));
   EXPECT_THAT(error_of([] { chat_of(answer(R"({"content":"<think>for ever and ever"})", "length")); }),
               HasSubstr("raise max_tokens"));
-  for (const char* odd :
-       {"{}", R"({"choices":[]})", R"({"choices":{}})", R"({"choices":[7]})",
-        R"({"choices":[{"message":[]}]})", R"({"choices":[{"message":{"content":{"a":1}}}]})"})
+  for (const char* odd : {"{}", R"({"choices":[]})", R"({"choices":{}})", R"({"choices":[7]})",
+                          R"({"choices":[{"message":[]}]})",
+                          R"({"choices":[{"message":{"content":{"a":1}},"finish_reason":"stop"}]})"})
     EXPECT_NE(error_of([&] { chat_of(Json::parse(odd)); }), "") << odd;
 }
 
 TEST(Answers, IsBlankIfTheModelEndedByItselfWithoutText) {
-  for (const char* message : {R"({"content":""})", R"({"content":" \n"})", R"({"content":null})", R"({"content":[]})",
-                              R"({"content":"<think>A boat?</think>\n"})", "{}"})
-    EXPECT_TRUE(is_blank(answer(message))) << message;
-  EXPECT_FALSE(is_blank(answer(R"({"content":"A boat."})")));
-  EXPECT_FALSE(is_blank(answer(R"({"content":null,"refusal":"No."})"))) << "it would refuse again";
-  EXPECT_FALSE(is_blank(answer(R"({"content":""})", "length"))) << "it would be cut again";
-  EXPECT_FALSE(is_blank(answer(R"({"content":""})", "content_filter")));
-  EXPECT_FALSE(is_blank(Json::parse(R"({"data":[{"embedding":[1]}]})")));
+  for (const char* message : {R"({"content":""})", R"({"content":" \n"})", R"({"content":null})",
+                              R"({"content":[]})", R"({"content":"<think>A boat?</think>\n"})", "{}"})
+    EXPECT_EQ(worth_another_try(answer(message)), "the answer has no text") << message;
+  EXPECT_EQ(worth_another_try(answer(R"({"content":"A boat."})")), "");
+  EXPECT_EQ(worth_another_try(answer(R"({"content":null,"refusal":"No."})")), "") << "it would refuse again";
+  EXPECT_EQ(worth_another_try(answer(R"({"content":""})", "length")), "") << "it would be cut again";
+  EXPECT_EQ(worth_another_try(answer(R"({"content":""})", "content_filter")), "");
+  EXPECT_EQ(worth_another_try(Json::parse(R"({"data":[{"embedding":[1]}]})")), "");
 }
 
 TEST(Answers, KnowsHowServersSayThatThereIsNoModel) {

@@ -50,21 +50,22 @@ void AskingStage::count(const Usage& usage, Json& facts) const {
   if (client_.priced()) add("cost", client_.cost(usage));
 }
 
-Answered AskingStage::ask(const Question& question, Json& facts, const Run& run) const {
-  Answered out = client_.ask(question, run);
-  count(out.usage, facts);
-  return out;
+Json AskingStage::ask(const Question& question, Json& facts, const Run& run) const {
+  return ask_all(
+             1, [&](size_t) { return question; }, facts, run)
+      .front();
 }
 
-std::vector<Answered> AskingStage::ask_all(size_t n, const std::function<Question(size_t)>& question,
-                                           Json& facts, const Run& run) const {
-  std::vector<Answered> answers(n);
+std::vector<Json> AskingStage::ask_all(size_t n, const std::function<Question(size_t)>& question, Json& facts,
+                                       const Run& run) const {
+  std::vector<Json> answers(n);
+  std::vector<Usage> paid(n);
   std::vector<std::exception_ptr> errors(n);
   std::atomic<size_t> next{0};
   std::atomic<bool> broken{false};
   const auto work = [&] {
     for (size_t i = next++; i < n && !broken; i = next++) try {
-        answers[i] = client_.ask(question(i), run);
+        answers[i] = client_.ask(question(i), run, paid[i]);
       } catch (...) {
         errors[i] = std::current_exception();
         broken = true;
@@ -77,8 +78,8 @@ std::vector<Answered> AskingStage::ask_all(size_t n, const std::function<Questio
     for (size_t t = 1; t < std::min(n, useful); ++t) threads.emplace_back(work);
     work();
   }
-  for (const auto& one : answers)
-    if (one.usage.answered > 0) count(one.usage, facts);
+  for (const auto& usage : paid)
+    if (usage.answered > 0) count(usage, facts);
   client_.check_accepted();
   for (const auto& error : errors)
     if (error) std::rethrow_exception(error);

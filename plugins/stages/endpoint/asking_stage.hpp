@@ -46,12 +46,12 @@ class AskingStage : public Stage {
   // is no usable answer; option on_error then decides.
   virtual std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) = 0;
 
-  // Asks the server and adds the usage to the facts ("usage").
-  Answered ask(const Question&, Json& facts, const Run&) const;
+  // Asks the server and adds the usage to the facts ("usage"), also that of a question that fails.
+  Json ask(const Question&, Json& facts, const Run&) const;
   // The same for n questions, several at once; answer i belongs to question(i). After the first error no
   // further question is asked.
-  std::vector<Answered> ask_all(size_t n, const std::function<Question(size_t)>& question, Json& facts,
-                                const Run&) const;
+  std::vector<Json> ask_all(size_t n, const std::function<Question(size_t)>& question, Json& facts,
+                            const Run&) const;
   const std::string& name() const { return name_; }
   const Client& client() const { return client_; }
 

@@ -110,11 +110,11 @@ class CaptionEndpoint final : public AskingStage {
   }
 
   void write(Sample& in, Json& facts, const std::string& prompt, const Timeline& timeline,
-             const std::vector<Window>& parts, const std::vector<Answered>& answers) const {
+             const std::vector<Window>& parts, const std::vector<Json>& answers) const {
     std::string text;
     Json told = Json::array();
     for (size_t i = 0; i < parts.size(); ++i) {
-      const Chat chat = chat_of(answers[i].json);
+      const Chat chat = chat_of(answers[i]);
       if (chat.cut && options_.cut == "fail")
         throw Error(KINORA_ERROR_DATA,
                     "the caption ended at max_tokens; raise max_tokens, or accept it with cut = \"keep\"");

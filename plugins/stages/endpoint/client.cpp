@@ -52,9 +52,10 @@ bool passing(long status) {
 
 }  // namespace
 
-// Result of one attempt. answer: with `again`, one without text.
+// Result of one attempt. answer: with `again`, one that is worth another try. usage: of an answered request.
 struct Client::Attempt {
   std::optional<Json> answer;
+  Usage usage;
   std::string problem;
   bool again = false, nobody = false;
   double retry_after = 0;
@@ -82,7 +83,7 @@ std::string Client::body(Json request) const {
   return dump(request);
 }
 
-Answered Client::ask(const Question& question, const Run& run) const {
+Json Client::ask(const Question& question, const Run& run, Usage& paid) const {
   const Stop stop = [&] { run.check_cancelled(); };
   // The place is kept during a wait before a retry, so a failing server gets fewer requests and few bodies
   // are in memory.
@@ -91,22 +92,20 @@ Answered Client::ask(const Question& question, const Run& run) const {
   const std::string body = question.body();
   const KeptAnswers kept(run.out(), stage_, question.key);
   if (auto known = kept.find(body)) {
-    const Usage usage = usage_of(*known);
+    paid += usage_of(*known);
     account_->add(stage_, {.known = 1});
-    return {std::move(*known), usage};
+    return std::move(*known);
   }
-  Usage paid;
   for (int64_t n = 0;; ++n) {
     const int64_t expected = account_->expected(question.tokens);
     account_->gate.start(expected, stop);
     Attempt made = attempt(body, stop);
-    const Usage usage = made.answer ? usage_of(*made.answer) : Usage();
-    account_->gate.correct(usage.prompt + usage.completion - expected);
-    account_->add(stage_, usage);
-    paid += usage;
-    if (made.answer && (!made.again || n == options_.retries)) {  // the last blank one is the caller's to refuse
+    account_->gate.correct(made.usage.prompt + made.usage.completion - expected);
+    account_->add(stage_, made.usage);
+    paid += made.usage;
+    if (made.answer && (!made.again || n == options_.retries)) {  // the caller refuses the last one
       kept.keep(body, *made.answer);
-      return {std::move(*made.answer), paid};
+      return std::move(*made.answer);
     }
     if (!made.answer) require_retry(question, made, n);
     const double wait = std::max(made.retry_after, backoff(n, question.about(), run));
@@ -171,14 +170,14 @@ Client::Attempt Client::attempt(const std::string& body, const Stop& stop) const
 }
 
 // Returns why no request can succeed with the run file's settings of the server; empty if one may.
-std::string Client::refusal(const Response& response) const {
-  if (response.status == 401 || response.status == 403)
+std::string Client::refusal(long status, std::string_view body) const {
+  if (status == 401 || status == 403)
     return key_.empty() ? "no key was sent: name the environment variable that holds it in api_key_env"
                         : "the key in api_key_env is not accepted";
-  if (says_no_model(response.status, response.body, options_.model))
+  if (says_no_model(status, body, options_.model))
     return fmt::format("the server has no model '{}': set model of {} to one that it has", options_.model,
                        stage_);
-  if (response.status == 404)
+  if (status == 404)
     return fmt::format(
         "this address does not exist on the server: set base_url of {} to the server's, with its version",
         stage_);
@@ -186,33 +185,59 @@ std::string Client::refusal(const Response& response) const {
 }
 
 Client::Attempt Client::judge(const Response& response) const {
-  Attempt out;
-  out.retry_after = response.retry_after;
   const std::string told = shown(response.body, key_);
-  if (response.status != 200) {
+  Attempt out;
+  if (response.status == 200) {
+    out = judge_answer(parsed(response.body), told);
+  } else {
     out.problem = fmt::format("{}: status {}{}{}", url_, response.status, told.empty() ? "" : ": ", told);
     // OpenAI also sends 429 if the account is out of money, which waiting does not fix.
     out.again = passing(response.status) && response.body.find("insufficient_quota") == std::string::npos;
-    if (const auto why = refusal(response); !why.empty())
+    if (const auto why = refusal(response.status, response.body); !why.empty())
       account_->refuse(
           fmt::format("{}; {}. Fix it and run again: answered requests are kept", out.problem, why));
-    return out;
   }
-  Json answer = parsed(response.body);
-  if (const auto found = answer.is_object() ? answer.find(needed_) : answer.end();
-      found != answer.end() && found->is_array() && !found->empty()) {
-    out.again = is_blank(answer);
-    if (out.again) out.problem = url_ + ": the answer has no text";
+  out.retry_after = response.retry_after;
+  return out;
+}
+
+// told: an excerpt of the answer. A model has been paid for what has a choice, a usage, or begins as an answer does.
+Client::Attempt Client::judge_answer(Json answer, const std::string& told) const {
+  Attempt out;
+  if (const auto error = error_in(answer)) {
+    out = judge_error(*error);
+  } else if (const auto found = answer.is_object() ? answer.find(needed_) : answer.end();
+             found != answer.end() && found->is_array() && !found->empty()) {
+    const std::string why = worth_another_try(answer);
+    out.again = !why.empty();
+    if (out.again) out.problem = url_ + ": " + shown(why, key_);
+    out.usage = usage_of(answer);
     out.answer = std::move(answer);
     return out;
+  } else {
+    out.problem = answer.is_object()
+                      ? fmt::format(
+                            "{}: the answer has no {}: {}; base_url of {} must name a server that speaks "
+                            "OpenAI's protocol",
+                            url_, needed_, told, stage_)
+                      : fmt::format("{}: the answer is not a JSON object: {}", url_, told);
+    out.again = true;
   }
-  out.problem = answer.is_object()
-                    ? fmt::format(
-                          "{}: the answer has no {}: {}; base_url of {} must name a server that speaks "
-                          "OpenAI's protocol",
-                          url_, needed_, told, stage_)
-                    : fmt::format("{}: the answer is not a JSON object: {}", url_, told);
-  out.again = true;
+  if (answer.is_object() ? answer.contains("usage") : told.starts_with('{')) out.usage = usage_of(answer);
+  return out;
+}
+
+// The server's code says what a status would have said; without one another attempt may succeed.
+Client::Attempt Client::judge_error(const ReportedError& error) const {
+  Attempt out;
+  out.problem =
+      fmt::format("{}: the answer with status 200 is an error{}: {}", url_,
+                  error.status > 0 ? fmt::format(" {}", error.status) : "", shown(error.words, key_));
+  out.again = !error.is_of_request && (error.status == 0 || passing(error.status));
+  const bool is_of_key = error.status == 401 || error.status == 403;
+  if (is_of_key || says_no_model(error.status, error.words, options_.model))
+    account_->refuse(fmt::format("{}; {}. Fix it and run again: answered requests are kept", out.problem,
+                                 refusal(error.status, error.words)));
   return out;
 }
 

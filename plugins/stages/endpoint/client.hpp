@@ -14,6 +14,7 @@
 namespace kinora::endpoint {
 
 using Json = nlohmann::json;
+struct ReportedError;
 
 // Serializes JSON; bytes that are not UTF-8 become U+FFFD.
 inline std::string dump(const Json& json) {
@@ -29,12 +30,6 @@ struct Question {
   std::string about() const { return key + part; }
 };
 
-// The answer, a JSON object, and its usage.
-struct Answered {
-  Json json;
-  Usage usage;
-};
-
 // [any-thread] A question that fails throws Error(KINORA_ERROR_DATA), which fails the sample. KINORA_ERROR_IO
 // would make the engine retry the whole sample and pay again for its other answers. A refused key or model,
 // or a server that was unreachable for all of the first samples, throws Error(KINORA_ERROR_REFUSED), which
@@ -44,9 +39,9 @@ class Client {
   // stage: name in messages and totals. path: below base_url, such as "/chat/completions". Throws Error for
   // invalid options, including a key that is missing in the environment.
   Client(std::string stage, const ServerOptions&, const std::string& path);
-  // Returns a kept answer at no cost, or asks the server and keeps the answer. The usage includes that of answers without
-  // text, after which it asks again; the last one is returned if all are.
-  Answered ask(const Question&, const Run&) const;
+  // Returns a kept answer at no cost, or asks the server and keeps the answer. Of answers that are worth another try
+  // (answers.hpp) the last one is returned. paid: gets the usage of every answered request, also if this throws.
+  Json ask(const Question&, const Run&, Usage& paid) const;
   // Throws KINORA_ERROR_REFUSED once the server has refused the key or proved unreachable.
   void check_accepted() const;
   // Number of further questions that could be asked at once now.
@@ -62,7 +57,9 @@ class Client {
   struct Attempt;
   Attempt attempt(const std::string& body, const Stop&) const;
   Attempt judge(const Response&) const;
-  std::string refusal(const Response&) const;
+  Attempt judge_answer(Json answer, const std::string& told) const;
+  Attempt judge_error(const ReportedError&) const;
+  std::string refusal(long status, std::string_view body) const;
   void require_retry(const Question&, const Attempt&, int64_t n) const;
   double backoff(int64_t attempt, const std::string& about, const Run&) const;
   [[noreturn]] void miss(const Question&, const std::string& why) const;

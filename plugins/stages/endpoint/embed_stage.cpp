@@ -40,7 +40,7 @@ class EmbedEndpoint final : public AskingStage {
     const std::string text = options_.prefix + std::string(*caption);
     const Question question{std::string(in.key()), [&] { return body(text); },
                             static_cast<int64_t>(text.size() / 4 + 1)};
-    const auto vector = embedding_of(ask(question, facts, run).json);
+    const auto vector = embedding_of(ask(question, facts, run));
     if (options_.dimensions > 0 && static_cast<int64_t>(vector.size()) != options_.dimensions)
       throw Error(KINORA_ERROR_DATA, "requested " + std::to_string(options_.dimensions) +
                                          " dimensions, the server returned " + std::to_string(vector.size()) +

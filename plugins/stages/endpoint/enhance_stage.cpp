@@ -42,7 +42,7 @@ class CaptionEnhance final : public AskingStage {
     const Question question{std::string(in.key()),
                             [&] { return client().body(chat_request(options_, prompt)); },
                             guess_tokens(options_, prompt, 0)};
-    const Chat chat = chat_of(ask(question, facts, run).json);
+    const Chat chat = chat_of(ask(question, facts, run));
     if (chat.cut && options_.cut == "fail")
       throw Error(
           KINORA_ERROR_DATA,

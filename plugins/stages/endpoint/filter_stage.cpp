@@ -80,7 +80,7 @@ class FilterEndpoint final : public AskingStage {
     const auto picked = spread(static_cast<size_t>(frames.count), options_.max_frames);
     const Question question{std::string(in.key()), [&] { return body(frames, picked, prompt); },
                             guess_tokens(options_, prompt, picked.size())};
-    const Chat chat = chat_of(ask(question, facts, run).json);
+    const Chat chat = chat_of(ask(question, facts, run));
     Verdict verdict = verdict_of(object_in(chat.text));
     decide(verdict);
     facts["filter.endpoint"] = {{"keep", verdict.keep},

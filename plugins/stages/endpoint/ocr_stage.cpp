@@ -89,7 +89,7 @@ class FilterOcr final : public AskingStage {
     Json told = Json::array();
     for (size_t i = 0; i < picked.size(); ++i) {
       const TextRegions read =
-          text_regions(object_in(chat_of(answers[i].json).text), static_cast<double>(options_.scale));
+          text_regions(object_in(chat_of(answers[i]).text), static_cast<double>(options_.scale));
       shares.push_back(read.share);
       Json frame{{"frame", picked[i]}, {"share", read.share}, {"texts", read.texts}};
       if (facts.contains("frames_at")) frame["at"] = timeline.at[picked[i]];

@@ -40,7 +40,9 @@ void describe_server(Describe<Options>& d) {
       .help("most tokens per minute, prompt and completion together; 0: no limit");
   d.option("retries", &Options::retries)
       .range(0, 100)
-      .help("further attempts after a lost connection, a timeout, 408, 409, 425, 429, 5xx or an answer without content");
+      .help(
+          "further attempts after a lost connection, a timeout, 408, 409, 425, 429, 5xx, an error in the "
+          "answer, or an answer that is empty or not complete");
   d.option("backoff", &Options::backoff)
       .range(0, 3600)
       .unit("s")
