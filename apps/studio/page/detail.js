@@ -36,6 +36,7 @@ export class Detail {
     this.mark.className = row?.end ? markClass(row) : "mark";
     const isIn = this.clip?.id === this.wanted;
     this.element.setAttribute("aria-busy", !isIn);
+    for (const part of [this.screen, this.film]) part.classList.toggle("stale", !isIn); // they show the clip before
     if (!isIn) {
       this.video.pause();
       this.plays = false; // starts once a video is loaded
@@ -75,7 +76,9 @@ export class Detail {
     this.element.setAttribute("aria-busy", "false");
     const film = clip.film || clip.key;
     const shots = await this.timeline.show(clip.id, `${clip.id.slice(0, clip.id.length - clip.key.length)}${film}`, clip.version);
-    if (clip === this.clip) this.film.hidden = !shots;
+    if (clip !== this.clip) return;
+    this.film.hidden = !shots;
+    this.film.classList.remove("stale");
   }
 
   draw(clip, isNew) {
@@ -117,6 +120,7 @@ export class Detail {
 
   load(clip) {
     this.video.pause();
+    this.screen.classList.remove("stale");
     this.tries = 0;
     clearTimeout(this.loading);
     if (!clip.media) {
@@ -127,7 +131,8 @@ export class Detail {
     }
     this.screen.replaceChildren(clip.is_picture ? make("img", { src: address("/video", clip.id), alt: clip.caption }) : this.video);
     this.video.removeAttribute("src");
-    if (clip.is_picture) return this.video.load(); // ends the request of the clip before
+    this.video.load(); // ends the request of the clip before, and takes away its last frame
+    if (clip.is_picture) return;
     this.loading = setTimeout(() => this.begin(clip), 80); // skips clips that are only scrolled past
   }
 

@@ -254,10 +254,8 @@ export class Sheet {
   draw(cell, picture) {
     if (cell.shown === cell.row.id) return;
     const context = (cell.context ??= cell.canvas.getContext("2d", { alpha: false }));
-    const { width, height } = cell.canvas;
-    const scale = Math.max(width / picture.width, height / picture.height);
-    const w = picture.width * scale, h = picture.height * scale;
-    context.drawImage(picture, (width - w) / 2, (height - h) / 2, w, h);
+    Object.assign(cell.canvas, { width: picture.width, height: picture.height }); // in its own shape: styles fit it in
+    context.drawImage(picture, 0, 0);
     cell.canvas.style.visibility = "visible";
     cell.none.textContent = "";
     cell.shown = cell.row.id;

@@ -49,7 +49,27 @@ void add_scores(Scores& scores, const json& line, const Item& item) {
              is_filtered && item.score ? *item.score : std::nan(""));
 }
 
-void read_shots(Film& film, const json& shots) {
+// The score that made the cut before frame `cut`; nothing if the kept scores do not say it, because another detector
+// made the cut or the scores are no measure of it. TransNet V2 scores the frame with which a shot ends, in a stretch
+// of frames above 0.2, of which one is the cut; the others score the frame with which one begins.
+std::optional<double> score_of_cut(const std::vector<double>& scores, const json& shots,
+                                   const Detector& detector, int64_t cut) {
+  constexpr double kQuiet = 0.2;
+  const auto of_detectors = object_at(shots, "detectors");
+  if (const auto own = of_detectors.find(detector.name); own != of_detectors.end()) {
+    const auto cuts = numbers_at(*own, "cuts");
+    if (std::find(cuts.begin(), cuts.end(), static_cast<double>(cut)) == cuts.end()) return std::nullopt;
+  }
+  const auto at = static_cast<size_t>(cut);
+  if (at >= scores.size() || detector.name == "threshold" || detector.name == "fixed") return std::nullopt;
+  if (detector.name != "transnetv2") return scores[at];
+  double out = scores[at - 1];
+  for (size_t i = at - 1; i > 0 && scores[i] > kQuiet; --i) out = std::max(out, scores[i - 1]);
+  for (size_t i = at; i < scores.size() && scores[i] > kQuiet; ++i) out = std::max(out, scores[i]);
+  return out >= detector.threshold.value_or(0) ? std::optional(out) : std::nullopt;
+}
+
+void read_shots(Film& film, const json& shots, const Detector& detector) {
   film.fps = number_at(shots, "fps").value_or(0);
   film.frames = count_at(shots, "frames");
   film.scores = numbers_at(shots, "scores");
@@ -61,8 +81,7 @@ void read_shots(Film& film, const json& shots) {
   bounds.push_back(film.frames);
   for (size_t i = 0; i + 1 < bounds.size(); ++i) {
     Shot shot{bounds[i], bounds[i + 1], std::nullopt, {}};
-    const auto at = static_cast<size_t>(bounds[i]);
-    if (i > 0 && at < film.scores.size()) shot.score = film.scores[at];
+    if (i > 0) shot.score = score_of_cut(film.scores, shots, detector, bounds[i]);
     film.shots.push_back(shot);
   }
 }
@@ -258,7 +277,7 @@ Curation read_curation(const JobRecord& job) {
       return;
     }
     Film& film = out.films.emplace_back();
-    read_shots(film, object_at(line, "shots"));
+    read_shots(film, object_at(line, "shots"), out.detector);
     films.emplace(item.key, &film);
     film.item = std::move(item);
   });

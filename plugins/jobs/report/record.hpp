@@ -87,7 +87,8 @@ struct Item {
 
 struct Shot {
   int64_t first = 0, last = 0;  // frames [first, last)
-  std::optional<double> score;  // at its first frame; nothing for the start of the video
+  std::optional<double>
+      score;  // of the cut with which it begins; nothing at the start, or if it is not known
   std::vector<const Item*> clips;
 };
 

@@ -70,6 +70,41 @@ TEST_F(ReportTest, ItsNumbersAreInTheData) {
   EXPECT_THAT(gathered("x").line, testing::HasSubstr("2\u00A0min\u00A016\u00A0s"));
 }
 
+// TransNet V2 scores the last frame of a shot, and a slow change is a stretch of frames.
+TEST_F(ReportTest, TheScoreOfACutIsTheOneThatMadeIt) {
+  write_curation("film");
+  std::vector<double> scores(84 * 4, 0.001);
+  scores[83] = 0.981;  // a cut at 84
+  for (int i = 160; i < 175; ++i)
+    scores[i] = 0.3 + 0.04 * (i - 160);  // a fade with its cut at 170, within it
+  scores[251] = 0.3;                     // another detector's cut at 252
+  const json kept{{"cuts", {84, 170}}};
+  const json film{{"key", "film"},
+                  {"end", "kept"},
+                  {"shots",
+                   {{"fps", 24},
+                    {"frames", scores.size()},
+                    {"cuts", {84, 170, 252}},
+                    {"scores", scores},
+                    {"detectors", {{"transnetv2", kept}}}}}};
+  write("curate/items.jsonl", dump(film));
+  const auto shots = [&](const char* id, json options) {
+    RunRecord run = record("x");
+    run.jobs[0].components = {{"stages", id, "1", options}};
+    const auto no_picture = [](const StillRequest&) { return Still{"", "none"}; };
+    const json all = gather(run, no_picture).data;
+    return job_of(all, "curate").at("films").at("list").at(0).at("shots");
+  };
+  const json of_network = shots("stage/shots.transnetv2", {{"threshold", 0.5}});
+  EXPECT_EQ(of_network[0]["score"], nullptr);
+  EXPECT_EQ(of_network[1]["score"], 0.981);
+  EXPECT_NEAR(of_network[2]["score"], 0.86, 1e-12);
+  EXPECT_EQ(of_network[3]["score"], nullptr);
+  EXPECT_EQ(shots("stage/shots.content", {{"threshold", 27.0}})[1]["score"], 0.001)
+      << "the frame that begins";
+  EXPECT_EQ(shots("stage/shots.threshold", {{"threshold", 12.0}})[1]["score"], nullptr) << "a brightness";
+}
+
 // The threshold is that of the scores which items.jsonl has, whatever other stages call a threshold.
 TEST_F(ReportTest, TheThresholdIsThatOfTheDetectorWhoseScoresAreKept) {
   write_curation("film");

@@ -26,7 +26,7 @@ function endings(film, { clips, endings: told }) {
 function tileElement(film, tile) {
   const seconds = (frame) => (film.fps > 0 ? frame / film.fps : 0), isShot = tile.shot !== undefined;
   const score = isShot ? film.shots[tile.shot].score : null, name = isShot ? `Shot ${tile.shot + 1}` : tile.key;
-  const start = score !== null ? ` · cut at score ${score.toFixed(1)}` : tile.shot === 0 ? " · start of the video" : "";
+  const start = score !== null ? ` · cut at score ${number(score)}` : tile.shot === 0 ? " · start of the video" : "";
   const when = make("span", { class: "when" }, make("b", {}, timecode(seconds(tile.first))), make("span", {}, duration(seconds(tile.last - tile.first))));
   return make("li", { class: tile.kept ? "whole" : "lost" }, make("figure", {},
     picture(tile.image, `A frame of ${isShot ? `shot ${tile.shot + 1}` : `clip ${tile.key}`} of ${film.key}`),

@@ -42,7 +42,7 @@ export function timeline(film, detector, threshold) {
   const places = shots.map(({ first, last, end, score }, i) => ({
     at: first / frames,
     to: last / frames,
-    text: `Shot ${i + 1} from ${timecode(seconds(first))}: ${end}${score === null ? "" : `, cut at score ${score.toFixed(1)}`}`,
+    text: `Shot ${i + 1} from ${timecode(seconds(first))}: ${end}${score === null ? "" : `, cut at score ${number(score)}`}`,
   }));
   const box = scores.length ? drawing(1000, kHeight, 0, ...shapes(film, top, threshold)) : drawing(1000, kBars.kept, kHeight - kBars.kept, ...shapes(film, top, threshold));
   const name = `Timeline of ${film.key}: ${counted(shots.length, "shot")} in ${timecode(seconds(frames))}; the highest score is ${number(highest)}`;
