@@ -424,7 +424,7 @@ def check_remux():
 
 
 def check_remux_of_damaged():
-    """A truncated video counts as damaged whether or not it is rewritten first: its copy is intact, but does not hide the damage."""
+    """A truncated video is not rewritten, because its copy would hide the damage: it ends as without video.remux."""
     films = SCRATCH / "cut_off"
     films.mkdir()
     for n, name in enumerate(("a.ts", "b.flv", "c.avi", "d.mpg")):
@@ -435,9 +435,9 @@ def check_remux_of_damaged():
     run("cut_off_rewritten", [films], '["video.remux", ' + rest)
     plain, rewritten = items("cut_off_as_they_are"), items("cut_off_rewritten")
     for key in "abcd":
-        assert "remuxed" in rewritten[key]["facts"], rewritten[key]
         ends = [(i[key]["end"], "damaged" in i[key], sum(c.get("parent") == key for c in i.values())) for i in (plain, rewritten)]
         assert ends[0] == ends[1], (key, ends, plain[key].get("damaged"), rewritten[key].get("damaged"))
+    assert "not rewritten, because it is cut off" in rewritten["c"]["facts"]["remux_failed"], rewritten["c"]
     for key in "cd":
         assert rewritten[key]["end"] == "failed" and rewritten[key]["damaged"], rewritten[key]
 

@@ -35,7 +35,6 @@ class ClipTranscode final : public Stage {
     const Media media = open_media(film);
     const nlohmann::json shots = shots_of(film, media, run);
     std::string damage = shots.value("damaged", "");
-    if (damage.empty()) damage = damage_before_remux(film);
     const std::string found = Cutting(film, media, shots, options_).cut(emit, run, damage.empty());
     if (damage.empty()) damage = found;
     // Its intact clips have been emitted; the video itself is damaged, so it fails.
@@ -120,10 +119,9 @@ class VideoClips final : public Stage {
     if (is_picture(film)) return emit(std::move(film));
     const Media media = open_media(film);
     const Probe header = media_call([&] { return probe(*media.source, media.name); });
-    std::string damage = could_copy(header, transcode_options(options_)) || !fits(header.video)
-                             ? look_then_cut(film, media, emit, run)
-                             : cut_at_once(film, media, header, emit, run);
-    if (damage.empty()) damage = damage_before_remux(film);
+    const std::string damage = could_copy(header, transcode_options(options_)) || !fits(header.video)
+                                   ? look_then_cut(film, media, emit, run)
+                                   : cut_at_once(film, media, header, emit, run);
     // Its intact clips have been emitted; the video itself is damaged, so it fails.
     if (!damage.empty()) throw Error(KINORA_ERROR_DATA, damage);
   }

@@ -60,10 +60,12 @@ class FilmRemux final : public Stage {
     d.name("video.remux")
         .formerly("film.remux")
         .help(
-            "Rewrites transport streams, AVI, FLV and other containers without an index as MP4 or "
-            "Matroska for the duration of the job, without decoding");
+            "Rewrites transport streams, AVI, FLV and other containers without an index as MP4, QuickTime or "
+            "Matroska for the duration of the job, without decoding; the clips stay the same");
     d.option("require", &Options::require)
-        .help("fail a video that cannot be rewritten; else it is emitted unchanged, with fact remux_failed");
+        .help(
+            "fail a video that cannot be rewritten without loss, such as a damaged one; else it is emitted "
+            "unchanged, with fact remux_failed");
   }
   explicit FilmRemux(const Options& o) : options_(o) {}
   kinora_resources resources() const override { return reads_media(); }
@@ -83,7 +85,6 @@ class FilmRemux final : public Stage {
                               [&] { run.check_cancelled(); });
       if (!made) return emit(std::move(in));
       facts["remuxed"] = {{"from", made->from}, {"to", made->to}};
-      if (!made->damage.empty()) facts["damaged"] = made->damage;
       for (const char* field : kVideoFields) in.remove(field);
       in.set("url", made->file.string());
     } catch (const MediaError& e) {

@@ -143,7 +143,7 @@ class VideoRead final : public Stage {
     ScalerOptions out;
     out.rotation = video.rotation;
     out.fit = options_.fit == "crop" ? Fit::crop : Fit::stretch;
-    const bool turned = video.rotation % 180 != 0;
+    const bool turned = video.rotation.swaps_sides();
     const double h = turned ? video.width * video.sample_aspect.value() : video.height;
     const double w = turned ? video.height : video.width * video.sample_aspect.value();
     out.height = static_cast<int>(options_.height  ? options_.height

@@ -34,7 +34,7 @@ struct Applied {
   core::StageResults results;
   std::string error;
 };
-inline Applied applied(const char* id, const json& given, const Sample& in) {
+inline Applied applied(const char* id, const json& given, const Sample& in, const std::string& folder = "") {
   const core::Component component = core::or_throw(runtime().registry().open("stage", id));
   const auto options = core::or_throw(core::Options::make(*component.spec, given));
   const auto& stage = component.table<kinora_stage>();
@@ -44,6 +44,7 @@ inline Applied applied(const char* id, const json& given, const Sample& in) {
   kinora_run run{};
   run.struct_size = sizeof run;
   run.n_threads = 2;
+  run.out = {folder.data(), folder.size()};
   run.cancelled = [](void*) -> int32_t { return KINORA_OK; };
   try {
     if (stage.start) check(stage.start(self.get(), &run));

@@ -313,7 +313,7 @@ void make_clips(const MakerContext& context, ClipWorks& works) {
 bool could_copy(const Probe& film, const TranscodeOptions& o) {
   const VideoInfo& v = film.video;
   return o.copy && v.codec == "h264" && v.pixel_format == "yuv420p" && v.colour.range != AVCOL_RANGE_JPEG &&
-         v.rotation == 0 && v.field_order == "progressive" && o.crop.empty() && v.width % 2 == 0 &&
+         v.rotation.is_upright() && v.field_order == "progressive" && o.crop.empty() && v.width % 2 == 0 &&
          v.height % 2 == 0 && (o.max_height <= 0 || v.height <= o.max_height);
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kTimeRounding = 1e-6;  // seconds; rounding error of a time base
 
-ScalerOptions scaling(const ShownSize& size, int rotation) {
+ScalerOptions scaling(const ShownSize& size, Orientation rotation) {
   ScalerOptions o;
   o.width = size.width;
   o.height = size.height;
@@ -22,7 +22,7 @@ ShownSize shown_size(const VideoInfo& video, const Crop& stored, int64_t height)
   const double aspect = video.sample_aspect.value();
   const double w = (stored.empty() ? video.width : stored.width) * aspect;
   const double h = stored.empty() ? video.height : stored.height;
-  const bool turned = video.rotation % 180 != 0;
+  const bool turned = video.rotation.swaps_sides();
   const double wide = turned ? h : w, high = turned ? w : h;
   const double scale = height > 0 ? static_cast<double>(height) / high : 1;
   const auto side = [](double pixels) { return std::max(1, static_cast<int>(std::lround(pixels))); };

@@ -117,14 +117,6 @@ std::set<std::string> ended_clips(const Sample& film) {
   return keys;
 }
 
-std::string damage_before_remux(const Sample& film) {
-  const auto facts = facts_of(film);
-  const auto damaged = facts.find("damaged");
-  return facts.contains("remuxed") && damaged != facts.end() && damaged->is_string()
-             ? damaged->get<std::string>()
-             : "";
-}
-
 Crop crop_of(const Sample& film) {
   const json facts = facts_of(film);
   if (!facts.contains("crop") || facts["crop"].is_null()) return {};

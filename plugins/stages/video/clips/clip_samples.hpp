@@ -28,10 +28,6 @@ void fill_clip(Sample& sample, Clip clip);
 // if it is not an array of strings.
 std::set<std::string> ended_clips(const Sample& film);
 
-// Returns the damage that video.remux found in the original file and that its intact copy does not show;
-// empty if none.
-std::string damage_before_remux(const Sample& film);
-
 // Sets the sample's tensor "frames" and the fact frames_at.
 void set_frames(Sample& sample, nlohmann::json& facts, SampledFrames frames);
 

@@ -21,9 +21,9 @@ struct Size {
 };
 
 // Size of the clip: upright, at most max_height lines, same aspect.
-inline Size clip_size(int width, int height, int rotation, int max_height) {
+inline Size clip_size(int width, int height, Orientation rotation, int max_height) {
   Size size{width, height};
-  if (rotation % 180 != 0) std::swap(size.width, size.height);
+  if (rotation.swaps_sides()) std::swap(size.width, size.height);
   if (max_height <= 0 || size.height <= max_height) return size;
   const double ratio = static_cast<double>(max_height) / size.height;
   return {std::max(2, 2 * static_cast<int>(std::lround(size.width * ratio / 2))), max_height};
@@ -58,7 +58,7 @@ inline EncoderOptions encoder_options(const AVFrame& picture, const Crop& crop, 
   encoder.colour = clip_colour(picture);
   encoder.sample_aspect = film.video.sample_aspect;
   encoder.turn = film.video.rotation;
-  if (encoder.turn % 180 != 0) std::swap(encoder.sample_aspect.num, encoder.sample_aspect.den);
+  if (encoder.turn.swaps_sides()) std::swap(encoder.sample_aspect.num, encoder.sample_aspect.den);
   encoder.audio = sound;
   encoder.metadata = options.metadata;
   return encoder;

@@ -33,6 +33,14 @@ AVPixelFormat plain(AVPixelFormat format) {
   }
 }
 
+// Formats of one component and no colour; swscale and FFmpeg's tools take them as full range unless a tag says
+// otherwise.
+bool is_grey(AVPixelFormat format) {
+  const AVPixFmtDescriptor* description = av_pix_fmt_desc_get(format);
+  constexpr uint64_t kOther = AV_PIX_FMT_FLAG_RGB | AV_PIX_FMT_FLAG_PAL | AV_PIX_FMT_FLAG_BITSTREAM;
+  return description != nullptr && description->nb_components <= 2 && (description->flags & kOther) == 0;
+}
+
 AVPixelFormat format_of(const AVFrame& frame) { return static_cast<AVPixelFormat>(frame.format); }
 
 int flags_for(const AVFrame& from, const AVFrame& to, Filter filter) {
@@ -48,9 +56,35 @@ const int* coefficients(AVColorSpace matrix) {
   return sws_getCoefficients(matrix == AVCOL_SPC_BT2020_CL ? SWS_CS_BT2020 : static_cast<int>(matrix));
 }
 
+// Opens swscale for two kinds of frames. It decides at the opening whether it may copy planes of equal size and
+// layout, so it must know the ranges then: set later, they change nothing, and for more than 8 bits neither where
+// the size changes. RGB and palettes have no range.
+SwsContext* open_swscale(const AVFrame& from, AVColorRange from_range, const AVFrame& to,
+                         AVColorRange to_range, int flags) {
+  SwsContext* sws = sws_alloc_context();
+  if (sws == nullptr) throw std::bad_alloc();
+  const auto set = [&](const char* name, int64_t value) { av_opt_set_int(sws, name, value, 0); };
+  const auto is_full = [](const AVFrame& frame, AVColorRange range) {
+    return !is_rgb(format_of(frame)) && range == AVCOL_RANGE_JPEG;
+  };
+  set("srcw", from.width);
+  set("srch", from.height);
+  set("src_format", plain(format_of(from)));
+  set("src_range", is_full(from, from_range));
+  set("dstw", to.width);
+  set("dsth", to.height);
+  set("dst_format", plain(format_of(to)));
+  set("dst_range", is_full(to, to_range));
+  set("sws_flags", flags);
+  if (sws_init_context(sws, nullptr, nullptr) >= 0) return sws;
+  sws_freeContext(sws);
+  return nullptr;
+}
+
 }  // namespace
 
 AVColorSpace matrix_of(const AVFrame& frame) {
+  if (format_of(frame) == AV_PIX_FMT_PAL8) return AVCOL_SPC_SMPTE170M;  // in which swscale reads palettes
   const AVColorSpace matrix = ff::tag(frame.colorspace, AVCOL_SPC_NB, AVCOL_SPC_UNSPECIFIED);
   switch (matrix) {
     case AVCOL_SPC_BT709:
@@ -69,6 +103,7 @@ AVColorSpace matrix_of(const AVFrame& frame) {
 AVColorRange range_of(const AVFrame& frame) {
   if (plain(format_of(frame)) != format_of(frame) || is_rgb(format_of(frame))) return AVCOL_RANGE_JPEG;
   const AVColorRange range = ff::tag(frame.color_range, AVCOL_RANGE_NB, AVCOL_RANGE_UNSPECIFIED);
+  if (range == AVCOL_RANGE_UNSPECIFIED && is_grey(format_of(frame))) return AVCOL_RANGE_JPEG;
   return range == AVCOL_RANGE_JPEG ? AVCOL_RANGE_JPEG : AVCOL_RANGE_MPEG;
 }
 
@@ -77,12 +112,14 @@ void PixelConverter::prepare(const AVFrame& from, const AVFrame& to, Filter filt
   // swscale turns RGB into YUV by one of the two and back by the other.
   const AVColorSpace from_matrix =
       is_rgb(format_of(from)) && is_rgb(format_of(to)) ? to_matrix : matrix_of(from);
-  const AVColorRange from_range = range_of(from), to_range = range_of(to);
+  AVColorRange from_range = range_of(from), to_range = range_of(to);
+  // swscale takes every grey picture as full range; where nothing changes, both count as full.
+  if (is_grey(format_of(from)) && !is_rgb(format_of(to)) && from_range == to_range)
+    from_range = to_range = AVCOL_RANGE_JPEG;
   const Kind kind{from.width, from.height, from.format, from_matrix, from_range, to.width,
                   to.height,  to.format,   to_matrix,   to_range,    filter};
   if (tables_ && kind == kind_) return;
-  tables_.reset(sws_getContext(from.width, from.height, plain(format_of(from)), to.width, to.height,
-                               plain(format_of(to)), flags_for(from, to, filter), nullptr, nullptr, nullptr));
+  tables_.reset(open_swscale(from, from_range, to, to_range, flags_for(from, to, filter)));
   if (!tables_) {
     const char* name = av_get_pix_fmt_name(format_of(from));
     throw MediaError("frames of format " + std::string(name != nullptr ? name : "unknown") + ", " +
@@ -91,7 +128,8 @@ void PixelConverter::prepare(const AVFrame& from, const AVFrame& to, Filter filt
   }
   kind_ = kind;
   constexpr int kOne = 1 << 16;  // contrast and saturation unchanged
-  // Fails for formats without a matrix (grey to RGB, palettes), which need none.
+  // Fails where there is nothing to set: for formats without a matrix (grey to RGB, palettes), and between two
+  // YUV formats of one matrix, whose ranges are set already.
   sws_setColorspaceDetails(tables_.get(), coefficients(from_matrix), from_range == AVCOL_RANGE_JPEG,
                            coefficients(to_matrix), to_range == AVCOL_RANGE_JPEG, 0, kOne, kOne);
 }
@@ -125,10 +163,11 @@ ff::Owned<AVFrame> picture_of_rgb(const uint8_t* rgb, int width, int height) {
 namespace {
 
 template <int kBytes>
-void rotate(Plane from, int width, int height, int degrees, Plane to) {
+void rotate(Plane from, int width, int height, Orientation rotation, Plane to) {
   // Position of the source's top left pixel in `to`, and the steps in `to` for one pixel right and one down
   // in the source.
   ptrdiff_t origin = 0, right = kBytes, down = to.stride;
+  const int degrees = rotation.degrees;
   if (degrees == 90) {
     origin = ptrdiff_t{kBytes} * (height - 1), right = to.stride, down = -kBytes;
   } else if (degrees == 180) {
@@ -136,10 +175,11 @@ void rotate(Plane from, int width, int height, int degrees, Plane to) {
   } else if (degrees == 270) {
     origin = to.stride * (width - 1), right = -to.stride, down = kBytes;
   }
+  if (rotation.mirrored) origin += right * (width - 1), right = -right;
   for (int y = 0; y < height; ++y) {
     const uint8_t* source = from.bytes + from.stride * y;
     uint8_t* target = to.bytes + origin + down * y;
-    if (degrees == 0) {
+    if (rotation.is_upright()) {
       std::memcpy(target, source, static_cast<size_t>(kBytes) * static_cast<size_t>(width));
       continue;
     }
@@ -149,11 +189,11 @@ void rotate(Plane from, int width, int height, int degrees, Plane to) {
 
 }  // namespace
 
-void rotate_plane(Plane from, int width, int height, int pixel_bytes, int degrees, Plane to) {
+void rotate_plane(Plane from, int width, int height, int pixel_bytes, Orientation rotation, Plane to) {
   if (pixel_bytes == 1) {
-    rotate<1>(from, width, height, degrees, to);
+    rotate<1>(from, width, height, rotation, to);
   } else {
-    rotate<3>(from, width, height, degrees, to);
+    rotate<3>(from, width, height, rotation, to);
   }
 }
 

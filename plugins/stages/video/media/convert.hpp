@@ -8,11 +8,12 @@
 
 #include "media/byte_source.hpp"
 #include "media/ffmpeg.hpp"
+#include "media/probe.hpp"
 #include "media/scaler.hpp"
 
 namespace kinora::video {
 
-// The YUV matrix and range of a frame: its tags, or the assumption for untagged frames of its size.
+// The YUV matrix and range of a frame: its tags, or the assumption for untagged frames of its size and format.
 AVColorSpace matrix_of(const AVFrame& frame);
 AVColorRange range_of(const AVFrame& frame);
 
@@ -46,23 +47,24 @@ struct Crop {
 };
 
 // Returns the even rectangle inside `upright` (chroma is cut where luma is), in coordinates of the stored
-// picture of width x height pixels, which a turn by `rotation` degrees clockwise makes upright. MediaError if
-// `upright` is not within the picture.
-inline Crop stored_crop(const Crop& upright, int width, int height, int rotation) {
+// picture of width x height pixels, which `rotation` makes upright. MediaError if `upright` is not within the
+// picture.
+inline Crop stored_crop(const Crop& upright, int width, int height, Orientation rotation) {
   const int right = upright.x + upright.width, bottom = upright.y + upright.height;
   Crop c{(upright.x + 1) & ~1, (upright.y + 1) & ~1, 0, 0};
   c.width = (right & ~1) - c.x;
   c.height = (bottom & ~1) - c.y;
-  const bool turned = rotation % 180 != 0;
+  const bool turned = rotation.swaps_sides();
   const int w = turned ? height : width, h = turned ? width : height;
   if (upright.x < 0 || upright.y < 0 || c.width < 2 || c.height < 2 || right > w || bottom > h)
     throw MediaError("crop of " + std::to_string(upright.width) + " x " + std::to_string(upright.height) +
                      " at (" + std::to_string(upright.x) + ", " + std::to_string(upright.y) +
                      ") is not within a picture of " + std::to_string(w) + " x " + std::to_string(h) +
                      "; fix the fact crop or set crop = false");
-  if (rotation == 90) return {c.y, height - c.x - c.width, c.height, c.width};
-  if (rotation == 180) return {width - c.x - c.width, height - c.y - c.height, c.width, c.height};
-  if (rotation == 270) return {width - c.y - c.height, c.x, c.height, c.width};
+  if (rotation.degrees == 90) c = {c.y, height - c.x - c.width, c.height, c.width};
+  if (rotation.degrees == 180) c = {width - c.x - c.width, height - c.y - c.height, c.width, c.height};
+  if (rotation.degrees == 270) c = {width - c.y - c.height, c.x, c.height, c.width};
+  if (rotation.mirrored) c.x = width - c.x - c.width;
   return c;
 }
 
@@ -90,8 +92,8 @@ struct Plane {
   ptrdiff_t stride = 0;
 };
 
-// Turns a plane of width x height pixels clockwise by 0, 90, 180 or 270 degrees into `to`, which has height x
-// width pixels after a quarter turn. pixel_bytes is 1 or 3. The planes must not overlap.
-void rotate_plane(Plane from, int width, int height, int pixel_bytes, int degrees, Plane to);
+// Makes a stored plane of width x height pixels upright into `to`, which has height x width pixels after a quarter
+// turn. pixel_bytes is 1 or 3. The planes must not overlap.
+void rotate_plane(Plane from, int width, int height, int pixel_bytes, Orientation rotation, Plane to);
 
 }  // namespace kinora::video

@@ -132,7 +132,7 @@ struct Decoder::State {
     if (!linear) return;
     index.pts.push_back(raw);
     if (frame.key) index.keys.push_back(frame.index);
-    index.exact = !clock.repaired() && damage.empty();
+    index.exact = !clock.repaired() && !queue->input().is_joined() && damage.empty();
   }
 
   void finish() {

@@ -37,7 +37,7 @@ struct EncoderOptions {
   bool length_prefixed = false;  // x264 writes packets and headers in MP4's form, without start codes
   Colour colour{1, 1, 1, 1};     // tags to write: BT.709, limited range. The file's range is always limited
   Rational sample_aspect{1, 1};
-  int turn = 0;  // degrees clockwise by which write() turns the frames; width and height apply after the turn
+  Orientation turn;  // by which write() makes the frames upright; width and height apply to the upright frame
   int rotation_tag = 0;  // degrees clockwise by which players should turn (display matrix)
   AudioFormat audio;
   std::vector<std::pair<std::string, std::string>> metadata;  // title, comment, ...: see Mp4Writer

@@ -20,7 +20,7 @@ FrameEncoder::FrameEncoder(EncoderOptions options, Sink sink)
 }
 
 bool FrameEncoder::fits(const AVFrame& f) const {
-  return options_.turn == 0 && f.format == AV_PIX_FMT_YUV420P && range_of(f) == AVCOL_RANGE_MPEG &&
+  return options_.turn.is_upright() && f.format == AV_PIX_FMT_YUV420P && range_of(f) == AVCOL_RANGE_MPEG &&
          (f.width & ~1) == width_ && (f.height & ~1) == height_ && matrix_of(f) == options_.colour.matrix;
 }
 
@@ -40,7 +40,7 @@ void FrameEncoder::hold(const AVFrame& frame, int64_t pts) {
 }
 
 void FrameEncoder::hold_converted(const AVFrame& frame) {
-  const bool turned = options_.turn % 180 != 0;
+  const bool turned = options_.turn.swaps_sides();
   const int w = turned ? height_ : width_, h = turned ? width_ : height_;
   auto scaled = allocate_picture(w, h, AV_PIX_FMT_YUV420P);
   scaled->colorspace = static_cast<AVColorSpace>(options_.colour.matrix);
@@ -52,7 +52,7 @@ void FrameEncoder::hold_converted(const AVFrame& frame) {
   if (frame.width == w + 1) view_->width = w;  // an odd column or row is cut off, not squeezed in
   if (frame.height == h + 1) view_->height = h;
   converter_.convert(*view_, *scaled, Filter::automatic);
-  if (options_.turn == 0) {
+  if (options_.turn.is_upright()) {
     held_ = std::move(scaled);
     return;
   }

@@ -35,7 +35,8 @@ inline void validate_h264(const EncoderOptions& o) {
       o.codec != "auto")
     throw MediaError("encoding h264: unknown encoder '" + o.codec +
                      "'; give libx264, libopenh264, h264_nvenc or auto");
-  if (o.turn % 90 != 0 || o.turn < 0 || o.turn > 270 || o.rotation_tag % 90 != 0) {
+  const int turn = o.turn.degrees;
+  if (turn % 90 != 0 || turn < 0 || turn > 270 || o.rotation_tag % 90 != 0) {
     throw MediaError("encoding h264: turn and rotation_tag must be quarter turns: 0, 90, 180 or 270 degrees");
   }
 }

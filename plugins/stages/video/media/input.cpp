@@ -171,24 +171,30 @@ void Input::find_streams(const Limits& limits) {
   for (unsigned i = 0; i < format_->nb_streams; ++i) check_size(*format_->streams[i], limits);
   video_ = best_stream(format_, AVMEDIA_TYPE_VIDEO);
   audio_ = best_stream(format_, AVMEDIA_TYPE_AUDIO);
+  recordings_.open(video_, audio_, std::string_view(format_->iformat->name) == "mpegts",
+                   [this](AVPacket& packet) {
+                     const int code = av_read_frame(format_, &packet);
+                     rethrow();
+                     return code;
+                   });
 }
 
+// Where clocks may leap the video is read in any case, because its clock is that of all streams.
 void Input::select(const AVStream* wanted) {
+  const bool leaps = (format_->iformat->flags & AVFMT_TS_DISCONT) != 0;
   for (unsigned i = 0; i < format_->nb_streams; ++i) {
     AVStream* stream = format_->streams[i];
-    stream->discard = stream == wanted ? AVDISCARD_DEFAULT : AVDISCARD_ALL;
+    const bool is_read = stream == wanted || (leaps && stream == video_);
+    stream->discard = is_read ? AVDISCARD_DEFAULT : AVDISCARD_ALL;
   }
 }
 
-int Input::read(AVPacket& packet) {
-  const int code = av_read_frame(format_, &packet);
-  rethrow();
-  return code;
-}
+int Input::read(AVPacket& packet) { return recordings_.read(packet); }
 
 int Input::seek(const AVStream* stream, int64_t timestamp) {
   const int code = av_seek_frame(format_, stream->index, timestamp, AVSEEK_FLAG_BACKWARD);
   rethrow();
+  recordings_.forget();
   return code;
 }
 

@@ -5,6 +5,7 @@
 
 #include "media/byte_source.hpp"
 #include "media/ffmpeg.hpp"
+#include "media/joined_recordings.hpp"
 
 namespace kinora::video {
 
@@ -29,13 +30,14 @@ class Input {
   AVStream* video() const { return video_; }  // null if there is none; cover pictures do not count
   AVStream* audio() const { return audio_; }  // null if there is none
 
-  // From now on reads only packets of this stream; demuxers with an index then skip the bytes of other
-  // streams.
+  // From now on only packets of this stream matter; demuxers with an index then skip the bytes of other streams.
   void select(const AVStream* wanted);
 
-  // Reads the next packet; returns 0, AVERROR_EOF, or another negative FFmpeg code. Rethrows the source's
-  // exceptions.
+  // Reads the next packet; returns 0, AVERROR_EOF, or another negative FFmpeg code. Joined recordings have one
+  // clock; see JoinedRecordings. Rethrows the source's exceptions.
   int read(AVPacket& packet);
+  // Whether the packets so far are of several recordings, so that the container cannot be seeked by their times.
+  bool is_joined() const { return recordings_.is_joined(); }
 
   // Seeks to the last key frame at or before `timestamp` (ticks of the stream). Rethrows the source's
   // exceptions.
@@ -58,6 +60,7 @@ class Input {
   AVFormatContext* format_ = nullptr;
   AVStream* video_ = nullptr;
   AVStream* audio_ = nullptr;
+  JoinedRecordings recordings_;
 };
 
 // Opens a decoder for the stream with `threads` threads and the pixel limit. MediaError if FFmpeg has none

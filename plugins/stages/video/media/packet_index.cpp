@@ -35,7 +35,7 @@ class Scan {
       av_packet_unref(packet.get());
       if (!sound || pts.size() > most) return false;
     }
-    return code == AVERROR_EOF;
+    return code == AVERROR_EOF && !input_.is_joined();
   }
 
   ParameterSets sets;

@@ -17,9 +17,10 @@ Rational rational(AVRational r) { return {r.num, r.den == 0 ? 1 : r.den}; }
 
 std::string text(const char* name) { return name != nullptr ? name : "unknown"; }
 
-// The display matrix gives a counter-clockwise turn; returns the clockwise turn that makes the picture
-// upright.
-int rotation_of(const AVStream& stream) {
+// The display matrix (a b u, c d v, x y w) moves the stored pixel (p, q) to (a p + c q, b p + d q) of the shown
+// picture (ISO/IEC 14496-12, 8.3.2). FFmpeg gives its turn, counter-clockwise, of the stored rows; a mirrored row
+// is turned by half a turn more.
+Orientation orientation_of(const AVStream& stream) {
 #if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(60, 31, 102)
   const AVPacketSideData* side = av_packet_side_data_get(
       stream.codecpar->coded_side_data, stream.codecpar->nb_coded_side_data, AV_PKT_DATA_DISPLAYMATRIX);
@@ -29,11 +30,14 @@ int rotation_of(const AVStream& stream) {
   const uint8_t* matrix = av_stream_get_side_data(&stream, AV_PKT_DATA_DISPLAYMATRIX, &size);
   if (size < 36) matrix = nullptr;
 #endif
-  if (matrix == nullptr) return 0;
-  const double counter_clockwise = av_display_rotation_get(reinterpret_cast<const int32_t*>(matrix));
-  if (!std::isfinite(counter_clockwise)) return 0;
-  const int quarter_turns = static_cast<int>(std::lround(-counter_clockwise / 90));
-  return ((quarter_turns % 4) + 4) % 4 * 90;
+  if (matrix == nullptr) return {};
+  std::array<int32_t, 9> m;
+  std::memcpy(m.data(), matrix, sizeof m);
+  const double counter_clockwise = av_display_rotation_get(m.data());
+  if (!std::isfinite(counter_clockwise)) return {};
+  const bool mirrored = static_cast<double>(m[0]) * m[4] < static_cast<double>(m[1]) * m[3];
+  const int quarter_turns = static_cast<int>(std::lround(-counter_clockwise / 90)) + (mirrored ? 2 : 0);
+  return {((quarter_turns % 4) + 4) % 4 * 90, mirrored};
 }
 
 std::string field_order(const AVFieldOrder& order) {
@@ -91,7 +95,7 @@ VideoInfo video_info(AVFormatContext* format, AVStream* stream) {
   const AVRational average = stream->avg_frame_rate;
   video.average_fps = average.num > 0 && average.den > 0 ? rational(average) : video.fps;
   video.time_base = rational(stream->time_base);
-  video.rotation = rotation_of(*stream);
+  video.rotation = orientation_of(*stream);
   const AVRational aspect = av_guess_sample_aspect_ratio(format, stream, nullptr);
   if (aspect.num > 0 && aspect.den > 0) video.sample_aspect = rational(aspect);
   video.colour = colour_of(p.color_space, p.color_primaries, p.color_trc, p.color_range);

@@ -25,6 +25,17 @@ struct Limits {
   int64_t max_pixels = int64_t{1} << 26;  // width * height; 8192 x 8192
 };
 
+// How a stored picture becomes upright: mirrored left to right, then turned clockwise. Covers the eight display
+// matrices of MP4 and the eight orientations of Exif.
+struct Orientation {
+  Orientation(int degrees_ = 0, bool mirrored_ = false) : degrees(degrees_), mirrored(mirrored_) {}
+  int degrees;    // 0, 90, 180 or 270
+  bool mirrored;  // before the turn
+  bool is_upright() const { return degrees == 0 && !mirrored; }
+  bool swaps_sides() const { return degrees % 180 != 0; }
+  friend bool operator==(const Orientation&, const Orientation&) = default;
+};
+
 // Code points of ITU-T H.273: the numbers that H.264, MP4 and FFmpeg write. 2 is "unspecified" (range: 0).
 struct Colour {
   int matrix = 2;
@@ -48,8 +59,8 @@ struct VideoInfo {
   Rational time_base;    // seconds per tick of a timestamp
   int64_t frames = 0;    // counted by the container or, if frames_estimated, duration * fps
   bool frames_estimated = true;
-  int rotation = 0;  // degrees clockwise that turn the stored picture upright: 0, 90, 180 or 270
-  Rational sample_aspect{1, 1};
+  Orientation rotation;          // makes the stored picture upright
+  Rational sample_aspect{1, 1};  // width : height of a stored pixel
   Colour colour;
   std::string field_order = "unknown";  // "progressive", "tt", "bb", "tb", "bt" or "unknown"
 };

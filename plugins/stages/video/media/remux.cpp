@@ -20,9 +20,21 @@ namespace {
 constexpr std::array<std::string_view, 9> kWithoutIndex = {"mpegts", "mpeg", "avi", "flv", "live_flv",
                                                            "dv",     "rm",   "nsv", "wtv"};
 
+struct Target {
+  const char *container, *extension;
+};
+// The first that supports the codecs is written. Matroska supports all, but its clock ticks in milliseconds.
+constexpr std::array<Target, 3> kTargets = {{{"mp4", ".mp4"}, {"mov", ".mov"}, {"matroska", ".mkv"}}};
+
 std::string container_of(const Input& input) {
   const std::string_view names = input.format()->iformat->name;
   return std::string(names.substr(0, names.find(',')));
+}
+
+// Whether FFmpeg can tell when pictures are shown from when they are decoded, which is all that AVI says: a picture
+// waits at most for the next one that no other waits for.
+bool has_simple_order(AVCodecID codec) {
+  return codec == AV_CODEC_ID_MPEG1VIDEO || codec == AV_CODEC_ID_MPEG2VIDEO || codec == AV_CODEC_ID_MPEG4;
 }
 
 void check(int code, const std::string& name, const char* what) {
@@ -47,14 +59,6 @@ std::unique_ptr<AVBSFContext, FreeFilter> filter_for(const AVStream& stream, con
   return owned;
 }
 
-// Describes the damage as a decoder of the original would, because the new file's headers and packets are
-// intact.
-std::string damage_of(const std::string& broken, ByteSource& film, const std::string& name) {
-  const std::string cut = missing_bytes(film);
-  if (broken.empty() && cut.empty()) return "";
-  return name + ": " + broken + (broken.empty() ? "" : "; ") + (cut.empty() ? "fetch it again" : cut);
-}
-
 // The new file; removed unless finish() is called.
 class Copy {
  public:
@@ -62,13 +66,16 @@ class Copy {
       : input_(input), name_(name) {
     for (AVStream* stream : {input.video(), input.audio()})
       if (stream) tracks_.push_back({stream, filter_for(*stream, name), nullptr});
-    const bool mp4 = std::all_of(tracks_.begin(), tracks_.end(), [](const Track& t) {
-      return avformat_query_codec(av_guess_format("mp4", nullptr, nullptr), t.filter->par_out->codec_id,
-                                  FF_COMPLIANCE_NORMAL) == 1;
+    const auto takes = [](const Target& to, const Track& t) {
+      return avformat_query_codec(av_guess_format(to.container, nullptr, nullptr),
+                                  t.filter->par_out->codec_id, FF_COMPLIANCE_NORMAL) == 1;
+    };
+    const Target& target = *std::find_if(kTargets.begin(), kTargets.end() - 1, [&](const Target& to) {
+      return std::all_of(tracks_.begin(), tracks_.end(), [&](const Track& t) { return takes(to, t); });
     });
-    to_ = mp4 ? "mp4" : "matroska";
+    to_ = target.container;
     file_ = stem;
-    file_ += mp4 ? ".mp4" : ".mkv";
+    file_ += target.extension;
     check(avformat_alloc_output_context2(&format_, nullptr, to_.c_str(), file_.c_str()), name_,
           "the new container");
     try {
@@ -94,7 +101,7 @@ class Copy {
     avio_flush(format_->pb);
     check(format_->pb->error, name_, "the last bytes");
     done_ = true;
-    return {container_of(input_), to_, file_, {}};
+    return {container_of(input_), to_, file_};
   }
 
  private:
@@ -135,9 +142,8 @@ class Copy {
     }
   }
 
-  // Moves the packet's times to a clock that begins with the video and always increases: a packet that is
-  // late because the old container's clock slipped is moved one tick after the previous one, as the decoder
-  // does.
+  // Moves the packet's times to a clock that begins with the video. Decoding times increase always; MediaError if a
+  // picture would be shown at another time than by the old container.
   void place(Track& track, AVPacket& packet) {
     const AVRational base = track.filter->time_base_out;
     const int64_t start = input_.format()->start_time;
@@ -146,12 +152,20 @@ class Copy {
     if (packet.dts != AV_NOPTS_VALUE) packet.dts -= offset;
     packet.stream_index = track.out->index;
     packet.pos = -1;
+    const int64_t shown = packet.pts;
     av_packet_rescale_ts(&packet, base, track.out->time_base);
     int64_t& last = last_[static_cast<size_t>(track.out->index)];
     if (packet.dts == AV_NOPTS_VALUE) packet.dts = packet.pts;
     if (packet.dts != AV_NOPTS_VALUE && last != AV_NOPTS_VALUE && packet.dts <= last) packet.dts = last + 1;
-    if (packet.pts != AV_NOPTS_VALUE && packet.pts < packet.dts) packet.pts = packet.dts;
     last = packet.dts;
+    const bool is_early = packet.pts != AV_NOPTS_VALUE && packet.pts < packet.dts;
+    if (track.in != input_.video()) {
+      if (is_early) packet.pts = packet.dts;
+    } else if (is_early || shown == AV_NOPTS_VALUE ||
+               av_compare_ts(shown, base, packet.pts, track.out->time_base) != 0) {
+      throw MediaError(name_ + ": not rewritten, because " + to_ +
+                       " cannot store when its pictures are shown");
+    }
   }
 
   void discard() {
@@ -181,22 +195,24 @@ std::optional<Remuxed> remux(ByteSource& film, const std::string& name, const st
   const std::string container = container_of(input);
   const bool wanted = std::find(kWithoutIndex.begin(), kWithoutIndex.end(), container) != kWithoutIndex.end();
   if (!wanted || input.video() == nullptr) return std::nullopt;
-  input.format()->flags |= AVFMT_FLAG_GENPTS;  // AVI has only decoding times
+  if (has_simple_order(input.video()->codecpar->codec_id)) input.format()->flags |= AVFMT_FLAG_GENPTS;
   Copy copy(input, name, stem);
   const auto packet = ff::new_packet();
-  std::string broken;
+  const auto give_up = [&](const std::string& why) {
+    throw MediaError(name + ": not rewritten, because " + why);
+  };
   int code = 0;
   while ((code = input.read(*packet)) >= 0) {
     each();
-    const bool incomplete =
-        packet->stream_index == input.video()->index && (packet->flags & AV_PKT_FLAG_CORRUPT) != 0;
-    if (broken.empty() && incomplete) broken = "a packet is incomplete";
+    const bool is_picture = packet->stream_index == input.video()->index;
+    if (is_picture && (packet->flags & AV_PKT_FLAG_CORRUPT) != 0) give_up("a packet is incomplete");
+    if (is_picture && av_packet_get_side_data(packet.get(), AV_PKT_DATA_NEW_EXTRADATA, nullptr) != nullptr)
+      give_up("its pictures change their form");
     copy.write(packet.get());
   }
-  if (broken.empty() && code != AVERROR_EOF) broken = "reading stopped: " + ff::error_text(code);
-  Remuxed made = copy.finish();
-  made.damage = damage_of(broken, film, name);
-  return made;
+  if (code != AVERROR_EOF) give_up("reading stopped: " + ff::error_text(code));
+  if (const std::string cut = missing_bytes(film); !cut.empty()) give_up("it is " + cut);
+  return copy.finish();
 }
 
 }  // namespace kinora::video

@@ -47,7 +47,9 @@ nlohmann::json facts_of(const Probe& p) {
                      {"fps", p.video.fps.value()},
                      {"frames", p.video.frames},
                      {"frames_estimated", p.video.frames_estimated},
-                     {"rotation", p.video.rotation},
+                     {"rotation", p.video.rotation.degrees},
+                     {"mirrored", p.video.rotation.mirrored},
+                     {"sample_aspect", p.video.sample_aspect.value()},
                      {"matrix", p.video.colour.matrix_name()},
                      {"field_order", p.video.field_order}};
   for (const auto& [key, value] : p.metadata)

@@ -31,8 +31,9 @@ inline kinora_resources reads_media(int64_t threads = 1, const std::string& deco
       sizeof(kinora_resources), 0, static_cast<double>(threads), 0.0, 0, 1, hardware_decoders(decoder), 0, 0};
 }
 
-// The facts that video.probe adds to a sample: times in seconds, sizes in pixels as stored, rotation in
-// degrees.
+// The facts that video.probe adds to a sample: times in seconds, sizes in pixels as stored; sample_aspect, the
+// width of a pixel in its heights; what makes the picture upright: mirrored (left to right), then rotation in
+// degrees clockwise.
 nlohmann::json facts_of(const Probe& probe);
 
 // Returns the sample's json field, an empty object if it has none. Error(KINORA_ERROR_DATA) if it is not a

@@ -41,7 +41,7 @@ void crop_to_aspect(AVFrame& frame, int width, int height) {
 
 struct Scaler::State {
   explicit State(const ScalerOptions& wanted) : options(wanted) {
-    const bool turned = options.rotation % 180 != 0;
+    const bool turned = options.rotation.swaps_sides();
     result =
         allocate_picture(turned ? options.height : options.width, turned ? options.width : options.height,
                          options.order == ChannelOrder::rgb ? AV_PIX_FMT_RGB24 : AV_PIX_FMT_BGR24);
@@ -71,9 +71,8 @@ Scaler::Scaler(const ScalerOptions& options) {
     throw MediaError("scaler: " + std::to_string(options.width) + " x " + std::to_string(options.height) +
                      " pixels; give sides from 1 to " + std::to_string(kMaxSide));
   }
-  if (options.rotation % 90 != 0 || options.rotation < 0 || options.rotation > 270) {
-    throw MediaError("scaler: rotation " + std::to_string(options.rotation) +
-                     "; give 0, 90, 180 or 270 degrees");
+  if (const int degrees = options.rotation.degrees; degrees % 90 != 0 || degrees < 0 || degrees > 270) {
+    throw MediaError("scaler: rotation " + std::to_string(degrees) + "; give 0, 90, 180 or 270 degrees");
   }
   state_ = std::make_unique<State>(options);
 }

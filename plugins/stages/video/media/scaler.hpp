@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "media/probe.hpp"
+
 struct AVFrame;
 
 namespace kinora::video {
@@ -34,7 +36,7 @@ struct ScalerOptions {
   Fit fit = Fit::stretch;
   Filter filter = Filter::automatic;
   Matrix matrix = Matrix::automatic;
-  int rotation = 0;  // degrees clockwise applied to the picture: VideoInfo::rotation makes it upright
+  Orientation rotation;  // applied to the picture: VideoInfo::rotation makes it upright
 };
 
 // Converts decoded frames to 8-bit or float colour pictures of one size. The range (limited or full) follows

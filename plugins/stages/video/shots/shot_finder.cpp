@@ -52,8 +52,8 @@ SwsContext* open_converter(const AVFrame& f, FrameSize to) {
   return sws;
 }
 
-FrameSize upright(FrameSize size, int rotation) {
-  return rotation % 180 != 0 ? FrameSize{size.height, size.width} : size;
+FrameSize upright(FrameSize size, Orientation rotation) {
+  return rotation.swaps_sides() ? FrameSize{size.height, size.width} : size;
 }
 
 bool same_colours(const AVFrame& a, const AVFrame& b) {
@@ -86,7 +86,8 @@ FrameSize measured_size(FrameSize upright, int64_t downscale) {
   return downscaled_size(upright, static_cast<double>(downscale));
 }
 
-MeasureSource::MeasureSource(FrameSize size, int rotation, int64_t downscale, const MeterOptions& needs)
+MeasureSource::MeasureSource(FrameSize size, Orientation rotation, int64_t downscale,
+                             const MeterOptions& needs)
     : size_(size),
       rotation_(rotation),
       meter_(upright(size, rotation), measured_size(upright(size, rotation), downscale), needs) {}
@@ -96,7 +97,7 @@ MeasureSource::~MeasureSource() { sws_freeContext(convert_); }
 FrameMeasures MeasureSource::push(const AVFrame& frame) {
   const bool planar = frame.format == AV_PIX_FMT_YUV420P || frame.format == AV_PIX_FMT_YUVJ420P;
   // Turned planes stay 4:2:0 only if both sides are even.
-  const bool even = frame.height % 2 == 0 && (rotation_ == 0 || frame.width % 2 == 0);
+  const bool even = frame.height % 2 == 0 && (rotation_.is_upright() || frame.width % 2 == 0);
   if (planar && even && FrameSize{frame.width, frame.height} == size_) return push_planes(turned(frame));
   last_.reset();
   return meter_.push(whole(frame));
@@ -116,7 +117,7 @@ FrameMeasures MeasureSource::push_planes(const AVFrame& frame) {
 // OpenCV turns the frame in BGR. The conversion uses a pixel and its block's chroma, so turning the planes
 // first gives the same result.
 const AVFrame& MeasureSource::turned(const AVFrame& frame) {
-  if (rotation_ == 0) return frame;
+  if (rotation_.is_upright()) return frame;
   auto& to = turned_[turn_ ^= 1];
   const FrameSize size = upright({frame.width, frame.height}, rotation_);
   if (!to || to->format != frame.format || to->width != size.width)
@@ -144,7 +145,7 @@ BgrView MeasureSource::whole(const AVFrame& frame) {
   uint8_t* const to[4] = {bgr_.data(), nullptr, nullptr, nullptr};
   const int strides[4] = {stride, 0, 0, 0};
   sws_scale(convert_, frame.data, frame.linesize, 0, frame.height, to, strides);
-  if (rotation_ == 0) return {bgr_.data(), stride};
+  if (rotation_.is_upright()) return {bgr_.data(), stride};
   const ptrdiff_t upright_stride = ptrdiff_t{3} * upright(size_, rotation_).width;
   upright_bgr_.resize(static_cast<size_t>(upright_stride) *
                       static_cast<size_t>(upright(size_, rotation_).height));

@@ -28,9 +28,9 @@ bool is_full_range(const AVFrame& frame);
 // in BGR), without producing most of those frames. [owner-thread] One video, frames in order.
 class MeasureSource {
  public:
-  // size: the container's, before rotation (degrees clockwise). Frames of another size are scaled to it, as
+  // size: the container's, before rotation. Frames of another size are scaled to it, as
   // in OpenCV's reader.
-  MeasureSource(FrameSize size, int rotation, int64_t downscale, const MeterOptions& needs);
+  MeasureSource(FrameSize size, Orientation rotation, int64_t downscale, const MeterOptions& needs);
   ~MeasureSource();
   MeasureSource(const MeasureSource&) = delete;
   MeasureSource& operator=(const MeasureSource&) = delete;
@@ -44,7 +44,7 @@ class MeasureSource {
   const AVFrame& turned(const AVFrame& frame);
 
   FrameSize size_;
-  int rotation_;
+  Orientation rotation_;
   FrameMeter meter_;
   SwsContext* convert_ = nullptr;
   int convert_format_ = -1;

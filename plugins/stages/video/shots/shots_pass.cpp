@@ -48,7 +48,7 @@ class FrameSampler {
 ScalerOptions size_for(const VideoInfo& video, int64_t height) {
   ScalerOptions out;
   out.rotation = video.rotation;
-  const bool turned = video.rotation % 180 != 0;
+  const bool turned = video.rotation.swaps_sides();
   const double wide = video.width * video.sample_aspect.value();
   const double h = turned ? wide : video.height, w = turned ? video.height : wide;
   out.height = std::max(1, static_cast<int>(height > 0 ? height : std::lround(h)));

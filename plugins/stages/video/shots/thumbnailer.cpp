@@ -26,7 +26,7 @@ void Thumbnailer::prepare(const AVFrame& frame) {
   const int kind[5] = {frame.width, frame.height, frame.format, frame.colorspace, is_full_range(frame)};
   if (scale_ != nullptr && std::equal(kind, kind + 5, from_)) return;
   sws_freeContext(scale_);
-  const bool turned = rotation_ % 180 != 0;
+  const bool turned = rotation_.swaps_sides();
   scale_ = sws_alloc_context();
   const auto set = [&](const char* name, int64_t value) { av_opt_set_int(scale_, name, value, 0); };
   set("srcw", frame.width);
@@ -50,7 +50,7 @@ void Thumbnailer::prepare(const AVFrame& frame) {
 
 void Thumbnailer::scale(const AVFrame& frame, uint8_t* rgb) {
   prepare(frame);
-  const bool turned = rotation_ % 180 != 0;
+  const bool turned = rotation_.swaps_sides();
   const int width = turned ? kHeight : kWidth, height = turned ? kWidth : kHeight;
   padded_.resize(size_t{kPaddedStride} * static_cast<size_t>(height));
   uint8_t* const to[4] = {padded_.data(), nullptr, nullptr, nullptr};

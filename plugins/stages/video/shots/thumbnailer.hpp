@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "media/ffmpeg.hpp"
+#include "media/probe.hpp"
 
 namespace kinora::video {
 
@@ -14,7 +15,7 @@ class Thumbnailer {
   static constexpr int kWidth = 48, kHeight = 27;
   static constexpr size_t kBytes = size_t{3} * kWidth * kHeight;
 
-  explicit Thumbnailer(int rotation) : rotation_(rotation) {}
+  explicit Thumbnailer(Orientation rotation) : rotation_(rotation) {}
   ~Thumbnailer();
   Thumbnailer(const Thumbnailer&) = delete;
   Thumbnailer& operator=(const Thumbnailer&) = delete;
@@ -25,7 +26,7 @@ class Thumbnailer {
  private:
   void prepare(const AVFrame& frame);
 
-  int rotation_;
+  Orientation rotation_;
   SwsContext* scale_ = nullptr;
   int from_[5]{};  // width, height, format, matrix, range
   std::vector<uint8_t> padded_;
