@@ -194,10 +194,6 @@ int run_and_report(const Arguments& arguments) {
 }  // namespace kinora
 
 int main(int argc, char** argv) {
-  // libgomp, which comes with libtorch, reads this when it is loaded. By default its threads spin while they
-  // wait and take cores from other processes: next to one busy process, 40 training steps took 36 s, with
-  // this setting 21 s; alone 21 s and 18 s.
-  ::setenv("OMP_WAIT_POLICY", "passive", 0);
   const int code = kinora::run_and_report({argv + 1, argv + argc});
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return code;  // a sanitizer reports as the program exits

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <dlfcn.h>
 #include <mutex>
 #include <thread>
 
@@ -75,6 +77,11 @@ void offer_installed_workers(const std::vector<std::filesystem::path>& plugin_di
     offer_workers({.program = program, .plugin_dirs = plugin_dirs});
 }
 
+// libtorch's waiting threads spin if the caller loaded it before anything set their policy.
+bool has_spinning_threads() {
+  return !std::getenv("OMP_WAIT_POLICY") && ::dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+}
+
 kinora_embed* open_host(const kinora_embed_options* options) {
   if (!options || options->draft != KINORA_EMBED_DRAFT)
     throw Error(
@@ -93,7 +100,12 @@ kinora_embed* open_host(const kinora_embed_options* options) {
       how.plugin_dirs.emplace_back(folder);
     auto* host = made.get();
     if (host->log) divert_log([host](int32_t level, std::string_view text) { host->line(level, text); });
+    const bool spins = has_spinning_threads();
     made->runtime = or_throw(Runtime::start(how));
+    if (spins)
+      log_warn(
+          "libtorch was loaded before Kinora: its threads spin while they wait, and take processor time from "
+          "other processes; import kinora before torch, or set OMP_WAIT_POLICY=passive");
     made->runtime->torch_loader(open_torch_library);
     offer_installed_workers(how.plugin_dirs);
     return made.release();

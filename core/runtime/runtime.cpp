@@ -1,5 +1,6 @@
 #include "core/runtime/runtime.hpp"
 
+#include <cstdlib>
 #include <dlfcn.h>
 #include <map>
 #include <mutex>
@@ -20,7 +21,18 @@ Runtime::Runtime(Registry registry) : registry_(std::move(registry)) { serve_io(
 
 Runtime::~Runtime() { serve_io(nullptr); }
 
+namespace {
+
+// What every process of Kinora needs, whoever started it: the program, a worker, a rank, a program that embeds
+// libkinora. libgomp, which comes with libtorch, reads this when it is loaded. By default its threads spin
+// while they wait and take cores from other processes: next to one busy process, 40 training steps took 36 s,
+// with this setting 21 s; alone 21 s and 18 s.
+void prepare_process() { ::setenv("OMP_WAIT_POLICY", "passive", 0); }
+
+}  // namespace
+
 Result<std::unique_ptr<Runtime>> Runtime::make(const RuntimeOptions& options) {
+  prepare_process();
   const auto status = start_log(options.log_level.empty() ? "info" : options.log_level);
   if (!status) return status.failure();
   std::unique_ptr<Runtime> made(new Runtime(Registry::scan(search_folders(options.plugin_dirs))));

@@ -4,11 +4,14 @@ import functools
 import importlib.util
 import os
 import pathlib
+import sys
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_double, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p,
                     string_at)  # byref, string_at: for the other modules
 
 DRAFT = 1  # KINORA_EMBED_DRAFT
 PREFIX = pathlib.Path(os.environ.get("KINORA_PREFIX") or pathlib.Path(__file__).parent / "prefix")
+if "torch" not in sys.modules:  # else it is too late, and libkinora says so
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as libkinora does (core/runtime/runtime.cpp), but before a torch that is imported next
 CODES = {-1: "failed", -2: "invalid", -3: "not found", -4: "unsupported", -5: "io", -6: "no memory", -7: "data", -8: "cancelled", -9: "timeout", -10: "refused"}
 
 
