@@ -34,8 +34,15 @@ def render():
         print(one.recipe.package.name, one.recipe.package.version, one.recipe.build.string, *recipe["requirements"]["run"], sep="  ")
 
 
+def globs(files):
+    """(included, excluded) patterns of a package's `files`, which is a list or, for the rest of an installation, {exclude: list}."""
+    return (files.get("include") or ["**"], files.get("exclude", [])) if isinstance(files, dict) else (files, [])
+
+
 def pack(prefix, channel):
     """The recipe says which files are in which package."""
+    if not (prefix / "bin/kinora").is_file():
+        sys.exit(f"{prefix} is not an installation, since it has no bin/kinora: cmake --install build/dev --prefix {prefix} --strip")
     version = dict(line.split(None, 1) for line in sbom.output_of(prefix / "bin/kinora", "--version").splitlines())["kinora"]
     major, minor = wheel.glibc(wheel.elf_files(prefix))
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH", 0)) or 315532800
@@ -46,7 +53,8 @@ def pack(prefix, channel):
         if name in done:  # of another variant
             continue
         done.add(name)
-        files = rattler_build.collect_files(prefix, include_globs=one.recipe.to_dict()["build"]["files"])
+        include, exclude = globs(one.recipe.to_dict()["build"]["files"])
+        files = rattler_build.collect_files(prefix, include_globs=include, exclude_globs=exclude)
         packed.update(str(file.destination) for file in files)
         out = rattler_build.assemble_package(
             name, version, PLATFORM, "local_0", channel / PLATFORM, files=files, license="Apache-2.0", depends=depends[name], compression_level=3,
@@ -70,10 +78,18 @@ async def install(channel, target):
 def run_it(channel, target):
     if target.exists():
         sys.exit(f"{target} exists; name a new folder")
+    for folder in (PLATFORM, "noarch"):
+        if not (channel / folder / "repodata.json").is_file():
+            sys.exit(f"{channel} is not a channel, since it has no {folder}/repodata.json; `local.py pack PREFIX {channel}` makes one")
     target.parent.mkdir(parents=True, exist_ok=True)
-    asyncio.run(install(channel, target))
+    try:
+        asyncio.run(install(channel, target))
+    except Exception as error:  # rattler's classes have no common base
+        sys.exit(f"kinora and kinora-sdk of {channel} cannot be installed here: {error}")
     for command in (["--version"], ["plugins", "list", "--ids"]):
-        done = subprocess.run([target / "bin/kinora", *command], capture_output=True, text=True, check=True)
+        done = subprocess.run([target / "bin/kinora", *command], capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{target}/bin/kinora {' '.join(command)} ended with {done.returncode}; see packaging/LIBRARIES.md for the libraries that it needs:\n{done.stderr}")
         print(f"kinora {' '.join(command)}: {len(done.stdout.splitlines())} lines; {done.stdout.splitlines()[0]}")
 
 

@@ -3,14 +3,17 @@
 which it was built, and libtorch is found where docs/operate.md says. usage: installed.py KINORA ROOT SCRATCH"""
 import base64, hashlib, json, os, pathlib, re, shlex, shutil, subprocess, sys, zipfile
 
+import yaml
+
 KINORA, ROOT, SCRATCH = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3])
 BUILD, PLACE = KINORA.parents[1], SCRATCH / "moved"
 TORCH = ROOT / ".deps/torch/torch"
 BARE = {"PATH": "/usr/bin:/bin", "HOME": str(SCRATCH), "KINORA_ASSETS": os.environ.get("KINORA_ASSETS", str(ROOT / ".deps/assets"))}
 WITH_TORCH = {**BARE, "KINORA_TORCH": str(TORCH)}
 sys.path.insert(0, str(ROOT / "packaging"))
+sys.path.insert(0, str(ROOT / "packaging/conda"))
 sys.path.insert(0, str(ROOT / "tests/support"))
-import sbom
+import local, sbom
 from skips import skip
 
 
@@ -199,11 +202,31 @@ def check_wheel():
     run("cmake", "-G", "Ninja", "-S", SCRATCH / "first-job", "-B", SCRATCH / "first-job/build", f"-DCMAKE_PREFIX_PATH={prefix}", env=os.environ)
 
 
+def matches(pattern, name):
+    """As rattler-build matches a path: ** is any number of folders, * is within one."""
+    return re.fullmatch("".join({"**": ".*", "*": "[^/]*"}.get(part, re.escape(part)) for part in re.split(r"(\*\*|\*)", pattern)), name)
+
+
+def check_conda_packages():
+    """Each installed file is in exactly one package of packaging/conda/recipe.yaml, and no pattern there is for nothing."""
+    outputs = yaml.safe_load((ROOT / "packaging/conda/recipe.yaml").read_text())["outputs"]
+    given = {one["package"]["name"]: one["build"]["files"] for one in outputs if "package" in one}
+    parts = {name: local.globs(files) for name, files in given.items()}
+    names = [str(file.relative_to(PLACE)) for file in sorted(PLACE.rglob("*")) if file.is_file() or file.is_symlink()]
+    assert set(parts) == {"libkinora", "kinora", "kinora-sdk"} and names
+    for name in names:
+        owners = [part for part, (some, none) in parts.items() if any(matches(p, name) for p in some) and not any(matches(p, name) for p in none)]
+        assert len(owners) == 1, f"{name} is in the packages {owners} of packaging/conda/recipe.yaml"
+    for part, patterns in parts.items():
+        idle = [p for p in sum(patterns, []) if not any(matches(p, name) for name in names)]
+        assert not idle, f"{part}: no installed file matches {idle}"
+
+
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     install()
-    for check in (check_no_path_of_the_build, check_linking, check_program, check_libtorch, check_run_files, check_sdk, check_completion, check_licences, check_bill_of_materials, check_wheel):
+    for check in (check_no_path_of_the_build, check_linking, check_program, check_libtorch, check_run_files, check_sdk, check_completion, check_licences, check_bill_of_materials, check_conda_packages, check_wheel):
         check()
         print("ok   ", check.__name__, flush=True)
 
