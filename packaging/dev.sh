@@ -46,6 +46,12 @@ venv_packages=(
 # libtorch comes from the torch wheel; libtorch_cpu needs CUDA's runtime and CUPTI in the versions that torch requires.
 torch_packages=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 torch_next_packages=(torch==2.14.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85) # only the test abi_libtorch_next uses it
+# Programs of others for the slow test second_opinions, 90 MB: conda packages, bills of materials, and megatron-energon without PyTorch.
+opinions_packages=(
+  py-rattler==0.28.0 py-rattler-build==0.73.0
+  spdx-tools==0.8.5 beartype==0.23.1 boolean.py==5.0 click==8.5.1 license-expression==30.4.4 ply==3.11 pyparsing==3.3.3 PyYAML==6.0.4 rdflib==7.6.0 semantic-version==2.10.0 uritools==7.0.0 xmltodict==1.0.4
+  attrs==26.1.0 braceexpand==0.1.7 bracex==3.2.3 cffi==2.1.1 deprecation==2.1.0 filelock==4.3.1 filetype==1.2.0 jmespath==1.1.0 jsonschema==4.26.0 jsonschema-specifications==2025.9.1 lark==1.3.1 megatron-energon==7.4.1 multi-storage-client==1.3.1 numpy==2.4.6 opentelemetry-api==1.45.2 packaging==26.4 pillow==13.0.0 prettytable==3.18.0 psutil==7.2.2 pycparser==3.12 pyroute2==0.9.7 python-dateutil==2.9.0.post0 rapidyaml==0.15.2 referencing==0.37.0 rpds-py==2026.9.1 six==1.17.0 tqdm==4.70.1 typing_extensions==4.16.0 tzdata==2025.3 wcmatch==10.2.1 wcwidth==0.9.4 webdataset==1.0.2 xattr==1.3.0
+)
 nccl_packages=(nvidia-nccl-cu13==2.28.9) # header and library in the version that torch requires; only the cuda preset needs them
 cudnn_packages=(nvidia-cudnn-frontend==1.18.0) # headers; only the cuda preset needs them
 [[ -f ${CUDA_HOME:-/usr/local/cuda}/include/cudnn.h ]] || cudnn_packages+=(nvidia-cudnn-cu13==9.19.0.56) # the version that torch requires
@@ -66,6 +72,7 @@ usage: packaging/dev.sh COMMAND
   tidy [--all]         clang-tidy the units changed since HEAD~, or all
   setup                only install what is missing
   torch-next           download a later libtorch, 1.2 GB, for the slow test abi_libtorch_next
+  opinions             install programs of others, 90 MB, for the slow test second_opinions
   package              build the preset release and pack it: build/release/packages has a TGZ, a DEB, a wheel, an SBOM, checksums
   clean [--all]        remove build/, with --all .deps/ too; runs/ stays
 
@@ -101,7 +108,7 @@ failed() { # failed WHAT LOG ADVICE
 pip_install() {
   local try
   for try in 1 2 3; do
-    "$deps/venv/bin/python" -m pip install --no-input --disable-pip-version-check --no-deps --only-binary=:all: \
+    "$deps/${venv:-venv}/bin/python" -m pip install --no-input --disable-pip-version-check --no-deps --only-binary=:all: \
       --retries 8 --timeout 60 --progress-bar off "$@" && return
     sleep $((try * 5))
   done
@@ -226,6 +233,13 @@ torch_next() {
   say "libtorch is in .deps/torch-next; packaging/dev.sh test --all -R abi_libtorch_next builds Kinora with it and runs the stable plugins there"
 }
 
+make_opinions() { python3 -m venv --clear "$deps/opinions" && venv=opinions pip_install "${opinions_packages[@]}"; }
+
+opinions() {
+  setup
+  step opinions "${opinions_packages[*]} in $deps" make_opinions
+}
+
 package() {
   preset=release
   local out=build/$preset/packages unpacked=build/$preset/unpacked archive
@@ -267,7 +281,7 @@ case $command in
   gpu-test) gpu_test ;;
   shell) run_shell "$@" ;;
   torch-next) torch_next ;;
-  demo | format | tidy | setup | package | clean) "$command" "$@" ;;
+  demo | opinions | format | tidy | setup | package | clean) "$command" "$@" ;;
   help | -h | --help) usage ;;
   *)
     usage >&2

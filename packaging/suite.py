@@ -2,9 +2,9 @@
 
 usage: suite.py PRESET BUILD_SECONDS [--all | --some] [CTEST ARGUMENT...]
 
-Skips tests with the label "slow"; --all runs them too. --some first runs the others, then as many slow tests as fit into ten
-minutes, in an order drawn from the commit, so that each commit tries different ones. If CI is set, a skip that .ci/skips.txt
-does not allow is an error.
+Skips tests with the label "slow"; --all runs them too. --some first runs the others, then a share of the slow tests that takes at most ten
+minutes. The shares take turns (next_share), so that any SHARES runs have run every slow test. If CI is set, `packaging/dev.sh X` first installs
+what a slow test with the label "needs-X" needs, and a skip that .ci/skips.txt does not allow is an error.
 
 A CTest test is a GoogleTest program with many cases, or a script with many checks. CTest counts it as passed even if some of
 them were skipped, so skips are read from its output.
@@ -13,7 +13,6 @@ import collections
 import json
 import os
 import pathlib
-import random
 import re
 import subprocess
 import sys
@@ -22,7 +21,8 @@ import xml.etree.ElementTree as xml
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # How many tests run at once, on two cores: half of the suite's time is spent in waiting, that of the slow tests in computing.
-AT_ONCE, SLOW_AT_ONCE, SLOW_SECONDS = 3, 2, 600
+AT_ONCE, SLOW_AT_ONCE, SLOW_SECONDS, SHARES = 3, 2, 600, 10
+TURN = ROOT / ".ci/turn"
 # [ RUN      ] Suite.Case / FILE:LINE: Skipped / the reason, any number of lines / [  SKIPPED ] Suite.Case (0 ms)
 SKIPPED_CASE = re.compile(r"^\[ RUN      \] (\S+)\n(?:(?!\[ ).*\n)*?\S+: Skipped\n((?:(?!\[ ).*\n)*)\[  SKIPPED \] \1", re.M)
 SKIPPED_CHECK = re.compile(r"^SKIPPED: (.+?): (.+)$", re.M)
@@ -65,35 +65,73 @@ def skips(test):
 
 
 def allowed():
-    """A pattern that matches the reasons of the skips that CI allows."""
+    """The reasons of the skips that CI allows, as patterns of the whole reason."""
     lines = (ROOT / ".ci/skips.txt").read_text().splitlines()
-    return re.compile("|".join(line.split(" -- ")[0] for line in lines if line and not line.startswith("#")))
+    return [re.compile(line.split(" -- ")[0]) for line in lines if line and not line.startswith("#")]
 
 
 def slow_tests(preset):
-    """{name: its properties} of the tests with the label "slow": COST is the usual seconds, from tests/times.cmake; without it, all of the time is assumed."""
-    listed = json.loads(subprocess.run(["ctest", "--preset", preset, "-L", "^slow$", "--show-only=json-v1"], check=True, capture_output=True, text=True).stdout)
-    return {test["name"]: {"COST": SLOW_SECONDS, **{p["name"]: p["value"] for p in test["properties"]}} for test in listed["tests"]}
+    """{name: its properties} of the tests with the label "slow"; COST is the usual seconds, from tests/times.cmake."""
+    listed = json.loads(subprocess.run(["ctest", "--preset", preset, "-L", "^slow$", "--show-only=json-v1"],
+                                       cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+    found = {test["name"]: {p["name"]: p["value"] for p in test["properties"]} for test in listed["tests"]}
+    return {name: properties for name, properties in found.items() if "slow" in properties.get("LABELS", [])}  # without the fixtures that they need
 
 
-def draw(slow, seed):
-    """The slow tests that fit, in the order drawn by the seed."""
-    names, drawn, left = sorted(slow), [], 0.75 * SLOW_AT_ONCE * SLOW_SECONDS  # the rest covers the uneven split between two parallel tests
-    random.Random(seed).shuffle(names)
-    for name in names:
-        if slow[name]["COST"] <= min(left, SLOW_SECONDS):
-            drawn.append(name)
-            left -= slow[name]["COST"]
-    return drawn
+def seconds_of(properties):
+    """What a test takes of the time that two at once have: a test with both processors takes it twice. Without a COST, all of a test's time is assumed."""
+    return properties.get("COST", SLOW_SECONDS) * min(int(properties.get("PROCESSORS", 1)), SLOW_AT_ONCE)
+
+
+def shares(slow):
+    """The slow tests as lists, one a share: those of the label "share-N", which tests/times.cmake gives. Raises ValueError for tests that would never run."""
+    lists, room = [[] for _ in range(SHARES)], 0.85 * SLOW_AT_ONCE * SLOW_SECONDS  # the rest covers the uneven split between two tests
+    for name, properties in sorted(slow.items(), key=lambda test: -seconds_of(test[1])):
+        of = [int(label[6:]) for label in properties.get("LABELS", []) if label.startswith("share-")]
+        if len(of) != 1 or properties.get("COST", SLOW_SECONDS) > 0.8 * SLOW_SECONDS:
+            raise ValueError(f"{name} is in the shares {of} and takes {properties.get('COST')} s: add it to one share of tests/times.cmake, and cut it if it takes longer than {0.8 * SLOW_SECONDS:.0f} s")
+        lists[of[0] - 1].append(name)
+    for number, names in enumerate(lists, 1):
+        if (seconds := sum(seconds_of(slow[name]) for name in names)) > room:
+            raise ValueError(f"share {number} of the slow tests takes {seconds:.0f} s, and has {room:.0f}: move a test to another share of tests/times.cmake")
+    return lists
+
+
+def next_share():
+    """The share whose turn it is: the one that this machine has run the longest ago, by the file KINORA_TURNS of .ci/run; of shares that it has not run, as on a
+    machine without that file, the one after as many turns as .ci/turn says, to which each landing adds one."""
+    turns = pathlib.Path(os.environ.get("KINORA_TURNS", "/nonexistent"))
+    ran = turns.read_text().split() if turns.exists() else []
+    first = int(TURN.read_text().split()[0])
+    last = {int(share): at for at, share in enumerate(ran)}
+    return min(range(SHARES), key=lambda share: (last.get(share, -1), (share - first) % SHARES))
+
+
+def record_share(share):
+    if turns := os.environ.get("KINORA_TURNS"):
+        path = pathlib.Path(turns)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        ran = path.read_text().split() if path.exists() else []
+        new = path.with_suffix(f".{os.getpid()}")
+        new.write_text("\n".join([*ran[-9 * SHARES:], str(share)]) + "\n")
+        new.replace(path)
+
+
+def provide(preset, tests, slow):
+    """Installs what these tests need, named by their labels."""
+    for need in sorted({label[6:] for name in tests for label in slow[name].get("LABELS", []) if label.startswith("needs-")}):
+        subprocess.run(["bash", str(ROOT / "packaging/dev.sh"), need], check=True)
 
 
 def was_cut(test, timed_out, slow):
     """True for a test that was still running when the ten minutes ended. That is not a failure, but CTest reports it as a timeout, like the test's own limit."""
     name = test.get("name")
-    return name in timed_out and float(test.get("time")) < slow[name].get("TIMEOUT", float("inf")) - 1
+    return name in timed_out and float(test.get("time")) < slow.get(name, {}).get("TIMEOUT", float("inf")) - 1
 
 
-def run_drawn(preset, drawn, slow):
+def run_share(preset, drawn, slow):
+    if os.environ.get("CI"):
+        provide(preset, drawn, slow)
     end = time.strftime("%H:%M:%S", time.localtime(time.time() + SLOW_SECONDS))
     run = Run(preset, "slow.xml", ["--stop-time", end, "-R", "^(" + "|".join(map(re.escape, drawn)) + ")$"], SLOW_AT_ONCE)
     run.tests = [t for t in run.tests if not was_cut(t, run.timed_out, slow)]
@@ -102,14 +140,14 @@ def run_drawn(preset, drawn, slow):
 
 def print_skips(tests):
     """Prints one line per label and reason; returns the number of skips that CI does not allow."""
-    groups, pattern, refused = collections.defaultdict(list), allowed(), 0
+    groups, known_reasons, refused = collections.defaultdict(list), allowed(), 0
     for test in tests:
         label = test.find("properties/property[@name='cmake_labels']")
-        label = "no label" if label is None else label.get("value").replace(";", ", ")
+        label = "no label" if label is None else ", ".join(one for one in label.get("value").split(";") if not one.startswith(("share-", "needs-")))
         for name, why in [] if failed([test]) else skips(test):
             groups[label, why].append(name)
     for (label, why), names in sorted(groups.items()):
-        known = pattern.search(why) is not None
+        known = any(pattern.fullmatch(why) for pattern in known_reasons)
         refused += not known
         print(f"  {'' if known else 'NOT ALLOWED '}{label}: {names[0] if len(names) == 1 else f'{len(names)} cases'}: {why}")
     if not groups:
@@ -129,12 +167,14 @@ def main(preset, build_seconds, arguments):
     cases = sum(len(re.findall(r"^\[       OK \]", t.findtext("system-out") or "", re.M)) or t.find("skipped") is None for t in tests)
     rows = [("build", float(build_seconds), ""), ("suite", suite.seconds, f"{len(tests)} CTest tests, {cases} cases passed")]
     if some and slow:
-        drawn = draw(slow, subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip())
-        run = run_drawn(preset, drawn, slow)
+        number = next_share()
+        drawn = shares(slow)[number]
+        run = run_share(preset, drawn, slow)
         ran = {t.get("name"): float(t.get("time")) for t in run.tests}
         tests += run.tests
         code = code or (1 if failed(run.tests) or not ran else 0)
-        rows.append(("slow", run.seconds, f"ran {', '.join(f'{n} ({s:.0f} s)' for n, s in ran.items()) or 'none'}; did not fit: {', '.join(sorted(set(slow) - set(ran))) or 'none'}"))
+        record_share(number)
+        rows.append(("slow", run.seconds, f"ran {', '.join(f'{n} ({s:.0f} s)' for n, s in ran.items()) or 'none'}; cut off: {', '.join(sorted(set(drawn) - set(ran))) or 'none'}; share {number + 1} of {SHARES}"))
     elif slow and not whole:
         rows.append(("slow", 0, f"{len(slow)} tests skipped; packaging/dev.sh test --all runs them too"))
     print("\nseconds")

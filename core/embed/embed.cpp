@@ -105,7 +105,7 @@ kinora_embed* open_host(const kinora_embed_options* options) {
     if (spins)
       log_warn(
           "libtorch was loaded before Kinora: its threads spin while they wait, and take processor time from "
-          "other processes; import kinora before torch, or set OMP_WAIT_POLICY=passive");
+          "other processes; import torch after kinora, or set OMP_WAIT_POLICY=passive");
     made->runtime->torch_loader(open_torch_library);
     offer_installed_workers(how.plugin_dirs);
     return made.release();

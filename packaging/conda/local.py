@@ -57,7 +57,7 @@ def pack(prefix, channel):
         files = rattler_build.collect_files(prefix, include_globs=include, exclude_globs=exclude)
         packed.update(str(file.destination) for file in files)
         out = rattler_build.assemble_package(
-            name, version, PLATFORM, "local_0", channel / PLATFORM, files=files, license="Apache-2.0", depends=depends[name], compression_level=3,
+            name, version, PLATFORM, "local_0", channel / PLATFORM, files=files, license=one.recipe.to_dict()["about"]["license"], depends=depends[name], compression_level=3,
             summary="From raw video to a video foundation model and back to video", license_files=[prefix / "share/doc/kinora/LICENSE"],
             timestamp=datetime.datetime.fromtimestamp(epoch, datetime.timezone.utc))
         print(f"{out.path}: {len(files)} files, {pathlib.Path(out.path).stat().st_size >> 10} KiB")

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""CI's table counts skips of cases, checks and whole tests with their reasons, failures, and the slow tests drawn for a commit.
-usage: ci_table.py ROOT"""
-import os, pathlib, subprocess, sys, unittest.mock
+"""CI's table counts skips of cases, checks and whole tests with their reasons, and failures; the shares of the slow tests take turns.
+usage: ci_table.py ROOT PRESET SCRATCH"""
+import os, pathlib, shutil, sys, unittest.mock
 import xml.etree.ElementTree as xml
 
-ROOT = pathlib.Path(sys.argv[1])
+ROOT, PRESET, SCRATCH = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
+NO_GPU = "libtorch's CUDA library finds no GPU; nvidia-smi lists those that the driver knows"
 sys.path.insert(0, str(ROOT / "packaging"))
 import suite
 
@@ -16,12 +17,14 @@ def test(name, inside, output=""):
 
 
 def check_skips():
-    cases = test("a", "", "[ RUN      ] S.One\nx.cpp:3: Skipped\nno GPU\n  here\n[  SKIPPED ] S.One (0 ms)\n[ RUN      ] S.Two\n[       OK ] S.Two (0 ms)\n")
+    cases = test("a", "", "[ RUN      ] S.One\nx.cpp:3: Skipped\nlibtorch's CUDA library finds no GPU;\n  nvidia-smi lists those that the driver knows\n[  SKIPPED ] S.One (0 ms)\n[ RUN      ] S.Two\n[       OK ] S.Two (0 ms)\n")
     script = test("b", "", "ok    one\nSKIPPED: two: no ffprobe\nnothing SKIPPED: three: in a line\n")
     whole = test("c", '<skipped message="SKIP_RETURN_CODE=77"/>', "skipped: no numpy")
-    assert [suite.skips(t) for t in (cases, script, whole)] == [[("a/S.One", "no GPU here")], [("b/two", "no ffprobe")], [("c", "skipped: no numpy")]]
+    assert [suite.skips(t) for t in (cases, script, whole)] == [[("a/S.One", NO_GPU)], [("b/two", "no ffprobe")], [("c", "skipped: no numpy")]]
     refused = suite.print_skips([cases, script, whole])
     assert refused == 2, "of a machine without ffprobe or numpy, not of one without a GPU"
+    for reason in ("the GPU's result is wrong, skipped", "CUDA", f"{NO_GPU}, and more", "no permission"):  # none is a whole reason of .ci/skips.txt
+        assert suite.print_skips([test("d", "", f"SKIPPED: one: {reason}\n")]) == 1, reason
 
 
 def check_failures():
@@ -30,12 +33,38 @@ def check_failures():
     assert suite.failed(tests) == ["bad", "gone"] and suite.print_skips(tests[1:3]) == 0
 
 
-def check_drawn():
-    slow = {f"t{n}": {"COST": 40.0 * n} for n in range(1, 20)}
-    drawn = [suite.draw(slow, seed) for seed in ("one commit", "one commit", "another")]
-    assert drawn[0] == drawn[1] != drawn[2]
-    for names in drawn:
-        assert 0 < sum(slow[n]["COST"] for n in names) <= 2 * suite.SLOW_SECONDS and all(slow[n]["COST"] <= suite.SLOW_SECONDS for n in names), names
+def check_shares():
+    """Every slow test of this build is in one share that fits into the ten minutes, and any ten turns run all of them."""
+    slow = suite.slow_tests(PRESET)
+    parts = suite.shares(slow)
+    assert sorted(sum(parts, [])) == sorted(slow) and all(parts), parts
+    for wrong in ({"a": {"COST": 40.0, "LABELS": ["slow"]}}, {"a": {"COST": 590.0, "LABELS": ["share-1"]}},
+                  {f"t{n}": {"COST": 400.0, "LABELS": ["share-2"]} for n in range(3)}, {f"t{n}": {"COST": 300.0, "PROCESSORS": 2, "LABELS": ["share-2"]} for n in range(2)}):
+        try:
+            suite.shares(wrong)
+            raise AssertionError(wrong)
+        except ValueError as error:
+            assert "times.cmake" in str(error), error
+
+
+def check_turns():
+    """A machine that keeps the record of its turns runs the share that it has run the longest ago, whatever .ci/turn says; another one follows .ci/turn."""
+    turn, record = SCRATCH / "turn", SCRATCH / "cache/turns"
+    with unittest.mock.patch.dict(os.environ), unittest.mock.patch.multiple(suite, TURN=turn):
+        os.environ.pop("KINORA_TURNS", None)
+        fresh = []
+        for number in range(37, 47):
+            turn.write_text(f"{number}\n")
+            fresh.append(suite.next_share())
+            suite.record_share(fresh[-1])  # without a place for it: nothing
+        assert fresh == [7, 8, 9, 0, 1, 2, 3, 4, 5, 6], fresh
+        os.environ["KINORA_TURNS"] = str(record)
+        kept = []
+        for number in range(250):  # of landings that forget to add one, and others
+            turn.write_text(f"{number // 7}\n")
+            kept.append(suite.next_share())
+            suite.record_share(kept[-1])
+        assert all(len(set(kept[n:n + suite.SHARES])) == suite.SHARES for n in range(len(kept) - suite.SHARES + 1)), kept
 
 
 def check_cut():
@@ -47,31 +76,28 @@ def check_cut():
 
 
 def check_main():
-    """The commit draws the slow tests, and a skip that is not allowed is an error under CI alone."""
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    reason, seeds = "no ffprobe", []
+    """A share of the slow tests runs and is recorded, and a skip that is not allowed is an error under CI alone."""
+    reason, recorded = "no ffprobe", []
 
     class Run:
         def __init__(self, preset, results, arguments, at_once=3):
             self.code, self.seconds, self.timed_out = 0, 1.0, set()
             self.tests = [test("t1", "", "")] if results == "slow.xml" else [test("b", "", f"SKIPPED: two: {reason}\n")]
 
-    def draw(slow, seed):
-        seeds.append(seed)
-        return list(slow)
-
     def code(ci):
-        with unittest.mock.patch.dict(os.environ), unittest.mock.patch.multiple(suite, Run=Run, draw=draw, slow_tests=lambda preset: {"t1": {"COST": 1.0}}):
+        with unittest.mock.patch.dict(os.environ), unittest.mock.patch.multiple(suite, Run=Run, next_share=lambda: 4, record_share=recorded.append, slow_tests=lambda preset: {"t1": {"COST": 1.0, "LABELS": ["slow", "share-5"]}}):
             os.environ.pop("CI", None)
             os.environ.update({"CI": "1"} if ci else {})
             return suite.main("dev", "1", ["--some"])
 
     assert [code(False), code(True)] == [0, 1], "a skip for which .ci/skips.txt has no line"
-    reason = "no GPU"
+    reason = NO_GPU
     assert code(True) == 0, "a skip that .ci/skips.txt allows"
-    assert seeds == [head] * 3, (seeds, head)
+    assert recorded == [4] * 3, recorded
 
 
-for check in (check_skips, check_failures, check_drawn, check_cut, check_main):
+shutil.rmtree(SCRATCH, ignore_errors=True)
+SCRATCH.mkdir(parents=True)
+for check in (check_skips, check_failures, check_shares, check_turns, check_cut, check_main):
     check()
     print("ok   ", check.__name__)

@@ -14,14 +14,14 @@ except ImportError as error:
     print(f"SKIPPED: conda_recipe: {error.name} is not installed; pip install py-rattler py-rattler-build")
     sys.exit(0)
 sys.path.insert(0, str(ROOT / "packaging/conda"))
-import local
+import local, wheel
 
 said = dict(line.split(None, 1) for line in subprocess.run([KINORA, "--version"], check=True, capture_output=True, text=True).stdout.splitlines())
 found = {(one.recipe.package.name, one.recipe.build.string.split("_")[0]): one.recipe.to_dict() for one in local.rendered()}
 assert found.keys() == {(name, flavour) for name in ("libkinora", "kinora", "kinora-sdk") for flavour in ("cpu", "cuda130")}, found.keys()
 for (name, flavour), recipe in found.items():
     assert recipe["package"]["version"] == said["kinora"], (recipe["package"], said)
-    assert recipe["build"]["files"] and recipe["about"]["license"] == "Apache-2.0", recipe
+    assert recipe["build"]["files"] and f"License-Expression: {recipe['about']['license']}\n" in wheel.metadata(said["kinora"], said["libtorch"]), recipe
     if name == "libkinora":
         assert recipe["requirements"]["run"] == [f"libtorch =={said['libtorch']} {flavour.rstrip('130')}*"], recipe["requirements"]
     else:
