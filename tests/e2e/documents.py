@@ -41,6 +41,10 @@ def examples(text):
             yield tomllib.loads("x = " + table)["x"]
 
 
+# Published folders that the pages name, and the small ones of the same classes that stand for them.
+PUBLISHED = {"Wan2.1-T2V-1.3B-Diffusers": ["wan_t2v"], "Wan2.2-T2V-A14B-Diffusers": ["wan_t2v", "wan_a14b_t2v"]}
+
+
 def check_snippets():
     """All that is written as TOML is TOML 1.0, whose inline tables stand on one line."""
     seen = 0
@@ -191,6 +195,9 @@ def check_run_files(kinora, scratch):
     (finished / "job.json").write_text('{"kind": "curate"}')
     (finished / "summary.json").write_text('{"status": "done"}')
     (scratch / "tests").symlink_to(ROOT / "tests")
+    for name, layers in PUBLISHED.items():
+        for layer in layers:
+            shutil.copytree(ROOT / "tests/data/oracle" / layer, folder / name, dirs_exist_ok=True)
     shutil.copy(ROOT / "tests/data/bbb_A.mp4", folder / "videos")
     seen = 0
     for page in PAGES:

@@ -20,6 +20,7 @@
 #include "plugins/jobs/training/generating/parts.hpp"
 #include "plugins/jobs/training/live/window_encoder.hpp"
 #include "plugins/jobs/training/media/clips.hpp"
+#include "plugins/jobs/training/no_text.hpp"
 #include "plugins/jobs/training/options/training.hpp"
 #include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
@@ -61,6 +62,7 @@ class Encoding {
     }
     if (parallel_.rank() > 0) return;
     parts_.wait_for(missing, context_.spec().name);
+    if (options_.encode_empty) write_no_text(context_.folder(), (*text_)(""));
     context_.summary.update(merge_latents(context_.folder(), context_.spec().name, parts_, clips_, options_));
   }
 

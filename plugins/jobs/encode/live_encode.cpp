@@ -8,6 +8,7 @@
 #include "core/torch/tensors/device.hpp"
 #include "plugins/jobs/encode/latent_statistics.hpp"
 #include "plugins/jobs/training/live/encoded_windows.hpp"
+#include "plugins/jobs/training/no_text.hpp"
 
 namespace kinora::core {
 
@@ -43,6 +44,7 @@ void encode_live(JobContext& context, const EncodeOptions& options) {
   json out = facts.to_json();
   out["data"] = windows.order().digest();
   or_throw(write_file_atomically(context.folder() / "latents.json", out.dump(2) + "\n"));
+  if (options.encode_empty) write_no_text(context.folder(), windows.text(""));
   windows.lost().log();
   context.summary.update(windows.lost().counts());
   context.summary.update({{"samples", pass},

@@ -190,7 +190,9 @@ class GenerateJob {
   // A denoiser that never saw given frames still makes something of them, but not much.
   void warn_of_untrained_condition() const {
     const JobSpec* train = context_.spec().component("model") ? nullptr : context_.upstream("train");
-    if (!train || generator_.of_codes() || (options_.image.empty() && options_.video.empty())) return;
+    if (!train || train->options.at("pipeline") != "" || generator_.of_codes() ||
+        (options_.image.empty() && options_.video.empty()))
+      return;
     const auto given = train->options.at("condition_frames").get<std::vector<int64_t>>();
     const bool forced = train->options.at("teacher_forcing");  // every chunk but the first saw clean ones
     if (options_.strength == 1 && !forced &&

@@ -1,13 +1,11 @@
 #include "plugins/jobs/published/published_pipeline.hpp"
 
-#include <algorithm>
 #include <fstream>
 #include <map>
 
 #include <fmt/ranges.h>
 
 #include "core/base/facts.hpp"
-#include "core/base/log.hpp"
 #include "core/run/published_classes.hpp"
 #include "kinora/error.hpp"
 #include "plugins/jobs/published/published_sampler.hpp"
@@ -33,6 +31,8 @@ const std::map<std::string, PublishedCall> kPublishedCalls{
     {"Cosmos2VideoToWorldPipeline", {704, 1280, 93, 35, 16, 7, false}},
 };
 
+constexpr int64_t kPictureSteps = 12;  // default of sample_steps of a train job
+
 // The parts of a folder that Kinora reads.
 constexpr const char* kParts[] = {"transformer", "transformer_2", "text_encoder", "image_encoder",
                                   "vae",         "tokenizer",     "scheduler"};
@@ -57,10 +57,6 @@ json pipeline_object(const fs::path& file) {
 }
 
 std::string component_name(const std::string& id) { return id.substr(id.find('/') + 1); }
-
-double given_number(const json& table, const char* name, double otherwise) {
-  return table.contains(name) && table[name].is_number() ? table[name].get<double>() : otherwise;
-}
 
 }  // namespace
 
@@ -141,6 +137,10 @@ void PublishedPipeline::require_parts(const std::set<fs::path>& read) const {
                           fmt::join(missing, ", "), missing.size() == 1 ? "is" : "are"));
 }
 
+double PublishedPipeline::boundary() const {
+  return has("transformer_2") ? said_in(index, "boundary_ratio", 0.0) : 0;
+}
+
 json PublishedPipeline::config(const std::string& part, const std::string& file) const {
   return pipeline_object(folder / part / file);
 }
@@ -151,19 +151,21 @@ namespace {
 // job.
 class FolderJob {
  public:
-  explicit FolderJob(const PublishedPipeline& of, bool own_sampler)
+  FolderJob(const PublishedPipeline& of, const PublishedPipeline::Asked& asked)
       : of_(of),
         call_(kPublishedCalls.at(of.name)),
         cosmos_(of.component("transformer") == "model/cosmos"),
-        own_sampler_(own_sampler) {}
+        frames_have_timesteps_(said_in(of.index, "expand_timesteps", false)),
+        asked_(asked) {}
 
   json out = json::object();
 
   void train_tokenizer() { network("tokenizer", "vae", "weights"); }
 
   void encode() {
-    network("tokenizer", "vae", "tokenizer_weights");
+    if (!follows("train-tokenizer")) network("tokenizer", "vae", "tokenizer_weights");
     text();
+    out["encode_empty"] = true;
     pictures();
     out["scale"] = "none";
     out["sigma_data"] = sampler().value("sigma_data", 1.0);
@@ -171,41 +173,70 @@ class FolderJob {
     const json transformer = of_.config("transformer");
     out["first_frame"] =
         said_in<int64_t>(transformer, "in_channels", 16) > said_in<int64_t>(transformer, "out_channels", 16);
+    // Wan's model of a first and a last frame (FLF2V) is the one with learnt positions of both pictures.
+    out["last_frame"] = out["first_frame"] && of_.has("image_encoder") &&
+                        said_in<int64_t>(transformer, "pos_embed_seq_len", 0) > 0;
   }
 
+  // The loss draws the levels that the sampler visits: those of its shift, and an expert those of its side of the
+  // boundary.
   void train() {
+    const json from = sampler();
     model();
-    out["loss"] = sampler()["loss"];
+    out["loss"] = from["loss"];
+    if (from["sampler"].contains("shift")) out["loss"]["shift"] = from["sampler"]["shift"];
+    if (from["sampler"]["use"] != "") {
+      out["sampler"] = from["sampler"];
+      out["sampler"]["steps"] = kPictureSteps;
+    }
+    given_frames();
+    if (of_.name.ends_with("VideoToWorldPipeline")) out["condition_frames"] = {1};
+    if (frames_have_timesteps_) out["condition_frames"] = {0, 1};
+    if (of_.boundary() > 0) expert();
   }
 
-  // before: kinds of the upstream jobs; what they provide is left out here.
-  void generate(const std::set<std::string>& before) {
+  void generate() {
     const json from = sampler();
     out["sampler"] = from["sampler"];
     call();
-    if (!before.contains("train")) {
+    given_frames();
+    if (!follows("train")) {
       out["loss"] = from["loss"];
       model();
+      if (of_.boundary() > 0) {
+        out["weights_2"] = {path("transformer_2")};
+        out["boundary"] = of_.boundary();
+      }
     }
-    if (!before.contains("train-tokenizer")) network("tokenizer", "vae", "tokenizer_weights");
-    if (!before.contains("encode")) {
-      if (from.contains("sigma_data")) out["sigma_data"] = from["sigma_data"];
-      text();
-      pictures();
-    }
-  }
-
-  void experts(const std::string& kind) {
-    const double boundary = said_in(of_.index, "boundary_ratio", 0.0);
-    if (boundary <= 0 || !of_.has("transformer_2")) return;
-    if (kind == "train") out["weights"] = json::array();
-    if (out.contains("weights") && kind == "generate") {
-      out["weights_2"] = {path("transformer_2")};
-      out["boundary"] = boundary;
-    }
+    if (!follows("train-tokenizer")) network("tokenizer", "vae", "tokenizer_weights");
+    if (follows("encode")) return;  // that job has the texts, and what stands for no text
+    out["encode_negative"] = true;
+    if (from.contains("sigma_data")) out["sigma_data"] = from["sigma_data"];
+    text();
+    pictures();
   }
 
  private:
+  bool follows(const char* kind) const { return asked_.before.contains(kind); }
+
+  void expert() {
+    const bool high = asked_.expert == "high";
+    const double low = high ? of_.boundary() : 0, above = high ? 1 : of_.boundary();
+    out["expert"] = asked_.expert;
+    out["weights"] = {path(high ? "transformer" : "transformer_2")};
+    out["loss"]["sigma_min"] = low;
+    out["loss"]["sigma_max"] = above;
+    for (const double share : {0.25, 0.5, 0.75})
+      out["validation_sigmas"].push_back(low + share * (above - low));
+  }
+
+  // How given frames enter.
+  void given_frames() {
+    if (of_.name == "Cosmos2VideoToWorldPipeline")
+      out["condition_sigma"] = 0;  // the model gets the loss's sigma_conditional instead
+    if (of_.name == "CosmosVideoToWorldPipeline") out["condition_timestep"] = "shared";
+  }
+
   std::string path(const char* part) const { return (of_.folder / part).string(); }
 
   void network(const char* slot, const char* part, const char* weights) {
@@ -239,12 +270,12 @@ class FolderJob {
   // sampler.
   json sampler() const {
     const fs::path file = of_.folder / "scheduler" / "scheduler_config.json";
-    if (!own_sampler_ && !fs::exists(file)) of_.require_all_parts();
+    if (!asked_.own_sampler && !fs::exists(file)) of_.require_all_parts();
     try {
       const json scheduler = pipeline_object(file);
       return cosmos_ ? edm_sampler(scheduler, call_.steps) : flow_sampler(scheduler, call_.steps);
     } catch (const Error& e) {
-      if (own_sampler_) return {{"sampler", {{"use", ""}}}, {"loss", {{"use", usual_loss()}}}};
+      if (asked_.own_sampler) return {{"sampler", {{"use", ""}}}, {"loss", {{"use", usual_loss()}}}};
       const std::string what = e.what();
       throw Error(e.code(), what.starts_with(file.string()) ? what : file.string() + ": " + what);
     }
@@ -263,24 +294,20 @@ class FolderJob {
                 {"fps", call_.fps},
                 {"guidance", call_.guidance},
                 {"guidance_convention", cosmos_ ? "nemo" : "diffusers"}});
-    if (said_in(of_.index, "expand_timesteps", false)) out["fps"] = 24;
-    if (of_.name == "Cosmos2VideoToWorldPipeline")
-      out["condition_sigma"] = 0;  // the model gets the loss's sigma_conditional instead
-    if (of_.name == "CosmosVideoToWorldPipeline") out["condition_timestep"] = "shared";
+    if (frames_have_timesteps_) out["fps"] = 24;
     if (cosmos_ && call_.frames > 1) out["signals"] = {fmt::format("fps={}", call_.fps)};
-    out["encode_negative"] = true;
   }
 
   const PublishedPipeline& of_;
   const PublishedCall& call_;
-  const bool cosmos_, own_sampler_;
+  const bool cosmos_, frames_have_timesteps_;
+  const PublishedPipeline::Asked& asked_;
 };
 
 }  // namespace
 
-json PublishedPipeline::options(const std::string& kind, const std::set<std::string>& before,
-                                bool own_sampler) const {
-  FolderJob job(*this, own_sampler);
+json PublishedPipeline::options(const std::string& kind, const Asked& asked) const {
+  FolderJob job(*this, asked);
   if (kind == "train-tokenizer")
     job.train_tokenizer();
   else if (kind == "encode")
@@ -288,134 +315,8 @@ json PublishedPipeline::options(const std::string& kind, const std::set<std::str
   else if (kind == "train")
     job.train();
   else
-    job.generate(before);
-  job.experts(kind);
+    job.generate();
   return job.out;
-}
-
-namespace {
-
-bool is_weights(const std::string& option) { return option == "weights_2" || option.ends_with("weights"); }
-
-// If the user names another component, drops the folder's options for the replaced one.
-void leave_out_replaced(json& out, const json& given) {
-  const std::map<std::string, std::vector<std::string>> slots{
-      {"model", {"weights", "weights_2", "boundary", "loss"}},
-      {"tokenizer", {"tokenizer_weights"}},
-      {"text", {"text_weights", "words"}},
-      {"image_encoder", {"image_encoder_weights"}},
-      {"sampler", {}},
-      {"words", {}},
-      {"loss", {}}};
-  for (const auto& [slot, options] : slots) {
-    if (!given.contains(slot) || !out.contains(slot)) continue;
-    const json asked = given[slot].is_object() ? given[slot].value("use", out[slot]["use"]) : given[slot];
-    if (asked == out[slot]["use"]) continue;
-    out.erase(slot);
-    for (const auto& option : options) out.erase(option);
-  }
-}
-
-// The parts of the folder that a job with these options reads: of `out`, what `given` does not replace.
-std::set<fs::path> parts_read(const json& out, const json& given) {
-  std::set<fs::path> parts;
-  for (const auto& [key, value] : out.items())
-    if (is_weights(key))
-      for (const auto& path : value) parts.insert(path.get<std::string>());
-  const json words = given.value("words", json());
-  if (out.contains("words") && !(words.is_object() && words.contains("file")))
-    parts.insert(out["words"]["file"].get<std::string>());
-  return parts;
-}
-
-// diffusers applies no guidance for any scale up to 1; in Cosmos' own convention there is guidance.
-void by_their_scale(json& out, const json& given) {
-  if (given.contains("guidance_convention")) return;
-  const double none = out["guidance_convention"] == "nemo" ? 0 : 1;
-  if (!(given_number(out, "guidance", 2) <= 1)) return;
-  out["guidance"] = none;
-  if (out.contains("guidance_2")) out["guidance_2"] = none;
-}
-
-// Moves options of the job to the components that have them. others: the differences from the pipeline, for
-// the log.
-void move_into_parts(json& out, const json& given, std::vector<std::string>& others) {
-  if (given.contains("steps") && given["steps"].is_number() && out["sampler"].is_object() &&
-      given["steps"] != 0 &&
-      !(given.contains("sampler") && given["sampler"].is_object() && given["sampler"].contains("steps"))) {
-    json& steps = out["sampler"]["steps"];
-    if (steps != given["steps"])
-      others.push_back(fmt::format("steps = {} ({})", given["steps"].dump(), steps.dump()));
-    steps = given["steps"];
-  }
-  if (given.contains("max_tokens") && out.contains("words") && out["words"].is_object() &&
-      !given.contains("words"))
-    out["words"]["max_length"] = given["max_tokens"];
-  if (given.contains("fps") && given["fps"].is_number() && out.contains("signals") &&
-      !given.contains("signals") && given["fps"] != 0)
-    out["signals"] = {fmt::format("fps={}", given["fps"].get<double>())};
-}
-
-}  // namespace
-
-json with_pipeline(const std::string& kind, const std::string& job, json table, const fs::path& folder,
-                   const std::set<std::string>& before) {
-  const PublishedPipeline pipeline(folder);
-  const json given = std::move(table);
-  const json sampler = given.value("sampler", json());
-  const bool own_sampler = sampler.is_string() || (sampler.is_object() && sampler.contains("use"));
-  json out = pipeline.options(kind, before, own_sampler);
-  std::vector<std::string> others;
-  leave_out_replaced(out, given);
-  pipeline.require_parts(parts_read(out, given));
-  for (const auto& [key, value] : given.items()) {
-    if (!out.contains(key)) {
-      out[key] = value;
-      continue;
-    }
-    json& own = out[key];
-    if (own.is_object() && value.is_object()) {
-      for (const auto& [option, of] : value.items())
-        if (own.value(option, json()) != of)
-          others.push_back(fmt::format("{}.{} = {} ({})", key, option, of.dump(),
-                                       own.value(option, json("default")).dump()));
-      own.update(value);
-    } else if (is_weights(key)) {
-      for (const auto& one : value.is_array() ? value : json::array({value})) own.push_back(one);
-      others.push_back(fmt::format("{} = {}", key, value.dump()));
-    } else if (own != value && !(own.is_object() && own["use"] == value)) {
-      others.push_back(fmt::format("{} = {} ({})", key, value.dump(), own.dump()));
-      own = value;
-    }
-  }
-  if (kind == "generate") {
-    move_into_parts(out, given, others);
-    by_their_scale(out, given);
-    const auto is_left_out = [&](const char* name) { return given.value(name, json("")) == ""; };
-    if (!pipeline.from_text_alone && is_left_out("image") && is_left_out("video") &&
-        is_left_out("prompts_file"))
-      throw Error(KINORA_ERROR_INVALID,
-                  folder.string() +
-                      ": this pipeline begins with a picture or a video; give image = \"FILE\" or video = "
-                      "\"FILE\" (kinora generate --image FILE)");
-    const json image = given.value("image", json(""));
-    if (pipeline.name == "WanPipeline" && !said_in(pipeline.index, "expand_timesteps", false) &&
-        image.is_string() && image != "")
-      throw Error(KINORA_ERROR_INVALID,
-                  folder.string() +
-                      ": this pipeline makes videos of a text alone; leave `image` out, or give the "
-                      "folder of an image-to-video pipeline");
-  }
-  if (kind == "train" && out.value("weights", json()) == json::array())
-    throw Error(
-        KINORA_ERROR_INVALID,
-        fmt::format("{0}: this pipeline has two experts, and a train job trains one; say which: weights = "
-                    "\"{0}/transformer\" (high noise) or \"{0}/transformer_2\" (low noise)",
-                    folder.string()));
-  if (!others.empty())
-    log_info("{}: differs from the pipeline {} (its values in brackets): {}", job, folder.filename().string(),
-             fmt::join(others, ", "));
-  return out;
 }
 
 }  // namespace kinora::core

@@ -29,12 +29,18 @@ struct PublishedPipeline {
   void require_all_parts() const;  // of those that the index names
   // A part's configuration.
   nlohmann::json config(const std::string& part, const std::string& file = "config.json") const;
+  // The place of the job that asks: its inputs, and its options that decide between parts of the folder.
+  struct Asked {
+    std::set<std::string> before;  // kinds of the upstream jobs, whose networks take precedence
+    bool own_sampler = false;      // the job names a sampler, so the folder's may be unknown
+    std::string expert;            // "high" or "low": the one of two experts that a train job trains
+  };
+  // The share of the timesteps below which the second of two experts denoises; 0: it has one network.
+  double boundary() const;
   // All options of a job of this kind ("generate", "encode", "train", "train-tokenizer") that the folder
-  // determines, under their names in a run file, with the defaults of the pipeline's call. before: kinds of
-  // the upstream jobs, whose networks take precedence. own_sampler: the job names a sampler, so the folder's
-  // may be unknown.
-  nlohmann::json options(const std::string& kind, const std::set<std::string>& before = {},
-                         bool own_sampler = false) const;
+  // determines, under their names in a run file, with the defaults of the pipeline's call.
+  nlohmann::json options(const std::string& kind, const Asked& asked) const;
+  nlohmann::json options(const std::string& kind) const { return options(kind, Asked()); }
 };
 
 // KIND/NAME of the component for the folder of a single network (config.json). Throws kinora::Error.
@@ -42,7 +48,8 @@ std::string published_component(const std::filesystem::path& folder);
 
 // Completes a job's table that has `pipeline` = folder: options and components' options that the table omits
 // come from the folder. One log line under the job's name lists what the table overrides. The table's weights
-// are loaded over the pipeline's own. Throws kinora::Error.
+// are loaded over the pipeline's own; what is replaced leaves every other part as the folder has it. Throws
+// kinora::Error.
 nlohmann::json with_pipeline(const std::string& kind, const std::string& job, nlohmann::json table,
                              const std::filesystem::path& folder, const std::set<std::string>& before = {});
 

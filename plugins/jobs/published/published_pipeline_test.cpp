@@ -113,13 +113,18 @@ TEST_F(PipelineOptions, GuidanceUpToOneIsNone) {
 TEST_F(PipelineOptions, OfTrainingAreItsNetworks) {
   const json train = of("train", "wan_t2v", {{"lora", "rank=4"}});
   EXPECT_EQ(train["model"], json({{"use", "wan"}}));
-  EXPECT_EQ(train["loss"]["use"], "flow");
-  EXPECT_FALSE(train.contains("sampler"));
+  EXPECT_EQ(train["loss"],
+            json({{"use", "flow"}, {"timestep_scale", 1000.0}, {"whole_timesteps", true}, {"shift", 3.0}}));
+  EXPECT_EQ(train["sampler"]["shift"], 3.0);
+  EXPECT_EQ(train["sampler"]["steps"], 12) << "the pictures of sample_every have their usual steps";
+  EXPECT_EQ(of("train", "wan_t2v", {{"sample_steps", 5}})["sampler"]["steps"], 5);
+  EXPECT_EQ(of("train", "wan_t2v", {{"loss", {{"shift", 8.0}}}})["loss"]["shift"], 8.0);
   const json encode = of("encode", "wan_i2v");
   EXPECT_EQ(encode["scale"], "none");
   EXPECT_EQ(encode["sigma_data"], 1.0);
   EXPECT_EQ(encode["first_frame"], true);
   EXPECT_EQ(encode["image_encoder"]["use"], "clip-vision");
+  EXPECT_EQ(encode["last_frame"], false);
   EXPECT_EQ(of("encode", "cosmos_t2w")["sigma_data"], 0.5);
   EXPECT_EQ(of("encode", "wan_t2v")["first_frame"], false);
   EXPECT_EQ(
@@ -134,6 +139,91 @@ TEST_F(PipelineOptions, OfTrainingAreItsNetworks) {
   EXPECT_FALSE(decoded.contains("tokenizer"));
   EXPECT_EQ(decoded["model"]["use"], "wan");
   EXPECT_EQ(trained["guidance"], 5);
+}
+
+// An option or an earlier job replaces one part, and the other parts stay.
+TEST_F(PipelineOptions, KeepTheRestOfWhatIsReplaced) {
+  const json euler = of("generate", "wan_t2v", {{"sampler", "flow-euler"}});
+  EXPECT_EQ(euler["sampler"], json({{"use", "flow-euler"}, {"steps", 50}, {"shift", 3.0}}));
+  EXPECT_EQ(of("generate", "wan_t2v",
+               {{"sampler", {{"use", "flow-euler"}, {"shift", 7.0}}}, {"steps", 9}})["sampler"],
+            json({{"use", "flow-euler"}, {"steps", 9}, {"shift", 7.0}}));
+  const json heun = of("generate", "cosmos_t2w", {{"sampler", "edm-heun"}});
+  EXPECT_EQ(
+      heun["sampler"],
+      json({{"use", "edm-heun"}, {"steps", 36}, {"sigma_min", 0.002}, {"sigma_max", 80.0}, {"rho", 7.0}}));
+  const json encode = with_pipeline("encode", "latents", {{"max_tokens", 64}}, oracle("wan_t2v"),
+                                    {"train-tokenizer", "shard"});
+  EXPECT_FALSE(encode.contains("tokenizer") || encode.contains("tokenizer_weights"))
+      << "the trained tokenizer, not the published one";
+  EXPECT_EQ(encode["text"]["use"], "umt5");
+  EXPECT_EQ(encode["words"]["max_length"], 64);
+}
+
+// The job that has the texts says what stands for none: the encode job if there is one.
+TEST_F(PipelineOptions, SayWhatNoTextIs) {
+  EXPECT_EQ(of("encode", "wan_t2v")["encode_empty"], true);
+  EXPECT_EQ(of("generate", "wan_t2v")["encode_negative"], true);
+  EXPECT_FALSE(with_pipeline("generate", "film", json::object(), oracle("wan_t2v"), {"train", "encode"})
+                   .contains("encode_negative"));
+}
+
+TEST_F(PipelineOptions, SayHowGivenFramesEnter) {
+  const json ti2v = with_pipeline("train", "dit", json::object(),
+                                  changed("wan_t2v", "model_index.json", "expand_timesteps", true));
+  EXPECT_EQ(ti2v["condition_frames"], json({0, 1}));
+  EXPECT_FALSE(of("train", "wan_t2v").contains("condition_frames"));
+  const json second = of("train", "cosmos2_v2w");
+  EXPECT_EQ(second["condition_frames"], json({1}));
+  EXPECT_EQ(second["condition_sigma"], 0);
+  const fs::path folder =
+      changed("cosmos_t2w", "model_index.json", "_class_name", "CosmosVideoToWorldPipeline");
+  for (const char* kind : {"train", "generate"})
+    EXPECT_EQ(with_pipeline(kind, "job", {{"image", "x.png"}}, folder)["condition_timestep"], "shared")
+        << kind;
+}
+
+class PipelineExperts : public PipelineOptions {
+ protected:
+  fs::path folder() const {
+    const fs::path out = scratch_ / "experts";
+    for (const char* layer : {"wan_t2v", "wan_a14b_t2v"})
+      fs::copy(oracle(layer), out, fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+    return out;
+  }
+  static json trained(const fs::path& folder, json table) {
+    return with_pipeline("train", "dit", std::move(table), folder);
+  }
+};
+
+TEST_F(PipelineExperts, LearnTheirSideOfTheBoundary) {
+  const fs::path of = folder();
+  for (const bool high : {true, false}) {
+    const std::string part = high ? "transformer" : "transformer_2";
+    const json by_name = trained(of, {{"expert", high ? "high" : "low"}}),
+               by_weights = trained(of, {{"weights", (of / part).string() + "/"}});
+    EXPECT_EQ(by_name, by_weights);
+    EXPECT_EQ(by_name["weights"], json({(of / part).string()}));
+    EXPECT_EQ(by_name["loss"]["sigma_min"], high ? 0.875 : 0);
+    EXPECT_EQ(by_name["loss"]["sigma_max"], high ? 1 : 0.875);
+    EXPECT_EQ(by_name["loss"]["shift"], 3.0);
+    for (const double level : by_name["validation_sigmas"]) EXPECT_EQ(level > 0.875, high);
+  }
+  EXPECT_EQ(trained(of, {{"expert", "low"}, {"weights", "x"}})["weights"],
+            json({(of / "transformer_2").string(), "x"}));
+}
+
+TEST_F(PipelineExperts, ThatNothingNamesAreRefused) {
+  const fs::path of = folder();
+  const auto said = [&](const fs::path& folder, const json& table) {
+    return refusal([&] { trained(folder, table); });
+  };
+  EXPECT_THAT(said(of, json::object()),
+              HasSubstr("two experts, and a train job trains one; say which: expert"));
+  EXPECT_THAT(said(of, {{"weights", "x"}}), HasSubstr("say which"));
+  EXPECT_THAT(said(of, {{"expert", "low"}, {"weights", (of / "transformer").string()}}),
+              HasSubstr("are of the expert for high noise, and expert = \"low\"; leave one out"));
+  EXPECT_THAT(said(oracle("wan_t2v"), {{"expert", "low"}}), HasSubstr("one transformer and no experts"));
 }
 
 TEST_F(PipelineOptions, ThatCannotBeSaidAreRefusedByName) {
@@ -157,11 +247,6 @@ TEST_F(PipelineOptions, ThatCannotBeSaidAreRefusedByName) {
               HasSubstr("flow_shift = \"much\" has the wrong type"));
   EXPECT_THAT(said("scheduler/scheduler_config.json", "_class_name", "DDIMScheduler"),
               HasSubstr("the scheduler DDIMScheduler is not known"));
-  const auto folder = changed("wan_a14b_t2v", "model_index.json", "boundary_ratio", 0.875);
-  fs::copy(oracle("wan_t2v") / "scheduler", folder / "scheduler");
-  EXPECT_THAT(refusal([&] { with_pipeline("train", "dit", json::object(), folder); }),
-              HasSubstr("two experts, and a train job trains one"));
-  EXPECT_EQ(with_pipeline("train", "dit", {{"weights", "x"}}, folder)["weights"], json({"x"}));
 }
 
 TEST_F(PipelineOptions, OfAnIncompleteFolderNameEveryMissingPart) {

@@ -11,6 +11,7 @@
 #include "plugins/jobs/training/checks.hpp"
 #include "plugins/jobs/training/generating/frames.hpp"
 #include "plugins/jobs/training/microbatches.hpp"
+#include "plugins/jobs/training/no_text.hpp"
 #include "plugins/jobs/training/objective.hpp"
 #include "plugins/jobs/training/options/training.hpp"
 #include "plugins/jobs/training/row.hpp"
@@ -53,7 +54,7 @@ class ModelTraining {
         objective_(loss_, network_, *model_.spec, parallel_.parameter_dtype(), parallel_.dtype(), device_,
                    signals_of(context.spec().component("model")->options),
                    context.spec().component("model")->options.values().value("in_channels", int64_t{0}),
-                   clean_level(o, loss_)),
+                   clean_level(o, loss_), no_text_of(context)),
         given_(o, loss_, seed_),
         levels_(o, loss_, seed_),
         batches_([this](int64_t first, int64_t count) { return made(first, count); }, device_,
@@ -250,10 +251,10 @@ class ModelTraining {
 
   void open_samples() {
     const auto& options = context_.spec().component("model")->options;
-    samples_ = std::make_unique<SampleGrid>(
-        context_, options_, *validation_, objective_, data_->facts(), network_,
-        GuidedModel(experts_, *model_.spec, signals_of(options), loss_, parallel_.dtype(), seed_, device_),
-        parallel_.rank() == 0);
+    GuidedModel guided(experts_, *model_.spec, signals_of(options), loss_, parallel_.dtype(), seed_, device_);
+    if (options_.condition_timestep == "shared") guided.share_timestep();
+    samples_ = std::make_unique<SampleGrid>(context_, options_, *validation_, objective_, data_->facts(),
+                                            network_, std::move(guided), parallel_.rank() == 0);
   }
 
   JobContext& context_;

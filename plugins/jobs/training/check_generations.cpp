@@ -21,11 +21,13 @@ namespace {
 // Its weights become the first expert's.
 void check_experts(JobCheck& check, Part& model) {
   std::optional<TwoExperts> two;
-  check.holds("weights_2", [&] { two = two_experts(check, model); });
+  const bool own = check.spec().component("model") != nullptr;
+  check.holds(own ? "weights_2" : "input", [&] { two = two_experts(check, model); });
   if (!two) return;
   check_weights(check, "weights_2", *model.use, two->low);
   const auto network = catching([&] { return on_meta(check, *model.use); });
   if (network) check_fit(check, "weights_2", **network, two->low);
+  if (network && !own) check_fit(check, "input", **network, model.weights);
 }
 
 // The network of a slot on the meta device, checked against its weights. Not for a network that an earlier
@@ -232,6 +234,14 @@ void check_encode(JobCheck& check) {
   if (o.first_frame && info.discrete)
     check.problem("first_frame", "first_frame applies to latents, but " + tokenizer->part.use->id +
                                      " makes codes; leave it out");
+  if (o.last_frame && !o.first_frame)
+    check.problem("last_frame",
+                  "last_frame ends the condition that first_frame begins; set first_frame = true");
+  if (o.last_frame && axes && axes->contains("cp") && check.spec().component("image_encoder"))
+    check.problem(
+        "parallel",
+        "parallel: with last_frame the image encoder reads both ends of a window, which ranks along cp "
+        "divide; give ddp, which divides the clips");
   if (axes) check.holds("parallel", [&] { require_encoding(*axes, info, tokenizer->part.use->id); });
   check_size(check, info, tokenizer->part.use->id, o.frames, o.height, o.width);
   const bool have_sizes = check.holds("sizes", [&] {

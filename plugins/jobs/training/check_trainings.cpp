@@ -58,6 +58,20 @@ void check_looks(JobCheck& check, const TrainOptions& o, const LossInstance& los
   check.holds(own ? "sampler" : "sample_steps", [&] { sample_sampler(check, o, loss.mix())->levels(); });
 }
 
+void check_expert(JobCheck& check, const TrainOptions& o) {
+  if (o.expert.empty()) return;
+  if (o.pipeline.empty())
+    check.problem("expert",
+                  "expert is for jobs with pipeline = \"FOLDER\", whose boundary it needs; here set the "
+                  "limits of the levels in the loss: loss = { use = \"flow\", sigma_min = 0.875 }");
+  else if (o.sample_every > 0)
+    check.warning(
+        "sample_every",
+        fmt::format("sample_every: its pictures are made by the expert for {} noise alone, which is trained "
+                    "on its own share of the levels; a generate job uses both experts",
+                    o.expert));
+}
+
 void check_critic(JobCheck& check, Network& tokenizer, const std::string& last) {
   const auto* use = check.spec().component("critic");
   if (!use) return;
@@ -108,6 +122,7 @@ void check_train(JobCheck& check) {
   const auto o = check.options<TrainOptions>();
   const auto& use = *check.spec().component("model");
   check_training(check, o, use);
+  check_expert(check, o);
   std::optional<LoraOptions> lora;
   const char* adapting = o.adapter.empty() ? "lora" : "adapter";
   std::error_code ignored;

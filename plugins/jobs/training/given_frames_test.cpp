@@ -45,10 +45,10 @@ struct TrainedFrames {
   LossInstance loss;
   Network network;
   Objective objective;
-  TrainedFrames(const std::string& id, int64_t in_channels)
+  TrainedFrames(const std::string& id, int64_t in_channels, const json& options = json::object())
       : spec(model_spec()),
         opened(or_throw(test::runtime().registry().open("loss/" + id))),
-        loss(opened, or_throw(Options::make(*opened.spec, json::object()))),
+        loss(opened, or_throw(Options::make(*opened.spec, options))),
         network({&spec, nullptr, Times::api<Times>()}, Options(), {.dtype = at::kDouble}),
         objective(loss, network, spec, at::kDouble, at::kDouble, at::kCPU, {}, in_channels) {}
   static ComponentSpec model_spec() {
@@ -154,6 +154,28 @@ INSTANTIATE_TEST_SUITE_P(Ways, GivenFrames,
                            return std::get<0>(info.param) +
                                   (std::get<1>(info.param) == 3 ? "_mask" : "_level");
                          });
+
+// A sum over the learned frames is the mean over all frames times their number of elements.
+TEST(GivenFrame, AreNotLearntInASumEither) {
+  TrainedFrames mean("edm", 2), sum("edm", 2, {{"loss_reduce", "sum"}});
+  const Given given{{2, 0, 1}, at::full({3}, 1e-4, at::kDouble)};
+  const auto of = [&](TrainedFrames& t) {
+    return t.objective.losses({{"latent", latents()}}, levels("edm"), noise(), given);
+  };
+  const Tensor want = of(mean) * static_cast<double>(latents()[0].numel());
+  EXPECT_LT(worst(of(sum) / want, at::ones({3}, at::kDouble)), 1e-12);
+}
+
+// Cosmos-Predict 1: the timestep is that of the other frames.
+TEST(GivenFrame, ShareTheTimestepOfTheOthersWhereAsked) {
+  TrainedFrames t("edm", 2);
+  Given given{{1, 0, 2}, at::full({3}, 1e-4, at::kDouble)};
+  const NamedTensors own = t.objective.inputs({{"latent", latents()}}, levels("edm"), noise(), given);
+  given.shares_timestep = true;
+  const NamedTensors shared = t.objective.inputs({{"latent", latents()}}, levels("edm"), noise(), given);
+  EXPECT_LT(worst(shared.at("timestep"), levels("edm").log() / 4), 1e-12);
+  EXPECT_EQ(worst(shared.at("latent"), own.at("latent")), 0);
+}
 
 TEST(GivenFrame, CarryNoiseOfTheLevelThatIsTold) {
   TrainedFrames t("edm", 2);

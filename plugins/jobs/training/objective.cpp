@@ -1,8 +1,10 @@
 #include "plugins/jobs/training/objective.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/training/row.hpp"
@@ -24,6 +26,12 @@ bool of_one_shape(const std::vector<at::Tensor>& all) {
 at::Tensor some_frames(const std::string& name, const at::Tensor& t, int64_t first, int64_t count) {
   const bool levels = t.dim() == 2 && (name == "logvar" || name == "sigma");
   return t.dim() == 5 ? t.narrow(2, first, count) : levels ? t.narrow(1, first, count) : t;
+}
+
+// Every frame, or the level of every frame, a second time; see some_frames.
+at::Tensor with_frames_twice(const std::string& name, const at::Tensor& t) {
+  const bool levels = t.dim() == 2 && (name == "logvar" || name == "sigma");
+  return t.dim() == 5 ? at::cat({t, t}, 2) : levels ? at::cat({t, t}, 1) : t;
 }
 
 at::Tensor twice(const at::Tensor& video) { return at::cat({video, video}, 2); }
@@ -76,7 +84,8 @@ NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items, co
   if (first.text.defined()) {
     auto texts = every([](const auto& i) { return i.text; });
     for (size_t i = 0; i < texts.size(); ++i)
-      if (without_text[static_cast<int64_t>(i)].template item<bool>()) texts[i] = at::zeros_like(texts[i]);
+      if (without_text[static_cast<int64_t>(i)].template item<bool>())
+        texts[i] = no_text_.defined() ? no_text_.to(texts[i].options()) : at::zeros_like(texts[i]);
     auto text = batch_text(texts);
     out["text"] = text.text;
     out["text_mask"] = text.mask;
@@ -126,13 +135,14 @@ ToldBy Objective::told(const at::Tensor& latent) const {
 Objective::Noised Objective::noised(const at::Tensor& latent, const at::Tensor& sigma,
                                     const at::Tensor& noise, const Given& given) const {
   if (clean_) return two_streams(latent, sigma, noise);
-  if (given.frames.empty()) return {loss_.noisy(latent, noise, sigma), sigma, {}};
+  if (given.frames.empty()) return {loss_.noisy(latent, noise, sigma), sigma, {}, {}};
   const int64_t all = latent.size(2), most = *std::max_element(given.frames.begin(), given.frames.end());
   require_given(most, all, told(latent), model_.id);
   const at::Tensor mask = given_frames(given.frames, all).to(device_);
   const at::Tensor levels = at::where(mask, given.level.to(device_).unsqueeze(1), by_frame(sigma));
   const at::Tensor at_frames = mask.view({-1, 1, all, 1, 1}), x = loss_.noisy(latent, noise, levels);
-  return {given.noisy ? x : at::where(at_frames, latent, x), levels, at_frames};
+  return {given.noisy ? x : at::where(at_frames, latent, x), levels, at_frames,
+          given.shares_timestep ? sigma : at::Tensor()};
 }
 
 Objective::Noised Objective::two_streams(const at::Tensor& latent, const at::Tensor& sigma,
@@ -145,7 +155,9 @@ Objective::Noised Objective::two_streams(const at::Tensor& latent, const at::Ten
   const at::Tensor levels = by_frame(sigma).expand({B, T});
   const at::Tensor clean = given_frames(std::vector<int64_t>(static_cast<size_t>(B), T), 2 * T).to(device_);
   return {at::cat({latent, loss_.noisy(latent, noise, levels)}, 2),
-          at::cat({at::full_like(levels, *clean_), levels}, 1), clean.view({B, 1, 2 * T, 1, 1})};
+          at::cat({at::full_like(levels, *clean_), levels}, 1),
+          clean.view({B, 1, 2 * T, 1, 1}),
+          {}};
 }
 
 NamedTensors Objective::inputs(const NamedTensors& batch, const at::Tensor& level, const at::Tensor& noise,
@@ -181,11 +193,12 @@ NamedTensors Objective::inputs(const NamedTensors& batch, const Noised& noised) 
   return in;
 }
 
-// By the manifest's names.
+// By the manifest's names; a model may leave an output out, such as Cosmos its logvar.
 NamedTensors Objective::outputs(const NamedTensors& in) const {
   const auto made = network_.forward(in);
   NamedTensors out;
-  for (size_t i = 0; i < made.size(); ++i) out[model_.outputs[i].name] = made[i];
+  for (size_t i = 0; i < made.size(); ++i)
+    if (made[i].defined()) out[model_.outputs[i].name] = made[i];
   return out;
 }
 
@@ -214,11 +227,15 @@ Objective::Noised Objective::noised_row(const at::Tensor& latent, const at::Tens
   std::vector<at::Tensor> x;
   for (size_t i = 0; i < latents.size(); ++i)
     x.push_back(loss_.noisy(latents[i], noises[i], sigma.narrow(0, static_cast<int64_t>(i), 1)));
-  return {row_of(x), sigma, {}};
+  return {row_of(x), sigma, {}, {}};
 }
 
 LossInstance::Input Objective::model_input(const Noised& noised, const at::Tensor& sizes) const {
-  if (!sizes.defined()) return loss_.input(noised.x, noised.sigma);
+  if (!sizes.defined()) {
+    auto in = loss_.input(noised.x, noised.sigma);
+    if (noised.told.defined()) in.timestep = loss_.input(noised.x, noised.told).timestep;
+    return in;
+  }
   std::vector<at::Tensor> latents, timesteps;
   for (const auto& x : videos_of(noised.x, sizes)) {
     const auto one = loss_.input(x, noised.sigma.narrow(0, static_cast<int64_t>(latents.size()), 1));
@@ -242,7 +259,24 @@ at::Tensor Objective::losses_of_row(const NamedTensors& in, const at::Tensor& si
   return at::cat(losses);
 }
 
-// The loss sees only the learned frames: groups samples with equally many given frames.
+// Whether the loss adds a sample's elements up, as edm with loss_reduce = "sum", and takes no mean of them:
+// then every frame twice doubles it.
+bool Objective::adds_up(const NamedTensors& in) const {
+  if (adds_up_) return *adds_up_;
+  const at::NoGradGuard off;
+  NamedTensors two;
+  for (const auto& [name, tensor] : in) two[name] = with_frames_twice(name, tensor);
+  const auto total = [&](const NamedTensors& of) {
+    return loss_.of_samples(loss_.evaluate(of), in.at("latent").size(0)).sum().item<double>();
+  };
+  const double once = total(in), both = total(two);
+  if (once == 0 || !std::isfinite(once) || !std::isfinite(both)) return false;  // any share of it is the same
+  adds_up_ = std::abs(both - once) > 0.5 * std::abs(once);
+  return *adds_up_;
+}
+
+// The loss sees only the learned frames: groups samples with equally many given frames. A mean over them counts
+// for its share of all frames.
 at::Tensor Objective::losses_of_rest(const NamedTensors& in, const Given& given) const {
   const int64_t all = in.at("latent").size(2);
   const at::Tensor counts = at::tensor(given.frames, at::kLong).to(device_);
@@ -252,7 +286,7 @@ at::Tensor Objective::losses_of_rest(const NamedTensors& in, const Given& given)
     NamedTensors rest;
     for (const auto& [name, tensor] : in)
       rest[name] = some_frames(name, tensor.index_select(0, rows), count, all - count);
-    const double share = static_cast<double>(all - count) / static_cast<double>(all);
+    const double share = adds_up(rest) ? 1 : static_cast<double>(all - count) / static_cast<double>(all);
     losses.push_back(loss_.of_samples(loss_.evaluate(rest), rows.numel()) * share);
     places.push_back(rows);
   }

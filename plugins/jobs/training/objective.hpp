@@ -17,6 +17,7 @@ struct Given {
   std::vector<int64_t> frames;
   at::Tensor level;    // [B] float64, in the units of the loss
   bool noisy = false;  // noise of that level is really added (Cosmos-Predict 1); else they are clean
+  bool shares_timestep = false;  // the model reads the timestep of the other frames for them
 };
 
 // Throws Error(KINORA_ERROR_INVALID) if the loss does not accept this kind of data: codes or latents.
@@ -31,10 +32,11 @@ class Objective {
   // signals: inputs of the model besides its manifest's; in_channels: channels that the model reads, 0: the
   // latent's. clean: teacher forcing, with the level that the model reads for clean frames, in the units of
   // the loss: it reads each latent clean, followed in time by its noisy copy, and only the copy has a loss.
-  // The attention rule is the network's (two streams).
+  // The attention rule is the network's (two streams). no_text: [L, D], the text of samples without one;
+  // undefined: zeros.
   Objective(LossInstance& loss, Network& network, const ComponentSpec& model, at::ScalarType parameters,
             at::ScalarType stream, at::Device device = at::kCPU, std::set<std::string> signals = {},
-            int64_t in_channels = 0, std::optional<double> clean = {})
+            int64_t in_channels = 0, std::optional<double> clean = {}, at::Tensor no_text = {})
       : loss_(loss),
         network_(network),
         model_(model),
@@ -43,12 +45,13 @@ class Objective {
         device_(device),
         signals_(std::move(signals)),
         in_channels_(in_channels),
-        clean_(clean) {}
+        clean_(clean),
+        no_text_(std::move(no_text)) {}
 
   // Samples as one batch: `latent` [B, C, T, H, W] and `codes` [B, t, h, w] if present, `text` with
   // `text_mask`, and all their other tensors that are inputs of the model, stacked; tensors of different
   // lengths are padded with zeros if the model has an input NAME_mask. without_text [B] bool: the samples
-  // whose text is zeros. On the device, as noise must be; sigma may be anywhere.
+  // whose text is dropped. On the device, as noise must be; sigma may be anywhere.
   // as_row: latents of any sizes as one packed row, `latent` [1, C, N] with `sizes` int64 [B, 3], T, H and W of
   // each (kinora/videos.hpp); noise then has the latent's shape, sigma is [B], and no frames are given.
   NamedTensors batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text,
@@ -80,6 +83,7 @@ class Objective {
   // given.
   struct Noised {
     at::Tensor x, sigma, given;  // given: bool [B, 1, T, 1, 1]; undefined if there are none
+    at::Tensor told;             // the level of the timestep; undefined: sigma
   };
   Noised noised(const at::Tensor& latent, const at::Tensor& sigma, const at::Tensor& noise,
                 const Given& given) const;
@@ -91,6 +95,7 @@ class Objective {
   Noised two_streams(const at::Tensor& latent, const at::Tensor& sigma, const at::Tensor& noise) const;
   NamedTensors inputs(const NamedTensors& batch, const Noised& noised) const;
   at::Tensor losses_of_rest(const NamedTensors& in, const Given& given) const;
+  bool adds_up(const NamedTensors& in) const;
   LossInstance& loss_;
   Network& network_;
   const ComponentSpec& model_;
@@ -99,6 +104,8 @@ class Objective {
   std::set<std::string> signals_;
   int64_t in_channels_;
   std::optional<double> clean_;
+  at::Tensor no_text_;
+  mutable std::optional<bool> adds_up_;
 };
 
 }  // namespace kinora::core

@@ -153,6 +153,7 @@ GivenDraw::GivenDraw(const TrainOptions& o, const LossInstance& loss, uint64_t s
     : frames_(o.condition_frames),
       sigma_(o.condition_sigma),
       noise_(o.condition_noise),
+      shares_timestep_(o.condition_timestep == "shared"),
       mix_(loss.mix()),
       seed_(seed) {
   require(o, loss);
@@ -166,6 +167,12 @@ void GivenDraw::require(const TrainOptions& o, const LossInstance& loss) {
         KINORA_ERROR_INVALID,
         "condition_frames: {} draws no noise, so every frame is already given to later ones; leave it empty",
         loss.spec().id);
+  if (o.condition_timestep == "shared" && (o.levels == "chunk" || o.levels == "frame" || o.teacher_forcing))
+    raise(
+        KINORA_ERROR_INVALID,
+        "condition_timestep = \"shared\": frames with levels of their own have no timestep in common; leave "
+        "{} out",
+        o.teacher_forcing ? "teacher_forcing" : "levels");
   if (frames.empty() && !noise.empty())
     raise(KINORA_ERROR_INVALID,
           "condition_noise applies to given frames; set their number: condition_frames = [0, 1]");
@@ -177,6 +184,7 @@ void GivenDraw::require(const TrainOptions& o, const LossInstance& loss) {
 Given GivenDraw::operator()(int64_t first, int64_t count, const std::string& key) const {
   if (frames_.empty()) return {};
   Given out;
+  out.shares_timestep = shares_timestep_;
   const at::Tensor which = sample_uniform({count}, seed_, first, key + ".condition-frames");
   for (int64_t i = 0; i < count; ++i)
     out.frames.push_back(
@@ -194,6 +202,7 @@ Given GivenDraw::operator()(int64_t first, int64_t count, const std::string& key
 Given GivenDraw::operator()(const std::vector<int64_t>& numbers) const {
   if (frames_.empty()) return {};
   Given out;
+  out.shares_timestep = shares_timestep_;
   std::vector<at::Tensor> levels;
   for (const int64_t n : numbers) {
     const Given one = (*this)(n, 1);

@@ -50,6 +50,7 @@ class GivenDraw {
   std::vector<int64_t> frames_;
   double sigma_;
   std::vector<double> noise_;
+  bool shares_timestep_;
   uint32_t mix_;
   uint64_t seed_;
 };

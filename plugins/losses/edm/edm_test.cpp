@@ -181,7 +181,8 @@ TEST(EdmLoss, LevelIsTheInverseDistribution) {
   const Tensor z = at::linspace(-4, 4, 33, at::kDouble), u = 0.5 * at::erfc(-z / std::sqrt(2.0));
   EXPECT_LT(worst(Edm().level(u).log(), z), 1e-11);
   EXPECT_EQ(Edm().level(u.reshape({3, 11})).sizes(), at::IntArrayRef({3, 11}));  // each number on its own
-  const Tensor clamped = Edm(core::json{{"sigma_min", 0.1}, {"sigma_max", 10.0}}).level(u);
+  const Tensor clamped =
+      Edm(core::json{{"sigma_min", 0.1}, {"sigma_max", 10.0}, {"limits", "clamp"}}).level(u);
   EXPECT_EQ(clamped.min().item<double>(), 0.1);
   EXPECT_EQ(clamped.max().item<double>(), 10);
 }

@@ -2,9 +2,11 @@
 // higher levels, so that training covers the levels at which samplers start.
 #pragma once
 #include <limits>
+#include <string>
 
 #include "kinora/options.hpp"
 #include "kinora/tensor.hpp"
+#include "plugins/losses/share.hpp"
 
 namespace kinora {
 
@@ -12,6 +14,7 @@ struct LevelOptions {
   double p_mean = 0, p_std = 1, level_scale = 1;
   double sigma_min = 0, sigma_max = std::numeric_limits<double>::infinity();
   double high_sigma_share = 0, high_sigma_min = 200, high_sigma_max = 1e5;
+  std::string limits = "truncate";
 };
 
 template <class Options>
@@ -25,6 +28,11 @@ void describe_levels(Describe<Options>& d) {
           "frames");
   d.option("sigma_min", &Options::sigma_min).at_least(0).help("lower limit of drawn levels; 0: none");
   d.option("sigma_max", &Options::sigma_max).above(0).help("upper limit of drawn levels; inf: none");
+  d.option("limits", &Options::limits)
+      .choices({"truncate", "clamp"})
+      .help(
+          "truncate: levels are drawn from their distribution within sigma_min and sigma_max; clamp: levels "
+          "outside become the nearer limit");
   d.option("high_sigma_share", &Options::high_sigma_share)
       .range(0, 1)
       .help("share of the levels drawn log-uniformly from high_sigma_min to high_sigma_max instead");
@@ -42,6 +50,7 @@ class LogNormal {
 
  private:
   LevelOptions o_;
+  Share kept_;  // of the log-normal part
 };
 
 }  // namespace kinora

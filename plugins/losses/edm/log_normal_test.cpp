@@ -44,6 +44,38 @@ TEST(LogNormalLevels, ShareIsDrawnFromTheHighRange) {
     }
 }
 
+// P(sigma < x | low < sigma < high) in closed form; the high share is as without limits.
+TEST(LogNormalLevels, LimitsTruncateThem) {
+  const int64_t n = 20000;
+  for (const char* id : {"loss/edm", "loss/rectified-flow"})
+    for (const double share : {0.0, 0.25}) {
+      const double low = 3, high = 40, scale = 2;
+      const auto below = [&](double x) { return normal_cdf((std::log(x / scale) - 0.3) / 1.2); };
+      const at::Tensor u = (at::arange(n, at::kDouble) + 0.5) / static_cast<double>(n);
+      const at::Tensor made = test::loss(id, {{"p_mean", 0.3},
+                                              {"p_std", 1.2},
+                                              {"level_scale", scale},
+                                              {"sigma_min", low},
+                                              {"sigma_max", high},
+                                              {"high_sigma_share", share}})
+                                  .level(u);
+      double worst = 0;
+      for (int64_t i = 0; i < n; i += 7) {
+        const double x = made[i].item<double>(), part = u[i].item<double>() / (1 - share);
+        if (part >= 1)
+          EXPECT_GE(x, 200);
+        else
+          worst = test::worse(worst, std::abs((below(x) - below(low)) / (below(high) - below(low)) - part));
+      }
+      EXPECT_LT(worst, 1e-12) << id << share;
+    }
+  EXPECT_THROW(test::loss("loss/edm", {{"sigma_min", 1e9}}), Error);
+  EXPECT_EQ(test::loss("loss/edm", {{"sigma_min", 1e9}, {"limits", "clamp"}})
+                .level(at::full({1}, 0.5, at::kDouble))
+                .item<double>(),
+            1e9);
+}
+
 TEST(LogNormalLevels, AreOneFunctionOfTheirNumber) {
   const auto loss = test::loss("loss/edm", {{"high_sigma_share", 0.05}});
   const at::Tensor u = at::rand({4, 6}, at::kDouble), all = loss.level(u);

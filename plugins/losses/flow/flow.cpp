@@ -6,6 +6,7 @@
 
 #include "kinora/loss.hpp"
 #include "kinora/plugin.hpp"
+#include "plugins/losses/share.hpp"
 
 namespace kinora {
 
@@ -13,7 +14,7 @@ class Flow final : public Loss<Tensor> {
  public:
   static constexpr uint32_t mix = KINORA_MIX_RECTIFIED_FLOW;
   struct Options {
-    std::string density = "logit-normal", shift_type = "constant", weighting = "none";
+    std::string density = "logit-normal", shift_type = "constant", weighting = "none", limits = "truncate";
     double logit_mean = 0, logit_std = 1, mode_scale = 1.29;
     double shift = 1, base_shift = 0.5, max_shift = 1.15;
     int64_t tokens = 0;
@@ -43,6 +44,12 @@ class Flow final : public Loss<Tensor> {
         .help("linear, sqrt: tokens of a latent; sqrt gives 3 at 16384 and at least 1");
     d.option("sigma_min", &Options::sigma_min).range(0, 1).help("lower limit of shifted levels");
     d.option("sigma_max", &Options::sigma_max).range(0, 1).help("upper limit of shifted levels");
+    d.option("limits", &Options::limits)
+        .choices({"truncate", "clamp"})
+        .help(
+            "truncate: levels are drawn from their distribution within sigma_min and sigma_max; clamp: "
+            "levels "
+            "outside become the nearer limit");
     d.option("weighting", &Options::weighting)
         .choices({"none", "linear"})
         .help("linear: 1 + shift * sigma, as NeMo DFM");
@@ -62,10 +69,11 @@ class Flow final : public Loss<Tensor> {
     if (o.sigma_min >= o.sigma_max)
       throw Error(KINORA_ERROR_INVALID, "sigma_min = " + detail::toml_float(o.sigma_min) +
                                             " must be below sigma_max = " + detail::toml_float(o.sigma_max));
+    if (o.limits == "truncate") kept_ = Share::between(share_below(o.sigma_min), share_below(o.sigma_max));
   }
 
   Tensor level(const Tensor& uniform) override {
-    const Tensor u = drawn(uniform.to(KINORA_DTYPE_FLOAT64));
+    const Tensor u = drawn(kept_.of(uniform.to(KINORA_DTYPE_FLOAT64)));
     return op("aten::clamp", "", {u * shift_ / (u * (shift_ - 1) + 1), o_.sigma_min, o_.sigma_max});
   }
 
@@ -113,6 +121,23 @@ class Flow final : public Loss<Tensor> {
     return op("aten::clamp", "", {u - (square(sine) - u) * o_.mode_scale, 0.0, 1.0});
   }
 
+  // The share of the untruncated levels below `sigma`: the distribution function.
+  double share_below(double sigma) const {
+    if (sigma <= 0) return 0;
+    if (sigma >= 1) return 1;
+    const double u = sigma / (shift_ - (shift_ - 1) * sigma);  // before the shift
+    if (o_.density == "uniform") return u;
+    if (o_.density == "logit-normal")
+      return normal_share_below((std::log(u / (1 - u)) - o_.logit_mean) / o_.logit_std);
+    // The inverse of `drawn` for `mode` has no closed form; `drawn` ascends, so halving the interval finds it.
+    double low = 0, high = 1;
+    for (int i = 0; i < 60; ++i) {
+      const double middle = (low + high) / 2, sine = std::sin(middle * std::acos(-1.0) / 2);
+      (middle - o_.mode_scale * (sine * sine - middle) < u ? low : high) = middle;
+    }
+    return (low + high) / 2;
+  }
+
   Tensor timestep(const Tensor& sigma) const {
     const Tensor t = sigma.to(KINORA_DTYPE_FLOAT64) * o_.timestep_scale;
     return o_.whole_timesteps ? op("aten::floor", "", {t}) : t;
@@ -120,6 +145,7 @@ class Flow final : public Loss<Tensor> {
 
   Options o_;
   double shift_;
+  Share kept_;
 };
 KINORA_COMPONENT(Flow)
 

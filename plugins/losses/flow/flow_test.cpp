@@ -52,9 +52,32 @@ TEST(FlowLoss, LevelsHaveTheirDistribution) {
     EXPECT_GT(made.diff().min().item<double>(), 0);  // required of an inverse distribution function
     EXPECT_LT(test::worst(made, u - scale * ((M_PI / 2 * (1 - u)).cos().square() - u)), 1e-12);
   }
-  const at::Tensor cut = test::loss(kId, {{"sigma_min", 0.2}, {"sigma_max", 0.7}}).level(u);
+  const at::Tensor cut =
+      test::loss(kId, {{"sigma_min", 0.2}, {"sigma_max", 0.7}, {"limits", "clamp"}}).level(u);
   EXPECT_EQ(cut.min().item<double>(), 0.2);
   EXPECT_EQ(cut.max().item<double>(), 0.7);
+}
+
+// Their quantiles are those of the levels of the whole distribution that lie within the limits.
+TEST(FlowLoss, LimitsTruncateTheDistribution) {
+  const int64_t n = 10000;
+  const at::Tensor u = (at::arange(n, at::kDouble) + 0.5) / static_cast<double>(n);
+  const double low = 0.875, high = 0.99;
+  for (const json& o :
+       {json{{"shift", 3.0}}, json{{"shift", 5.0}, {"density", "uniform"}},
+        json{{"shift", 3.0}, {"density", "mode"}}, json{{"logit_mean", 0.4}, {"logit_std", 0.8}}}) {
+    const at::Tensor all = test::quantiles(test::loss(kId, o), 200 * n);
+    const at::Tensor want = all.masked_select((all > low) & (all < high));
+    json within = o;
+    within.update({{"sigma_min", low}, {"sigma_max", high}});
+    const at::Tensor made = test::loss(kId, within).level(u);
+    EXPECT_GT(made.min().item<double>(), low);
+    EXPECT_LT(made.max().item<double>(), high);
+    EXPECT_GT(made.diff().min().item<double>(), 0) << o << ": no two draws fall on a limit";
+    const at::Tensor at = (u * static_cast<double>(want.numel())).to(at::kLong);
+    EXPECT_LT(test::worst(made, want.index_select(0, at)), 5e-4) << o;  // the spacing of `want`
+  }
+  EXPECT_THROW(test::loss(kId, {{"logit_mean", -20.0}, {"sigma_min", 0.9}}), Error);
 }
 
 TEST(FlowLoss, PerfectPredictionCostsNothingAndEstimatesTheLatent) {

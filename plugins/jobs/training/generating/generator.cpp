@@ -107,6 +107,10 @@ void Generator::open_experts() {
 }
 
 void Generator::load_model() {
+  if (two_ && parallel_.rank() == 0)
+    log_info("{}: the expert for high noise is {}, the one below {} of the timesteps {}",
+             context_.spec().name, model_part_.weights.back().string(), two_->boundary,
+             two_->low.back().string());
   model_.load(model_part_.weights);
   if (low_) low_->load(two_->low);
 }
@@ -209,9 +213,11 @@ at::Tensor Generator::encoded(const std::filesystem::path& file, int64_t count) 
 void Generator::give_text(const Wish& wish, Conditions& with, Conditions& none) {
   if (!text_) return;
   const at::Tensor text = (*text_)(wish.prompt).unsqueeze(0);
-  const at::Tensor negative = wish.negative.empty() && !options_.encode_negative
-                                  ? at::zeros_like(text)
-                                  : (*text_)(wish.negative).unsqueeze(0);
+  const JobSpec* encode = context_.upstream("encode");  // which says what the training saw
+  const bool encodes =
+      options_.encode_negative || (encode && encode->options.at("encode_empty").get<bool>());
+  const at::Tensor negative =
+      wish.negative.empty() && !encodes ? at::zeros_like(text) : (*text_)(wish.negative).unsqueeze(0);
   for (const auto& [to, tokens] : {std::pair{&with, text}, std::pair{&none, negative}}) {
     (*to)["text"] = tokens;
     if (takes("text_mask")) (*to)["text_mask"] = at::ones({1, tokens.size(1)}, at::kBool);

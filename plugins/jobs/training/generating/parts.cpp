@@ -4,6 +4,7 @@
 
 #include "core/base/log.hpp"
 #include "core/io/safetensors.hpp"
+#include "core/run/published_classes.hpp"
 #include "core/run/weights.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
@@ -47,10 +48,103 @@ std::unique_ptr<Network> open_part(const JobView& context, const Part& part, con
   return network;
 }
 
+namespace {
+
+std::vector<const JobSpec*> trained_before(const JobView& context) {
+  std::vector<const JobSpec*> out;
+  if (context.spec().component("model")) return out;  // a model of the job's own
+  for (const size_t input : context.spec().inputs)
+    if (const auto& job = context.run().jobs[input]; job.kind->name == "train") out.push_back(&job);
+  return out;
+}
+
+WeightsPaths weights_of(const JobView& context, const JobSpec& train) {
+  return {file_or_index(context.folder_of(train) / "weights.safetensors")};
+}
+
+std::string text_at(const JobSpec& job, const char* option) {
+  return job.options.at(option).get<std::string>();
+}
+
+// The folder with two experts of which earlier jobs trained one or both; nullopt: there is none, or a job trained
+// a model of its own, from no weights.
+std::optional<PublishedExperts> folder_of_trained(const JobView& context, const ComponentSpec& spec,
+                                                  const std::vector<const JobSpec*>& trained) {
+  auto folders = std::vector{text_at(context.spec(), "pipeline")};
+  for (const auto* job : trained) folders.push_back(text_at(*job, "pipeline"));
+  for (const auto* job : trained)
+    if (weights_in(job->options, "weights").empty()) return std::nullopt;
+  for (const auto& folder : folders) {
+    auto found = folder.empty() ? std::nullopt : published_experts(folder, spec);
+    if (found && of_another_class(found->high / "config.json", spec).empty()) return found;
+  }
+  return std::nullopt;
+}
+
+// "high" or "low". Throws Error(KINORA_ERROR_INVALID) if nothing says which.
+std::string trained_expert(const JobSpec& job, const PublishedExperts& folder) {
+  if (const auto said = text_at(job, "expert"); !said.empty()) return said;
+  for (const auto& path : weights_in(job.options, "weights")) {
+    std::error_code ignored;
+    if (std::filesystem::equivalent(path, folder.high, ignored)) return "high";
+    if (std::filesystem::equivalent(path, folder.low, ignored)) return "low";
+  }
+  raise(KINORA_ERROR_INVALID,
+        "input: the pipeline has two experts ({} and {}), and nothing says which of them job '{}' trained; "
+        "set its "
+        "`pipeline`, and expert = \"high\" or \"low\"",
+        folder.high.string(), folder.low.string(), job.name);
+}
+
+void require_same_model(const JobSpec& a, const JobSpec& b) {
+  const auto &one = *a.component("model"), &other = *b.component("model");
+  if (one.id != other.id || one.options.values() != other.options.values())
+    raise(KINORA_ERROR_INVALID,
+          "input: jobs '{}' and '{}' trained models of different options; one video needs equal ones", a.name,
+          b.name);
+}
+
+// Both experts of a published model of which earlier jobs trained one or both.
+TwoExperts trained_experts(const JobView& context, const std::vector<const JobSpec*>& trained,
+                           const PublishedExperts& folder, Part& model) {
+  std::map<std::string, const JobSpec*> by_expert;
+  for (const auto* job : trained) {
+    const auto expert = trained_expert(*job, folder);
+    if (!by_expert.emplace(expert, job).second)
+      raise(KINORA_ERROR_INVALID,
+            "input: jobs '{}' and '{}' both trained the expert for {} noise; name one of them",
+            by_expert[expert]->name, job->name, expert);
+    require_same_model(*trained[0], *job);
+  }
+  const auto& options = context.spec().options;
+  const auto of = [&](const char* option, const char* expert, const std::filesystem::path& published) {
+    if (auto given = weights_in(options, option); !given.empty()) return given;
+    const auto job = by_expert.find(expert);
+    return job == by_expert.end() ? WeightsPaths{published} : weights_of(context, *job->second);
+  };
+  model.weights = of("weights", "high", folder.high);
+  const double boundary = options.at("boundary").get<double>();
+  return {of("weights_2", "low", folder.low), boundary > 0 ? boundary : folder.boundary};
+}
+
+}  // namespace
+
 std::optional<TwoExperts> two_experts(const JobView& context, Part& model) {
   const auto& options = context.spec().options;
+  const auto& spec = *context.open(*model.use).spec;
+  const auto trained = trained_before(context);
+  if (!trained.empty()) {
+    if (const auto folder = folder_of_trained(context, spec, trained))
+      return trained_experts(context, trained, *folder, model);
+    if (trained.size() > 1)
+      raise(KINORA_ERROR_INVALID,
+            "input: jobs '{}' and '{}' each trained a model, and a video is made by one; name one of them. "
+            "Two go "
+            "together only as experts of a published pipeline, whose folder both train jobs name",
+            trained[0]->name, trained[1]->name);
+  }
   TwoExperts out{weights_in(options, "weights_2"), options.at("boundary").get<double>()};
-  const auto folder = published_experts(model.weights.at(0), *context.open(*model.use).spec);
+  const auto folder = published_experts(model.weights.at(0), spec);
   if (folder) {
     model.weights[0] = folder->high;
     if (out.low.empty()) out.low = {folder->low};

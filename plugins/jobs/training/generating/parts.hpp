@@ -36,9 +36,10 @@ struct TwoExperts {
   WeightsPaths low;
   double boundary = 0;  // share of the timesteps
 };
-// From the job's options weights_2 and boundary, or from the pipeline folder that `model` names, whose
-// weights then become the first expert's; nothing if there is only one expert. Throws
-// Error(KINORA_ERROR_INVALID) if they contradict each other or the boundary is unknown.
+// From the job's options weights_2 and boundary, from the pipeline folder that `model` names, or, for a model that
+// earlier jobs trained, from those jobs (option `expert`), with the other expert and the boundary from the folder of
+// this job's option `pipeline` or theirs. `model` then has the first expert's weights. Nothing if there is only one
+// expert. Throws Error(KINORA_ERROR_INVALID) if they contradict each other or something is unknown.
 std::optional<TwoExperts> two_experts(const JobView&, Part& model);
 
 // The networks behind one denoiser: one, or two that divide the noise levels between them. Wan 2.2 (A14B) has

@@ -37,6 +37,8 @@ class EncodedWindows {
   uint64_t latent_hits() const { return kept_ ? kept_->hits() : 0; }
   // As LiveWindows::follow().
   void follow(SlotTurns turns) { windows_.follow(std::move(turns)); }
+  // The embedding of a text, as windows have theirs.
+  at::Tensor text(const std::string& of) { return text_(of); }
   // Frames a second of the frames of a window, from the facts of the last one; 24 / every if they do not say.
   double fps() const { return fps_; }
 

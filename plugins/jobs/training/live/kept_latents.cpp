@@ -31,6 +31,7 @@ std::string maker_of(const JobView& encode, const EncodeOptions& o) {
            {"tokenizer", maker_of(encode, *tokenizer.use, tokenizer.weights)},
            {"every", o.every},
            {"first_frame", o.first_frame}};
+  if (o.last_frame) out["last_frame"] = true;
   if (const auto* image = encode.spec().component("image_encoder"))
     out["image_encoder"] = maker_of(encode, *image, o.image_encoder_weights);
   return out.dump();

@@ -1,5 +1,7 @@
 #include "plugins/jobs/training/live/window_encoder.hpp"
 
+#include <ATen/ATen.h>
+
 #include "kinora/aten.hpp"
 #include "plugins/jobs/training/generating/frames.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
@@ -12,6 +14,7 @@ WindowEncoder::WindowEncoder(const JobView& encode, const EncodeOptions& options
     : frames_(options.frames),
       id_(part_of(encode, "tokenizer", "tokenizer_weights", "train-tokenizer").use->id),
       first_frame_(options.first_frame),
+      last_frame_(options.last_frame),
       device_(device),
       group_(group),
       tokenizer_(open_part(encode, part_of(encode, "tokenizer", "tokenizer_weights", "train-tokenizer"),
@@ -49,11 +52,19 @@ NamedTensors WindowEncoder::operator()(const at::Tensor& frames) {
   NamedTensors out;
   out[info.discrete ? "codes" : "latent"] = encoded(video);
   if (first_frame_) {
-    // Of a later stretch's picture only the size is used.
-    const at::Tensor latent = encoded(followed_by_grey(video_of(frames, 0, 1).to(device_)));
-    if (writes()) out["condition"] = masked_picture(latent.unsqueeze(0), info.time)[0].contiguous();
+    // A later stretch uses only the size of its first picture, and an earlier one only that of its last.
+    FramesOf picture = followed_by_grey(video_of(frames, 0, 1).to(device_));
+    if (last_frame_)
+      picture = ended_by(picture, group_ ? frames_ : frames.size(0),
+                         video_of(frames, frames.size(0) - 1, 1).to(device_));
+    const at::Tensor latent = encoded(picture);
+    if (writes())
+      out["condition"] = masked_picture(latent.unsqueeze(0), info.time, last_frame_)[0].contiguous();
   }
-  if (image_) out["image"] = (*image_)(frames[0]);
+  if (image_) {
+    out["image"] = (*image_)(frames[0]);
+    if (last_frame_) out["image"] = at::cat({out["image"], (*image_)(frames[-1])});
+  }
   return out;
 }
 

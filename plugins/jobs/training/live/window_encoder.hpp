@@ -24,7 +24,7 @@ class WindowEncoder {
   // The shape of an encoded window of this size: a latent [C, t, h, w], or codes [t, h, w].
   std::vector<int64_t> shape(const WindowSize& size) const;
   // frames: own_frames() of the window, or, without a group, a window of any size; uint8 [T, H, W, 3], at least one. "latent" [C, t, h, w] or "codes"
-  // [t, h, w]; "condition" with first_frame; "image" [L, D] with an image encoder. On the CPU. Every rank of
+  // [t, h, w]; "condition" with first_frame; "image" [L, D] with an image encoder (2 L of both ends with last_frame). On the CPU. Every rank of
   // the group calls it, and only the first gets tensors.
   NamedTensors operator()(const at::Tensor& frames);
 
@@ -33,7 +33,7 @@ class WindowEncoder {
 
   int64_t frames_;
   std::string id_;  // of the tokenizer
-  bool first_frame_;
+  bool first_frame_, last_frame_;
   at::Device device_;
   const kinora_group* group_;
   std::unique_ptr<Network> tokenizer_;

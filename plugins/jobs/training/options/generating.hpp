@@ -87,7 +87,9 @@ struct GenerateOptions : FrameOptions {
         .help("compute both predictions in one call: faster, twice the memory");
     d.option("negative", &O::negative).help("prompt that guidance leads away from; empty: no text");
     d.option("encode_negative", &O::encode_negative)
-        .help("encode an empty `negative` like any text, as published pipelines do; otherwise it is zeros");
+        .help(
+            "encode an empty `negative` like any text, as published pipelines do; otherwise it is what the "
+            "encode job's encode_empty says, or zeros");
   }
   static void describe_given(Describe<O>& d) {
     d.option("signals", &O::signals)
@@ -153,9 +155,9 @@ struct GenerateOptions : FrameOptions {
   static void describe_experts(Describe<O>& d) {
     d.option("weights_2", &O::weights_2)
         .help(
-            "weights of the model's second expert, for low noise; empty: transformer_2 of a pipeline's "
-            "folder in "
-            "`weights`, if present");
+            "weights of the model's second expert, for low noise; empty: those of the train job with expert "
+            "= "
+            "\"low\", or transformer_2 of a pipeline's folder in `weights`, if present");
     d.option("boundary", &O::boundary)
         .range(0, 1)
         .help(

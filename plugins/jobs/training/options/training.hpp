@@ -94,7 +94,7 @@ struct EncodeOptions {
   int64_t frames = 17, every = 1, height = 64, width = 96, stride = 0, max_tokens = 32, threads = 0,
           memory = int64_t{1} << 28, scale_windows = 64, latent_cache_limit = 100'000'000'000;
   double sigma_data = 0.5;
-  bool pad_text = false, first_frame = false;
+  bool pad_text = false, encode_empty = false, first_frame = false, last_frame = false;
   std::string scale = "channel", device = "auto", pipeline, latent_cache;
   WeightsPaths text_weights{"asset:minilm/model.safetensors"}, tokenizer_weights, image_encoder_weights;
   std::vector<std::string> signals, sizes;
@@ -149,11 +149,21 @@ struct EncodeOptions {
         .help("longest caption in tokens; longer ones are cut");
     d.option("pad_text", &EncodeOptions::pad_text)
         .help("pad every caption to max_tokens with zeros that the model attends to, as Wan and Cosmos do");
+    d.option("encode_empty", &EncodeOptions::encode_empty)
+        .help(
+            "what stands for no text (text_dropout of the train job, an empty `negative` of generate jobs): "
+            "the "
+            "encoding of an empty text, as published pipelines have it, written to empty_text.safetensors; "
+            "otherwise zeros");
     d.option("first_frame", &EncodeOptions::first_frame)
         .help(
             "also cache each window's first frame followed by grey frames, with its mask, as `condition`: "
             "Wan's image "
             "to video reads it in addition to the latent");
+    d.option("last_frame", &EncodeOptions::last_frame)
+        .help(
+            "with first_frame: the condition ends with the window's last frame, and `image` also embeds that "
+            "frame (Wan's FLF2V)");
     d.option("memory", &EncodeOptions::memory)
         .how_only()
         .bytes()
@@ -200,7 +210,8 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
   std::vector<int64_t> condition_frames;
   double condition_sigma = 1e-4;
   std::vector<double> condition_noise;
-  std::string lora, adapter, levels = "auto", batches = "packed", pipeline;
+  std::string lora, adapter, levels = "auto", batches = "packed", pipeline, expert,
+                             condition_timestep = "own";
   bool prefetch = true;
   bool are_buckets() const { return batches == "buckets"; }
   static void describe(Describe<TrainOptions>& d) {
@@ -208,13 +219,18 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
     d.option("pipeline", &TrainOptions::pipeline)
         .path()
         .help(
-            "folder of a published pipeline whose model and weights the training starts from; give the "
-            "encode job the "
-            "same folder");
+            "folder of a published pipeline whose model and weights the training starts from, with its loss, "
+            "shift and given frames; give the encode job the same folder");
+    d.option("expert", &TrainOptions::expert)
+        .choices({"", "high", "low"})
+        .help(
+            "expert of a pipeline that has two (Wan 2.2) to train, for high or low noise: on the levels of "
+            "its "
+            "side of the boundary. Generate jobs take the other from a second train job, or from the folder");
     describe_optimizer(d);
     d.option("text_dropout", &TrainOptions::text_dropout)
         .range(0, 1)
-        .help("share of samples without text, for guidance");
+        .help("share of samples without text, for guidance; see encode_empty of the encode job");
     d.option("batches", &TrainOptions::batches)
         .choices({"packed", "buckets"})
         .help(
@@ -310,6 +326,9 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
             "noise level of given frames, like condition_sigma of generate jobs; also of clean frames if the "
             "loss has "
             "no level 0");
+    d.option("condition_timestep", &TrainOptions::condition_timestep)
+        .choices({"own", "shared"})
+        .help("timestep that the model reads for given frames, like condition_timestep of generate jobs");
     d.option("condition_noise", &TrainOptions::condition_noise)
         .help(
             "mean and deviation of ln sigma of the noise added to given frames, which the model reads "

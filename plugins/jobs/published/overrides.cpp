@@ -1,0 +1,220 @@
+// A job's table over the options of a published folder: what the table names is replaced, the rest stays.
+#include <map>
+
+#include <fmt/ranges.h>
+
+#include "core/base/log.hpp"
+#include "kinora/error.hpp"
+#include "plugins/jobs/published/published_pipeline.hpp"
+#include "plugins/jobs/published/published_sampler.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+double given_number(const json& table, const char* name, double otherwise) {
+  return table.contains(name) && table[name].is_number() ? table[name].get<double>() : otherwise;
+}
+
+bool is_weights(const std::string& option) { return option == "weights_2" || option.ends_with("weights"); }
+
+// The other sampler with the folder's steps and levels, if it has options of the same names.
+json with_levels(const json& asked, const json& own) {
+  static const std::vector<std::set<std::string>> alike{{"unipc", "flow-euler"},
+                                                        {"euler", "edm-heun", "dpmpp-2m", "res"}};
+  json out = asked.is_object() ? asked : json{{"use", asked}};
+  for (const auto& samplers : alike) {
+    if (!samplers.contains(own["use"]) || !out["use"].is_string() || !samplers.contains(out["use"])) continue;
+    for (const char* option : {"steps", "shift", "sigma_min", "sigma_max", "rho"})
+      if (own.contains(option) && !out.contains(option)) out[option] = own[option];
+    return out;
+  }
+  return asked;
+}
+
+// If the user names another component, drops the folder's options for the replaced one.
+void leave_out_replaced(json& out, json& given, std::vector<std::string>& others) {
+  const std::map<std::string, std::vector<std::string>> slots{
+      {"model", {"weights", "weights_2", "boundary", "loss", "expert", "validation_sigmas"}},
+      {"tokenizer", {"tokenizer_weights"}},
+      {"text", {"text_weights", "words"}},
+      {"image_encoder", {"image_encoder_weights"}},
+      {"sampler", {}},
+      {"words", {}},
+      {"loss", {"validation_sigmas"}}};
+  for (const auto& [slot, options] : slots) {
+    if (!given.contains(slot) || !out.contains(slot)) continue;
+    const json asked = given[slot].is_object() ? given[slot].value("use", out[slot]["use"]) : given[slot];
+    if (asked == out[slot]["use"]) continue;
+    others.push_back(fmt::format("{} = {} ({})", slot, asked.dump(), out[slot]["use"].dump()));
+    if (slot == "sampler") given[slot] = with_levels(given[slot], out[slot]);
+    out.erase(slot);
+    for (const auto& option : options) out.erase(option);
+  }
+}
+
+bool is_part(const fs::path& given, const PublishedPipeline& pipeline, const char* part) {
+  const fs::path path = (given / "").lexically_normal().parent_path();
+  return path.filename() == part &&
+         (path.is_absolute() ? path.parent_path() == pipeline.folder.lexically_normal()
+                             : path.parent_path().filename() == pipeline.folder.filename());
+}
+
+// The expert that a train job names by its option, or by the folder among its weights, which the pipeline then
+// gives; "": neither.
+std::string take_expert(const PublishedPipeline& pipeline, json& given) {
+  const json named = given.value("expert", json(""));
+  std::string out = named.is_string() ? named.get<std::string>() : "";
+  json weights = given.value("weights", json::array());
+  if (!weights.is_array()) weights = json::array({weights});
+  json rest = json::array();
+  for (const auto& path : weights) {
+    const bool is_text = path.is_string(), high = is_text && is_part(path, pipeline, "transformer");
+    if (!high && !(is_text && is_part(path, pipeline, "transformer_2"))) {
+      rest.push_back(path);
+      continue;
+    }
+    const std::string expert = high ? "high" : "low";
+    if (!out.empty() && out != expert)
+      throw Error(
+          KINORA_ERROR_INVALID,
+          fmt::format("weights = {} are of the expert for {} noise, and expert = \"{}\"; leave one out",
+                      path.dump(), expert, out));
+    out = expert;
+  }
+  if (rest.empty())
+    given.erase("weights");
+  else
+    given["weights"] = rest;
+  return out;
+}
+
+// Takes the expert of a train job from its table; "" for a model that is not the pipeline's. Throws kinora::Error if the pipeline has one network, or if nothing
+// says which of two.
+std::string expert_of(const PublishedPipeline& pipeline, json& given) {
+  if (pipeline.boundary() == 0) {
+    if (given.value("expert", json("")) == "") return "";
+    throw Error(
+        KINORA_ERROR_INVALID,
+        pipeline.folder.string() + ": this pipeline has one transformer and no experts; leave expert out");
+  }
+  const json model = given.value("model", json()),
+             use = model.is_object() ? model.value("use", json()) : model;
+  if (use.is_string() && "model/" + use.get<std::string>() != pipeline.component("transformer")) return "";
+  std::string out = take_expert(pipeline, given);
+  if (out.empty())
+    throw Error(
+        KINORA_ERROR_INVALID,
+        fmt::format("{}: this pipeline has two experts, and a train job trains one; say which: expert = "
+                    "\"high\" or expert = \"low\" (noise). For both write two train jobs, and name them "
+                    "in the generate job: input = [\"HIGH\", \"LOW\"]",
+                    pipeline.folder.string()));
+  return out;
+}
+
+// The parts of the folder that a job with these options reads: of `out`, what `given` does not replace.
+std::set<fs::path> parts_read(const json& out, const json& given) {
+  std::set<fs::path> parts;
+  for (const auto& [key, value] : out.items())
+    if (is_weights(key))
+      for (const auto& path : value) parts.insert(path.get<std::string>());
+  const json words = given.value("words", json());
+  if (out.contains("words") && !(words.is_object() && words.contains("file")))
+    parts.insert(out["words"]["file"].get<std::string>());
+  return parts;
+}
+
+// diffusers applies no guidance for any scale up to 1; in Cosmos' own convention there is guidance.
+void by_their_scale(json& out, const json& given) {
+  if (given.contains("guidance_convention")) return;
+  const double none = out["guidance_convention"] == "nemo" ? 0 : 1;
+  if (!(given_number(out, "guidance", 2) <= 1)) return;
+  out["guidance"] = none;
+  if (out.contains("guidance_2")) out["guidance_2"] = none;
+}
+
+// Moves options of the job to the components that have them. option: of the sampler's steps. others: the
+// differences from the pipeline, for the log.
+void move_into_parts(json& out, const json& given, const char* option, std::vector<std::string>& others) {
+  if (given.contains(option) && given[option].is_number() && out.contains("sampler") &&
+      out["sampler"].is_object() && given[option] != 0 &&
+      !(given.contains("sampler") && given["sampler"].is_object() && given["sampler"].contains("steps"))) {
+    json& steps = out["sampler"]["steps"];
+    if (steps != given[option])
+      others.push_back(fmt::format("{} = {} ({})", option, given[option].dump(), steps.dump()));
+    steps = given[option];
+  }
+  if (given.contains("max_tokens") && out.contains("words") && out["words"].is_object() &&
+      !given.contains("words"))
+    out["words"]["max_length"] = given["max_tokens"];
+  if (given.contains("fps") && given["fps"].is_number() && out.contains("signals") &&
+      !given.contains("signals") && given["fps"] != 0)
+    out["signals"] = {fmt::format("fps={}", given["fps"].get<double>())};
+}
+
+// Throws kinora::Error unless the pipeline takes what the video begins with.
+void require_start(const PublishedPipeline& pipeline, const json& given) {
+  const auto is_left_out = [&](const char* name) { return given.value(name, json("")) == ""; };
+  if (!pipeline.from_text_alone && is_left_out("image") && is_left_out("video") &&
+      is_left_out("prompts_file"))
+    throw Error(KINORA_ERROR_INVALID,
+                pipeline.folder.string() +
+                    ": this pipeline begins with a picture or a video; give image = \"FILE\" or video = "
+                    "\"FILE\" (kinora generate --image FILE)");
+  const json image = given.value("image", json(""));
+  if (pipeline.name == "WanPipeline" && !said_in(pipeline.index, "expand_timesteps", false) &&
+      image.is_string() && image != "")
+    throw Error(KINORA_ERROR_INVALID,
+                pipeline.folder.string() +
+                    ": this pipeline makes videos of a text alone; leave `image` out, or give the "
+                    "folder of an image-to-video pipeline");
+}
+
+}  // namespace
+
+json with_pipeline(const std::string& kind, const std::string& job, json table, const fs::path& folder,
+                   const std::set<std::string>& before) {
+  const PublishedPipeline pipeline(folder);
+  const json asked = std::move(table);
+  json given = asked;
+  const json sampler = given.value("sampler", json());
+  const bool own_sampler = sampler.is_string() || (sampler.is_object() && sampler.contains("use"));
+  const std::string expert = kind == "train" ? expert_of(pipeline, given) : "";
+  json out = pipeline.options(kind, {before, own_sampler, expert});
+  std::vector<std::string> others;
+  leave_out_replaced(out, given, others);
+  pipeline.require_parts(parts_read(out, given));
+  for (const auto& [key, value] : given.items()) {
+    if (!out.contains(key)) {
+      out[key] = value;
+      continue;
+    }
+    json& own = out[key];
+    if (own.is_object() && value.is_object()) {
+      for (const auto& [option, of] : value.items())
+        if (own.value(option, json()) != of)
+          others.push_back(fmt::format("{}.{} = {} ({})", key, option, of.dump(),
+                                       own.value(option, json("default")).dump()));
+      own.update(value);
+    } else if (is_weights(key)) {
+      for (const auto& one : value.is_array() ? value : json::array({value})) own.push_back(one);
+      others.push_back(fmt::format("{} = {}", key, value.dump()));
+    } else if (own != value && !(own.is_object() && own["use"] == value)) {
+      others.push_back(fmt::format("{} = {} ({})", key, value.dump(), own.dump()));
+      own = value;
+    }
+  }
+  move_into_parts(out, asked, kind == "train" ? "sample_steps" : "steps", others);
+  if (kind == "generate") {
+    by_their_scale(out, asked);
+    require_start(pipeline, asked);
+  }
+  if (!others.empty())
+    log_info("{}: differs from the pipeline {} (its values in brackets): {}", job, folder.filename().string(),
+             fmt::join(others, ", "));
+  return out;
+}
+
+}  // namespace kinora::core

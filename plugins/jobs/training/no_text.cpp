@@ -1,0 +1,31 @@
+#include "plugins/jobs/training/no_text.hpp"
+
+#include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/weights/safe_tensors.hpp"
+
+namespace kinora::core {
+namespace {
+
+std::filesystem::path file_in(const std::filesystem::path& folder) {
+  return folder / "empty_text.safetensors";
+}
+
+}  // namespace
+
+void write_no_text(const std::filesystem::path& folder, const at::Tensor& encoded) {
+  write_tensors(file_in(folder), {{"text", encoded.contiguous()}});
+}
+
+at::Tensor no_text_of(const JobView& train) {
+  const JobSpec& encode = train.need_upstream("encode");
+  if (!encode.options.at("encode_empty").get<bool>()) return {};
+  const auto file = file_in(train.folder_of(encode));
+  if (!std::filesystem::exists(file))
+    raise(KINORA_ERROR_NOT_FOUND,
+          "{} is missing; run job '{}' again: remove its folder, or set its encode_empty = false to train on "
+          "zeros",
+          file.string(), encode.name);
+  return read_tensors(file).at("text").clone();
+}
+
+}  // namespace kinora::core
