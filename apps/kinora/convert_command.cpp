@@ -1,5 +1,5 @@
 // kinora convert IN OUT [--component ID] [--from F] [--to F] [--dtype D] [--max-shard SIZE] [--merge ADAPTER]
-// [--unmerge ADAPTER] [--precision nvfp4 [--format F] [--scale-rule R] [--block B] [--high PATTERN]...]
+// [--unmerge ADAPTER] [--expert high|low] [--precision nvfp4 [--format F] [--scale-rule R] [--block B] [--high PATTERN]...]
 #include <filesystem>
 #include <iostream>
 
@@ -22,6 +22,9 @@ with --component, a whole pipeline. OUT is a file X.safetensors, or a folder in 
 Tensors that are only renamed or sharded keep their bytes; metadata is kept. Matrices in four bits (NVFP4, of compressed-tensors or
 LongLive) are decoded to float32, or to --dtype.
 
+An adapter (LoRA of PEFT, diffusers, ComfyUI, kohya, musubi-tuner, diffusion-pipe, ai-toolkit or Kinora) as IN is written for the
+program that --to names. Weights in eight bits with scales are decoded too.
+
 --precision nvfp4 quantises the matrices X.weight of linear layers to four bits and prints the modules that are left alone. Weights
 that a job trained in nvfp4, or that were in four bits before, note their matrices, rule and block, and so keep their codes; for others
 give --scale-rule and --block.
@@ -32,6 +35,7 @@ examples:
   kinora convert Wan2.1_T2V.safetensors folder --component model/wan --to diffusers
   kinora convert transformer/ small.safetensors --dtype bf16
   kinora convert transformer/ merged.safetensors --merge adapter/
+  kinora convert adapter/ lora/ --to diffusers
   kinora convert transformer/ small/ --precision nvfp4 --dtype bf16
   kinora convert small/ longlive.safetensors --precision nvfp4 --format longlive
 
@@ -47,12 +51,14 @@ po::options_description convert_flags() {
       "component that the tensors belong to; needed to rename them and to find one part of a pipeline")(
       "from", text("LAYOUT"),
       "naming scheme of IN; detected if not given. kinora plugins inspect ID lists them")(
-      "to", text("LAYOUT"), "naming scheme of OUT: kinora (the component's own) or one of its layouts")(
-      "dtype", text("D"), "dtype of floating-point tensors: bf16, fp16, fp32")(
+      "to", text("LAYOUT"),
+      "naming scheme of OUT: kinora (the component's own) or one of its layouts; of an adapter: diffusers, "
+      "comfyui, peft")("dtype", text("D"), "dtype of floating-point tensors: bf16, fp16, fp32")(
       "max-shard", text("SIZE"),
       "largest file, for example \"5 GB\"; default: 10 GB in a folder, no limit for a file")(
-      "merge", text("ADAPTER"), "add a LoRA adapter (PEFT's folder or file)")(
+      "merge", text("ADAPTER"), "add a LoRA adapter: a folder or file of any program that help names")(
       "unmerge", text("ADAPTER"), "remove a merged adapter; exact up to rounding")(
+      "expert", text("E"), "high or low: the expert that is meant of a file with the adapters of both")(
       "precision", text("P"), "nvfp4: matrices in four bits, with a scale for 16 values")(
       "format", text("F"), "layout of four-bit matrices: compressed-tensors (the default) or longlive")(
       "scale-rule", text("R"),
@@ -117,8 +123,10 @@ int convert_command(core::Runtime& runtime, const Arguments& arguments) {
                                       ? "give a safetensors file, an index of shards or a folder of weights"
                                       : "give the file or folder of a LoRA adapter"));
   }
+  if (!text("expert").empty() && text("expert") != "high" && text("expert") != "low")
+    return complain(kUsage, fmt::format("unknown expert '{}'; experts: high, low", text("expert")));
   nlohmann::json request;
-  for (const char* name : {"in", "out", "from", "to", "dtype", "merge", "unmerge"})
+  for (const char* name : {"in", "out", "from", "to", "dtype", "merge", "unmerge", "expert"})
     request[name] = text(name);
   if (const auto wrong = add_precision(given, request); !wrong.empty())
     return complain(kUsage, "convert: " + wrong);

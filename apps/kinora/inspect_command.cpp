@@ -18,6 +18,7 @@
 #include "core/base/quantity.hpp"
 #include "core/config/document.hpp"
 #include "core/io/packed_matrix.hpp"
+#include "core/io/scaled_weight.hpp"
 #include "core/run/job_check.hpp"
 #include "core/run/published_classes.hpp"
 #include "core/run/run_file.hpp"
@@ -38,8 +39,10 @@ json file_facts(const core::Safetensors& opened) {
     uint64_t n = 1;
     for (const int64_t size : t.shape) n *= static_cast<uint64_t>(size);
     parameters += n;
-    bytes += t.packed ? t.packed->codes.size() + t.packed->scales.size() : t.bytes.size();
-    dtypes.insert(t.packed ? "NVFP4" : core::name_of(t.dtype));
+    bytes += core::stored_bytes(t);
+    dtypes.insert(t.packed   ? "NVFP4"
+                  : t.scaled ? std::string(core::name_of(t.scaled->codes.dtype)) + " with scales"
+                             : core::name_of(t.dtype));
   }
   return {{"files", opened.files().size()}, {"parameters", parameters}, {"bytes", bytes}, {"dtypes", dtypes}};
 }

@@ -30,6 +30,10 @@ std::string known_as(std::span<const std::byte> file) {
     return "a Git LFS pointer; fetch the file itself: git lfs pull";
   if (begin.starts_with("PK") || begin.starts_with("\x80"))
     return "a file of torch.save or torch.jit.save; save its tensors with safetensors.torch.save_file";
+  if (begin.starts_with("GGUF"))
+    return "GGUF (llama.cpp, ComfyUI-GGUF), which is not read; take the safetensors of the same model, in "
+           "bf16, or in eight "
+           "bits as ComfyUI's *_fp8_scaled.safetensors";
   if (begin.starts_with("<")) return "a page of HTML; download the file again";
   if (begin.starts_with("{")) return "JSON; give the weights file next to it, *.safetensors";
   return "";

@@ -19,19 +19,22 @@
 namespace kinora::core {
 
 // In the order in which the reference implementation sorts tensors by dtype.
-enum class SafeDtype : uint8_t { boolean, u8, i8, f8_e4m3, i16, f16, bf16, i32, f32, f64, i64 };
+enum class SafeDtype : uint8_t { boolean, u8, i8, f8_e5m2, f8_e4m3, i16, f16, bf16, i32, f32, f64, i64 };
 const char* name_of(SafeDtype);  // "F32"
 uint64_t size_of(SafeDtype);     // bytes per element
 
 struct PackedMatrix;
+struct ScaledWeight;
 
 struct SafeTensor {
   std::string name;
   SafeDtype dtype = SafeDtype::f32;
   std::vector<int64_t> shape;
-  std::span<const std::byte> bytes;  // borrowed; empty if packed
+  std::span<const std::byte> bytes;  // borrowed; empty if packed or scaled
   // Not null: a matrix that the file stores in four bits (packed_matrix.hpp); its values are decoded.
   std::shared_ptr<const PackedMatrix> packed = nullptr;
+  // Not null: a weight that the file stores in eight bits with scales (scaled_weight.hpp); its values are decoded.
+  std::shared_ptr<const ScaledWeight> scaled = nullptr;
 };
 
 using SafeMetadata = std::map<std::string, std::string>;
@@ -56,7 +59,8 @@ class Safetensors {
   // variant fp16 (model.fp16.safetensors, model.safetensors.index.fp16.json), then the only file. An index
   // takes precedence over a file. KINORA_ERROR_DATA with the reason if an index leads out of its folder, has
   // a name twice or names a missing shard, if two shards have a tensor of one name, or if a packed matrix is
-  // not whole. Packed matrices are joined: join_packed in packed_matrix.hpp.
+  // not whole. Packed matrices and weights with scales are joined: join_packed in packed_matrix.hpp,
+  // join_scaled in scaled_weight.hpp.
   static Result<Safetensors> open(const std::filesystem::path& path);
 
   const std::vector<SafeTensor>& tensors() const { return tensors_; }  // sorted by name

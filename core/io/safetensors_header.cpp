@@ -15,9 +15,10 @@ struct DtypeName {
   const char* name;
   uint64_t size;
 };
-constexpr std::array<DtypeName, 11> kDtypes{{{"BOOL", 1},
+constexpr std::array<DtypeName, 12> kDtypes{{{"BOOL", 1},
                                              {"U8", 1},
                                              {"I8", 1},
+                                             {"F8_E5M2", 1},
                                              {"F8_E4M3", 1},
                                              {"I16", 2},
                                              {"F16", 2},

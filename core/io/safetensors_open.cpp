@@ -17,6 +17,7 @@
 #include "core/io/packed_matrix.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/io/safetensors_header.hpp"
+#include "core/io/scaled_weight.hpp"
 
 namespace kinora::core {
 namespace {
@@ -192,10 +193,18 @@ std::optional<Failure> without_index(const fs::path& folder, const std::set<fs::
 // The failure for a folder without safetensors. A pickle (*.bin, *.ckpt, *.pt) in it is named.
 Failure without_weights(const fs::path& folder) {
   std::error_code error;
-  std::set<std::string> pickles;
+  std::set<std::string> pickles, ggufs;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    if (const auto kind = it->path().extension(); kind == ".bin" || kind == ".ckpt" || kind == ".pt")
+    if (const auto kind = it->path().extension();
+        kind == ".bin" || kind == ".ckpt" || kind == ".pt" || kind == ".pth")
       pickles.insert(it->path().filename().string());
+    else if (kind == ".gguf")
+      ggufs.insert(it->path().filename().string());
+  if (!ggufs.empty())
+    return fail(KINORA_ERROR_NOT_FOUND,
+                "{}: {} is GGUF, which is not read; take the safetensors of "
+                "the same model",
+                folder.string(), *ggufs.begin());
   if (pickles.empty())
     return fail(KINORA_ERROR_NOT_FOUND, "{}: no *.safetensors in this folder; is the download complete?",
                 folder.string());
@@ -244,6 +253,11 @@ const SafeTensor* in_shard(const Shard& shard, const std::string& name) {
   return it != all.end() && it->name == name ? &*it : nullptr;
 }
 
+Status join_parts(std::vector<SafeTensor>& tensors, const SafeMetadata& metadata, const fs::path& file) {
+  const auto joined = join_packed(tensors, metadata, file.parent_path(), file.string());
+  return joined ? join_scaled(tensors, metadata, file.parent_path(), file.string()) : joined;
+}
+
 }  // namespace
 
 fs::path file_or_index(const fs::path& path) {
@@ -267,7 +281,7 @@ Result<Safetensors> Safetensors::open(const fs::path& given) {
     out.metadata_ = std::move(shard->contents.metadata);
     out.keep_ = std::make_shared<Mappings>(1, shard->mapping);
     out.files_ = {path};
-    const auto joined = join_packed(out.tensors_, out.metadata_, path.parent_path(), path.string());
+    const auto joined = join_parts(out.tensors_, out.metadata_, path);
     return joined ? Result<Safetensors>(std::move(out)) : joined.failure();
   }
   auto index = read_index(path);
@@ -286,7 +300,7 @@ Result<Safetensors> Safetensors::open(const fs::path& given) {
     out.metadata_.merge(shard.contents.metadata);
   }
   out.keep_ = kept;
-  const auto joined = join_packed(out.tensors_, out.metadata_, path.parent_path(), path.string());
+  const auto joined = join_parts(out.tensors_, out.metadata_, path);
   return joined ? Result<Safetensors>(std::move(out)) : joined.failure();
 }
 

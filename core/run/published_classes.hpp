@@ -20,4 +20,13 @@ std::string published_class(const std::filesystem::path& config);
 // is diffusers' (_class_name); transformers writes many classes for the same weights (architectures).
 std::string of_another_class(const std::filesystem::path& config, const ComponentSpec& spec);
 
+// Whether weights may hold this tensor although the component has no such parameter: the list of what published
+// files of the component's family carry besides, such as the decoder of a T5 of which the encoder is read. Any
+// other tensor has a meaning that is not known, so it is an error. name: in the component's own layout.
+bool may_be_ignored(const ComponentSpec& spec, const std::string& name);
+
+// The reason why a folder or file of weights is not read as it is, with what to take instead: Wan-AI's own
+// layout, or GGUF. "" if it is neither.
+std::string of_another_layout(const std::filesystem::path& given);
+
 }  // namespace kinora::core

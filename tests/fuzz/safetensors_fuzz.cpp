@@ -1,9 +1,10 @@
-// libFuzzer entry: any bytes either parse into readable tensors, of which some are matrices in four bits, or fail
-// with a message.
+// libFuzzer entry: any bytes either parse into readable tensors, of which some are matrices in four bits or weights in
+// eight bits with scales, or fail with a message.
 #include <cstdlib>
 
 #include "core/io/packed_matrix.hpp"
 #include "core/io/safetensors.hpp"
+#include "core/io/scaled_weight.hpp"
 
 namespace {
 
@@ -28,6 +29,18 @@ unsigned read_packed(const core::SafeTensor& t) {
   return sum_of(m.codes) + sum_of(m.scales);
 }
 
+// Every code has a scale.
+unsigned read_scaled(const core::SafeTensor& t) {
+  const core::ScaledWeight& w = *t.scaled;
+  const int64_t rows = t.shape.empty() ? 1 : t.shape[0];
+  if (t.shape != w.codes.shape || rows < 1 || w.block_rows < 1 || w.block_cols < 1) std::abort();
+  const int64_t cols = static_cast<int64_t>(w.codes.bytes.size()) / rows;
+  const auto down = (rows - 1) / w.block_rows + 1, across = (cols - 1) / w.block_cols + 1;
+  if (w.scale.bytes.size() != core::size_of(w.scale.dtype) * static_cast<uint64_t>(down * across))
+    std::abort();
+  return sum_of(w.codes.bytes) + sum_of(w.scale.bytes);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -43,11 +56,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (bytes != t.bytes.size()) std::abort();
     sum += sum_of(t.bytes);
   }
-  const auto joined = core::join_packed(parsed->tensors, parsed->metadata, "no folder", "input");
+  auto joined = core::join_packed(parsed->tensors, parsed->metadata, "no folder", "input");
+  if (joined) joined = core::join_scaled(parsed->tensors, parsed->metadata, "no folder", "input");
   if (!joined && joined.failure().message.find("input: ") != 0) std::abort();
   if (joined)
-    for (const auto& t : parsed->tensors)
+    for (const auto& t : parsed->tensors) {
       if (t.packed) sum += read_packed(t);
+      if (t.scaled) sum += read_scaled(t);
+    }
   sink = sum;
   return 0;
 }

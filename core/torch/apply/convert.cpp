@@ -12,6 +12,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/io/packed_matrix.hpp"
 #include "core/io/safetensors_header.hpp"
+#include "core/run/published_classes.hpp"
 #include "core/run/weights.hpp"
 #include "core/torch/apply/tools.hpp"
 #include "core/torch/context/meter_link.hpp"
@@ -31,6 +32,7 @@ struct Item {
   const SafeTensor* from = nullptr;
   std::string ours;  // its name in the component; without a component, the name in the file
   const Adapter::Pair* add = nullptr;
+  const at::Tensor* difference = nullptr;
 };
 using Items = std::map<std::string, Item>;  // by the name in the result
 
@@ -117,7 +119,6 @@ class Conversion {
     to_ = text("to").empty() ? from_ : layout_called(*component_, text("to"), expected);
   }
 
-  // A published encoder may contain heads that the component does not read; these are ignored.
   void check_names(const std::set<std::string>& expected) const {
     std::set<std::string> there;
     for (const auto& name : file_->names()) there.insert(from_.ours(name));
@@ -125,10 +126,10 @@ class Conversion {
     WeightsProblems problems;
     std::set_difference(expected.begin(), expected.end(), there.begin(), there.end(),
                         std::back_inserter(problems.missing));
-    const bool more_is_fine = std::string_view(published_stem(*component_->spec)) == "model";
-    if (!more_is_fine)
-      std::set_difference(there.begin(), there.end(), expected.begin(), expected.end(),
-                          std::back_inserter(problems.unexpected));
+    std::set_difference(there.begin(), there.end(), expected.begin(), expected.end(),
+                        std::back_inserter(problems.unexpected));
+    std::erase_if(problems.unexpected,
+                  [this](const std::string& name) { return may_be_ignored(*component_->spec, name); });
     if (const auto why = complaint(problems, {expected.begin(), expected.end()}); !why.empty())
       raise(KINORA_ERROR_INVALID, "{} does not fit {}: {}", source_.string(), component_->spec->id, why);
   }
@@ -141,46 +142,63 @@ class Conversion {
       if (ours.empty()) dropped_.push_back(name);
       return ours.empty() ? ours : to_.theirs(ours);
     });
-    for (const auto& [name, tensor] : named) items_[name] = {tensor, from_.ours(tensor->name), nullptr};
+    for (const auto& [name, tensor] : named) items_[name] = {tensor, from_.ours(tensor->name)};
   }
 
-  // An adapter's module has the name that it has in the file, in our own layout, or in another layout of the
-  // component.
+  // The folder says which of a pipeline's two experts it is.
+  AdapterOf network_of_adapter() const {
+    if (!text("expert").empty()) return text("expert") == "low" ? AdapterOf::low : AdapterOf::high;
+    if (component_ && std::string_view(published_stem(*component_->spec)) == "model")
+      return AdapterOf::text_encoder;
+    const fs::path folder = fs::is_directory(source_) ? source_ : source_.parent_path();
+    const std::string name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+    std::error_code ignored;
+    if (name == "transformer_2" || name == "low_noise_model") return AdapterOf::low;
+    const bool is_high = name == "high_noise_model" ||
+                         (name == "transformer" && fs::exists(folder / "../transformer_2", ignored));
+    return is_high ? AdapterOf::high : AdapterOf::any;
+  }
+
   void add_adapter(const fs::path& path, double sign) {
-    adapters_.push_back(read_adapter(path));
-    std::map<std::string, Item*> by_file, by_ours;
-    std::set<std::string> ours;
-    std::vector<std::string> modules;
-    for (auto& [name, item] : items_) {
-      by_file[item.from->name] = &item;
-      by_ours[item.ours] = &item;
-      ours.insert(item.ours);
-    }
-    for (const auto& [module, pair] : adapters_.back().modules) modules.push_back(module + ".weight");
-    const bool direct =
-        std::all_of(modules.begin(), modules.end(), [&](auto& m) { return by_file.count(m) != 0; });
-    const Layout layout = component_ && !direct ? layout_of(*component_, modules, ours) : Layout();
+    adapters_.push_back(read_adapter(path, network_of_adapter()));
+    Adapter& adapter = adapters_.back();
+    std::map<std::string, Item*> items;
+    std::set<std::string> parameters;
+    for (auto& [name, item] : items_) items[item.ours] = &item, parameters.insert(item.ours);
+    const std::vector<LoraScheme> same{[](const std::string& name) { return name; }};
+    const auto ours = our_names(adapter.parameters(),
+                                component_ ? lora_schemes(*component_, parameters) : same, parameters);
     WeightsProblems problems;
-    for (auto& [module, pair] : adapters_.back().modules) {
-      pair.scale *= sign;
-      const std::string weight = module + ".weight";
-      const auto& in = direct ? by_file : by_ours;
-      const auto it = in.find(direct ? weight : layout.ours(weight));
-      if (it == in.end()) {
-        problems.unexpected.push_back(weight);
-      } else {
-        const std::vector<int64_t> expected{pair.b.size(0), pair.a.size(1)};
-        if (it->second->from->shape != expected)
-          problems.shapes.push_back(fmt::format("'{}' is [{}] in the weights and [{}] in the adapter", weight,
-                                                fmt::join(it->second->from->shape, ", "),
-                                                fmt::join(expected, ", ")));
-        if (it->second->add)
-          raise(KINORA_ERROR_INVALID, "'{}' would be changed by two adapters; merge one at a time", weight);
-        it->second->add = &pair;
-        ++merged_;
+    const auto change = [&](const std::string& theirs, const std::vector<int64_t>& shape) -> Item* {
+      const auto it = items.find(ours.at(theirs));
+      if (it == items.end()) {
+        problems.unexpected.push_back(theirs);
+        return nullptr;
       }
+      const SafeTensor& weight = *it->second->from;
+      const uint64_t size = byte_size(shape, SafeDtype::i8).value_or(0);
+      if (size == 0 || byte_size(weight.shape, SafeDtype::i8) != size || weight.shape[0] != shape[0])
+        problems.shapes.push_back(fmt::format("'{}' is [{}] in the weights and [{}] in the adapter", theirs,
+                                              fmt::join(weight.shape, ", "), fmt::join(shape, ", ")));
+      if (it->second->add || it->second->difference)
+        raise(KINORA_ERROR_INVALID, "'{}' would be changed by two adapters; merge one at a time", theirs);
+      ++merged_;
+      return it->second;
+    };
+    for (auto& [module, pair] : adapter.modules) {
+      pair.scale *= sign;
+      if (Item* item = change(module + ".weight", {pair.b.size(0), pair.a.numel() / pair.a.size(0)}))
+        item->add = &pair;
     }
-    if (const auto why = complaint(problems, {ours.begin(), ours.end()}); !why.empty())
+    for (auto& [name, difference] : adapter.differences) {
+      if (sign < 0) difference = -difference;
+      const bool has_pair =
+          name.ends_with(".weight") && adapter.modules.contains(name.substr(0, name.size() - 7));
+      if (has_pair)
+        raise(KINORA_ERROR_INVALID, "{}: '{}' has both matrices and a whole difference", path.string(), name);
+      if (Item* item = change(name, difference.sizes().vec())) item->difference = &difference;
+    }
+    if (const auto why = complaint(problems, {parameters.begin(), parameters.end()}); !why.empty())
       raise(KINORA_ERROR_INVALID, "{} does not fit {}: {}{}", path.string(), source_.string(), why,
             component_ ? "" : "; give --component ID to try its other names");
   }
@@ -202,7 +220,11 @@ class Conversion {
     at::Tensor t = as_tensor(*file_, *item.from);
     if (item.add) {
       const auto change = Adapter::product(*item.add, t.scalar_type());
-      t = t.to(change.scalar_type()).add(change);
+      t = t.to(change.scalar_type()).add(change.view(t.sizes()));
+    }
+    if (item.difference) {
+      const auto exact = t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+      t = t.to(exact).add(item.difference->to(exact).view(t.sizes()));
     }
     return t.to(torch_dtype(dtype)).contiguous();
   }
@@ -236,6 +258,7 @@ class Conversion {
   SafeMetadata metadata() const {
     auto out = file_->metadata();
     out.erase(kQuantization);
+    out.erase("_quantization_metadata");  // of weights in eight bits, which are decoded
     std::set<std::string> low;
     for (const auto& [part, whole] : whole_of_) low.insert(whole);
     for (const auto& [name, item] : items_)
@@ -314,6 +337,7 @@ json convert_weights(const Component* component, const json& request) {
 }
 
 json convert_weights(Runtime& runtime, const json& request) {
+  if (is_adapter(request.value("in", std::string()))) return convert_adapter(runtime, request);
   const std::string id = request.value("component", std::string());
   if (id.empty()) return convert_weights(nullptr, request);
   const Component component = or_throw(runtime.registry().open(id));

@@ -19,13 +19,18 @@ ApplyResult apply_precision(Runtime&, const ApplyRequest&);  // --method quantiz
 // adapters into weights or extracts them. One tensor at a time is in memory; tensors that are only renamed
 // keep their bytes.
 //
-// request: {"in", "out", "component", "from", "to", "dtype", "max_shard", "merge", "unmerge", "options"};
+// request: {"in", "out", "component", "from", "to", "dtype", "max_shard", "merge", "unmerge", "expert", "options"};
 // empty strings and 0 mean not given. `out`: X.safetensors, or a folder as diffusers writes it (as
 // transformers does, for a model of input_ids) with the input's config.json. Existing files are never
 // replaced. Returns {"file", "tensors", "bytes", "from", "to", "dropped", "merged"}.
 json convert_weights(Runtime& runtime, const json& request);
 // component: the one that request["component"] names; null: none.
 json convert_weights(const Component* component, const json& request);
+
+// The same for an adapter (is_adapter): "to" is diffusers, comfyui, peft, or one of the component's layouts, which
+// ComfyUI reads too; without a component, the one whose modules the adapter's names are is found. expert: "high" or
+// "low", of a file with the adapters of both. `out`: X.safetensors or a folder; a folder for peft.
+json convert_adapter(Runtime& runtime, const json& request);
 
 // `kinora inspect`: size and cost of a model or tokenizer with these options, without allocating it.
 //

@@ -1,5 +1,7 @@
 #include "core/torch/context/fitting.hpp"
 
+#include <algorithm>
+
 #include <fmt/ranges.h>
 
 #include "core/base/log.hpp"
@@ -30,7 +32,7 @@ std::vector<json> readings_of(const ComponentSpec& spec, const json& given, cons
 }  // namespace
 
 StoredShapes stored_shapes(const std::vector<fs::path>& weights, const ComponentSpec& spec) {
-  StoredShapes out{{}, std::string_view(published_stem(spec)) == "model" || may_hold_more(weights.at(0))};
+  StoredShapes out{{}, may_hold_more(weights.at(0))};
   for (const auto& path : weights) {
     if (is_archive(path)) {
       for (const auto& [name, t] : read_archives(path)) out.shapes[name] = t.sizes().vec();
@@ -55,7 +57,10 @@ bool would_fit(const Component& component, const json& options, const StoredShap
       if (const auto to = layout.ours(name); !to.empty()) ours[to] = shape;
     for (const auto& p : parameters)
       if (const auto it = ours.find(p.name); it == ours.end() || it->second != p.shape) return false;
-    return stored.more_is_fine || ours.size() == parameters.size();
+    const auto expected = names_of(parameters);
+    return stored.more_is_fine || std::all_of(ours.begin(), ours.end(), [&](const auto& t) {
+             return expected.contains(t.first) || may_be_ignored(*component.spec, t.first);
+           });
   } catch (const std::exception&) {
     return false;
   }

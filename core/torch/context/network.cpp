@@ -1,20 +1,33 @@
 #include "core/torch/context/network.hpp"
 
+#include <set>
+
 #include "core/base/log.hpp"
 #include "core/plugin/host.hpp"
+#include "core/run/published_classes.hpp"
 #include "core/run/weights.hpp"
 #include "core/torch/context/fitting.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/weights/lora_names.hpp"
 #include "core/torch/weights/published.hpp"
 #include "kinora/aten.hpp"
 
 namespace kinora::core {
 namespace {
 
-// Combines the run's rule with what the model declares about itself.
-ChainOptions with_model(ChainOptions chain, const Component& component) {
+// Combines the run's rule with what the model declares about itself. The modules of an adapter's file get the
+// component's own names, of which it asks a network without an adapter.
+ChainOptions with_model(ChainOptions chain, const Component& component, const Options& options) {
   if (component.spec->kind == "model" && component.table<kinora_model>().sees == KINORA_SEES_CAUSAL)
     chain.frames.before = true;
+  if (!chain.lora || !chain.lora->of_file) return chain;
+  const Network plain(component, options, ChainOptions{.device = at::kMeta});
+  std::vector<std::string> weights;
+  for (const auto& module : chain.lora->targets) weights.push_back(module + ".weight");
+  const auto ours = plain.names_of_adapter(weights);
+  for (auto& module : chain.lora->targets)
+    if (const auto name = module_of(ours.at(module + ".weight")); !name.empty()) module = name;
+  chain.lora->of_file = false;
   return chain;
 }
 
@@ -24,7 +37,7 @@ Network::Network(const Component& component, const Options& options, const Chain
                  std::vector<const kinora_link*> links)
     : component_(component),
       options_(options.values()),
-      chain_(with_model(chain, component), std::move(links)) {
+      chain_(with_model(chain, component, options), std::move(links)) {
   const auto create = is_model() ? model().create : tokenizer().create;
   self_ = made([&] { return create(host(), options.abi(), chain_.head()); }, component.spec->id);
   chain_.ready();
@@ -49,7 +62,7 @@ void Network::load_or_compare(const std::vector<std::filesystem::path>& weights,
   const PublishedWeights file(weights, component_, chain_.parameters());
   if (!how.compare_only) file.log_notes();
   if (chain_.lora()) how.may_miss = is_lora;
-  if (std::string_view(published_stem(*component_.spec)) == "model") how.allow_unexpected = true;
+  how.may_ignore = [this](const std::string& name) { return may_be_ignored(*component_.spec, name); };
   std::string all;
   for (const auto& path : weights) all += (all.empty() ? "" : ", ") + path.string();
   try {
@@ -66,16 +79,22 @@ void Network::load_or_compare(const std::vector<std::filesystem::path>& weights,
   }
 }
 
+std::map<std::string, std::string> Network::names_of_adapter(const std::vector<std::string>& theirs) const {
+  std::set<std::string> parameters;
+  for (const auto& p : chain_.parameters())
+    if (!is_lora(p.name)) parameters.insert(p.name);
+  return our_names(theirs, lora_schemes(component_, parameters), parameters);
+}
+
 void Network::load_adapter(const std::filesystem::path& path) {
-  const Adapter adapter = read_adapter(path);
-  std::vector<std::string> weights;
-  for (const auto& [module, pair] : adapter.modules) weights.push_back(module + ".weight");
-  const Layout layout = layout_of(component_, weights, names_of(chain_.parameters()));
+  const bool reads_text = std::string_view(published_stem(*component_.spec)) == "model";
+  const Adapter adapter = read_adapter(path, reads_text ? AdapterOf::text_encoder : AdapterOf::any);
+  const auto ours = names_of_adapter(adapter.parameters());
   NamedTensors tensors;
   for (const auto& [module, pair] : adapter.modules) {
-    const std::string ours = module_of(layout.ours(module + ".weight"));
-    tensors[lora_a(ours)] = pair.a;
-    tensors[lora_b(ours)] = pair.b;
+    const std::string known = module_of(ours.at(module + ".weight")), name = known.empty() ? module : known;
+    tensors[lora_a(name)] = pair.a;
+    tensors[lora_b(name)] = pair.b;
   }
   LoadOptions how;
   how.may_miss = [](const std::string& name) { return !is_lora(name); };
@@ -89,7 +108,9 @@ void Network::load_adapter(const std::filesystem::path& path) {
 std::map<std::string, Adapter::Pair> Network::adapter(const Exchange& exchange) const {
   std::vector<at::Tensor> values;  // undefined for frozen leaves, which are not gathered
   for (const auto& leaf : chain_.leaves()) values.push_back(leaf.frozen ? at::Tensor() : leaf.tensor);
-  return adapter_pairs(assemble(chain_.parameters(), chain_.leaves(), values, exchange));
+  auto out = adapter_pairs(assemble(chain_.parameters(), chain_.leaves(), values, exchange));
+  for (auto& [module, pair] : out) pair.scale = chain_.lora()->scale();
+  return out;
 }
 
 std::vector<at::Tensor> Network::forward(const NamedTensors& in) {
@@ -164,7 +185,7 @@ void Network::fit(const at::Tensor& video) {
     (*static_cast<NamedTensors*>(to))[name] = adopt<at::Tensor>(value);
   };
   called(tokenizer().fit(self_, chain_.head(), handle(video), &values, take), component_.spec->id);
-  load_values(chain_.parameters(), chain_.leaves(), values, {.allow_missing = true, .may_miss = {}});
+  load_values(chain_.parameters(), chain_.leaves(), values, {.allow_missing = true});
 }
 
 }  // namespace kinora::core

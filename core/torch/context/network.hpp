@@ -26,8 +26,8 @@ class Network {
   // Number of parameters of one process.
   int64_t numel() const;
   // Loads a safetensors file, an index, a diffusers folder or a pipeline's, in any layout of the component.
-  // Every parameter must be present. Other tensors are an error unless the model is an encoder: published
-  // encoders contain unused heads, which one log line names.
+  // Every parameter must be present. Other tensors are an error, but for those that files of the component's
+  // family carry besides (may_be_ignored), which one log line names.
   void load(const std::filesystem::path& weights) { load(std::vector{weights}); }
   // Loads several; later ones override earlier ones.
   void load(const std::vector<std::filesystem::path>& weights);
@@ -35,8 +35,10 @@ class Network {
   // device can call it.
   void require_weights(const std::vector<std::filesystem::path>& weights);
 
-  // Requires ChainOptions.lora. Loads an adapter's matrices from PEFT's folder or file; every one must be
-  // present, and nothing else.
+  // Our names of an adapter's parameters (our_names), "" for one that is not known.
+  std::map<std::string, std::string> names_of_adapter(const std::vector<std::string>& theirs) const;
+  // Requires ChainOptions.lora. Loads an adapter's matrices from a folder or file in any naming (lora_names.hpp);
+  // every one must be present, and nothing else.
   void load_adapter(const std::filesystem::path& path);
   // The adapter's current matrices by module, as write_adapter() takes them. To be called on every rank of
   // the mesh.

@@ -1,5 +1,7 @@
 #include "core/torch/weights/published.hpp"
 
+#include <algorithm>
+
 #include <ATen/ATen.h>
 #include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/jit/api/module.h>
@@ -9,7 +11,8 @@
 #include "core/base/quantity.hpp"
 #include "core/base/suggest.hpp"
 #include "core/io/byte_source.hpp"
-#include "core/io/packed_matrix.hpp"
+#include "core/io/safetensors_header.hpp"
+#include "core/io/scaled_weight.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/weights.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
@@ -103,6 +106,14 @@ Layout layout_of(const Component& c, const std::vector<std::string>& names,
   return best;
 }
 
+std::vector<LoraScheme> lora_schemes(const Component& c, const std::set<std::string>& parameters) {
+  std::vector<LoraScheme> out;
+  for (auto& layout : layouts_of(c, parameters))
+    if (layout.is_written())
+      out.emplace_back([layout](const std::string& ours) { return layout.theirs(ours); });
+  return out;
+}
+
 std::map<std::string, const SafeTensor*> renamed(
     const Safetensors& file, const std::function<std::string(const std::string&)>& name_of) {
   std::map<std::string, const SafeTensor*> out;
@@ -152,24 +163,37 @@ std::string variant_of(const std::filesystem::path& file) {
   return between.substr(0, between.find('-'));
 }
 
-// Says what reading matrices in four bits costs; "" if the file has none.
-std::string note_of_packed(const std::filesystem::path& given, const Safetensors& file) {
-  uint64_t matrices = 0, stored = 0, decoded = 0;
-  for (const auto& t : file.tensors()) {
-    if (!t.packed) continue;
-    ++matrices;
-    stored += t.packed->codes.size() + t.packed->scales.size();
-    decoded += sizeof(float) * static_cast<uint64_t>(t.shape[0] * t.shape[1]);
-  }
-  if (matrices == 0) return "";
-  return fmt::format(
-      "{}: {} matrices in four bits, {} in the file, are decoded to the parameters' dtype: {} as "
-      "float32",
-      given.string(), matrices, format_size(stored), format_size(decoded));
+// Says what is decoded on reading and what that costs; nothing if the file has no such tensors.
+void note_few_bits(const std::filesystem::path& given, const Safetensors& file,
+                   std::vector<std::string>& notes) {
+  const auto add = [&](const auto& is_one, const char* what) {
+    uint64_t count = 0, stored = 0, decoded = 0;
+    for (const auto& t : file.tensors()) {
+      if (!is_one(t)) continue;
+      ++count, stored += stored_bytes(t), decoded += byte_size(t.shape, SafeDtype::f32).value_or(0);
+    }
+    if (count > 0)
+      notes.push_back(
+          fmt::format("{}: {} {}, {} in the file, are decoded to the parameters' dtype: {} as float32",
+                      given.string(), count, what, format_size(stored), format_size(decoded)));
+    return count > 0;
+  };
+  add([](const SafeTensor& t) { return t.packed != nullptr; }, "matrices in four bits");
+  if (!add([](const SafeTensor& t) { return t.scaled != nullptr; }, "weights in eight bits with scales"))
+    return;
+  const auto is_bare = [](const SafeTensor& t) {
+    return t.dtype == SafeDtype::f8_e4m3 || t.dtype == SafeDtype::f8_e5m2;
+  };
+  const auto& all = file.tensors();
+  const auto first = std::find_if(all.begin(), all.end(), is_bare);
+  if (first != all.end())
+    notes.push_back(fmt::format(
+        "{}: {} others in eight bits have no scale and are taken as they are, the first of them '{}'",
+        given.string(), std::count_if(all.begin(), all.end(), is_bare), first->name));
 }
 
 // The tensors point into the file, which the returned sources share. notes: receives what a reader may not
-// expect of a folder's variant, and of matrices in four bits.
+// expect of a folder's variant, and of weights in few bits.
 Sources tensors_in(const std::filesystem::path& given, const Component& c, const Parameters& parameters,
                    std::vector<std::string>& notes) {
   const auto file =
@@ -178,7 +202,7 @@ Sources tensors_in(const std::filesystem::path& given, const Component& c, const
   if (!variant.empty())
     notes.push_back(given.string() + ": variant " + variant +
                     " of the weights is read, since the folder has none without a variant");
-  if (auto note = note_of_packed(given, *file); !note.empty()) notes.push_back(std::move(note));
+  note_few_bits(given, *file, notes);
   const Layout layout = layout_of(c, file->names(), names_of(parameters));
   Sources out;
   for (const auto& [name, t] : renamed(*file, [&](const std::string& n) { return layout.ours(n); }))

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/plugin/registry.hpp"
+#include "core/torch/weights/lora_names.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "core/torch/weights/weights.hpp"
 #include "kinora/abi/layout.h"
@@ -22,6 +23,7 @@ class Layout {
   // parameters: all names of the component. A layout that only converts from our names is inverted over them.
   Layout(const kinora_layout* abi, const std::set<std::string>& parameters);
   std::string name() const { return abi_ ? abi_->name : "kinora"; }
+  bool is_written() const { return !abi_ || !abi_->ours || abi_->theirs; }
   // Returns "" for a dropped tensor.
   std::string ours(const std::string& name) const;
   // Throws kinora::Error(KINORA_ERROR_UNSUPPORTED) if the layout is only read.
@@ -45,6 +47,10 @@ Layout layout_called(const Component& component, const std::string& name,
 Layout layout_of(const Component& component, const std::vector<std::string>& names,
                  const std::set<std::string>& parameters, size_t* fits = nullptr);
 
+// The ways in which an adapter's file may name the component's parameters: its own names first, then those of
+// its layouts that can be written.
+std::vector<LoraScheme> lora_schemes(const Component& component, const std::set<std::string>& parameters);
+
 // Open files with tensors under the component's names. If several files have a tensor, the last one's is
 // used.
 class PublishedWeights {
@@ -54,7 +60,7 @@ class PublishedWeights {
   PublishedWeights(const std::vector<std::filesystem::path>& given, const Component& component,
                    const Parameters& parameters);
   // Logs what a reader of the weights may not expect: a line for each folder of which a variant such as fp16
-  // is read, for each file with matrices in four bits, with their memory, and for each file that replaces
+  // is read, for each file with weights in four or eight bits, with their memory, and for each file that replaces
   // tensors of earlier ones.
   void log_notes() const;
   std::vector<std::string> names() const;

@@ -5,15 +5,18 @@
 #include <ATen/ATen.h>
 
 #include "core/io/safetensors.hpp"
+#include "core/io/scaled_weight.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/weights/eight_bits.hpp"
 #include "core/torch/weights/four_bits.hpp"
 
 namespace kinora::core {
 namespace {
 
 // In the order of SafeDtype.
-constexpr std::array kTypes{at::kBool,     at::kByte, at::kChar,  at::kFloat8_e4m3fn, at::kShort, at::kHalf,
-                            at::kBFloat16, at::kInt,  at::kFloat, at::kDouble,        at::kLong};
+constexpr std::array kTypes{at::kBool,          at::kByte,  at::kChar,   at::kFloat8_e5m2,
+                            at::kFloat8_e4m3fn, at::kShort, at::kHalf,   at::kBFloat16,
+                            at::kInt,           at::kFloat, at::kDouble, at::kLong};
 
 }  // namespace
 
@@ -32,6 +35,11 @@ at::Tensor as_tensor(const Safetensors& file, const SafeTensor& t) {
     at::Tensor out = decoded(t);
     forget_pages(t.packed->codes);
     forget_pages(t.packed->scales);
+    return out;
+  }
+  if (t.scaled) {
+    at::Tensor out = decoded_scaled(t);
+    forget_pages(t.scaled->codes.bytes);
     return out;
   }
   const auto options = at::TensorOptions().dtype(torch_dtype(t.dtype));

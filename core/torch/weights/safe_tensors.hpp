@@ -13,8 +13,8 @@ at::ScalarType torch_dtype(SafeDtype);
 SafeDtype safe_dtype(const std::string& name, at::ScalarType);
 
 // A CPU tensor that borrows the file's memory, which is read-only: copy before writing. The tensor keeps the
-// mapping alive; when it is destroyed, its pages leave the process. A matrix in four bits is decoded, into
-// memory of its own (four_bits.hpp).
+// mapping alive; when it is destroyed, its pages leave the process. A matrix in four bits and a
+// weight in eight bits with scales are decoded, into memory of their own (four_bits.hpp, eight_bits.hpp).
 at::Tensor as_tensor(const Safetensors& file, const SafeTensor& t);
 
 // All tensors of an open file, or of a file by its path; the latter throws kinora::Error.

@@ -66,7 +66,9 @@ struct LoadOptions {
   bool allow_unexpected = false;  // unexpected tensors are ignored
   bool compare_only = false;      // nothing is copied and no value is read
   // Parameters that may be missing (an adapter's, while its base model is loaded). Null: none.
-  std::function<bool(const std::string& name)> may_miss;
+  std::function<bool(const std::string& name)> may_miss = nullptr;
+  // Unexpected tensors that are ignored. Null: none.
+  std::function<bool(const std::string& name)> may_ignore = nullptr;
 };
 struct LoadReport {
   std::vector<std::string> missing, unexpected;

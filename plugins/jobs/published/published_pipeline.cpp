@@ -66,6 +66,9 @@ PublishedPipeline::PublishedPipeline(const fs::path& given) : folder(given) {
     throw Error(KINORA_ERROR_NOT_FOUND,
                 folder.string() + ": there is no such folder; give the one that has model_index.json");
   if (!fs::exists(folder / "model_index.json", ignored))
+    if (const auto other = of_another_layout(folder); !other.empty())
+      throw Error(KINORA_ERROR_NOT_FOUND, other);
+  if (!fs::exists(folder / "model_index.json", ignored))
     throw Error(KINORA_ERROR_NOT_FOUND,
                 folder.string() +
                     ": model_index.json is missing, so it is not a pipeline; of a single network "
@@ -82,6 +85,7 @@ PublishedPipeline::PublishedPipeline(const fs::path& given) : folder(given) {
 
 std::string published_component(const fs::path& folder) {
   std::error_code ignored;
+  if (const auto other = of_another_layout(folder); !other.empty()) throw Error(KINORA_ERROR_INVALID, other);
   if (!fs::exists(folder / "config.json", ignored))
     throw Error(
         KINORA_ERROR_INVALID,

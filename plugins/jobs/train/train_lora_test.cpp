@@ -27,7 +27,7 @@ TEST(LoraJob, EqualsALoopOverTheSumOfWeights) {
     const at::Tensor w = leaf.tensor.detach(), start = base[leaf.name],
                      a = at::randn({2, w.size(1)}, at::kDouble) / 4,
                      b = at::randn({w.size(0), 2}, at::kDouble) / 4;
-    pairs[module] = {a.clone(), b.clone()};
+    pairs[module] = {a.clone(), b.clone(), s};
     trained_pairs.push_back({lora_a(module), a, [&leaf, b, s] { return s * b.t().mm(leaf.tensor.grad()); }});
     trained_pairs.push_back({lora_b(module), b, [&leaf, a, s] { return s * leaf.tensor.grad().mm(a.t()); }});
     placing.push_back([w, start, a, b, s] { w.copy_(start + s * b.mm(a)); });

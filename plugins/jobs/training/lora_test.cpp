@@ -1,6 +1,7 @@
 // LoRA against PEFT on diffusers' transformer: outputs, gradients, files, and the same numbers when merged.
 #include "core/torch/weights/lora.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 
@@ -10,6 +11,7 @@
 #include "core/torch/apply/tools.hpp"
 #include "core/torch/context/lora_link.hpp"
 #include "core/torch/context/network.hpp"
+#include "core/torch/weights/published.hpp"
 #include "plugins/jobs/training/optimizer_testing.hpp"
 #include "tests/support/oracle.hpp"
 
@@ -149,6 +151,30 @@ TEST_F(LoraFiles, AreWrittenAsTheyWereRead) {
   EXPECT_EQ(written["use_rslora"], true);
 }
 
+// The same adapter as kohya and musubi-tuner would write it, with flattened names of NVIDIA's release, is trained on
+// and loaded as PEFT's.
+TEST_F(LoraFiles, ContinueUnderTheNamesOfOtherPrograms) {
+  const test::Oracle oracle(kFile, "a");
+  const Adapter adapter = read_adapter(adapter_of("a"));
+  const Component component = or_throw(test::plugins().open("model/cosmos"));
+  NamedTensors flat;
+  for (const auto& [module, pair] : adapter.modules) {
+    std::string name = layout_called(component, "predict2", {}).theirs(module).substr(4);  // without "net."
+    std::replace(name.begin(), name.end(), '.', '_');
+    flat["lora_unet_" + name + ".lora_down.weight"] = pair.a;
+    flat["lora_unet_" + name + ".lora_up.weight"] = pair.b;
+    flat["lora_unet_" + name + ".alpha"] = at::tensor(5.0F);
+  }
+  ASSERT_EQ(flat.size(), 3 * adapter.modules.size());
+  const fs::path file = folder_ / "flat.safetensors";
+  write_tensors(file, flat);
+  Adapted model(oracle.options, parse_lora(file));
+  EXPECT_EQ(model.network->chain().lora()->scale(), 5.0 / 3);
+  model.network->load_adapter(file);
+  Tensor latent;
+  EXPECT_LE(test::difference(model(latent), oracle.exact("output")), 1e-12);
+}
+
 TEST_F(LoraFiles, OfOtherKindsAreRefusedInWords) {
   const auto refused = [&](const char* config, const char* tensor) {
     write_tensors(folder_ / "adapter_model.safetensors",
@@ -176,7 +202,8 @@ TEST_F(LoraFiles, OfOtherKindsAreRefusedInWords) {
   const std::string deep = R"({"alpha_pattern": {")" + std::string(100'000, '(') + R"(": 1}})";
   EXPECT_THAT(refused(deep.c_str(), b), HasSubstr("characters; at most 1000 are allowed"));
   EXPECT_THAT(refused("{}", "base_model.model.q.lora_magnitude_vector"),
-              HasSubstr("is neither MODULE.lora_A.weight"));
+              HasSubstr("DoRA, as PEFT writes it with use_dora; only plain LoRA is read"));
+  EXPECT_THAT(refused("{}", "base_model.model.q.weight"), HasSubstr("is neither MODULE.lora_A.weight"));
   EXPECT_THAT(refused("{}", "base_model.model.k.lora_A.weight"), HasSubstr("has lora_A and no lora_B"));
 }
 

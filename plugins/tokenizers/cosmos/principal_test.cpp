@@ -23,8 +23,7 @@ void fit(Cosmos& cosmos, const Tensor& video) {
     (*static_cast<core::NamedTensors*>(to))[name] = adopt<Tensor>(value);
   };
   check(cosmos->fit(cosmos.self(), cosmos.context(), handle(video), &values, take));
-  core::load_values(cosmos.chain().parameters(), cosmos.chain().leaves(), values,
-                    {.allow_missing = true, .may_miss = {}});
+  core::load_values(cosmos.chain().parameters(), cosmos.chain().leaves(), values, {.allow_missing = true});
 }
 
 // Smooth in space and time, with a little noise, so that few components contain most of it.
