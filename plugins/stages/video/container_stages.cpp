@@ -5,6 +5,7 @@
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media/decoder.hpp"
+#include "media/orientation.hpp"
 #include "media/probe.hpp"
 #include "media/remux.hpp"
 #include "media/sample_media.hpp"
@@ -33,6 +34,7 @@ class VideoProbe final : public Stage {
     media_call([&] {
       const Probe found = probe(*media.source, media.name);
       all.update(facts_of(found));
+      if (Orientation::of(*media.source).swaps_sides()) all["rotation"] = 90;  // or 270, of a picture
       if (!found.damage.empty()) all["damaged"] = media.name + ": " + found.damage;
       if (!options_.count) return;
       DecoderOptions options;

@@ -9,6 +9,7 @@
 #include "kinora/stage.hpp"
 #include "media/decoder.hpp"
 #include "media/jpeg.hpp"
+#include "media/orientation.hpp"
 #include "media/picture_header.hpp"
 #include "media/sample_media.hpp"
 #include "media/scaler.hpp"
@@ -78,7 +79,7 @@ class PictureRead final : public Stage {
         .range(0, 16384)
         .unit("pixels")
         .help("largest height of the tensor frames; higher pictures are scaled down for it. 0: unchanged");
-    d.output("frames", "[1, H, W, 3]", "uint8", "the picture, RGB, as it is stored");
+    d.output("frames", "[1, H, W, 3]", "uint8", "the picture, RGB, upright as Exif says");
   }
   explicit PictureRead(const Options& o) : options_(o) {}
   kinora_resources resources() const override { return reads_media(); }
@@ -94,18 +95,21 @@ class PictureRead final : public Stage {
 
  private:
   void read(Sample& in, const std::string& name, std::vector<uint8_t> file) const {
-    const PictureHeader header = picture_header(file, name);
-    ScalerOptions size;
+    PictureHeader header = picture_header(file, name);
+    const auto stored = Orientation::of(std::span(file));
+    if (stored.swaps_sides()) std::swap(header.width, header.height);
     const int64_t height =
         options_.sample_height == 0 ? header.height : std::min(header.height, options_.sample_height);
-    size.height = static_cast<int>(height);
-    size.width = static_cast<int>(std::max<int64_t>(1, header.width * height / header.height));
+    const int64_t width = std::max<int64_t>(1, header.width * height / header.height);
+    ScalerOptions size;
+    size.height = static_cast<int>(stored.swaps_sides() ? width : height);
+    size.width = static_cast<int>(stored.swaps_sides() ? height : width);
     MemorySource source{std::span(file)};
-    auto pixels = decoded_picture(source, name, size);
+    auto pixels = stored.upright(decoded_picture(source, name, size), size.height, size.width);
     for (const char* field : kPictureFields) in.remove(field);
     in.remove("url");
     in.set(header.field, std::move(file));
-    in.set_tensor("frames", std::move(pixels), {1, size.height, size.width, 3}, KINORA_DL_UINT, 8);
+    in.set_tensor("frames", std::move(pixels), {1, height, width, 3}, KINORA_DL_UINT, 8);
     in.set("json", json_text(facts(in, header)));
   }
 

@@ -114,7 +114,9 @@ TEST(Stills, AreCroppedToTheMiddleAndShrunkByMeans) {
     ASSERT_EQ(std::vector<int64_t>(frames->shape, frames->shape + frames->ndim),
               (std::vector<int64_t>{1, kSide, kSide, 3}));
     const auto* found = static_cast<const uint8_t*>(frames->data) + frames->byte_offset;
-    EXPECT_EQ(facts_in(out.results.emitted.at(0)), (json{{"frames_at", {0.0}}}));
+    const json facts = facts_in(out.results.emitted.at(0));
+    EXPECT_EQ(facts.at("frames_at"), json({0.0}));
+    EXPECT_NEAR(facts.at("cropped").get<double>(), 1. / 3, 1e-9);
     for (int i = 0; i < kSide * kSide * 3; ++i) {
       const int x = 16 + 2 * (i / 3 % kSide), y = 2 * (i / 3 / kSide);
       const auto at = [&](int dx, int dy) { return rgb[((y + dy) * kWidth + x + dx) * 3 + i % 3]; };
@@ -133,6 +135,92 @@ TEST(Stills, OfAJpegThatIsCutOffTheDamageIsAFact) {
     EXPECT_THAT(facts_in(out.results.emitted[0]).value("damaged", ""), HasSubstr("still.jpg: a damaged JPEG"))
         << id;
   }
+}
+
+// `upright` [kUprightHeight, kUprightWidth, 3], stored so that its first row and first column are at these sides.
+constexpr int kUprightHeight = 48, kUprightWidth = 64;
+struct Stored {
+  Bytes rgb;
+  int height, width;
+};
+Stored stored(const Bytes& upright, const std::string& row, const std::string& column) {
+  const bool swaps = row == "left" || row == "right";
+  Stored out{Bytes(upright.size()), swaps ? kUprightWidth : kUprightHeight,
+             swaps ? kUprightHeight : kUprightWidth};
+  for (int y = 0; y < out.height; ++y)
+    for (int x = 0; x < out.width; ++x) {
+      int from_y = -1, from_x = -1;
+      for (const auto& [side, at] : {std::pair{row, y}, {column, x}}) {
+        if (side == "top") from_y = at;
+        if (side == "bottom") from_y = kUprightHeight - 1 - at;
+        if (side == "left") from_x = at;
+        if (side == "right") from_x = kUprightWidth - 1 - at;
+      }
+      for (int c = 0; c < 3; ++c)
+        out.rgb[(y * out.width + x) * 3 + c] = upright[(from_y * kUprightWidth + from_x) * 3 + c];
+    }
+  return out;
+}
+
+// A file with Exif's tag of orientation, big-endian: after JPEG's first marker, or after PNG's header.
+Bytes tagged(Bytes file, const std::string& format, int orientation) {
+  const Bytes tiff{'M', 'M',  0, 42, 0, 0, 0, 8, 0, 1,
+                   1,   0x12, 0, 3,  0, 0, 0, 1, 0, static_cast<uint8_t>(orientation),
+                   0,   0,    0, 0,  0, 0};
+  Bytes part;
+  if (format == "jpeg") {
+    part = {0xFF, 0xE1, 0, static_cast<uint8_t>(8 + tiff.size()), 'E', 'x', 'i', 'f', 0, 0};
+    part.insert(part.end(), tiff.begin(), tiff.end());
+  } else {
+    part = {0, 0, 0, static_cast<uint8_t>(tiff.size()), 'e', 'X', 'I', 'f'};
+    part.insert(part.end(), tiff.begin(), tiff.end());
+    uint32_t crc = ~0U;  // of type and content, as in the PNG specification, annex D
+    for (size_t i = 4; i < part.size(); ++i) {
+      crc ^= part[i];
+      for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320U : 0);
+    }
+    for (int shift = 24; shift >= 0; shift -= 8) part.push_back(static_cast<uint8_t>(~crc >> shift));
+  }
+  file.insert(file.begin() + (format == "jpeg" ? 2 : 33), part.begin(), part.end());
+  return file;
+}
+
+// CIPA DC-008, 4.6.4 A: the sides at which the stored first row and first column are, for tags 1 to 8.
+TEST(Stills, AreUprightAsExifSays) {
+  constexpr std::array<std::array<const char*, 2>, 8> kSides{{{"top", "left"},
+                                                              {"top", "right"},
+                                                              {"bottom", "right"},
+                                                              {"bottom", "left"},
+                                                              {"left", "top"},
+                                                              {"right", "top"},
+                                                              {"right", "bottom"},
+                                                              {"left", "bottom"}}};
+  const Bytes upright = testing::picture(kUprightWidth, kUprightHeight, 1);
+  for (int tag = 1; tag <= 8; ++tag)
+    for (const auto& [field, format, most] : {std::tuple{"jpg", "jpeg", 12}, {"png", "png", 0}})
+      for (const auto& [id, options] :
+           {std::pair{"video.read", json::object()},
+            {"picture.read", json{{"sample_height", 0}}},
+            {"video.read", json{{"height", kUprightHeight}, {"width", kUprightWidth}}}}) {
+        const auto as = stored(upright, kSides[tag - 1][0], kSides[tag - 1][1]);
+        const Applied out = applied(
+            id, options,
+            still(field, tagged(encode_image(as.rgb.data(), as.height, as.width, format, 100), format, tag)));
+        ASSERT_EQ(out.error, "") << tag;
+        const Sample& made = out.results.emitted.at(0);
+        const auto* frames = made.tensor("frames");
+        ASSERT_EQ(std::vector<int64_t>(frames->shape, frames->shape + frames->ndim),
+                  (std::vector<int64_t>{1, kUprightHeight, kUprightWidth, 3}));
+        const auto* found = static_cast<const uint8_t*>(frames->data) + frames->byte_offset;
+        for (size_t i = 0; i < upright.size(); ++i)
+          ASSERT_NEAR(found[i], upright[i], most) << id << " " << field << " tag " << tag << " at " << i;
+        if (id == std::string("picture.read")) {
+          EXPECT_EQ(facts_in(made).at("width"), kUprightWidth);
+          EXPECT_EQ(facts_in(made).at("height"), kUprightHeight);
+        } else {
+          EXPECT_FALSE(facts_in(made).contains("cropped"));
+        }
+      }
 }
 
 TEST(Stills, HaveOneFrame) {

@@ -8,6 +8,7 @@
 #include "media/decoder.hpp"
 #include "media/decoding.hpp"
 #include "media/jpeg.hpp"
+#include "media/orientation.hpp"
 #include "media/sample_media.hpp"
 #include "media/scaler.hpp"
 
@@ -45,8 +46,10 @@ class VideoRead final : public Stage {
         .bytes()
         .at_least(1 << 20)
         .help("largest size of the result; a larger one is an error that says so");
-    d.output("frames", "[T, H, W, 3]", "uint8",
-             "decoded RGB frames, upright; fact frames_at has their seconds");
+    d.output(
+        "frames", "[T, H, W, 3]", "uint8",
+        "decoded RGB frames, upright, also as Exif says of a picture; fact frames_at has their seconds, fact "
+        "cropped the share of the picture that fit = crop cut off");
   }
   explicit VideoRead(const Options& o) : options_(o) {}
   kinora_resources resources() const override { return reads_media(options_.threads, options_.decoder); }
@@ -56,7 +59,8 @@ class VideoRead final : public Stage {
     const Media media = open_media(in);
     const int64_t first = first_of(in);
     media_call([&] {
-      if (first > 0 || !read_jpeg(in, media)) read(in, media, first, run);
+      const auto stored = first > 0 ? Orientation() : Orientation::of(*media.source);
+      if (first > 0 || !read_jpeg(in, media, stored)) read(in, media, first, stored, run);
     });
     emit(std::move(in));
   }
@@ -76,9 +80,9 @@ class VideoRead final : public Stage {
     return out;
   }
 
-  void read(Sample& in, const Media& media, int64_t first, const Run& run) const {
+  void read(Sample& in, const Media& media, int64_t first, Orientation stored, const Run& run) const {
     Decoder decoder(*media.source, media.name, decoding_options(options_.threads, options_.decoder));
-    const ScalerOptions size = size_for(decoder.probe().video);
+    const ScalerOptions size = size_for(decoder.probe().video, stored);
     Scaler scaler(size);
     Pixels pixels;
     std::vector<double> times;  // seconds from the start, for stages that measure change over time
@@ -99,21 +103,22 @@ class VideoRead final : public Stage {
     if (count == 0)
       throw MediaError(media.name + ": no frame from number " + std::to_string(first) + " on" +
                        (decoder.damaged().empty() ? "" : "; " + decoder.damaged()));
-    give(in, std::move(pixels), times, size, decoder.damaged());
+    give(in, std::move(pixels), times, size, stored, decoder.damaged(),
+         cropped_of(decoder.probe().video, size));
   }
 
   // False for anything but a JPEG that libjpeg-turbo decodes.
-  bool read_jpeg(Sample& in, const Media& media) const {
+  bool read_jpeg(Sample& in, const Media& media, Orientation stored) const {
     auto picture = JpegPicture::open(*media.source, media.name);
     if (!picture) return false;
     VideoInfo still;
     still.width = picture->width();
     still.height = picture->height();
-    const ScalerOptions size = size_for(still);
+    const ScalerOptions size = size_for(still, stored);
     Pixels pixels;
     uint8_t* frame = room_for_frame(pixels, media, size);
     if (!picture->decode(frame, size)) return false;
-    give(in, std::move(pixels), {0.0}, size, picture->damaged());
+    give(in, std::move(pixels), {0.0}, size, stored, picture->damaged(), cropped_of(still, size));
     return true;
   }
 
@@ -130,28 +135,46 @@ class VideoRead final : public Stage {
 
   // Sets the frames and what is known of them.
   static void give(Sample& in, Pixels pixels, const std::vector<double>& times, const ScalerOptions& size,
-                   const std::string& damage) {
+                   Orientation stored, const std::string& damage, double cropped) {
     auto facts = facts_of(in);
     facts["frames_at"] = times;
+    if (cropped > 0) facts["cropped"] = cropped;
     if (!damage.empty()) facts["damaged"] = damage;
     in.set("json", facts.dump());
+    const auto count = static_cast<int64_t>(times.size());  // 1 if the picture is not stored upright
+    pixels = stored.upright(std::move(pixels), size.height, size.width);
     in.set_tensor("frames", std::move(pixels),
-                  {static_cast<int64_t>(times.size()), size.height, size.width, 3}, KINORA_DL_UINT, 8);
+                  {count, stored.swaps_sides() ? size.width : size.height,
+                   stored.swaps_sides() ? size.height : size.width, 3},
+                  KINORA_DL_UINT, 8);
   }
 
-  ScalerOptions size_for(const VideoInfo& video) const {
+  // Share of the picture that lies outside of the largest part with the frame's shape; 0 below a thousandth.
+  double cropped_of(const VideoInfo& video, const ScalerOptions& size) const {
+    if (size.fit != Fit::crop || video.width <= 0 || video.height <= 0) return 0;
+    double shape = video.width * video.sample_aspect.value() / video.height;
+    if (size.rotation % 180 != 0) shape = 1 / shape;
+    const double frame = static_cast<double>(size.width) / size.height,
+                 out = 1 - std::min(shape, frame) / std::max(shape, frame);
+    return options_.height > 0 && options_.width > 0 && out > 1e-3 ? out : 0;
+  }
+
+  // The size of frames as they are decoded; a picture that is not `stored` upright is turned afterwards.
+  ScalerOptions size_for(const VideoInfo& video, Orientation stored) const {
+    const auto wanted_height = stored.swaps_sides() ? options_.width : options_.height,
+               wanted_width = stored.swaps_sides() ? options_.height : options_.width;
     ScalerOptions out;
     out.rotation = video.rotation;
     out.fit = options_.fit == "crop" ? Fit::crop : Fit::stretch;
     const bool turned = video.rotation.swaps_sides();
     const double h = turned ? video.width * video.sample_aspect.value() : video.height;
     const double w = turned ? video.height : video.width * video.sample_aspect.value();
-    out.height = static_cast<int>(options_.height  ? options_.height
-                                  : options_.width ? std::lround(h * static_cast<double>(options_.width) / w)
-                                                   : std::lround(h));
-    out.width = static_cast<int>(options_.width    ? options_.width
-                                 : options_.height ? std::lround(w * static_cast<double>(options_.height) / h)
-                                                   : std::lround(w));
+    out.height = static_cast<int>(wanted_height  ? wanted_height
+                                  : wanted_width ? std::lround(h * static_cast<double>(wanted_width) / w)
+                                                 : std::lround(h));
+    out.width = static_cast<int>(wanted_width    ? wanted_width
+                                 : wanted_height ? std::lround(w * static_cast<double>(wanted_height) / h)
+                                                 : std::lround(w));
     out.height = std::max(1, out.height);
     out.width = std::max(1, out.width);
     return out;

@@ -14,7 +14,7 @@ namespace kinora::video {
 // A JPEG file of one picture: grey, YCbCr or RGB in 8 bits, with square pixels.
 //
 // Its pixels are those of libjpeg-turbo's defaults, exact integer DCT and smooth upsampling of chroma, as PIL and OpenCV
-// give them. It is shown as it is stored: the orientation in Exif has no effect, as in FFmpeg's probe.
+// give them. They are as they are stored: Orientation (orientation.hpp) makes them upright.
 //
 // [owner-thread]
 class JpegPicture {

@@ -10,7 +10,7 @@ namespace kinora::video {
 
 struct PictureHeader {
   const char* field = "";         // of a sample: "jpg", "png" or "webp"
-  int64_t width = 0, height = 0;  // pixels as stored; Exif's orientation has no effect
+  int64_t width = 0, height = 0;  // pixels as stored, see orientation.hpp
 };
 
 // Whether the first 12 bytes of a file are those of a JPEG (ITU-T T.81), PNG (W3C, third edition) or WebP file (RFC 9649).

@@ -1,0 +1,132 @@
+#include "media/orientation.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "media/picture_header.hpp"
+
+namespace kinora::video {
+namespace {
+
+constexpr int64_t kLargestFile = int64_t{1} << 27;
+
+// Part of a file; reading beyond its end gives 0.
+class Bytes {
+ public:
+  explicit Bytes(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+  size_t size() const { return bytes_.size(); }
+  uint64_t number(size_t at, size_t bytes, bool is_big) const {
+    uint64_t out = 0;
+    if (at > size() || bytes > size() - at) return 0;
+    for (size_t i = 0; i < bytes; ++i) out = out << 8 | bytes_[at + (is_big ? i : bytes - 1 - i)];
+    return out;
+  }
+  bool has(size_t at, std::string_view text) const {
+    return at <= size() && text.size() <= size() - at &&
+           std::memcmp(&bytes_[at], text.data(), text.size()) == 0;
+  }
+  Bytes part(size_t at, uint64_t length) const {
+    const size_t from = std::min(at, size());
+    return Bytes(bytes_.subspan(from, static_cast<size_t>(std::min<uint64_t>(length, size() - from))));
+  }
+
+ private:
+  std::span<const uint8_t> bytes_;
+};
+
+// Of a TIFF header and its first directory (TIFF 6.0, section 2): 12 bytes a field, tag, type, count, value.
+int tag_in_tiff(const Bytes& tiff) {
+  const bool is_big = tiff.has(0, {"MM\0*", 4});
+  if (!is_big && !tiff.has(0, {"II*\0", 4})) return 1;
+  const auto directory = static_cast<size_t>(tiff.number(4, 4, is_big));
+  const auto fields = static_cast<size_t>(tiff.number(directory, 2, is_big));
+  constexpr uint64_t kTag = 0x0112, kShort = 3;
+  for (size_t i = 0; i < fields; ++i) {
+    const size_t at = directory + 2 + 12 * i;
+    if (at + 12 > tiff.size()) break;
+    if (tiff.number(at, 2, is_big) != kTag) continue;
+    const uint64_t value = tiff.number(at + 8, 2, is_big);
+    return tiff.number(at + 2, 2, is_big) == kShort && value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
+  }
+  return 1;
+}
+
+constexpr std::string_view kExif("Exif\0\0", 6);
+
+// Segments up to the scan: marker, length with itself, content.
+int tag_in_jpeg(const Bytes& file) {
+  for (size_t at = 2; at + 4 <= file.size();) {
+    const uint64_t marker = file.number(at, 2, true);
+    if (marker == 0xFFFF) {  // fill byte
+      ++at;
+      continue;
+    }
+    if (marker < 0xFF00 || marker == 0xFFDA || marker == 0xFFD9) break;
+    const auto length = std::max<size_t>(2, static_cast<size_t>(file.number(at + 2, 2, true)));
+    if (marker == 0xFFE1 && file.has(at + 4, kExif))
+      return tag_in_tiff(file.part(at + 4 + kExif.size(), length - 2));
+    at += 2 + length;
+  }
+  return 1;
+}
+
+// Chunks: length, type, content, checksum.
+int tag_in_png(const Bytes& file) {
+  for (size_t at = 8; at + 12 <= file.size() && !file.has(at + 4, "IEND");) {
+    const uint64_t length = file.number(at, 4, true);
+    if (file.has(at + 4, "eXIf")) return tag_in_tiff(file.part(at + 8, length));
+    at += 12 + static_cast<size_t>(length);
+  }
+  return 1;
+}
+
+// Chunks of RIFF: type, length, content, padded to an even length. Some writers put JPEG's name before it.
+int tag_in_webp(const Bytes& file) {
+  for (size_t at = 12; at + 8 <= file.size();) {
+    const uint64_t length = file.number(at + 4, 4, false);
+    if (file.has(at, "EXIF")) {
+      const size_t before = file.has(at + 8, kExif) ? kExif.size() : 0;
+      return tag_in_tiff(file.part(at + 8 + before, length - std::min<uint64_t>(length, before)));
+    }
+    at += 8 + static_cast<size_t>(length + length % 2);
+  }
+  return 1;
+}
+
+}  // namespace
+
+Orientation Orientation::of(std::span<const uint8_t> bytes) {
+  const Bytes file(bytes);
+  if (file.has(0, "\xFF\xD8\xFF")) return Orientation(tag_in_jpeg(file));
+  if (file.has(0, "\x89PNG\r\n\x1A\n")) return Orientation(tag_in_png(file));
+  if (file.has(0, "RIFF") && file.has(8, "WEBP")) return Orientation(tag_in_webp(file));
+  return {};
+}
+
+Orientation Orientation::of(ByteSource& source) {
+  uint8_t start[12] = {};
+  if (source.size() > kLargestFile || source.read_at(0, start, sizeof start) != sizeof start ||
+      !begins_as_picture(start))
+    return {};
+  std::vector<uint8_t> file(static_cast<size_t>(source.size()));
+  file.resize(static_cast<size_t>(source.read_at(0, file.data(), static_cast<int64_t>(file.size()))));
+  return of(file);
+}
+
+std::vector<uint8_t> Orientation::upright(std::vector<uint8_t> rgb, int64_t height, int64_t width) const {
+  if (is_upright()) return rgb;
+  const bool from_right = tag_ == 2 || tag_ == 3, from_below = tag_ == 3 || tag_ == 4;
+  const bool rows_from_right = tag_ == 6 || tag_ == 7, columns_from_below = tag_ == 7 || tag_ == 8;
+  std::vector<uint8_t> out(rgb.size());
+  for (int64_t y = 0; y < height; ++y)
+    for (int64_t x = 0; x < width; ++x) {
+      int64_t to = (from_below ? height - 1 - y : y) * width + (from_right ? width - 1 - x : x);
+      if (swaps_sides())  // a stored row is an upright column
+        to = (columns_from_below ? width - 1 - x : x) * height + (rows_from_right ? height - 1 - y : y);
+      std::memcpy(&out[static_cast<size_t>(3 * to)], &rgb[static_cast<size_t>(3 * (y * width + x))], 3);
+    }
+  return out;
+}
+
+}  // namespace kinora::video
