@@ -14,6 +14,7 @@
 
 #include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/io/file_locks.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -71,8 +72,9 @@ class EditJournal::Locked {
     const bool is_new = !std::filesystem::exists(path);
     file_ = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (file_ < 0) return;
-    while (flock(file_, LOCK_EX) != 0 && errno == EINTR) {
-    }
+    int error = EINTR;
+    while (error == EINTR) error = flock(file_, LOCK_EX) == 0 ? 0 : errno;
+    if (core::means_no_locks(error)) core::say_without_locks(path.parent_path());
     if (is_new) (void)core::flush_folder(path.parent_path());
   }
   Locked(const Locked&) = delete;

@@ -15,6 +15,7 @@
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/io/file_locks.hpp"
 #include "core/run/identity.hpp"
 
 namespace kinora::core {
@@ -38,18 +39,27 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder) {
   if (lock.fd_ < 0)
     return fail(KINORA_ERROR_IO, "{}: {}; make the folder writable or choose another with --out",
                 file.string(), std::strerror(errno));
-  for (const auto end = Clock::now() + kToEnd;
-       flock(lock.fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; std::this_thread::sleep_for(10ms))
+  for (const auto end = Clock::now() + kToEnd; flock(lock.fd_, LOCK_EX | LOCK_NB) != 0;
+       std::this_thread::sleep_for(10ms)) {
+    const int error = errno;
+    if (means_no_locks(error)) say_without_locks(folder);
+    if (error != EWOULDBLOCK) break;
     if (Clock::now() > end)
       return fail(KINORA_ERROR_FAILED,
                   "another kinora run is writing to {}; wait for it or choose another folder with --out",
                   folder.string());
+  }
   return lock;
 }
 
 bool FolderLock::is_held(const std::filesystem::path& folder) {
   const FolderLock mine(open((folder / ".lock").c_str(), O_RDONLY | O_CLOEXEC));
   return mine.fd_ >= 0 && flock(mine.fd_, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+bool FolderLock::is_supported(const std::filesystem::path& folder) {
+  const FolderLock mine(open((folder / ".lock").c_str(), O_RDONLY | O_CLOEXEC));
+  return mine.fd_ < 0 || flock(mine.fd_, LOCK_SH | LOCK_NB) == 0 || !means_no_locks(errno);
 }
 
 FolderLock::~FolderLock() {
@@ -147,9 +157,10 @@ std::string launch_number(const fs::path& out) { return text_in(read_launch_reco
 bool FirstRank::is_there() {
   const auto now = Clock::now();
   const bool held = FolderLock::is_held(out_);
-  // On rank 0's machine the lock is reliable. On another machine it counts only once seen: not every disk
-  // shows locks.
-  seen_ = seen_ || held || text_in(read_launch_record(out_), "host") == host_name();
+  // On rank 0's machine the lock is reliable, if the disk has any. On another machine it counts only once seen:
+  // not every disk shows locks.
+  seen_ = seen_ || held ||
+          (text_in(read_launch_record(out_), "host") == host_name() && FolderLock::is_supported(out_));
   if (held) last_ = now;
   return !seen_ || now - last_ < limit_;
 }

@@ -18,10 +18,12 @@ namespace kinora::core {
 class FolderLock {
  public:
   // Fails if another process still holds the lock after two seconds; one that was killed may need a part of them to
-  // end. On a file system without locks it always succeeds.
+  // end. On a disk without locks it always succeeds, which the log says.
   static Result<FolderLock> take(const std::filesystem::path& folder);
   // Whether another process holds the lock, as far as this host can see.
   static bool is_held(const std::filesystem::path& folder);
+  // Whether the disk has locks at all.
+  static bool is_supported(const std::filesystem::path& folder);
   FolderLock(FolderLock&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
   FolderLock& operator=(FolderLock&&) = delete;
   ~FolderLock();

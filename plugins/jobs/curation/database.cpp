@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/io/file_locks.hpp"
 #include "kinora/abi/base.h"
 #include "kinora/error.hpp"
 
@@ -46,15 +47,15 @@ Database::Database(std::filesystem::path file, Access access) : file_(std::move(
   std::error_code error;
   const bool exists = std::filesystem::exists(file_, error);
   if (access == Access::write) {
-    open(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     // A kill loses nothing, a power cut at most the last changes.
-    script("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
+    open(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
+         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
   } else if (access == Access::read) {
-    open(SQLITE_OPEN_READONLY);
+    open(SQLITE_OPEN_READONLY, "PRAGMA schema_version");
   } else {
     sqlite3* source = nullptr;
     if (exists) {
-      open(SQLITE_OPEN_READONLY);
+      open(SQLITE_OPEN_READONLY, "PRAGMA schema_version");
       source = std::exchange(database_, nullptr);
     }
     if (const int status = sqlite3_open("", &database_); status != SQLITE_OK) fail(database_, status);
@@ -69,8 +70,25 @@ Database::~Database() {
   sqlite3_close(database_);
 }
 
-void Database::open(int flags) {
-  const int status = sqlite3_open_v2(file_.c_str(), &database_, flags | SQLITE_OPEN_NOMUTEX, nullptr);
+// first: what is run first, which needs a lock.
+void Database::open(int flags, const char* first) {
+  const auto open_by = [&](const char* vfs) {
+    const int status = sqlite3_open_v2(file_.c_str(), &database_, flags | SQLITE_OPEN_NOMUTEX, vfs);
+    if (status != SQLITE_OK) fail(database_, status);
+  };
+  open_by(nullptr);
+  int status = sqlite3_exec(database_, first, nullptr, nullptr, nullptr);
+  const int kind = status & 0xff;
+  if ((kind == SQLITE_BUSY || kind == SQLITE_IOERR) && !can_lock(file_)) {
+    say_without_locks(file_.parent_path());
+    sqlite3_close(std::exchange(database_, nullptr));
+    open_by("unix-none");
+    script("PRAGMA locking_mode = EXCLUSIVE");  // keeps the index of the WAL in memory, not in a shared file
+    status = sqlite3_exec(database_, first, nullptr, nullptr, nullptr);
+  } else if (kind == SQLITE_BUSY) {
+    sqlite3_busy_timeout(database_, kWaitMilliseconds);
+    status = sqlite3_exec(database_, first, nullptr, nullptr, nullptr);
+  }
   if (status != SQLITE_OK) fail(database_, status);
 }
 

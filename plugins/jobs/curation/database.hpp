@@ -1,4 +1,5 @@
-// A SQLite database file. Its errors are kinora::Error, with the file and the remedy.
+// A SQLite database file. Its errors are kinora::Error, with the file and the remedy. On a disk without locks it
+// is used without them, which the log says.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -123,7 +124,7 @@ class Database {
     else
       query.bind(at, std::string_view(value));
   }
-  void open(int flags);
+  void open(int flags, const char* first);
   void copy_from(sqlite3* source);
   [[noreturn]] void fail(sqlite3* database, int status) const;
 

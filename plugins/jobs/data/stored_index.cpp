@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/cancel.hpp"
+#include "core/io/file_locks.hpp"
 #include "kinora/webdataset_files.hpp"
 
 namespace kinora::data {
@@ -65,8 +66,15 @@ StoredIndex::StoredIndex(const std::string& uri) : uri_(uri) {
   const bool is_remote = uri.find("://") != std::string::npos;
   const fs::path file = is_remote ? local_copy(uri) : fs::path(uri);
   sqlite3* db = nullptr;
-  const int status = sqlite3_open_v2(file.c_str(), &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, nullptr);
-  db_.reset(db);
+  const auto open_by = [&](const char* vfs) {
+    const int status = sqlite3_open_v2(file.c_str(), &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, vfs);
+    db_.reset(db);
+    return status != SQLITE_OK ? status
+                               : sqlite3_exec(db, "PRAGMA schema_version", nullptr, nullptr, nullptr);
+  };
+  int status = open_by(nullptr);
+  if (const int kind = status & 0xff; (kind == SQLITE_BUSY || kind == SQLITE_IOERR) && !core::can_lock(file))
+    status = open_by("unix-none");  // it is only read
   if (is_remote) ::unlink(file.c_str());
   check(status);
   check(sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr));  // the file is a stranger's

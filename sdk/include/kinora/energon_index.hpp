@@ -77,8 +77,9 @@ class ShardIndex {
     if (descriptor_ < 0)
       throw Error(KINORA_ERROR_IO,
                   folder_ + ": cannot create the index here; set TMPDIR to a writable folder");
+    // Without locks, which not every disk has: no other process can open it.
     const int status =
-        sqlite3_open_v2(path.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
+        sqlite3_open_v2(path.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, "unix-none");
     ::unlink(path.c_str());  // a killed process leaves no file behind
     check(status);
     // An interrupted run builds it again. 32 MB: keys in no order would make a smaller cache read the file often.
