@@ -50,6 +50,23 @@ bool holds_stray_plugin(const fs::path& folder) {
   });
 }
 
+// Files of a folder that are called libraries and are none: damaged, cut off, or of another system.
+void add_broken_libraries(const fs::path& folder, std::vector<PluginInfo>& to) {
+  auto all = libraries_in(folder);
+  std::sort(all.begin(), all.end());
+  for (const auto& library : all) {
+    const auto embedded = read_embedded_manifest(library);
+    if (embedded) continue;
+    PluginInfo info;
+    info.folder = folder;
+    info.library = library;
+    info.spec.name = library.filename().string();
+    info.state = PluginState::disabled;
+    info.reason = embedded.failure().message;
+    to.push_back(std::move(info));
+  }
+}
+
 size_t first_different_line(const std::string& a, const std::string& b) {
   const auto at = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
   return 1 + static_cast<size_t>(std::count(a.begin(), at, '\n'));
@@ -200,22 +217,27 @@ Registry Registry::scan(const std::vector<SearchFolder>& folders, HostFacts host
 void Registry::scan_folder(const SearchFolder& folder) {
   std::error_code error;
   std::vector<fs::path> found;
+  std::vector<PluginInfo> broken;
   if (fs::exists(folder.path / "plugin.toml", error)) {
     found.push_back(folder.path);
   } else {
     if (holds_stray_plugin(folder.path)) found.push_back(folder.path);
+    add_broken_libraries(folder.path, broken);
     for (const auto& item : fs::directory_iterator(folder.path, error)) {
       std::error_code unreadable;
       if (!item.is_directory(unreadable)) continue;
       if (fs::exists(item.path() / "plugin.toml", unreadable) || libraries_in(item.path()).size() == 1 ||
           holds_stray_plugin(item.path()))
         found.push_back(item.path());
+      else
+        add_broken_libraries(item.path(), broken);
     }
     if (error)
       notices_.push_back(fmt::format("{} ({}): {}", folder.path.string(), folder.origin, error.message()));
   }
   std::sort(found.begin(), found.end());
   for (auto& info : examine_all(found, host_)) add(std::move(info));
+  for (auto& info : broken) add(std::move(info));
 }
 
 void Registry::add(PluginInfo examined) {

@@ -234,6 +234,22 @@ def check_a_plugin_that_cannot_be_read():
     assert f"its file must be called {library.name}, found libother.so" in said, said
 
 
+def check_a_file_that_is_no_library():
+    """Files that are called libraries and are none are listed with the reason, next to plugin folders and below."""
+    folder = SCRATCH / "no_libraries"
+    (folder / "two").mkdir(parents=True)
+    library = pathlib.Path(next(c["library"] for c in json.loads(kinora("plugins", "list", "--json")) if c["id"] == "sampler/edm-heun"))
+    files = {"libpage.so": b"<html>not found</html>", "libempty.so": b"", "libcut.so": library.read_bytes()[:1000], "two/liba.so": b"a", "two/libb.so": b"b"}
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    done = subprocess.run([KINORA, "--plugins", folder, "plugins", "list"], capture_output=True, text=True, check=True)
+    shown = json.loads(subprocess.run([KINORA, "--plugins", folder, "plugins", "list", "--json"], capture_output=True, text=True, check=True).stdout)
+    for name in files:
+        row = [p for p in shown if p.get("plugin") == pathlib.Path(name).name]
+        assert len(row) == 1 and row[0]["state"] == "disabled" and str(folder / name) in row[0]["reason"], (name, row)
+        assert str(folder / name) in done.stdout + done.stderr, done
+
+
 def complete(*words):
     line = " ".join(f"'{w}'" for w in words)
     script = (f"PATH={pathlib.Path(KINORA).parent}:$PATH; source <(kinora completion bash); COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; "
@@ -290,7 +306,7 @@ def check_ffmpeg_without_x264():
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_plugins, check_markdown, check_missing_library, check_plugins_lock, check_broken_twin, check_taken_over, check_drafts, check_use_lines, check_manifest_is_written_whole, check_a_plugin_that_cannot_be_read, check_completion, check_without_libtorch, check_ffmpeg_without_x264):
+    for check in (check_plugins, check_markdown, check_missing_library, check_plugins_lock, check_broken_twin, check_taken_over, check_drafts, check_use_lines, check_manifest_is_written_whole, check_a_plugin_that_cannot_be_read, check_a_file_that_is_no_library, check_completion, check_without_libtorch, check_ffmpeg_without_x264):
         check()
         print("ok   ", check.__name__, flush=True)
 
