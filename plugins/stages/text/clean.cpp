@@ -3,22 +3,23 @@
 #include <algorithm>
 #include <array>
 
+#include "repair.hpp"
 #include "unicode.hpp"
 
 namespace kinora::text {
 namespace {
 
-struct Entity {
+struct HtmlEntity {
   std::string_view name, text;  // the name includes its semicolon, if any
 };
 // Sorted by name; written by tests/oracle/make_text_fixtures.py entities.
-constexpr Entity kEntities[] = {
+constexpr HtmlEntity kEntities[] = {
 #include "html_entities.inc"
 };
 
-const Entity* entity(std::string_view name) {
+const HtmlEntity* entity(std::string_view name) {
   const auto* at = std::lower_bound(std::begin(kEntities), std::end(kEntities), name,
-                                    [](const Entity& e, std::string_view n) { return e.name < n; });
+                                    [](const HtmlEntity& e, std::string_view n) { return e.name < n; });
   return at != std::end(kEntities) && at->name == name ? at : nullptr;
 }
 
@@ -60,7 +61,7 @@ size_t read_number(std::string_view text, std::string& out) {
 size_t read_name(std::string_view text, std::string& out) {
   constexpr size_t kLongest = 33;
   for (size_t n = std::min(text.size(), kLongest); n > 1; --n)
-    if (const Entity* e = entity(text.substr(0, n))) {
+    if (const HtmlEntity* e = entity(text.substr(0, n))) {
       out += e->text;
       return n;
     }
@@ -106,6 +107,11 @@ std::string collapsed(std::string_view text) {
   return out;
 }
 
-std::string cleaned(std::string_view text) { return collapsed(unescaped(unescaped(text))); }
+std::optional<std::string_view> entity_named(std::string_view name) {
+  const HtmlEntity* found = entity(name);
+  return found ? std::optional(found->text) : std::nullopt;
+}
+
+std::string cleaned(std::string_view text) { return collapsed(unescaped(unescaped(repaired(text)))); }
 
 }  // namespace kinora::text

@@ -33,6 +33,17 @@ void set_ids(Sample& sample, const char* name, const std::vector<int64_t>& value
   sample.set_tensor(name, std::move(bytes), {static_cast<int64_t>(values.size())}, KINORA_DL_INT, 64);
 }
 
+constexpr size_t kAllOfIt = size_t{1} << 40;  // ids
+
+// Adds fact `tokens`, how many ids the whole text has, if they are more than are taken.
+void note_cut(Sample& sample, size_t all, size_t most) {
+  if (all <= most) return;
+  Json facts = parse_json(sample.text("json").value_or("{}"));
+  if (!facts.is_object()) return;
+  facts["tokens"] = all;
+  sample.set("json", facts.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 constexpr const char* kMeant = "a tokenizer.json, a sentencepiece .model or a folder with one";
 
 std::unique_ptr<Tokenizer> open(const TokenizerStage::Options& o) {
@@ -113,8 +124,8 @@ void TokenizerStage::describe(Describe<Options>& d) {
   d.option("max_length", &Options::max_length)
       .range(1, 1 << 20)
       .help(
-          "most ids, including special ones; the end of a longer text is cut off. The file's own limit is "
-          "not used");
+          "most ids, including special ones; the end of a longer text is cut off, and fact tokens says how "
+          "many it has. The file's own limit is not used");
   d.option("pad", &Options::pad)
       .choices({"none", "max_length"})
       .help("padding; max_length: fills every text up to that length, with 0 in attention_mask");
@@ -122,7 +133,10 @@ void TokenizerStage::describe(Describe<Options>& d) {
       .range(-1, 1 << 24)
       .help("id used as padding; -1: the file's padding token");
   d.option("clean", &Options::clean)
-      .help("resolve HTML references twice and collapse white space first, as for Wan's captions");
+      .help(
+          "repair the text first, as Wan's code and diffusers do: what ftfy repairs (text in a wrong "
+          "encoding, "
+          "curly quotes, ligatures, control characters), HTML references, white space");
   d.option("add_begin", &Options::add_begin).help("put a .model's <s> before every text");
   d.option("add_end", &Options::add_end).help("put a .model's </s> after every text, as T5 and UMT5 require");
   d.output("input_ids", "[L]", "int64", "token ids of the caption");
@@ -140,7 +154,9 @@ TokenizerStage::TokenizerStage(const Options& options)
 void TokenizerStage::process(Sample in, const Emit& emit, const Run&) {
   const std::string_view text = in.need(options_.from.c_str());
   const auto most = static_cast<size_t>(options_.max_length);
-  auto ids = tokenizer_->encode(options_.clean ? cleaned(text) : text, most);
+  const std::string repaired = options_.clean ? cleaned(text) : std::string(text);
+  auto ids = tokenizer_->encode(repaired, most);
+  if (ids.size() == most) note_cut(in, tokenizer_->encode(repaired, kAllOfIt).size(), most);
   if (ids.size() > most)
     throw Error(KINORA_ERROR_INVALID, "max_length = " + std::to_string(most) +
                                           " leaves no room for the special tokens around a text");
@@ -168,7 +184,10 @@ WordPieceStage::WordPieceStage(const Options& options)
       pieces_(read_vocab_txt(read_file(options.vocab, "the vocab.txt of a BERT tokenizer"), options.vocab)) {}
 
 void WordPieceStage::process(Sample in, const Emit& emit, const Run&) {
-  const auto ids = pieces_->encode(in.need(options_.from.c_str()), static_cast<size_t>(options_.max_length));
+  const auto most = static_cast<size_t>(options_.max_length);
+  const std::string_view text = in.need(options_.from.c_str());
+  const auto ids = pieces_->encode(text, most);
+  if (ids.size() == most) note_cut(in, pieces_->encode(text, kAllOfIt).size(), most);
   set_ids(in, "input_ids", ids);
   set_ids(in, "attention_mask", std::vector<int64_t>(ids.size(), 1));
   emit(std::move(in));
