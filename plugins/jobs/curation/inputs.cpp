@@ -10,8 +10,10 @@
 #include <sys/stat.h>
 
 #include "core/base/digest.hpp"
+#include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/io/byte_source.hpp"
+#include "core/io/text_encoding.hpp"
 #include "core/io/wildcard.hpp"
 #include "core/plugin/host.hpp"
 #include "plugins/jobs/curation/manifest.hpp"
@@ -106,9 +108,9 @@ class Finder {
   void add_film(Input input) { found_.push_back(std::move(input)); }
 
   void add_list(const std::string& file) {
-    const std::string text = or_throw(read_text(file, kLongestList));
+    const std::string text = or_throw(read_text_file(file, kLongestList, OtherBytes::keep));
     size_t number = 0;
-    for (size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; at < text.size();) {
+    for (size_t at = 0; at < text.size();) {
       const size_t end = std::min(text.find('\n', at), text.size());
       std::string line = text.substr(at, end - at);
       at = end + 1;
@@ -116,6 +118,9 @@ class Finder {
       line.erase(0, line.find_first_not_of(" \t\r"));
       line.erase(line.find_last_not_of(" \t\r") + 1);
       if (line.empty() || line.front() == '#') continue;
+      std::error_code error;  // names of files may be any bytes, but those of another system are Windows-1252
+      if (valid_utf8(line) != line && !fs::exists(fs::symlink_status(resolved(line, file), error)))
+        line = from_windows_1252(line);
       listed_in_ = fmt::format(" in line {} of {}", number, file);
       try {
         add_named(resolved(line, file));
@@ -129,7 +134,7 @@ class Finder {
   }
 
   void add_manifest(const std::string& file) {
-    const std::string text = or_throw(read_text(file, kLongestList));
+    const std::string text = or_throw(read_text_file(file, kLongestList));
     const auto row = [&](Input input) {
       if (input.error.empty()) {
         input.url = resolved(input.url, file);

@@ -6,6 +6,7 @@
 
 #include "core/base/facts.hpp"
 #include "core/base/suggest.hpp"
+#include "core/io/text_encoding.hpp"
 #include "kinora/error.hpp"
 #include "plugins/jobs/curation/csv_table.hpp"
 #include "plugins/jobs/curation/inputs.hpp"
@@ -101,7 +102,8 @@ std::string problem_of_table(const std::string& name) {
 std::vector<UserTable> read_tables(Io& io, const std::vector<std::string>& names, const std::string& key) {
   constexpr uint64_t kLargest = uint64_t{4} << 30;
   std::vector<UserTable> out;
-  for (const auto& name : names) out.emplace_back(name, or_throw(io.read_all(name, kLargest)), key);
+  for (const auto& name : names)
+    out.emplace_back(name, or_throw(utf8_text(or_throw(io.read_all(name, kLargest)), name)), key);
   return out;
 }
 

@@ -1,12 +1,13 @@
 #include "plugins/jobs/training/generating/wishes.hpp"
 
 #include <algorithm>
-#include <fstream>
+#include <sstream>
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/io/text_encoding.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 
@@ -83,8 +84,8 @@ std::vector<Wish> wishes(const JobView& context, const GenerateOptions& o) {
   std::vector<Wish> made;
   for (const auto& prompt : o.prompts) made.push_back(common), made.back().prompt = prompt;
   if (!o.prompts_file.empty()) {
-    std::ifstream in(o.prompts_file);
-    if (!in) throw Error(KINORA_ERROR_NOT_FOUND, "cannot read prompts_file " + o.prompts_file);
+    constexpr uint64_t kMost = uint64_t{1} << 30;
+    std::istringstream in(or_throw(read_text_file(o.prompts_file, kMost)));
     size_t number = 0;
     for (std::string line; std::getline(in, line);) {
       ++number;
