@@ -123,17 +123,24 @@ class Encoding {
     std::vector<int64_t> windows;
     const int64_t stride = options_.stride > 0 ? options_.stride : options_.frames;
     at::Tensor text;
-    bool whole = length.has_value();
+    const auto caption = clips_.try_caption(i);
+    bool whole = length.has_value() && caption.has_value(), is_finite = true;
     for (int64_t first = 0; whole && first + options_.frames <= *length; first += stride) {
       auto tensors = window(i, first);
       whole = tensors.has_value();
       if (!whole || !writes()) continue;
-      if (!text.defined()) text = (*text_)(clips_.caption(i));
+      if (is_finite = is_finite && core::is_finite(*tensors); !is_finite) continue;
+      if (!text.defined()) text = (*text_)(*caption, "the caption of " + clips_.key(i));
       (*tensors)["text"] = text;
       if (!cache) cache.emplace(file, "{}");
       cache->add(clips_.key(i) + "@" + std::to_string(first), *tensors);
       windows.push_back(first);
       ++windows_;
+    }
+    if (!is_finite) {  // every rank has encoded the clip to its end
+      whole = false;
+      log_warn("{}: clip {} is left out: its latent has values that are not finite; check tokenizer_weights",
+               context_.spec().name, clips_.key(i));
     }
     out["outcome"] = !whole ? "failed" : *length < options_.frames ? "too_short" : "encoded";
     if (whole) out["windows"] = windows;

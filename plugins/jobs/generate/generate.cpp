@@ -27,6 +27,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Warns of inputs that are given and not read, each in one line.
+void note_unread(const JobContext& context, const GenerateOptions& o, const std::vector<Wish>& all,
+                 bool reads_text) {
+  const auto of = [&](auto wish) { return std::any_of(all.begin(), all.end(), wish); };
+  const std::string& name = context.spec().name;
+  const double none = o.guidance_convention == "nemo" ? 0 : 1;
+  const bool is_guided = o.guidance != none || (o.guidance_2 >= 0 && o.guidance_2 != none);
+  if (!reads_text && of([](const Wish& w) { return !w.prompt.empty(); }))
+    log_warn(
+        "{}: the prompts are not read: the model takes no text, or neither this job nor an encode job has a "
+        "text encoder (text)",
+        name);
+  else if (!is_guided && of([&](const Wish& w) {
+             const bool is_own = w.negative != o.negative || context.spec().places.contains("negative");
+             return is_own && !w.negative.empty();
+           }))
+    log_warn("{}: negative is not read, because guidance = {} is none; raise guidance, or leave negative out",
+             name, o.guidance);
+  if (o.strength == 1 && of([](const Wish& w) { return !w.image.empty() && !w.video.empty(); }))
+    log_warn("{}: video is not read, because image is the first frame; leave one of them out", name);
+}
+
 class GenerateJob {
  public:
   GenerateJob(JobContext& context, const GenerateOptions& o)
@@ -64,6 +86,8 @@ class GenerateJob {
     parallel().any(false);  // no rank leaves before the last video is written
   }
 
+  bool reads_text() const { return generator_.reads_text(); }
+  bool is_first_rank() const { return parallel().rank() == 0; }
   // Whether other ranks make videos too, whose progress this rank does not see.
   bool spread() const { return parallel().data_size() > 1; }
 
@@ -156,7 +180,7 @@ class GenerateJob {
   }
 
   // Everything needed to make this video again: `kinora generate --from` reads it.
-  json describe(const Wish& wish, const Generator::Made& made) const {
+  json describe(const Wish& wish, const Generator::Made& made) {
     json options = context_.spec().options;
     options["prompts"] = {wish.prompt};
     options.update({{"prompts_file", ""},
@@ -176,7 +200,7 @@ class GenerateJob {
                   {"steps", made.steps},
                   {"nfe", made.nfe},
                   {"model_calls", made.model_calls},
-                  {"fps", generator_.fps()},
+                  {"fps", generator_.fps(wish)},
                   {"frames", made.frames.size(0)},
                   {"height", made.frames.size(1)},
                   {"width", made.frames.size(2)},
@@ -234,20 +258,20 @@ class GenerateJob {
         for (int64_t i = 0; i < made.frames.size(0); ++i)
           write_strip(context_, made.frames.narrow(0, i, 1), 1, base / fmt::format("{:05}.png", i), comment);
       } else {
-        write_encoded(name("." + format), format, made.frames, comment);
+        write_encoded(name("." + format), format, made.frames, generator_.fps(wish), comment);
       }
     }
     write_strip(context_, made.frames, 6, name(".png"), comment);
     about["files"] = files;
   }
 
-  void write_encoded(const fs::path& file, const std::string& format, const at::Tensor& frames,
+  void write_encoded(const fs::path& file, const std::string& format, const at::Tensor& frames, double fps,
                      const std::string& comment) {
     Sample sample("video");
     set_frames(sample, frames);
     sample.set("comment", comment);
     const OneStage write(context_.runtime(), "video.write",
-                         json{{"format", format}, {"fps", generator_.fps()}, {"crf", options_.crf}});
+                         json{{"format", format}, {"fps", fps}, {"crf", options_.crf}});
     const Sample made = write(sample);
     const auto bytes = *made.bytes(format.c_str());
     or_throw(write_file_atomically(file, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
@@ -321,6 +345,7 @@ void Generate::work(JobContext& context) const {
   use_threads(options.threads);
   const at::NoGradGuard off;
   GenerateJob job(context, options);
+  if (job.is_first_rank()) note_unread(context, options, all, job.reads_text());
   const auto missing = job.missing(all);
   job.tell(all);
   if (missing.size() < all.size())

@@ -257,10 +257,11 @@ TEST(GenerateJob, CountsTheCallsOfTheModelThatGuidanceCosts) {
   EXPECT_EQ(calls("guidance = 2.0\nguidance_interval = [80.0, 100.0]"), 5) << "the lower end is excluded";
 }
 
-// Normalised latents of the first `frames` frames of a clip, scaled as the job scales it.
-at::Tensor first_latents(const ScratchRun& run, const std::string& file, int64_t frames) {
-  const at::Tensor pixels = decoded(bytes_of(fs::path(KINORA_TEST_DATA) / file),
-                                    {{"height", 16}, {"width", 32}, {"frames", frames}});
+// Normalised latents of a clip's frames [first, first + frames), scaled as the job scales it.
+at::Tensor latents_of(const ScratchRun& run, const std::string& file, int64_t frames, int64_t first = 0) {
+  const at::Tensor pixels =
+      decoded(bytes_of(fs::path(KINORA_TEST_DATA) / file), {{"height", 16}, {"width", 32}})
+          .narrow(0, first, frames);
   const at::Tensor clip =
       (pixels.to(at::kDouble) / 255 * 2 - 1).permute({3, 0, 1, 2}).unsqueeze(0).to(at::kFloat);
   const LatentData data(run.of("latents"));
@@ -271,11 +272,15 @@ at::Tensor first_latents(const ScratchRun& run, const std::string& file, int64_t
 TEST(GenerateJob, BeginsWithTheFramesThatAreGiven) {
   const at::NoGradGuard off;
   const std::string file = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4";
-  for (const auto& [option, frames] : {std::pair{"image", 1}, {"video", 5}}) {
+  const int64_t all =
+      decoded(bytes_of(fs::path(KINORA_TEST_DATA) / "bbb_A.mp4"), {{"height", 16}, {"width", 32}}).size(0);
+  for (const auto& [option, frames, first] : {std::tuple{"image", 1, int64_t{0}},
+                                              {"condition_from = 'start'\nvideo", 5, int64_t{0}},
+                                              {"video", 5, all - 5}}) {
     const auto run = ready(fmt::format("{} = '{}'\ncondition_frames = 5\nguidance = 2.0", option, file));
     generated_json(*run);
     Film how{2, ""};
-    how.given = first_latents(*run, "bbb_A.mp4", frames);
+    how.given = latents_of(*run, "bbb_A.mp4", frames, first);
     ASSERT_EQ(how.given.size(2), frames == 1 ? 1 : 2);
     expect_film(*run, 1, "blue", how, option);
     EXPECT_GT(worst(strip(film(*run, 1, "blue", Film{2, ""})), picture(video(*run, 1, ".png"))), 3);
@@ -284,7 +289,7 @@ TEST(GenerateJob, BeginsWithTheFramesThatAreGiven) {
       fmt::format("image = '{}'\ncondition_frames = 5\nguidance = 2.0\ncondition_timestep = 'shared'", file));
   generated_json(*run);
   Film how{2, ""};
-  how.given = first_latents(*run, "bbb_A.mp4", 1);
+  how.given = latents_of(*run, "bbb_A.mp4", 1);
   const at::Tensor own = strip(film(*run, 1, "blue", how));
   how.shares_timestep = true;
   expect_film(*run, 1, "blue", how, "shared");
@@ -320,13 +325,72 @@ TEST(GenerateJob, MakesChunkAfterChunkWithAModelThatLearntSo) {
               testing::HasSubstr("causal is the train job's; leave it out"));
 }
 
+// The warnings that a job logs.
+std::string warnings_of(const ScratchRun& run) {
+  const fs::path file = run.folder() / "log";
+  {
+    const auto log = or_throw(LogFile::open(file));
+    const std::string before = log_level();
+    or_throw(set_log_level("warning"));
+    generated_json(run);
+    or_throw(set_log_level(before));
+  }
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+TEST(GenerateJob, SaysWhatOfItsInputsIsNotUsed) {
+  const at::NoGradGuard off;
+  const std::string file = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4";
+  std::string longer = "red";
+  for (int i = 0; i < 400; ++i) longer += " sea";
+  const auto run = ready(fmt::format(
+      "prompts = ['{}']\nnegative = 'blue'\nguidance = 1.0\nimage = '{}'\nvideo = '{}'", longer, file, file));
+  const std::string said = warnings_of(*run);
+  EXPECT_THAT(said,
+              testing::ContainsRegex("the prompt of video 000: [0-9]+ of its [0-9]+ tokens are cut off"));
+  EXPECT_THAT(said, testing::HasSubstr("negative is not read, because guidance = 1 is none"));
+  EXPECT_THAT(said, testing::HasSubstr("video is not read, because image is the first frame"));
+  EXPECT_THAT(said, testing::HasSubstr("bbb_A.mp4: 11 % of the picture is cut off"));  // 16:9 in 2:1
+  EXPECT_THAT(warnings_of(*ready("prompts = ['red sea']\nnegative = 'blue'\nguidance = 2.0")),
+              testing::Not(testing::ContainsRegex("not read|cut off")));
+}
+
+// Noise of 32 x 32 pixels by libjpeg, without its last 120 bytes: it is decoded, with a grey part.
+constexpr const char* kCutJpeg =
+    "ffd8ffe000104a46494600010100000100010000ffdb004300281c1e231e19282321232d2b28303c64413c37373c7b585d49"
+    "64918099968f808c8aa0b4e6c3a0aadaad8a8cc8ffcbdaeef5ffffff9bc1fffffffaffe6fdfff8ffc0000b08002000200101"
+    "1100ffc4001f0000010501010101010100000000000000000102030405060708090a0bffc400b51000020103030204030505"
+    "04040000017d01020300041105122131410613516107227114328191a1082342b1c11552d1f02433627282090a161718191a"
+    "25262728292a3435363738393a434445464748494a535455565758595a636465666768696a737475767778797a8384858687"
+    "88898a92939495969798999aa2a3a4a5a6a7a8a9aab2b3b4b5b6b7b8b9bac2c3c4c5c6c7c8c9cad2d3d4d5d6d7d8d9dae1e2"
+    "e3e4e5e6e7e8e9eaf1f2f3f4f5f6f7f8f9faffda0008010100003f006c8cfb809308c7aee3857e3824f63d4f6ed480e54012"
+    "3028bbce1b049c67d3fce3d6950baed01d59f95287f8f39ebebd4f6fc6a4919a2e77e08009c8208c9f4cf1d7dffc201b77a9"
+    "13024632c7b73c1c75c7b7e7c7594968c9656dbb540031f9671c1e39e334ff009845990b64b752c572bc75ff003c537a96c3"
+    "383f772a4e57d7af6c81d39e40a6a39dd846258ae36b0246723070075c77";
+
+// The stage that decodes it says that it is damaged.
+TEST(GenerateJob, RefusesADamagedPicture) {
+  const std::string hex = kCutJpeg;
+  for (const char* option : {"image", "video"}) {
+    const auto run = ready(fmt::format("{} = 'FOLDER/cut.jpg'\ncondition_frames = 1", option));
+    std::ofstream file(run->folder() / "cut.jpg", std::ios::binary);
+    for (size_t i = 0; i < hex.size(); i += 2)
+      file.put(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+    file.close();
+    EXPECT_THAT(test::refusal([&] { generated_json(*run); }), testing::HasSubstr("cut.jpg: a damaged JPEG"))
+        << option;
+  }
+}
+
 TEST(GenerateJob, ChangesAVideoFromTheLevelThatItsStrengthSays) {
   const at::NoGradGuard off;
   const std::string file = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4";
   const auto run = ready("video = '" + file + "'\nstrength = 0.6\nguidance = 2.0");
   generated_json(*run);
   Film how{2, ""};
-  how.changed = first_latents(*run, "bbb_A.mp4", kFrames);
+  how.changed = latents_of(*run, "bbb_A.mp4", kFrames);
   how.first = 1;
   expect_film(*run, 0, "red sea", how, "strength 0.6 of 3 steps begins at step 1");
   EXPECT_EQ(run->metrics("film").at(0).at("steps"), 2);

@@ -48,7 +48,7 @@ class PipelineFolder : public test::OracleFolders {
   std::string job_of(const fs::path& folder, const std::string& case_name, const std::string& more,
                      const std::string& number = "000") {
     write_tensors(scratch_ / "noise.safetensors",
-                  {{number, test::Oracle("pipeline_noise.safetensors", case_name).exact("noise")}});
+                  {{number, test::Oracle(oracle_file_, case_name).exact("noise")}});
     return fmt::format(
         "pipeline = '{}'\nnoise = '{}'\nprompts = ['red sea']\nsteps = 5\nframes = {}\nheight = 32\nwidth = "
         "{}\nformat = ['latents']\n{}",
@@ -65,7 +65,7 @@ class PipelineFolder : public test::OracleFolders {
                     int64_t given = 0) {
     SCOPED_TRACE(case_name);
     const at::Tensor got = made(read(job_of(folder, case_name, more))),
-                     want = test::Oracle("pipeline_noise.safetensors", case_name).exact("latent");
+                     want = test::Oracle(oracle_file_, case_name).exact("latent");
     ASSERT_EQ(got.sizes(), want.sizes());
     const int64_t all = want.size(1);
     const double apart =
@@ -91,6 +91,7 @@ class PipelineFolder : public test::OracleFolders {
     return fmt::format("image = '{}'\n", oracle(name).string());
   }
 
+  std::string oracle_file_ = "pipeline_noise.safetensors";
   int64_t frames_ = 9, width_ = 48;
 };
 
@@ -165,15 +166,41 @@ TEST_F(PipelineFolder, OfCosmosPredict1MakesTheLatentsOfDiffusers) {
   expect_equal(folder, "v2w_plain", picture("cosmos2_v2w/first.png") + plain, 1);
 }
 
+// diffusers scales the time positions of Predict 2 by 24 / fps, which NVIDIA's configuration leaves out.
 TEST_F(PipelineFolder, OfCosmosPredict2MakesTheLatentsOfDiffusers) {
   width_ = 32;
   const auto folder = assembled({"cosmos2_v2w"});
-  const auto given = picture("cosmos2_v2w/first.png");
+  const auto given = picture("cosmos2_v2w/first.png") + "model = { use = 'cosmos', base_fps = 24 }\n";
   expect_equal(folder, "cosmos2_v2w", given + "negative = 'blurry blue'\nguidance = 3.0\n", 1);
   expect_equal(folder, "cosmos2_v2w_plain", given + "guidance = 1.0\n", 1);
   frames_ = 1;
-  expect_equal(assembled({"cosmos2_t2i"}), "cosmos2_t2i", "guidance = 3.0\n");
+  expect_equal(assembled({"cosmos2_t2i"}), "cosmos2_t2i", "negative = ''\nguidance = 3.0\n");
   expect_equal(assembled({"cosmos2_t2i"}), "cosmos2_t2i_plain", "guidance = 1.0\n");
+}
+
+// tests/oracle/make_continued_fixtures.py: all frames of a short video, two latent frames from the end of a
+// longer one; of Predict 2 at fps = 24, where diffusers' time positions are NVIDIA's.
+TEST_F(PipelineFolder, OfCosmosContinuesAVideoFromItsEnd) {
+  width_ = 32;
+  oracle_file_ = "continued/continued.safetensors";
+  const auto video = [](const char* name) {
+    return fmt::format("video = '{}'\nnegative = 'blurry blue'\nguidance = 3.0\n",
+                       (oracle("continued") / name).string());
+  };
+  const auto first = assembled({"cosmos_t2w", "cosmos_v2w"});
+  json index = object_of(first / "model_index.json");
+  index["_class_name"] = "CosmosVideoToWorldPipeline";
+  std::ofstream(first / "model_index.json") << index.dump();
+  expect_equal(first, "predict1_long", video("long.mp4"), 2);
+  const auto second = assembled({"cosmos2_v2w"});
+  frames_ = 13;
+  expect_equal(second, "predict2_long", video("long.mp4"), 2);
+  expect_equal(second, "predict2_short", video("short.mp4"), 3);
+  expect_equal(second, "predict2_long", video("long.mp4") + "condition_frames = 5\n", 2);
+  const at::Tensor end = made(read(job_of(second, "predict2_long", video("long.mp4")))),
+                   start = made(read(
+                       job_of(second, "predict2_long", video("long.mp4") + "condition_from = 'start'\n")));
+  EXPECT_GT(test::difference(start.narrow(1, 0, 2), end.narrow(1, 0, 2)), 0.1);
 }
 
 // As written by earlier diffusers versions: fewer keys, the tokenizer's old class, weights in shards.

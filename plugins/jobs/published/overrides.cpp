@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "kinora/error.hpp"
 #include "plugins/jobs/published/published_pipeline.hpp"
@@ -16,6 +17,13 @@ using nlohmann::json;
 
 double given_number(const json& table, const char* name, double otherwise) {
   return table.contains(name) && table[name].is_number() ? table[name].get<double>() : otherwise;
+}
+
+// A value for a line of the log.
+std::string brief(const json& value) {
+  constexpr size_t kMost = 60;
+  const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return text.size() <= kMost ? text : valid_utf8(text.substr(0, kMost)) + "...\"";
 }
 
 bool is_weights(const std::string& option) { return option == "weights_2" || option.ends_with("weights"); }
@@ -149,9 +157,11 @@ void move_into_parts(json& out, const json& given, const char* option, std::vect
   if (given.contains("max_tokens") && out.contains("words") && out["words"].is_object() &&
       !given.contains("words"))
     out["words"]["max_length"] = given["max_tokens"];
-  if (given.contains("fps") && given["fps"].is_number() && out.contains("signals") &&
-      !given.contains("signals") && given["fps"] != 0)
-    out["signals"] = {fmt::format("fps={}", given["fps"].get<double>())};
+  const bool reads_rate =
+      out.contains("model") && out["model"].is_object() && given_number(out["model"], "base_fps", 0) > 0;
+  if (!given.contains("signals") && (reads_rate || out.contains("signals")) &&
+      given_number(out, "fps", 0) > 0)
+    out["signals"] = {fmt::format("fps={}", given_number(out, "fps", 0))};
 }
 
 // Throws kinora::Error unless the pipeline takes what the video begins with.
@@ -202,7 +212,7 @@ json with_pipeline(const std::string& kind, const std::string& job, json table, 
       for (const auto& one : value.is_array() ? value : json::array({value})) own.push_back(one);
       others.push_back(fmt::format("{} = {}", key, value.dump()));
     } else if (own != value && !(own.is_object() && own["use"] == value)) {
-      others.push_back(fmt::format("{} = {} ({})", key, value.dump(), own.dump()));
+      others.push_back(fmt::format("{} = {} ({})", key, brief(value), brief(own)));
       own = value;
     }
   }

@@ -33,6 +33,16 @@ const std::map<std::string, PublishedCall> kPublishedCalls{
 
 constexpr int64_t kPictureSteps = 12;  // default of sample_steps of a train job
 
+// The default negative prompt of Cosmos' pipelines in diffusers (DEFAULT_NEGATIVE_PROMPT).
+constexpr const char* kCosmosNegative =
+    "The video captures a series of frames showing ugly scenes, static with no motion, motion "
+    "blur, over-saturation, shaky footage, low resolution, grainy texture, pixelated images, "
+    "poorly lit areas, underexposed and overexposed scenes, poor color balance, washed out "
+    "colors, choppy sequences, jerky movements, low frame rate, artifacting, color banding, "
+    "unnatural transitions, outdated special effects, fake elements, unconvincing visuals, poorly "
+    "edited content, jump cuts, visual noise, and flickering. Overall, the video is of poor "
+    "quality.";
+
 // The parts of a folder that Kinora reads.
 constexpr const char* kParts[] = {"transformer", "transformer_2", "text_encoder", "image_encoder",
                                   "vae",         "tokenizer",     "scheduler"};
@@ -250,7 +260,9 @@ class FolderJob {
 
   void model() {
     network("model", "transformer", "weights");
-    if (cosmos_) out["model"]["base_fps"] = 24;  // hard-coded in diffusers
+    // NVIDIA's configurations of Predict 2 have rope_enable_fps_modulation = False; diffusers scales its time
+    // positions all the same (its issue 14768).
+    if (cosmos_) out["model"]["base_fps"] = is_predict2() ? 0 : 24;
   }
 
   void text() {
@@ -285,9 +297,11 @@ class FolderJob {
     }
   }
 
+  bool is_predict2() const { return of_.name.starts_with("Cosmos2"); }
+
   const char* usual_loss() const {
     if (!cosmos_) return "flow";
-    return of_.name.starts_with("Cosmos2") ? "rectified-flow" : "edm";
+    return is_predict2() ? "rectified-flow" : "edm";
   }
 
   // The defaults of the pipeline's call.
@@ -299,7 +313,9 @@ class FolderJob {
                 {"guidance", call_.guidance},
                 {"guidance_convention", cosmos_ ? "nemo" : "diffusers"}});
     if (frames_have_timesteps_) out["fps"] = 24;
-    if (cosmos_ && call_.frames > 1) out["signals"] = {fmt::format("fps={}", call_.fps)};
+    if (cosmos_ && !call_.from_text_alone) out["condition_frames"] = -1;  // all that the pipeline takes
+    if (cosmos_ && !is_predict2()) out["signals"] = {fmt::format("fps={}", call_.fps)};
+    if (cosmos_) out["negative"] = kCosmosNegative;
   }
 
   const PublishedPipeline& of_;

@@ -71,7 +71,25 @@ TEST_F(PipelineOptions, AreTheDefaultsOfThePublishedCall) {
   EXPECT_EQ(cosmos["loss"], json({{"use", "edm"}, {"sigma_data", 0.5}}));
   EXPECT_EQ(cosmos["signals"], json({"fps=30"}));
   EXPECT_EQ(cosmos["guidance_convention"], "nemo");
+  EXPECT_THAT(cosmos["negative"], testing::StartsWith("The video captures a series of frames"));
+  EXPECT_EQ(cosmos["negative"].get<std::string>().size(), 538U);
+  EXPECT_EQ(of("generate", "cosmos_t2w", {{"negative", ""}})["negative"], "");
+  EXPECT_FALSE(wan.contains("negative"));
   EXPECT_FALSE(of("generate", "cosmos2_t2i").contains("signals"));
+  EXPECT_FALSE(wan.contains("condition_frames"));
+}
+
+// NVIDIA's configuration; diffusers' only if asked for.
+TEST_F(PipelineOptions, OfCosmosPredict2CountFramesAsPositions) {
+  const json cosmos = of("generate", "cosmos2_v2w", {{"image", "a.png"}});
+  EXPECT_EQ(cosmos["model"]["base_fps"], 0);
+  EXPECT_FALSE(cosmos.contains("signals"));
+  EXPECT_EQ(cosmos["condition_frames"], -1);
+  EXPECT_EQ(of("train", "cosmos2_v2w")["model"]["base_fps"], 0);
+  const json diffusers =
+      of("generate", "cosmos2_v2w", {{"image", "a.png"}, {"model", {{"base_fps", 24}}}, {"fps", 10}});
+  EXPECT_EQ(diffusers["signals"], json({"fps=10"}));
+  EXPECT_EQ(of("generate", "cosmos_t2w")["model"]["base_fps"], 24);
 }
 
 TEST_F(PipelineOptions, GivenBesideItWin) {

@@ -1,7 +1,11 @@
 #include "plugins/jobs/training/samples.hpp"
 
 #include <algorithm>
+#include <set>
 
+#include <ATen/ATen.h>
+
+#include "core/base/log.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/loading/held_out.hpp"
 #include "plugins/jobs/training/live_samples.hpp"
@@ -27,17 +31,28 @@ class CachedSamples final : public TrainingSamples {
   const LatentFacts& facts() const override { return data_.facts(); }
   LatentData::Item drawn(int64_t n) override {
     const int64_t at = shuffled(n, static_cast<int64_t>(parts_.train.size()), seed_);
-    return data_.item(parts_.train[static_cast<size_t>(at)]);
+    return item(parts_.train[static_cast<size_t>(at)]);
   }
-  LatentData::Item example() override { return data_.item(parts_.train[0]); }
+  LatentData::Item example() override { return item(parts_.train[0]); }
   size_t validation_size() const override { return validation_.size(); }
-  LatentData::Item validation(size_t i) override { return data_.item(validation_[i]); }
+  LatentData::Item validation(size_t i) override { return item(validation_[i]); }
   nlohmann::json summary() const override {
     return {{"samples", data_.size()}, {"held_out", parts_.held_out.size()}};
   }
 
  private:
+  // A step with such a sample is skipped; this says which one it is.
+  LatentData::Item item(int64_t i) {
+    auto out = data_.item(i);
+    if (out.latent.defined() && out.latent.is_floating_point() &&
+        !at::isfinite(out.latent).all().item<bool>() && said_.insert(i).second)
+      log_warn("sample {}: its latent has values that are not finite; run the encode job from scratch",
+               data_.key(i));
+    return out;
+  }
+
   LatentData data_;
+  std::set<int64_t> said_;
   uint64_t seed_;
   Split parts_;
   std::vector<int64_t> validation_;

@@ -29,7 +29,7 @@ const std::string kSignalsModel =
 ClipFacts facts() {
   const json still = {0.5, -0.25, 1};
   return {{"a", {{"fps", 24}, {"pose", still}}},
-          {"b", {{"fps", 24}, {"pose", still}}},
+          {"b", {{"pose", still}}},  // its file has 24 frames per second
           {"c", {{"fps", 30}, {"pose", {2, 0, -1}}}},
           {"d", {{"fps", 30}}}};
 }

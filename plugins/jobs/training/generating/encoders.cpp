@@ -5,6 +5,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "core/base/facts.hpp"
+#include "core/base/log.hpp"
+#include "core/io/text_encoding.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/training/media/clips.hpp"
@@ -72,10 +75,19 @@ TextEncoder::TextEncoder(const JobView& context, const JobSpec& encode, at::Devi
                          std::vector<const kinora_link*> links)
     : TextEncoder(context.runtime(), parts_of(encode), device, std::move(links)) {}
 
-at::Tensor TextEncoder::operator()(const std::string& text) {
+void TextEncoder::note_cut(const std::string& whose, int64_t all, int64_t kept) {
+  constexpr int64_t kMost = 10;
+  if (all <= kept || ++cut_ > kMost) return;
+  log_warn(
+      "{}: {} of its {} tokens are cut off, because the text encoder reads {}; say the most important "
+      "first{}",
+      whose, all - kept, all, kept, cut_ == kMost ? "; further texts that are cut off are not listed" : "");
+}
+
+at::Tensor TextEncoder::operator()(const std::string& text, const std::string& whose) {
   const at::NoGradGuard off;
   Sample sample("text");
-  sample.set("txt", text);
+  sample.set("txt", or_throw(utf8_text(text, whose)));
   const Sample words = words_(sample);
   const at::Tensor mask = ids(words, "attention_mask");
   kinora_pass pass{};
@@ -87,9 +99,11 @@ at::Tensor TextEncoder::operator()(const std::string& text) {
                                         {"attention_mask", mask.to(device_)}})
                              .at(0)
                              .to(at::kCPU);
-  const at::Tensor tokens = mask[0].nonzero().squeeze(1).slice(0, 0, max_tokens_),
-                   kept = out[0].index_select(0, tokens).to(at::kFloat).contiguous();
-  require_finite(kept, id_ + ": the embedding of a text", weights_);
+  const at::Tensor read = mask[0].nonzero().squeeze(1), tokens = read.slice(0, 0, max_tokens_);
+  const double all = number_in(parse_facts(words.text("json").value_or("null")), "tokens");
+  note_cut(whose, std::max(static_cast<int64_t>(all), read.numel()), tokens.numel());
+  const at::Tensor kept = out[0].index_select(0, tokens).to(at::kFloat).contiguous();
+  require_finite(kept, id_ + ": the embedding of " + whose, weights_);
   return pad_ ? at::constant_pad_nd(kept, {0, 0, 0, max_tokens_ - kept.size(0)}) : kept;
 }
 

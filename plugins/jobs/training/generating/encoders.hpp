@@ -31,10 +31,15 @@ class TextEncoder {
   // links: follow the encoder; all their ranks must then call it together.
   TextEncoder(const JobView&, const JobSpec& encode, at::Device device = at::kCPU,
               std::vector<const kinora_link*> links = {});
-  // [L, D] float32: one embedding per token; with pad_text, L is max_tokens and the rest is zero.
-  at::Tensor operator()(const std::string& text);
+  // [L, D] float32: one embedding per token; with pad_text, L is max_tokens and the rest is zero. Text that a
+  // program saved in another encoding is converted (utf8_text). whose: for messages, such as the warning that
+  // the end of a long text is cut off. Throws Error(KINORA_ERROR_DATA) for what is no text.
+  at::Tensor operator()(const std::string& text, const std::string& whose = "a text");
 
  private:
+  void note_cut(const std::string& whose, int64_t all, int64_t kept);
+
+  int64_t cut_ = 0;  // texts whose end was cut off
   OneStage words_;
   std::unique_ptr<Network> network_;
   at::Device device_;

@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include "core/base/log.hpp"
-#include "core/run/one_stage.hpp"
-#include "core/sample/sample.hpp"
 #include "core/torch/context/instances.hpp"
 #include "core/torch/media/streaming.hpp"
 #include "core/torch/tensors/device.hpp"
@@ -20,21 +18,6 @@
 
 namespace kinora::core {
 namespace {
-
-at::Tensor frames_in(const JobContext& context, const std::filesystem::path& file, int64_t count,
-                     int64_t height, int64_t width) {
-  Sample sample(key_of_name(file.stem().string()));
-  sample.set("url", file.string());
-  const OneStage read(context.runtime(), "video.read",
-                      json{{"frames", count}, {"height", height}, {"width", width}});
-  const Sample made = read(sample);
-  const kinora_dl_tensor* t = made.tensor("frames");
-  if (t->shape[0] < count)
-    raise(KINORA_ERROR_INVALID, "{} has {} frames; {} are needed", file.string(), t->shape[0], count);
-  return at::from_blob(static_cast<char*>(t->data) + t->byte_offset,
-                       {t->shape[0], t->shape[1], t->shape[2], t->shape[3]}, at::kByte)
-      .clone();
-}
 
 // A train job's model keeps the frame rule it was trained with.
 FrameOptions frames_of(const JobView& job, const GenerateOptions& o) {
@@ -65,6 +48,8 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
       parallel_(context),
       tokenizer_(open_part(context, tokenizer_part_, {.device = device_})),
       shape_(latent_shape()),
+      given_(context, shape_[2] * tokenizer_->info().height, shape_[3] * tokenizer_->info().width,
+             known_rate(), parallel_.of_sample().rank == 0),
       cache_(open_cache()),
       model_(context.open(*model_part_.use), model_part_.use->options,
              {.device = device_,
@@ -200,24 +185,39 @@ Guidance Generator::guidance(double scale) const {
   return out;
 }
 
-at::Tensor Generator::encoded(const std::filesystem::path& file, int64_t count) {
-  const auto info = tokenizer_->info();
-  const int64_t frames = count > 0 ? count : 1 + (shape_[1] - 1) * info.time;
-  const at::Tensor pixels =
-      frames_in(context_, file, frames, shape_[2] * info.height, shape_[3] * info.width);
-  const at::Tensor latent = encode_video(
-      *tokenizer_, frames, [&](int64_t first, int64_t n) { return video_of(pixels, first, n).to(device_); });
+double Generator::known_rate() const {
+  if (options_.fps > 0) return options_.fps;
+  return context_.upstream("encode") ? facts_.fps : 0;
+}
+
+double Generator::fps(const Wish& wish) {
+  const double its = known_rate() > 0 || wish.video.empty() ? known_rate() : given_.rate(wish.video);
+  return its > 0 ? its : facts_.fps;
+}
+
+int64_t Generator::frames() const { return 1 + (shape_[1] - 1) * tokenizer_->info().time; }
+
+at::Tensor Generator::encoded(const at::Tensor& pixels) {
+  const at::Tensor latent = encode_video(*tokenizer_, pixels.size(0), [&](int64_t first, int64_t n) {
+    return video_of(pixels, first, n).to(device_);
+  });
   return of_codes() ? latent.to(at::kLong) : facts_.scale.normalise(latent.to(at::kFloat));
+}
+
+at::Tensor Generator::continued(const std::filesystem::path& video) {
+  return given_.continued(video, frames(), tokenizer_->info().time);
 }
 
 void Generator::give_text(const Wish& wish, Conditions& with, Conditions& none) {
   if (!text_) return;
-  const at::Tensor text = (*text_)(wish.prompt).unsqueeze(0);
+  const auto whose = [&](const char* what) { return fmt::format("{} of video {:03}", what, wish.number); };
+  const at::Tensor text = (*text_)(wish.prompt, whose("the prompt")).unsqueeze(0);
   const JobSpec* encode = context_.upstream("encode");  // which says what the training saw
   const bool encodes =
       options_.encode_negative || (encode && encode->options.at("encode_empty").get<bool>());
-  const at::Tensor negative =
-      wish.negative.empty() && !encodes ? at::zeros_like(text) : (*text_)(wish.negative).unsqueeze(0);
+  const at::Tensor negative = wish.negative.empty() && !encodes
+                                  ? at::zeros_like(text)
+                                  : (*text_)(wish.negative, whose("the negative prompt")).unsqueeze(0);
   for (const auto& [to, tokens] : {std::pair{&with, text}, std::pair{&none, negative}}) {
     (*to)["text"] = tokens;
     if (takes("text_mask")) (*to)["text_mask"] = at::ones({1, tokens.size(1)}, at::kBool);
@@ -225,16 +225,17 @@ void Generator::give_text(const Wish& wish, Conditions& with, Conditions& none) 
 }
 
 void Generator::give_image(const Wish& wish, Conditions& with, Conditions& none) {
-  const auto& file = wish.image.empty() ? wish.video : wish.image;
-  if (!image_ || file.empty()) return;
-  const auto info = tokenizer_->info();
-  const auto tokens = [&](const std::filesystem::path& of) {
-    return (*image_)(frames_in(context_, of, 1, shape_[2] * info.height, shape_[3] * info.width)[0])
-        .unsqueeze(0);
-  };
-  at::Tensor image = tokens(file);
-  if (!options_.last_image.empty()) image = at::cat({image, tokens(options_.last_image)}, 1);
+  if (!image_ || (wish.image.empty() && wish.video.empty())) return;
+  const auto tokens = [&](const at::Tensor& frames) { return (*image_)(frames[0]).unsqueeze(0); };
+  at::Tensor image = tokens(wish.image.empty() ? first_frame_of(wish.video) : given_.picture(wish.image));
+  if (!options_.last_image.empty()) image = at::cat({image, tokens(given_.picture(options_.last_image))}, 1);
   with["image"] = none["image"] = image;
+}
+
+// The frame that the result begins with, or is to resemble.
+at::Tensor Generator::first_frame_of(const std::filesystem::path& video) {
+  const at::Tensor begins = options_.strength == 1 ? continued(video) : at::Tensor();
+  return begins.defined() ? begins : given_.video(video, 0, 1);
 }
 
 void Generator::give_signals(const Wish& wish, Conditions& with, Conditions& none) {
@@ -250,13 +251,18 @@ ToldBy Generator::told() const {
                  tokenizer_->info().time + shape_[0]);
 }
 
+at::Tensor Generator::begins_with(const Wish& wish) {
+  if (!wish.image.empty()) return encoded(given_.picture(wish.image));
+  if (wish.video.empty() || options_.strength != 1) return {};
+  const at::Tensor frames = continued(wish.video);
+  return frames.defined() ? encoded(frames) : at::Tensor();
+}
+
 std::optional<FrameCondition> Generator::given_frames(const Wish& wish) {
-  if (!wish.image.empty() && told() != ToldBy::channels)
-    return FrameCondition(encoded(wish.image, 1), denoising_->loss.mix(), options_.condition_sigma);
-  if (!wish.video.empty() && options_.strength == 1 && options_.condition_frames > 0)
-    return FrameCondition(encoded(wish.video, options_.condition_frames), denoising_->loss.mix(),
-                          options_.condition_sigma);
-  return std::nullopt;
+  if (!wish.image.empty() && told() == ToldBy::channels) return std::nullopt;
+  const at::Tensor given = begins_with(wish);
+  if (!given.defined()) return std::nullopt;
+  return FrameCondition(given, denoising_->loss.mix(), options_.condition_sigma);
 }
 
 // A model with a mask among its channels always receives it, even if no frame is given.
@@ -272,17 +278,14 @@ void Generator::give_channels(const std::optional<FrameCondition>& given, const 
 }
 
 at::Tensor Generator::channels_of_image(const Wish& wish) {
-  const auto info = tokenizer_->info();
-  const int64_t frames = 1 + (shape_[1] - 1) * info.time;
   const auto picture = [&](const std::filesystem::path& file) {
-    const auto read = frames_in(context_, file, 1, shape_[2] * info.height, shape_[3] * info.width);
-    return video_of(read, 0, 1).to(device_);
+    return video_of(given_.picture(file), 0, 1).to(device_);
   };
   FramesOf video = followed_by_grey(picture(wish.image));
   const bool ends = !options_.last_image.empty();
-  if (ends) video = ended_by(video, frames, picture(options_.last_image));
-  const at::Tensor latent = encode_video(*tokenizer_, frames, video);
-  return masked_picture(facts_.scale.normalise(latent.to(at::kFloat)), info.time, ends);
+  if (ends) video = ended_by(video, frames(), picture(options_.last_image));
+  const at::Tensor latent = encode_video(*tokenizer_, frames(), video);
+  return masked_picture(facts_.scale.normalise(latent.to(at::kFloat)), tokenizer_->info().time, ends);
 }
 
 std::pair<at::Tensor, int64_t> Generator::beginning(const Wish& wish) {
@@ -296,7 +299,7 @@ std::pair<at::Tensor, int64_t> Generator::beginning(const Wish& wish) {
   const auto first = std::clamp<int64_t>(std::llround((1 - options_.strength) * steps), 1,
                                          static_cast<int64_t>(levels.size()) - 2);
   const double level = levels.at(static_cast<size_t>(first));
-  const at::Tensor clean = encoded(wish.video, 0).to(at::kDouble);
+  const at::Tensor clean = encoded(given_.video(wish.video, 0, frames())).to(at::kDouble);
   const double keep = denoising_->sampler.mix() == KINORA_MIX_RECTIFIED_FLOW ? 1 - level : 1;
   return {keep * clean + level * noise, first};
 }
@@ -315,11 +318,7 @@ Generator::Made Generator::decoded(const Wish& wish, Progress& progress) {
   Conditions with, none;
   give_text(wish, with, none);
   give_signals(wish, with, none);
-  at::Tensor given;
-  if (!wish.image.empty())
-    given = encoded(wish.image, 1);
-  else if (!wish.video.empty() && options_.condition_frames > 0)
-    given = encoded(wish.video, options_.condition_frames);
+  const at::Tensor given = begins_with(wish);
   const at::Tensor codes = (*next_token_)(with, none, given, wish.seed, wish.number, progress);
   const int64_t drawn = codes.numel() - (given.defined() ? given.numel() : 0);
   Made made;
@@ -368,7 +367,9 @@ at::Tensor Generator::sampled(const std::array<Conditions, 2>& conditions, const
     const Mixed in = remixed({x, sigma}, sampler.mix(), denoising_->loss.mix());
     const auto ask = [&](const at::Tensor& a, const at::Tensor& b) { return guided(a, b); };
     at::Tensor x0 = given ? (*given)(in.x, in.sigma, ask) : guided(in.x, in.sigma);
-    require_finite(x0, fmt::format("{}: the latent of denoiser call {}", spec_.id, ++call_number),
+    require_finite(x0,
+                   fmt::format("{}: the latent of video {:03} in denoiser call {}", spec_.id, call.first_sample,
+                               ++call_number),
                    model_part_.weights);
     return x0;
   });

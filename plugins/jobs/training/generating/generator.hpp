@@ -9,6 +9,7 @@
 #include "core/torch/media/latents.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"
 #include "plugins/jobs/training/generating/frames.hpp"
+#include "plugins/jobs/training/generating/given_files.hpp"
 #include "plugins/jobs/training/generating/guidance.hpp"
 #include "plugins/jobs/training/generating/next_token.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
@@ -35,11 +36,13 @@ class Generator {
   Made make(const Wish& wish, Progress& progress, const Preview& preview);
   at::Device device() const { return device_; }
   const Parallelism& parallel() const { return parallel_; }
-  double fps() const { return options_.fps > 0 ? options_.fps : facts_.fps; }
+  // Frames per second of its video: the job's, else that of training, else that of the video it is made from.
+  double fps(const Wish& wish);
   // Whether the model predicts codes; and the number of codes in a video.
   bool of_codes() const { return cache_ != nullptr; }
   // Everything that decides the result, by its slot; model_2: the second expert.
   std::map<std::string, Part> parts() const;
+  bool reads_text() const { return text_ != nullptr; }
   int64_t tokens() const { return of_codes() ? next_token_->tokens() : 0; }
 
  private:
@@ -67,9 +70,16 @@ class Generator {
   std::vector<const kinora_link*> links() const;
   std::vector<int64_t> latent_shape();
   Guidance guidance(double scale) const;
-  // [1, C, t, H, W] from the first `count` frames of a picture or video (0: the length of the generated
-  // video), normalised; or their codes [1, t, h, w].
-  at::Tensor encoded(const std::filesystem::path& file, int64_t count);
+  // Frames per second that the job or training says; 0: neither.
+  double known_rate() const;
+  int64_t frames() const;  // of a video
+  // uint8 [T, H, W, 3] -> normalised latents [1, C, t, h, w], or codes [1, t, h, w].
+  at::Tensor encoded(const at::Tensor& frames);
+  // The frames of a video that its continuation begins with; undefined: none.
+  at::Tensor continued(const std::filesystem::path& video);
+  at::Tensor first_frame_of(const std::filesystem::path& video);
+  // encoded() of the frames that the result begins with; undefined: none.
+  at::Tensor begins_with(const Wish& wish);
   void give_text(const Wish& wish, Conditions& with, Conditions& none);
   // Adds the picture's embeddings to both predictions.
   void give_image(const Wish& wish, Conditions& with, Conditions& none);
@@ -103,6 +113,7 @@ class Generator {
   Parallelism parallel_;
   std::unique_ptr<Network> tokenizer_;
   std::vector<int64_t> shape_;  // [C, t, h, w] of the latents; C = 1 for codes
+  GivenFiles given_;
   std::unique_ptr<CacheInstance> cache_;
   Network model_;
   std::unique_ptr<Network> low_;  // the second of two experts that are both in memory

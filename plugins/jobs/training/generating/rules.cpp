@@ -45,6 +45,7 @@ std::vector<int64_t> latent_shape(const kinora_tokenizer_info& info, const std::
 
 void require_condition_frames(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t frames,
                               const std::vector<int64_t>& latent) {
+  if (frames < 0 && latent[1] > 1) return;  // fewer than all, whatever the video
   const int64_t over = (frames - 1) % info.time;
   if (frames > 0 && over != 0)
     raise(KINORA_ERROR_INVALID, "condition_frames = {} must be 1 + n * {} for {}; {} or {} would do", frames,

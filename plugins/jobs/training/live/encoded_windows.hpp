@@ -39,7 +39,7 @@ class EncodedWindows {
   void follow(SlotTurns turns) { windows_.follow(std::move(turns)); }
   // The embedding of a text, as windows have theirs.
   at::Tensor text(const std::string& of) { return text_(of); }
-  // Frames a second of the frames of a window, from the facts of the last one; 24 / every if they do not say.
+  // Frames a second of the frames of a window, from the facts of the last one or its file; 24 / every of pictures.
   double fps() const { return fps_; }
 
  private:
@@ -51,6 +51,7 @@ class EncodedWindows {
   WindowEncoder encoder_;
   std::unique_ptr<KeptLatents> kept_;  // null: none
   TextEncoder text_;
+  OneStage probe_;
   double fps_;
 };
 

@@ -9,6 +9,11 @@
 
 namespace kinora::core {
 
+bool is_finite(const NamedTensors& tensors) {
+  const auto latent = tensors.find("latent");
+  return latent == tensors.end() || at::isfinite(latent->second).all().item<bool>();
+}
+
 WindowEncoder::WindowEncoder(const JobView& encode, const EncodeOptions& options, at::Device device,
                              const kinora_group* group)
     : frames_(options.frames),

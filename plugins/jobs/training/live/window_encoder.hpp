@@ -11,6 +11,9 @@
 
 namespace kinora::core {
 
+// Whether all values of the latents are finite; codes are.
+bool is_finite(const NamedTensors& tensors);
+
 class WindowEncoder {
  public:
   // encode: the job with the tokenizer, the image encoder and the options. group: the ranks that encode each

@@ -8,6 +8,8 @@
 #include "core/base/cancel.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
+#include "core/io/text_encoding.hpp"
+#include "kinora/curation.hpp"
 #include "kinora/random.hpp"
 #include "plugins/jobs/loading/order.hpp"
 
@@ -15,6 +17,19 @@ namespace kinora::core {
 
 std::string damage_in(const Sample& sample) {
   return text_in(parse_facts(sample.text("json").value_or("null")), "damaged");
+}
+
+json facts_with_rate(const Sample& sample, json facts, const OneStage& probe) {
+  if (number_in(facts, "fps") > 0 || (!facts.is_object() && !facts.is_null())) return facts;
+  for (const char* picture : kPictureFields)
+    if (sample.bytes(picture)) return facts;
+  try {
+    const double fps = number_in(parse_facts(probe(sample).text("json").value_or("null")), "fps");
+    if (fps > 0) facts["fps"] = fps;
+  } catch (const Error& e) {
+    if (cancelled() || e.code() == KINORA_ERROR_CANCELLED) throw;  // decoding it says what is wrong
+  }
+  return facts;
 }
 
 at::Tensor frames_of_sample(const Sample& sample) {
@@ -49,6 +64,7 @@ Clips::Clips(JobContext& context, const std::filesystem::path& folder, const jso
       index_(or_throw(index_webdataset(folder.string()))),
       read_options_(read_options),
       read_(context.runtime(), "video.read", read_options),
+      probe_(context.runtime(), "video.probe", json::object()),
       memory_(memory),
       job_(context.spec().name) {
   if (index_.empty())
@@ -59,11 +75,16 @@ Sample Clips::sample(int64_t i) {
   return to_sample(or_throw(read_webdataset(index_[static_cast<size_t>(i)])));
 }
 
-std::string Clips::caption(int64_t i) { return std::string(sample(i).text("txt").value_or("")); }
+std::optional<std::string> Clips::try_caption(int64_t i) {
+  return tried(i, [&]() -> std::optional<std::string> {
+    return or_throw(utf8_text(std::string(sample(i).text("txt").value_or("")), "the caption of " + key(i)));
+  });
+}
 
 json Clips::facts(int64_t i) {
-  auto facts = parse_facts(sample(i).text("json").value_or("null"));
-  return facts.is_discarded() ? json() : facts;
+  const Sample clip = sample(i);
+  auto facts = parse_facts(clip.text("json").value_or("null"));
+  return facts_with_rate(clip, facts.is_discarded() ? json() : facts, probe_);
 }
 
 double Clips::fps() {

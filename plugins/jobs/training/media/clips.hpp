@@ -25,10 +25,11 @@ class Clips {
 
   int64_t size() const { return static_cast<int64_t>(index_.size()); }
   const std::string& key(int64_t i) const { return index_[static_cast<size_t>(i)].key; }
-  std::string caption(int64_t i);
-  // The clip's JSON; null if it has none.
+  // In UTF-8, whatever program saved it. Nothing if it is no text, which counts as try_frames() does.
+  std::optional<std::string> try_caption(int64_t i);
+  // The clip's JSON with fact `fps`, measured if the JSON lacks it; null if it has neither.
   json facts(int64_t i);
-  // Frames per second of the first clip; 24 if it does not say.
+  // Frames per second of the first clip; 24 if it is a picture.
   double fps();
   // uint8 [T, H, W, 3], RGB. Shared with the cache: must not be written.
   at::Tensor frames(int64_t i);
@@ -61,7 +62,7 @@ class Clips {
   Runtime& runtime_;
   std::vector<WebDatasetEntry> index_;
   json read_options_;
-  OneStage read_;
+  OneStage read_, probe_;
   Block block_;
   int64_t memory_, used_ = 0;
   std::map<int64_t, at::Tensor> cache_;
@@ -80,6 +81,10 @@ std::filesystem::path shards_of(const JobView& job);
 at::Tensor clip_image(const at::Tensor& frame, int64_t size);
 // Adds frames uint8 [T, H, W, 3] to the sample, for stage/video.write.
 void set_frames(Sample& sample, const at::Tensor& frames);
+
+// The sample's facts with `fps`: what the file's headers say, if its JSON does not and it is no picture. probe:
+// stage/video.probe.
+json facts_with_rate(const Sample& sample, json facts, const OneStage& probe);
 
 // The tensor `frames` of a sample, uint8 [T, H, W, 3], copied. Throws Error(KINORA_ERROR_INVALID) if it has
 // another form.

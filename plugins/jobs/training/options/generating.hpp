@@ -10,7 +10,7 @@ namespace kinora::core {
 struct GenerateOptions : FrameOptions {
   std::vector<std::string> prompts, signals, format{"mp4"};
   std::string pipeline, noise, prompts_file, negative, image, last_image, video,
-      guidance_convention = "diffusers", condition_timestep = "own", device = "auto";
+      guidance_convention = "diffusers", condition_timestep = "own", condition_from = "end", device = "auto";
   WeightsPaths weights, weights_2, tokenizer_weights, text_weights, image_encoder_weights;
   std::vector<double> guidance_interval;
   int64_t count = 1, first = 0, seed = -1, frames = 0, height = 0, width = 0, condition_frames = 1,
@@ -104,10 +104,16 @@ struct GenerateOptions : FrameOptions {
             "FLF2V)");
     d.option("video", &O::video).path().help("video to continue (condition_frames) or to change (strength)");
     d.option("condition_frames", &O::condition_frames)
-        .at_least(0)
+        .at_least(-1)
         .help(
             "number of frames of `video` that the result starts with, 1 + n * the tokenizer's time factor; "
-            "0: none");
+            "0: none; "
+            "-1, as Cosmos' folders give it: all of a video that is shorter than the result, two latent "
+            "frames "
+            "(9 or 5 frames) of a longer one");
+    d.option("condition_from", &O::condition_from)
+        .choices({"end", "start"})
+        .help("end of `video` from which condition_frames are taken: its last frames, or its first ones");
     d.option("condition_sigma", &O::condition_sigma)
         .at_least(0)
         .help("noise level of given frames; 0: clean, if the loss has such a level");
