@@ -351,12 +351,26 @@ TEST_F(Inputs, OfACsvWithoutAColumnOfFilmsSayWhatItHas) {
   EXPECT_THAT(said("Caption, URL "), HasSubstr("write ' URL ' as 'url'"));
   EXPECT_THAT(said("path;caption"), HasSubstr("separated by ';'; separate them by ','"));
   EXPECT_THAT(said("url\tcaption"), HasSubstr("separated by tabs"));
-  EXPECT_THAT(said(std::string("\xFF\xFEu\0r\0l\0", 8)),
-              HasSubstr("bad.csv: it is UTF-16; save the file as UTF-8"));
-  EXPECT_THAT(said("url,ann\xE9"
-                   "e"),
-              HasSubstr("bad.csv: line 1: column 'ann\xEF\xBF\xBD"
-                        "e' is not UTF-8; save the file as UTF-8"));
+  EXPECT_THAT(said(std::string("\xFF\xFEu\0r\0l\0", 8)), HasSubstr("bad.csv:2: half a character in UTF-16"));
+  EXPECT_THAT(said("url,ann\x8D"), HasSubstr("bad.csv:1: byte 0x8D is neither UTF-8 nor Windows-1252"));
+}
+
+TEST_F(Inputs, AreReadInOtherEncodings) {
+  const auto utf16 = [](std::string_view ascii) {
+    std::string out = "\xFF\xFE";
+    for (const char c : ascii) out += {c, '\0'};
+    return out;
+  };
+  put("b.mp4", "b");
+  const auto caption = [&](const std::string& file) { return find({file}).at(0).caption.value_or(""); };
+  EXPECT_EQ(caption(put("a.csv", "url,caption\nb.mp4,caf\xE9 \x93x\x94\n")), "caf\u00e9 \u201cx\u201d");
+  EXPECT_EQ(caption(put("b.csv", utf16("url,caption\nb.mp4,sea\n"))), "sea");
+  EXPECT_EQ(caption(put("c.jsonl", utf16("{\"url\": \"b.mp4\", \"caption\": \"sea\"}\n"))), "sea");
+  EXPECT_EQ(find({put("d.txt", utf16("b.mp4\n"))}).at(0).url, folder_ / "b.mp4");
+  put("gr\u00fcn.mp4", "of a disk in UTF-8");
+  EXPECT_EQ(find({put("e.txt", "gr\xFCn.mp4\n")}).at(0).url, folder_ / "gr\u00fcn.mp4");
+  put("gr\xFCn.mp4", "of a disk in Latin-1");
+  EXPECT_EQ(find({put("e.txt", "gr\xFCn.mp4\n")}).at(0).url, folder_ / "gr\xFCn.mp4");
 }
 
 TEST_F(Inputs, HaveKeysThatAreFilesNamesAndDiffer) {
