@@ -69,6 +69,11 @@ TextEncoder::TextEncoder(Runtime& runtime, const Parts& parts, at::Device device
       id_(parts.text),
       weights_(parts.weights) {
   network_->load(parts.weights);
+  if (parts.text.ends_with("umt5") && !parts.words_options.values().value("clean", true))
+    log_info(
+        "{}: texts reach it as they are written; Wan's code and diffusers repair them: words = {{ clean = "
+        "true }}",
+        parts.text);
 }
 
 TextEncoder::TextEncoder(const JobView& context, const JobSpec& encode, at::Device device,
