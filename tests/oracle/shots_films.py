@@ -81,6 +81,15 @@ def variable_rate(folder):
     return Film(path, len(ticks), cuts, microseconds(ticks[c] / RATE for c in cuts), path)
 
 
+def standing(folder):
+    """A picture of the second piece stands for two minutes, so that the average rate is below two frames a second."""
+    source = pieces(320, 180).replace("[v]", "[c]")
+    source += ";[c]settb=1/12288,setpts='N*512+if(gt(N,50),120*12288,0)'[v]"
+    path = encoded(folder / "standing.mp4", source, "-fps_mode", "passthrough", "-enc_time_base", "1/12288")
+    cuts = cuts_of(PIECES)
+    return Film(path, sum(n for _, n in PIECES), cuts, microseconds(c / RATE + (120 if c > 50 else 0) for c in cuts), path)
+
+
 def edit_list(folder, whole):
     """A copy that begins inside a group of pictures: the earlier packets are present, an edit list hides their frames."""
     start = 20  # frames
@@ -138,6 +147,7 @@ def make_all(folder, quick):
     whole = plain(folder, "b_frames.mp4", 320, 180, "-bf", "3", "-g", "60")
     yield whole
     yield variable_rate(folder)
+    yield standing(folder)
     yield edit_list(folder, whole)
     yield interlaced(folder)
     yield untimed(folder)

@@ -98,7 +98,8 @@ def detected(film, detectors, downscale=0):
     """Each detector's cuts and scores, from one pass over the video: {"fps", "frames", NAME: (cuts, scores)}."""
     import scenedetect
 
-    video = scenedetect.open_video(str(film))
+    # Pixels and times are OpenCV's; lengths in frames count by the rate of the backend "pyav", because OpenCV's is the average.
+    video = scenedetect.open_video(str(film), frame_rate=scenedetect.open_video(str(film), backend="pyav").frame_rate)
     times, found = [], {}
 
     class Clock(scenedetect.detector.SceneDetector):
@@ -135,7 +136,7 @@ def detected(film, detectors, downscale=0):
     for _, detector, cuts in found.values():
         manager.add_detector(Recorder(detector, cuts))
     manager.detect_scenes(video)
-    rate = float(video.frame_rate)
+    rate = float(scenedetect.open_video(str(film)).frame_rate)
     out = {"fps": rate, "frames": len(times)}
     for name, (key, detector, cuts) in found.items():
         metrics = [detector.stats_manager.get_metrics(time, [key])[0] for time in times]

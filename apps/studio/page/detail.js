@@ -212,7 +212,8 @@ function nothingToPlay(clip) {
 /** The option that makes the job keep the clip. */
 function remedy({ reason, stage }) {
   const of = stage ? `of ${stage} ` : "";
-  if (reason === "clip.too-short") return `lower min_length or min_frames ${of}in the run file`;
+  if (reason === "clip.too-short") return `lower min_length ${of}in the run file`;
+  if (reason === "clip.too-few-frames") return `lower min_frames ${of}in the run file`;
   if (reason === "clip.no-bin") return `set bins ${of}to "record" in the run file`;
   if (reason === "ingest.duplicate") return 'set duplicates = "keep" in the curate job';
   return `loosen ${stage || reason} or set its mode to "score"`;

@@ -14,7 +14,7 @@ const kFacts = {
   similarity: ["Similarity"],
   "scores.filter.black": ["Black frames", share], "scores.filter.blur": ["Sharpness"], "scores.filter.brightness": ["Brightness"], "scores.filter.flow": ["Optical flow"],
   "scores.filter.flow.p10": ["Flow of the stillest tenth"], "scores.filter.motion": ["Motion"], "scores.filter.motion.patch_min": ["Motion of the stillest part"], "scores.filter.frozen": ["Frozen frames", share],
-  "scores.filter.letterbox": ["Black bars", share], "scores.filter.text": ["Text in the picture", share], "scores.filter.ocr": ["Readable text", share], "scores.clip.too-short": ["Length of the shot", seconds],
+  "scores.filter.letterbox": ["Black bars", share], "scores.filter.text": ["Text in the picture", share], "scores.filter.ocr": ["Readable text", share], "scores.clip.too-short": ["Length of the shot", seconds], "scores.clip.too-few-frames": ["Frames of the shot"],
   "scores.clip.no-bin": ["Outside all bins"], "scores.ingest.duplicate": ["The same file again"], "scores.dedup.semantic": ["Similar embedding"],
 };
 const kContainers = { mov: "MP4 or MOV", matroska: "Matroska or WebM", mpegts: "MPEG-TS", ogg: "Ogg", avi: "AVI", flv: "FLV", mpeg: "MPEG-PS" };

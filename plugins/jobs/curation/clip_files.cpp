@@ -107,8 +107,9 @@ void remove_unless(const fs::path& folder, const std::function<bool(const std::s
 }
 
 std::string bin_of(const nlohmann::json& facts) {
-  const double width = number_in(facts, "width"), height = number_in(facts, "height"),
-               seconds = number_in(facts, "duration_s");
+  const double height = number_in(facts, "height"), seconds = number_in(facts, "duration_s"),
+               pixel = number_in(facts, "sample_aspect"),
+               width = number_in(facts, "width") * (pixel > 0 ? pixel : 1);
   const bool is_picture = !text_in(facts, "picture").empty();
   if (!(width > 0) || !(height > 0) || !(seconds > 0 || is_picture)) return "";
   const auto& said = object_in(facts, "bin");

@@ -53,8 +53,10 @@ class ClipTranscode final : public Stage {
   nlohmann::json one_shot(const Media& media, const Run& run) const {
     Decoder decoder(*media.source, media.name, decoding_options(options_.threads, options_.decoder));
     FilmClock clock(decoder.time_base());
+    FormChanges changes;
     while (const Frame* frame = decoder.next()) {
       run.check_cancelled();
+      changes.push(*frame->picture, frame->index);
       clock.next(frame->pts, frame->duration);
     }
     const std::string damage = decoder.damaged();
@@ -62,6 +64,7 @@ class ClipTranscode final : public Stage {
     const double fps = nominal_frame_rate(decoder.probe().video.fps.value());
     nlohmann::json whole{{"fps", fps}, {"frames", clock.times().size()}, {"cuts", nlohmann::json::array()}};
     write_frame_times(whole, clock, fps);
+    write_changes(whole, changes.frames());
     if (!damage.empty()) whole["damaged"] = damage;
     return whole;
   }

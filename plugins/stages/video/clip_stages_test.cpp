@@ -55,12 +55,18 @@ TEST(ClipTranscode, ShortClipsAreFilteredBySecondsAndByFrames) {
   EXPECT_THAT(keys_of(out.results.emitted), ElementsAre("film-0002", "film-0003"));
   ASSERT_EQ(out.results.dropped.size(), 2u);
   EXPECT_EQ(out.results.dropped[1].key, "film-0001");  // 48 frames: two seconds, but two frames too few
-  EXPECT_EQ(out.results.dropped[1].rule, "clip.too-short");
-  EXPECT_DOUBLE_EQ(out.results.dropped[1].score, 2.0);
+  EXPECT_EQ(out.results.dropped[1].rule, "clip.too-few-frames");
+  EXPECT_DOUBLE_EQ(out.results.dropped[1].score, 48);
+  EXPECT_EQ(out.results.dropped[0].rule, "clip.too-short");
   EXPECT_EQ(facts_in(out.results.dropped[0].sample).at("bounds"),
             json::parse(R"({"clip.too-short": {"at_least": 2.0}})"));
-  EXPECT_FALSE(facts_in(out.results.dropped[1].sample).contains("bounds"))
-      << "the bound in seconds applies to its score";
+  EXPECT_EQ(facts_in(out.results.dropped[1].sample).at("bounds"),
+            json::parse(R"({"clip.too-few-frames": {"at_least": 50.0}})"));
+  const Applied edges = cut({{"min_length", 0.0}, {"edge_crop", 1.0}, {"preset", "ultrafast"}}, in);
+  ASSERT_EQ(edges.results.dropped.size(), 2u);
+  EXPECT_EQ(facts_in(edges.results.dropped[1].sample).at("bounds"),
+            json::parse(R"({"clip.too-short": {"at_least": 2.0}})"))
+      << "a shot of two seconds that consists of its edges";
 }
 
 TEST(ClipTranscode, AClipOfOneFrameIsSaid) {
@@ -134,6 +140,8 @@ TEST(ClipTranscode, BinsAreRecordedAndCanFilter) {
   EXPECT_THAT(keys_of(some.results.emitted), ElementsAre("film-0001"));
   ASSERT_EQ(some.results.dropped.size(), 1u);
   EXPECT_EQ(some.results.dropped[0].rule, "clip.no-bin");
+  EXPECT_EQ(facts_in(some.results.dropped[0].sample).at("bounds"),
+            json::parse(R"({"clip.no-bin": {"at_least": 5.0}})"));
 }
 
 TEST(ClipTranscode, CopiesWhatNeedsNoEncoder) {

@@ -246,6 +246,8 @@ class CaptionDescribe final : public Stage {
     Decoder decoder(*media.source, media.name);
     Measured all = measure(decoder, run);
     if (const auto damage = decoder.damaged(); !damage.empty()) facts["damaged"] = damage;
+    const auto length = facts.find("duration_s");  // a last picture may be longer than the others
+    if (all.seconds > 0 && length != facts.end() && length->is_number() && *length > 0) all.seconds = *length;
     return all;
   }
 

@@ -221,6 +221,42 @@ void set_matrix(const fs::path& file, const std::array<int, 4>& m) {
   f << out;
 }
 
+// Stored pixels are not square: bins and facts are of what is shown.
+TEST(Pixels, AspectBinsAreOfWhatIsShown) {
+  const Folder folder;
+  const struct {
+    const char *size, *sar, *bin;
+    int turn;
+  } cases[] = {{"64x64", "16/9", "16_9", 0},  {"64x64", "9/16", "9_16", 0}, {"64x64", "16/9", "9_16", 90},
+               {"96x64", "32/27", "16_9", 0}, {"72x64", "8/9", "1_1", 0},   {"64x64", "1", "1_1", 0}};
+  for (const char* file : {"a.mp4", "a.mkv", "a.ts"})
+    for (const auto& c : cases) {
+      if (c.turn != 0 && std::string(file) != "a.mp4") continue;
+      const fs::path flat =
+          folder.made(file, std::string("-f lavfi -i \"testsrc2=s=") + c.size + ":r=8:d=1,setsar=" + c.sar +
+                                "\" -c:v libx264 -pix_fmt yuv420p");
+      if (flat.empty()) GTEST_SKIP() << "no ffmpeg";
+      if (c.turn == 90) set_matrix(flat, {0, 1, -1, 0});
+      for (const char* stage : {"clip.transcode", "video.clips"}) {
+        SCOPED_TRACE(std::string(file) + " " + c.size + " " + c.sar + " " + stage);
+        const json cut{{"min_length", 0.0}, {"min_frames", 1}, {"edge_crop", 0.0}};
+        const auto clips = applied(stage, cut, film_of(flat));
+        const json facts = testing::facts_in(clips.results.emitted.at(0));
+        EXPECT_EQ(facts.at("bin").at("aspect"), c.bin) << facts;
+        json dropping = cut;
+        dropping["bins"] = "drop";
+        const auto dropped = applied(stage, dropping, film_of(flat));
+        EXPECT_EQ(testing::facts_in(dropped.results.dropped.at(0).sample).at("bounds"),
+                  json::parse(R"({"clip.no-bin": {"at_least": 5.0}})"));
+      }
+      const auto probed = applied("video.probe", json::object(), film_of(flat));
+      double num = 1, den = 1;
+      sscanf(c.sar, "%lf/%lf", &num, &den);
+      EXPECT_NEAR(testing::facts_in(probed.results.emitted.at(0)).at("sample_aspect").get<double>(),
+                  num / den, 0.01);
+    }
+}
+
 double mean_difference(const Bytes& a, const Bytes& b) {
   double sum = 0;
   for (size_t i = 0; i < a.size(); ++i) sum += std::abs(a[i] - b[i]);

@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "clips/transcode.hpp"
 #include "media/audio_reader.hpp"
 #include "stage_testing.hpp"
 
@@ -199,6 +200,82 @@ TEST_F(Recordings, JoinedKeepTheirTimesAndSound) {
       EXPECT_NEAR(tone(sound, 0.9), i < 2 ? 300 : 600, 30);
     }
     expect_equal(direct.clips, rewritten.clips);
+  }
+}
+
+struct Part {
+  const char *size, *filter, *codec;
+};
+
+// Parts of a second that differ in one property each: every part is a clip of its own, as it is.
+TEST_F(Recordings, WhatChangesTheFormOfThePicturesBeginsAClip) {
+  const char* kH264 = "-c:v libx264 -preset veryfast -g 25";
+  const std::vector<std::pair<std::string, std::vector<Part>>> cases{
+      {"size", {{"96x64", "null", kH264}, {"48x32", "null", kH264}, {"64x96", "null", kH264}}},
+      {"pixel", {{"96x64", "setsar=1", kH264}, {"96x64", "setsar=4/3", kH264}}},
+      {"dvd",
+       {{"96x64", "setsar=1", "-c:v mpeg2video -q:v 3"}, {"96x64", "setdar=16/9", "-c:v mpeg2video -q:v 3"}}},
+      {"matrix",
+       {{"96x64", "scale=out_color_matrix=bt709", "-c:v libx264 -preset veryfast -colorspace bt709"},
+        {"96x64", "null", "-c:v libx264 -preset veryfast -colorspace smpte170m"}}},
+      {"range",
+       {{"96x64", "null", kH264},
+        {"96x64", "scale=out_range=full", "-c:v libx264 -preset veryfast -color_range pc"}}},
+      {"depth",
+       {{"96x64", "null", kH264},
+        {"96x64", "format=yuv420p10le", "-c:v libx264 -preset veryfast -pix_fmt yuv420p10le"}}}};
+  for (const auto& [name, parts] : cases) {
+    SCOPED_TRACE(name);
+    std::vector<fs::path> files;
+    std::vector<testing::Decoded> expected;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const std::string format = name == "depth" ? "" : " -pix_fmt yuv420p ";
+      files.push_back(made(name + std::to_string(i) + ".ts", std::string("-f lavfi -i \"testsrc2=s=") +
+                                                                 parts[i].size + ":r=25:d=1,format=yuv420p," +
+                                                                 parts[i].filter + "\"" + format +
+                                                                 parts[i].codec));
+      ASSERT_FALSE(files.back().empty());
+      FileSource source(files.back());
+      expected.push_back(testing::decode(source, "part"));
+    }
+    const fs::path file = joined(name + ".ts", files);
+    for (const bool rewritten : {false, true}) {
+      SCOPED_TRACE(rewritten);
+      const Cut found = cut(file, rewritten);
+      EXPECT_EQ(found.clips.error, "");
+      const auto& clips = found.clips.results.emitted;
+      ASSERT_EQ(clips.size(), parts.size());
+      for (size_t i = 0; i < clips.size(); ++i) {
+        SCOPED_TRACE(i);
+        const json facts = testing::facts_in(clips[i]);
+        const VideoInfo& video = expected[i].probe.video;
+        EXPECT_EQ(facts.at("width"), video.width);
+        EXPECT_EQ(facts.at("height"), video.height);
+        EXPECT_NEAR(facts.at("sample_aspect").get<double>(), video.sample_aspect.value(), 1e-3);
+        const auto bytes = *clips[i].bytes("mp4");
+        const auto own = testing::decode(Bytes(bytes.begin(), bytes.end()));
+        // FFmpeg tells the new shape of MPEG-2's pixels one picture early.
+        ASSERT_NEAR(static_cast<double>(own.luma.size()), static_cast<double>(expected[i].luma.size()),
+                    name == "dvd" ? 1 : 0);
+        if (name != "range" && name != "depth" && name != "dvd") {
+          EXPECT_GT(testing::psnr(own.luma[12], expected[i].luma[12]), 30);
+        }
+      }
+    }
+    Sample in("film");
+    in.set("url", file.string());
+    const Applied at_once =
+        applied("video.clips",
+                {{"min_length", 0.2}, {"min_frames", 1}, {"edge_crop", 0.0}, {"detectors", {"fixed"}}}, in);
+    EXPECT_EQ(at_once.results.emitted.size(), parts.size());
+    const Applied whole =
+        applied("clip.transcode", {{"min_length", 0.2}, {"min_frames", 1}, {"edge_crop", 0.0}}, in);
+    EXPECT_EQ(whole.results.emitted.size(), parts.size()) << "without shots";
+    std::vector<Clip> forced;
+    FileSource source(file);
+    transcode_clips(source, "film", {{0, 50}}, {},
+                    [&](size_t, Clip clip) { forced.push_back(std::move(clip)); });
+    EXPECT_THAT(forced.at(0).error, ::testing::ContainsRegex("changes at frame 2[45] from [0-9]+ x [0-9]+ "));
   }
 }
 

@@ -153,6 +153,27 @@ const Bytes& scenes() {
   return made;
 }
 
+// A picture that stands for two minutes makes the average rate useless.
+TEST(VideoClips, OnePictureThatStandsForMinutesTakesNoCutAway) {
+  for (const bool jitters :
+       {false, true}) {  // without a usual distance between frames FFmpeg knows the average only
+    Made how{{40, 33, 51, 30}};
+    int64_t at = 0;
+    for (int i = 0; i < 154; ++i, at += 40 + (jitters ? i * 7 % 5 : 0)) {
+      if (i == 41) at += 120'000;
+      how.times.push_back(at);
+    }
+    Sample film = film_of(make(how));
+    const json options{{"min_length", 0.5},        {"min_frames", 1},     {"edge_crop", 0.0},
+                       {"detectors", {"content"}}, {"max_length", 200.0}, {"preset", "ultrafast"}};
+    const Applied once = applied("video.clips", options, film);
+    std::vector<int64_t> firsts;
+    for (const auto& clip : once.results.emitted) firsts.push_back(testing::facts_in(clip).at("first_frame"));
+    EXPECT_EQ(firsts, (std::vector<int64_t>{0, 40, 73, 124})) << jitters;
+    EXPECT_EQ(emitted(one_after_the_other(options, film)), emitted(once));
+  }
+}
+
 TEST(VideoClips, EqualsTheTwoStagesWithEveryDetectorAndDecision) {
   const Sample film = film_of(scenes());
   for (const char* name : {"content", "adaptive", "histogram", "hash", "threshold", "fixed"})

@@ -197,6 +197,8 @@ std::optional<WindowSize> LiveWindows::told_shape(const json& facts) const {
   if (out.frames == 0) return std::nullopt;
   if (sizes_.size() == 1) return WindowSize{out.frames, sizes_[0].height, sizes_[0].width};
   if (out.height == 0 || out.width == 0) return std::nullopt;
+  if (const double pixel = number_in(facts, "sample_aspect"); pixel > 0)
+    out.width = std::max<int64_t>(1, std::llround(static_cast<double>(out.width) * pixel));
   if (std::llround(number_in(facts, "rotation")) % 180 != 0) std::swap(out.height, out.width);
   return out;
 }

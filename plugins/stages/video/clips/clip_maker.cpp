@@ -75,9 +75,23 @@ class GrowingClip {
   void write(const Feed& feed) {
     if (feed.sound) writer_->add_sound(*feed.sound);
     if (!feed.picture) return;
+    if (!fits(*feed.picture, feed.index)) return;
     if (!writer_)
       writer_ = std::make_unique<ClipWriter>(*feed.picture, feed.pts, c_.probe, c_.sound, c_.options);
     writer_->add(*feed.picture, feed.pts);
+  }
+
+  bool fits(const AVFrame& picture, int64_t index) {
+    const VideoInfo& video = c_.probe.video;
+    const PictureForm form = PictureForm::of(picture);
+    if (writer_ && form != writer_->form())
+      trouble_ = " changes at frame " + std::to_string(index) + " from " + writer_->form().text() + " to " +
+                 form.text() + ", which one clip cannot hold; cut it there, as the stages shots.* do";
+    if (!c_.options.crop.empty() && (form.width != video.width || form.height != video.height))
+      trouble_ = " is " + std::to_string(form.width) + " x " + std::to_string(form.height) + " from frame " +
+                 std::to_string(index) + " on, and the fact crop is of pictures of " +
+                 std::to_string(video.width) + " x " + std::to_string(video.height) + "; set crop = false";
+    return !in_trouble();
   }
 
   const MakerContext& c_;

@@ -84,7 +84,8 @@ void fill_clip(Sample& sample, Clip clip) {
   auto facts = facts_of(sample);
   if (!own.contains("audio")) facts.erase("audio");
   facts.update(own);
-  facts["bin"] = bin_facts(bin_of(own.at("width"), own.at("height"), own.at("duration_s")));
+  facts["bin"] = bin_facts(bin_of(own.at("width").get<double>() * own.at("sample_aspect").get<double>(),
+                                  own.at("height"), own.at("duration_s")));
   facts["copied"] = clip.copied;
   if (clip.samples.count() > 0) set_frames(sample, facts, std::move(clip.samples));
   sample.set("json", facts.dump());

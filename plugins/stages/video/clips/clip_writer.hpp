@@ -40,6 +40,15 @@ inline Colour clip_colour(const AVFrame& picture) {
   return colour;
 }
 
+// The video as its headers would say if they were of this frame.
+inline Probe seen_from(const Probe& film, const AVFrame& frame) {
+  Probe out = film;
+  out.video.width = frame.width;
+  out.video.height = frame.height;
+  out.video.sample_aspect = PictureForm::of(frame).sample_aspect;
+  return out;
+}
+
 // picture: a frame of the video, cropped to `crop`.
 inline EncoderOptions encoder_options(const AVFrame& picture, const Crop& crop, const Probe& film,
                                       const AudioFormat& sound, const TranscodeOptions& options) {
@@ -96,11 +105,9 @@ class ClipWriter {
  public:
   ClipWriter(const AVFrame& first, int64_t first_pts, const Probe& film, const AudioFormat& sound,
              const TranscodeOptions& options)
-      : base_(film.video.time_base),
-        start_(first_pts),
-        crop_(film_crop(options, film)),
-        encoder_(encoder_options(first, crop_, film, sound, options)),
-        sampler_(new_sampler(options, film)) {}
+      : ClipWriter(first, first_pts, sound, options, seen_from(film, first)) {}
+
+  const PictureForm& form() const { return form_; }
 
   bool credible(int64_t pts) const { return video::credible(start_, pts, base_); }
 
@@ -123,6 +130,16 @@ class ClipWriter {
   }
 
  private:
+  ClipWriter(const AVFrame& first, int64_t first_pts, const AudioFormat& sound,
+             const TranscodeOptions& options, const Probe& film)
+      : form_(PictureForm::of(first)),
+        base_(film.video.time_base),
+        start_(first_pts),
+        crop_(film_crop(options, film)),
+        encoder_(encoder_options(first, crop_, film, sound, options)),
+        sampler_(new_sampler(options, film)) {}
+
+  PictureForm form_;  // of the first frame
   Rational base_;
   int64_t start_;  // pts of the first frame
   Crop crop_;

@@ -1,6 +1,7 @@
 #include "clips/cutting.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <stdexcept>
 
@@ -18,14 +19,27 @@ void say_cropped(Sample& clip) {
   clip.set("json", facts.dump());
 }
 
-// Notes the bound in seconds that dropped the clip. If the clip is long enough it has too few frames, and
-// this bound does not apply.
-void say_bound(Sample& clip, double seconds, double min_length) {
+constexpr double kShortestBin = 5, kWidestBin = 10;  // seconds, width : height; see kinora/bins.hpp
+
+// The rule and the bound that drop a clip.
+struct Bound {
+  const char* rule;
+  double score, at_least;
+};
+
+Bound bound_of_short(int64_t frames, double seconds, const ClipOptions& options) {
   constexpr double kRounding = 1e-6;
-  if (seconds >= min_length - kRounding) return;
+  if (seconds < options.min_length - kRounding) return {"clip.too-short", seconds, options.min_length};
+  if (frames < options.min_frames)
+    return {"clip.too-few-frames", static_cast<double>(frames), static_cast<double>(options.min_frames)};
+  return {"clip.too-short", seconds, 2 * options.edge_crop};  // the edges of the shot are all of it
+}
+
+void drop(Sample clip, const Bound& bound, const Emit& emit) {
   auto facts = facts_of(clip);
-  note_bound(facts, "clip.too-short", seconds, min_length, std::numeric_limits<double>::infinity());
+  note_bound(facts, bound.rule, bound.score, bound.at_least, std::numeric_limits<double>::infinity());
   clip.set("json", facts.dump());
+  emit.drop(std::move(clip), bound.rule, bound.score);
 }
 
 // Returns the times of the video's frames. Error(KINORA_ERROR_DATA) if shots.json is inconsistent.
@@ -39,9 +53,10 @@ FrameTimes times_of(const Sample& film, const nlohmann::json& shots) {
   }
 }
 
-std::vector<int64_t> cuts_of(const Sample& film, const nlohmann::json& shots, int64_t frames) {
+std::vector<int64_t> cuts_of(const Sample& film, const nlohmann::json& shots, const char* member,
+                             int64_t frames) {
   std::vector<int64_t> cuts;
-  for (const auto& cut : shots.at("cuts")) {
+  for (const auto& cut : shots.value(member, nlohmann::json::array())) {
     const bool ascends = cut.is_number_integer() && cut >= (cuts.empty() ? 0 : cuts.back()) && cut <= frames;
     if (!ascends)
       throw Error(KINORA_ERROR_DATA, "sample '" + std::string(film.key()) +
@@ -51,6 +66,14 @@ std::vector<int64_t> cuts_of(const Sample& film, const nlohmann::json& shots, in
     cuts.push_back(cut);
   }
   return cuts;
+}
+
+// A shot ends also where the pictures take another form, whatever a stage made of the cuts.
+std::vector<int64_t> all_cuts_of(const Sample& film, const nlohmann::json& shots, int64_t frames) {
+  const auto cuts = cuts_of(film, shots, "cuts", frames), changes = cuts_of(film, shots, "changes", frames);
+  std::vector<int64_t> all;
+  std::set_union(cuts.begin(), cuts.end(), changes.begin(), changes.end(), std::back_inserter(all));
+  return all;
 }
 
 std::vector<Range> transitions_of(const Sample& film, const nlohmann::json& shots, int64_t frames) {
@@ -88,11 +111,9 @@ void ClipTeller::tell(const FilmClip& which, Clip clip, const Emit& emit) {
   const ClipSpan span = clip.span.value_or(which.planned.span);
   Sample sample = clip_sample(film_, which.number, range, fps_, span);
   const double seconds = seconds_of(range, span, fps_);
-  const bool too_short = which.planned.too_short;
-  if (which.fate == Fate::dropped) {
-    if (too_short) say_bound(sample, seconds, options_.min_length);
-    return emit.drop(std::move(sample), too_short ? "clip.too-short" : "clip.no-bin", seconds);
-  }
+  if (which.fate == Fate::dropped && which.planned.too_short)
+    return drop(std::move(sample), bound_of_short(range.end - range.first, seconds, options_), emit);
+  if (which.fate == Fate::dropped) return drop_without_bin(std::move(sample), seconds, emit);
   if (!clip.error.empty()) return emit.fail(std::move(sample), clip.error);
   if (range.end - range.first == 1)
     log(Log::warn, std::string(sample.key()) +
@@ -102,6 +123,15 @@ void ClipTeller::tell(const FilmClip& which, Clip clip, const Emit& emit) {
   fill_clip(sample, std::move(clip));
   if (!crop_.empty()) say_cropped(sample);
   emit(std::move(sample));
+}
+
+void ClipTeller::drop_without_bin(Sample clip, double seconds, const Emit& emit) {
+  if (!bin(seconds).duration) return drop(std::move(clip), {"clip.no-bin", seconds, kShortestBin}, emit);
+  auto facts = facts_of(clip);
+  const double aspect = shape_->first / shape_->second;
+  note_bound(facts, "clip.no-bin", aspect, 0, kWidestBin);
+  clip.set("json", facts.dump());
+  emit.drop(std::move(clip), "clip.no-bin", aspect);
 }
 
 TranscodeOptions ClipTeller::how(const Run& run) const {
@@ -115,21 +145,25 @@ TranscodeOptions ClipTeller::how(const Run& run) const {
 }
 
 Bin ClipTeller::bin(double seconds) {
-  if (!size_)
-    size_ = media_call([&] {
+  if (!shape_)
+    shape_ = media_call([&] {
       const VideoInfo video = probe(*media_.source, media_.name).video;
       const Crop part = crop_.empty() ? Crop{0, 0, video.width, video.height}
                                       : stored_crop(crop_, video.width, video.height, video.rotation);
-      return clip_size(part.width, part.height, video.rotation, static_cast<int>(options_.max_height));
+      const Size size =
+          clip_size(part.width, part.height, video.rotation, static_cast<int>(options_.max_height));
+      const double aspect = video.sample_aspect.value();
+      return std::pair(size.width * (video.rotation.swaps_sides() ? 1 / aspect : aspect),
+                       double{1} * size.height);
     });
-  return bin_of(size_->width, size_->height, seconds);
+  return bin_of(shape_->first, shape_->second, seconds);
 }
 
 Cutting::Cutting(const Sample& film, const Media& media, const nlohmann::json& shots,
                  const ClipOptions& options)
     : media_(media), frames_(shots.at("frames")), teller_(film, media, options, shots.at("fps")) {
   const FrameTimes times = times_of(film, shots);
-  for (const PlannedClip& clip : plan_clips(cuts_of(film, shots, frames_), times, plan_options(options),
+  for (const PlannedClip& clip : plan_clips(all_cuts_of(film, shots, frames_), times, plan_options(options),
                                             transitions_of(film, shots, frames_))) {
     const auto number = static_cast<int64_t>(clips_.size());
     const double seconds = static_cast<double>(clip.span.end_us - clip.span.start_us) / 1e6;

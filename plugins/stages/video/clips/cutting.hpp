@@ -3,6 +3,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "clips/clip_samples.hpp"
@@ -31,13 +32,14 @@ class ClipTeller {
 
  private:
   Bin bin(double seconds);
+  void drop_without_bin(Sample clip, double seconds, const Emit& emit);
 
   const Sample& film_;
   const Media& media_;
   const ClipOptions& options_;
   double fps_;
   Crop crop_;
-  std::optional<Size> size_;  // size of the clips' picture
+  std::optional<std::pair<double, double>> shape_;  // width and height of the clips' pictures as shown
   std::set<std::string> ended_;
 };
 

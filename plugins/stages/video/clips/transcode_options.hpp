@@ -35,7 +35,7 @@ void describe_clip_parts(Describe<Options>& d) {
   d.option("min_frames", &O::min_frames)
       .at_least(1)
       .unit("frames")
-      .help("fewest frames of a clip; clips with fewer are filtered by rule clip.too-short");
+      .help("fewest frames of a clip; clips with fewer are filtered by rule clip.too-few-frames");
   d.option("max_length", &O::max_length)
       .above(0)
       .unit("s")

@@ -209,6 +209,31 @@ TEST(Transcode, KeepsAVariableFrameRate) {
   EXPECT_NEAR(end.seconds.at(1), 0.199, 1e-9);
 }
 
+// The picture that is shown last is rarely the last to be decoded.
+TEST(Transcode, TheTrackLastsAsLongAsItsLastPicture) {
+  for (int frames = 4; frames < 12; ++frames) {
+    std::vector<int64_t> times;
+    for (int i = 0; i < frames; ++i) times.push_back(33 * i + i % 3);
+    EncoderOptions options = testing::small_film();
+    const int64_t end = times.back() + 4000;
+    const Bytes film = timed_film(times, end, options);
+    MemorySource source{std::span(film)};
+    TranscodeOptions reordered = quick();
+    reordered.preset = "medium";
+    reordered.decoder.index = nullptr;
+    Clip made;
+    transcode_clips(source, "film", {{0, frames}}, reordered,
+                    [&](size_t, Clip clip) { made = std::move(clip); });
+    ASSERT_EQ(made.error, "");
+    const testing::Decoded clip = testing::decode(made.bytes);
+    EXPECT_EQ(clip.seconds.size(), static_cast<size_t>(frames));
+    EXPECT_NEAR(clip.probe.duration_s, static_cast<double>(made.span->end_us - made.span->start_us) / 1e6,
+                0.01)
+        << frames;
+    EXPECT_NEAR(testing::decode(film).probe.duration_s, static_cast<double>(end) / 1000, 0.01) << frames;
+  }
+}
+
 TEST(Transcode, BakesTheRotation) {
   EncoderOptions options = testing::small_film(96, 64);
   options.crf = 10;

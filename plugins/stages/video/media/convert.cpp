@@ -1,6 +1,7 @@
 #include "media/convert.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 
 #include "media/byte_source.hpp"
@@ -105,6 +106,33 @@ AVColorRange range_of(const AVFrame& frame) {
   const AVColorRange range = ff::tag(frame.color_range, AVCOL_RANGE_NB, AVCOL_RANGE_UNSPECIFIED);
   if (range == AVCOL_RANGE_UNSPECIFIED && is_grey(format_of(frame))) return AVCOL_RANGE_JPEG;
   return range == AVCOL_RANGE_JPEG ? AVCOL_RANGE_JPEG : AVCOL_RANGE_MPEG;
+}
+
+PictureForm PictureForm::of(const AVFrame& frame) {
+  PictureForm out{frame.width, frame.height, plain(format_of(frame)), {1, 1}, Colour::of(frame)};
+  const AVRational aspect = frame.sample_aspect_ratio;
+  if (aspect.num > 0 && aspect.den > 0) {
+    av_reduce(&out.sample_aspect.num, &out.sample_aspect.den, aspect.num, aspect.den, INT_MAX);
+  }
+  out.colour.matrix = matrix_of(frame);
+  out.colour.range = range_of(frame);
+  return out;
+}
+
+bool operator==(const PictureForm& a, const PictureForm& b) {
+  constexpr int kUnspecified = 2;
+  const auto differ = [](int x, int y) { return x != y && x != kUnspecified && y != kUnspecified; };
+  return a.width == b.width && a.height == b.height && a.format == b.format &&
+         a.sample_aspect == b.sample_aspect && a.colour.matrix == b.colour.matrix &&
+         a.colour.range == b.colour.range && !differ(a.colour.primaries, b.colour.primaries) &&
+         !differ(a.colour.transfer, b.colour.transfer);
+}
+
+std::string PictureForm::text() const {
+  const char* name = av_get_pix_fmt_name(format);
+  return std::to_string(width) + " x " + std::to_string(height) + " " + (name != nullptr ? name : "?") +
+         ", pixels " + std::to_string(sample_aspect.num) + ":" + std::to_string(sample_aspect.den) + ", " +
+         colour.matrix_name() + ", " + colour.range_name();
 }
 
 void PixelConverter::prepare(const AVFrame& from, const AVFrame& to, Filter filter) {

@@ -40,6 +40,19 @@ ff::Owned<AVFrame> allocate_picture(int width, int height, AVPixelFormat format)
 // Returns a copy of packed RGB, [height, width, 3] uint8, as a frame.
 ff::Owned<AVFrame> picture_of_rgb(const uint8_t* rgb, int width, int height);
 
+// What a clip's pictures must have in common: a file has one size and one set of tags.
+struct PictureForm {
+  int width = 0, height = 0;
+  AVPixelFormat format = AV_PIX_FMT_NONE;  // the J formats as plain ones
+  Rational sample_aspect;
+  Colour colour;  // matrix and range as assumed for untagged frames
+
+  static PictureForm of(const AVFrame& frame);
+  // Primaries and transfer count only where both forms have them.
+  friend bool operator==(const PictureForm& a, const PictureForm& b);
+  std::string text() const;  // "640 x 360 yuv420p, pixels 1:1, bt709, tv"
+};
+
 // A part of a picture, in pixels. Zero width: the whole picture.
 struct Crop {
   int x = 0, y = 0, width = 0, height = 0;

@@ -60,6 +60,7 @@ class FrameQueue {
       if (code == 0 && hardware_ != nullptr) code = hardware_->download(*codec_, *picture_);
       if (code == 0) {
         errors_ = silent_ = 0;
+        picture_->sample_aspect_ratio = shown_aspect();
         return true;
       }
       if (code == AVERROR_EOF) return false;
@@ -79,6 +80,14 @@ class FrameQueue {
   // Consecutive packets that may give neither a frame nor an error: more than any codec's delay and than the
   // wait for the first key frame of a stream that starts in the middle.
   static constexpr int kMaxSilentPackets = 4096;
+
+  // The container's shape of a pixel before the codec's, unless the codec changes it within the stream.
+  AVRational shown_aspect() {
+    const AVRational own = picture_->sample_aspect_ratio,
+                     first = input_.video()->codecpar->sample_aspect_ratio;
+    const bool changes = own.num > 0 && first.num > 0 && av_cmp_q(own, first) != 0;
+    return changes ? own : av_guess_sample_aspect_ratio(input_.format(), input_.video(), picture_.get());
+  }
 
   bool feed() {
     if (draining_) return false;

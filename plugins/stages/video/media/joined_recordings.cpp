@@ -6,13 +6,14 @@
 namespace kinora::video {
 namespace {
 
-constexpr int64_t kFall = 1, kLeap = 3600, kGap = 1;  // seconds
+constexpr int64_t kFall = 1000, kFallAtKey = 100, kLeap = 3'600'000, kGap = 1000;  // milliseconds
+constexpr int64_t kApart = 5000;  // between the ends of sound and video in the file, milliseconds
 constexpr int64_t kMostBytesAhead = int64_t{32} << 20;
 constexpr size_t kMostPacketsAhead = 4096;
 constexpr int64_t kUsualRate = 25;  // pictures per second, if a packet has no duration
 
-int64_t in_ticks(int64_t seconds, const AVStream& stream) {
-  return std::max<int64_t>(1, av_rescale_q(seconds, {1, 1}, stream.time_base));
+int64_t in_ticks(int64_t milliseconds, const AVStream& stream) {
+  return std::max<int64_t>(1, av_rescale_q(milliseconds, {1, 1000}, stream.time_base));
 }
 
 }  // namespace
@@ -58,8 +59,10 @@ int JoinedRecordings::read(AVPacket& packet) {
 // Whether the packet is the first of another recording.
 bool JoinedRecordings::begins(const Track& track, const AVPacket& packet) const {
   if (track.last_dts == AV_NOPTS_VALUE || packet.dts == AV_NOPTS_VALUE) return false;
-  return track.last_dts - packet.dts >= in_ticks(kFall, *track.stream) ||
-         packet.dts - track.last_dts > in_ticks(kLeap, *track.stream);
+  const int64_t fall = track.last_dts - packet.dts;
+  const bool is_key = (packet.flags & AV_PKT_FLAG_KEY) != 0;  // as every packet of sound
+  return fall >= in_ticks(is_key ? kFallAtKey : kFall, *track.stream) ||
+         -fall > in_ticks(kLeap, *track.stream);
 }
 
 void JoinedRecordings::follow(Track& track, const AVPacket& packet) const {
@@ -111,6 +114,7 @@ bool JoinedRecordings::look_for_next_recording() {
       return true;
     }
     follow(video, packet);
+    if (video.last_dts - video_.last_dts > in_ticks(kApart, *video.stream)) return false;
   }
 }
 

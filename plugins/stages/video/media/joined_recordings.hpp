@@ -12,8 +12,8 @@ namespace kinora::video {
 // Gives the packets of a file of one or several joined recordings on one clock, and their marks of damage to the
 // pictures that they belong to.
 //
-// Clock: where a stream's decoding time falls back by a second or more, or leaps by more than an hour (as FFmpeg
-// shows a fall below the first time of an MPEG-TS), another recording begins. Its video begins one frame after the
+// Clock: where a stream's decoding time falls back by a second or more, at a key frame by a tenth, or leaps by more
+// than an hour (as FFmpeg shows a fall below the first time of an MPEG-TS), another recording begins. Its video begins one frame after the
 // latest picture before it (by decoding times, if some have no other), and its sound keeps its distance to that
 // video. All other times are unchanged.
 //

@@ -153,10 +153,30 @@ void Mp4Writer::start(int timescale) {
 void Mp4Writer::write(AVPacket& packet, const AVStream& stream, AVRational time_base) {
   packet.stream_index = stream.index;
   av_packet_rescale_ts(&packet, time_base, stream.time_base);
-  check(av_interleaved_write_frame(format_, &packet), "a packet");
+  if (stream.codecpar->codec_type != AVMEDIA_TYPE_VIDEO) return put(packet);
+  const bool is_first = tracks_.find(stream.index) == tracks_.end();
+  Track& track = tracks_[stream.index];
+  if (is_first) {
+    track.first_dts = packet.dts;
+    track.first_pts = packet.pts;
+  }
+  track.first_pts = std::min(track.first_pts, packet.pts);
+  track.end = std::max(track.end, packet.pts + packet.duration);
+  if (track.last) put(*track.last);
+  track.last = ff::new_packet();
+  av_packet_move_ref(track.last.get(), &packet);
 }
 
+void Mp4Writer::put(AVPacket& packet) { check(av_interleaved_write_frame(format_, &packet), "a packet"); }
+
+// A track's length is the sum of its packets' durations in the order of decoding (ISO/IEC 14496-12, 8.6.1.2), in which
+// the picture shown last need not be the last.
 std::vector<uint8_t> Mp4Writer::finish() {
+  for (auto& [index, track] : tracks_) {
+    const int64_t length = track.end - track.first_pts, before = track.last->dts - track.first_dts;
+    track.last->duration = std::max<int64_t>(1, length - before);
+    put(*track.last);
+  }
   check(av_write_trailer(format_), "the index");
   avio_flush(format_->pb);
   check(format_->pb->error, "the last bytes");

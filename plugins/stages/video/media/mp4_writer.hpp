@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +35,8 @@ class Mp4Writer {
   // needed.
   void start(int timescale);
 
-  // Moves the packet's content into the file and leaves the packet blank; its times are in `time_base`.
+  // Moves the packet's content into the file and leaves the packet blank; its times are in `time_base`, its duration
+  // that for which it is shown. The track lasts until the last of its pictures has been shown.
   void write(AVPacket& packet, const AVStream& stream, AVRational time_base);
 
   // Returns the whole file. The writer must not be used afterwards.
@@ -64,8 +66,16 @@ class Mp4Writer {
   static AVIOContext* new_io(File& file, bool writes);
   static void free_io(AVIOContext* io);
 
+  // Each stream's newest packet waits for the next one.
+  struct Track {
+    ff::Owned<AVPacket> last;
+    int64_t first_dts = 0, first_pts = 0, end = 0;  // ticks of the stream; end of the picture shown last
+  };
+  void put(AVPacket& packet);
+
   File file_;
   AVFormatContext* format_ = nullptr;
+  std::map<int, Track> tracks_;  // of pictures, by the streams' indices
 };
 
 }  // namespace kinora::video

@@ -57,6 +57,10 @@ class Scan {
     if (shown) pts.push_back(packet.pts);
     if (shown && packet.pts >= last_pts_) last_pts_ = packet.pts, last_duration = packet.duration;
     if (shown && (packet.flags & AV_PKT_FLAG_KEY) != 0) keys.push_back(packet.pts);
+    if (av_packet_get_side_data(&packet, AV_PKT_DATA_NEW_EXTRADATA, nullptr) != nullptr) {
+      h264_ = false;  // later groups need other parameter sets than those of the header
+      groups.clear();
+    }
     if (h264_) group(packet, shown);
     return true;
   }

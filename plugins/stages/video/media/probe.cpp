@@ -84,6 +84,16 @@ int64_t counted_frames(const AVFormatContext& format, AVStream* stream) {
   return shown;
 }
 
+// FFmpeg's guess is the rate of the usual distance between frames. Without one it falls back to the average, which
+// says nothing where it is low.
+Rational length_fps_of(const VideoInfo& video, const AVStream& stream) {
+  constexpr int kUsual = 25, kSlowest = 10,
+                kNoRate = 210;  // a base rate above kNoRate is the clock's (libavformat)
+  if (video.fps.num <= 0) return {kUsual, 1};
+  const bool has_no_distance = stream.r_frame_rate.den > 0 && av_q2d(stream.r_frame_rate) > kNoRate;
+  return has_no_distance && video.fps.value() < kSlowest ? Rational{kSlowest, 1} : video.fps;
+}
+
 VideoInfo video_info(AVFormatContext* format, AVStream* stream) {
   const AVCodecParameters& p = *stream->codecpar;
   VideoInfo video;
@@ -94,6 +104,7 @@ VideoInfo video_info(AVFormatContext* format, AVStream* stream) {
   video.fps = rational(av_guess_frame_rate(format, stream, nullptr));
   const AVRational average = stream->avg_frame_rate;
   video.average_fps = average.num > 0 && average.den > 0 ? rational(average) : video.fps;
+  video.length_fps = length_fps_of(video, *stream);
   video.time_base = rational(stream->time_base);
   video.rotation = orientation_of(*stream);
   const AVRational aspect = av_guess_sample_aspect_ratio(format, stream, nullptr);

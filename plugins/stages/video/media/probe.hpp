@@ -56,8 +56,11 @@ struct VideoInfo {
   int height = 0;
   Rational fps;          // nominal; 0/1 if the container does not indicate it
   Rational average_fps;  // frames over the whole length; fps if the container does not indicate it
-  Rational time_base;    // seconds per tick of a timestamp
-  int64_t frames = 0;    // counted by the container or, if frames_estimated, duration * fps
+  // Frames per second by which lengths in frames count, never 0: fps, not average_fps, which one picture that stands
+  // for minutes makes useless.
+  Rational length_fps{25, 1};
+  Rational time_base;  // seconds per tick of a timestamp
+  int64_t frames = 0;  // counted by the container or, if frames_estimated, duration * fps
   bool frames_estimated = true;
   Orientation rotation;          // makes the stored picture upright
   Rational sample_aspect{1, 1};  // width : height of a stored pixel

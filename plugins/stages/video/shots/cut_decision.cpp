@@ -6,8 +6,9 @@
 
 namespace kinora::video {
 
-CutDecision::CutDecision(const std::vector<std::string>& names, const std::string& decide, int64_t tolerance)
-    : all_(decide == "all"), tolerance_(tolerance) {
+CutDecision::CutDecision(const std::vector<std::string>& names, const std::string& decide, int64_t tolerance,
+                         Distance between)
+    : all_(decide == "all"), tolerance_(tolerance), between_(std::move(between)) {
   const auto one = static_cast<size_t>(std::find(names.begin(), names.end(), decide) - names.begin());
   for (size_t i = 0; i < names.size(); ++i)
     if (one == names.size() || one == i) of_.push_back(i);
@@ -20,7 +21,7 @@ CutDecision::CutDecision(const std::vector<std::string>& names, const std::strin
 }
 
 void CutDecision::advance(const std::vector<const std::vector<int64_t>*>& found,
-                          const std::vector<int64_t>& settled) {
+                          const std::vector<int64_t>& settled, const std::vector<int64_t>& certain) {
   int64_t until = std::numeric_limits<int64_t>::max();
   // Cuts before `until` are final for every detector that decides; later ones wait.
   for (const size_t by : of_) until = std::min(until, settled[by]);
@@ -35,10 +36,22 @@ void CutDecision::advance(const std::vector<const std::vector<int64_t>*>& found,
   // No cut that can still come is near enough to join the open group.
   if (!together_.empty() && until - together_.back().frame > tolerance_) close();
   settled_ = together_.empty() ? until : together_.front().frame;
+  merge(certain);
+}
+
+// Appends the cuts before settled_ in their order.
+void CutDecision::merge(const std::vector<int64_t>& certain) {
+  const auto is_due = [&] { return certain_ < certain.size() && certain[certain_] < settled_; };
+  while (merged_ < decided_.size() || is_due()) {
+    const bool takes_certain =
+        is_due() && (merged_ == decided_.size() || certain[certain_] <= decided_[merged_]);
+    const int64_t cut = takes_certain ? certain[certain_++] : decided_[merged_++];
+    if (cuts_.empty() || cuts_.back() != cut) cuts_.push_back(cut);
+  }
 }
 
 void CutDecision::take(const Cut& cut) {
-  if (!together_.empty() && cut.frame - together_.back().frame > tolerance_) close();
+  if (!together_.empty() && between_(together_.back().frame, cut.frame) > tolerance_) close();
   together_.push_back(cut);
 }
 
@@ -49,7 +62,7 @@ void CutDecision::close() {
     has[cut.by] = true;
     if (cut.by < first->by) first = &cut;
   }
-  if (!all_ || std::find(has.begin(), has.end(), false) == has.end()) cuts_.push_back(first->frame);
+  if (!all_ || std::find(has.begin(), has.end(), false) == has.end()) decided_.push_back(first->frame);
   together_.clear();
 }
 

@@ -2,6 +2,7 @@
 // are being found.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,16 @@ std::vector<int64_t> decided_cuts(const std::vector<NamedCuts>& found, const std
 // The same rule while cuts are still being found. [owner-thread]
 class CutDecision {
  public:
-  CutDecision(const std::vector<std::string>& names, const std::string& decide, int64_t tolerance);
+  // between: frames between two cuts, at least the difference of their indices.
+  using Distance = std::function<int64_t(int64_t from, int64_t to)>;
+  CutDecision(
+      const std::vector<std::string>& names, const std::string& decide, int64_t tolerance,
+      Distance between = [](int64_t from, int64_t to) { return to - from; });
 
   // found: all cuts so far per detector, ascending; settled: for each, the frame before which it will report
-  // no more cuts.
-  void advance(const std::vector<const std::vector<int64_t>*>& found, const std::vector<int64_t>& settled);
+  // no more cuts; certain: all further cuts so far, which no rule removes.
+  void advance(const std::vector<const std::vector<int64_t>*>& found, const std::vector<int64_t>& settled,
+               const std::vector<int64_t>& certain = {});
 
   // The video's cuts so far, ascending, and the frame before which there will be no more.
   const std::vector<int64_t>& cuts() const { return cuts_; }
@@ -43,12 +49,16 @@ class CutDecision {
   };
   void take(const Cut& cut);
   void close();
+  void merge(const std::vector<int64_t>& certain);
 
   std::vector<size_t> of_;     // indices of the detectors that decide
   std::vector<size_t> taken_;  // number of cuts consumed per detector
   bool all_;
   int64_t tolerance_;
-  std::vector<Cut> together_;  // cuts merged into one, which may still grow
+  Distance between_;
+  std::vector<Cut> together_;        // cuts merged into one, which may still grow
+  std::vector<int64_t> decided_;     // by the detectors
+  size_t merged_ = 0, certain_ = 0;  // number of decided and certain cuts in cuts_
   std::vector<int64_t> cuts_;
   int64_t settled_ = 0;
 };

@@ -130,5 +130,16 @@ TEST(CutDecision, IsThatOfAllCutsHoweverTheyCome) {
   }
 }
 
+// Two cuts of neighbouring frames that are minutes apart are two cuts; certain ones are always cuts.
+TEST(CutDecision, MeasuresByTimeAndKeepsWhatIsCertain) {
+  const std::vector<int64_t> a{10, 40}, b{11, 41};
+  CutDecision decision({"a", "b"}, "any", 2,
+                       [](int64_t from, int64_t to) { return from == 10 ? 1000 : to - from; });
+  decision.advance({&a, &b}, {20, 20}, {5, 11, 30});
+  EXPECT_THAT(decision.cuts(), ::testing::ElementsAre(5, 10, 11));
+  decision.advance({&a, &b}, {100, 100}, {5, 11, 30, 90});
+  EXPECT_THAT(decision.cuts(), ::testing::ElementsAre(5, 10, 11, 30, 40, 90));
+}
+
 }  // namespace
 }  // namespace kinora::video

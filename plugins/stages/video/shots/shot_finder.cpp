@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "media/byte_source.hpp"
 #include "media/convert.hpp"
@@ -157,13 +158,15 @@ BgrView MeasureSource::whole(const AVFrame& frame) {
 ShotFinder::ShotFinder(const VideoInfo& video, const ShotsPlan& plan)
     : plan_(plan),
       rate_(nominal_frame_rate(video.average_fps.value())),
-      decision_(names_of(plan), plan.decide, plan.tolerance) {
+      length_rate_(nominal_frame_rate(video.length_fps.value())),
+      decision_(names_of(plan), plan.decide, plan.tolerance,
+                [this](int64_t from, int64_t to) { return frames_between(from, to); }) {
   MeterOptions needs;
   needs.hsv = false;
   needs.edge_kernel = static_cast<int>(plan.edge_kernel);
   for (const auto& options : plan.detectors) {
-    detectors_.push_back(make_detector(options, rate_));
-    settled_.emplace_back(options, rate_);
+    detectors_.push_back(make_detector(options, length_rate_));
+    settled_.emplace_back(options, length_rate_);
     found_.push_back(&detectors_.back()->cuts());
     detectors_.back()->require(needs);
     if (detectors_.back()->wants_thumbnails()) thumbnailer_.emplace(video.rotation);
@@ -176,7 +179,15 @@ ShotFinder::ShotFinder(const VideoInfo& video, const ShotsPlan& plan)
     source_.emplace(FrameSize{video.width, video.height}, video.rotation, plan.downscale, needs);
 }
 
+// By index or by time, whichever is more: two frames of a variable rate may be minutes apart.
+int64_t ShotFinder::frames_between(int64_t from, int64_t to) const {
+  const auto at = [&](int64_t frame) { return Moment{frame, times_us_[static_cast<size_t>(frame)]}; };
+  return std::max(to - from, nominal_frames_between(at(from), at(to), length_rate_));
+}
+
 void ShotFinder::push(const AVFrame& picture, const Moment& now) {
+  times_us_.push_back(now.microseconds);
+  changes_.push(picture, now.frame);
   const FrameMeasures measures = source_ ? source_->push(picture) : FrameMeasures{};
   if (thumbnailer_) {
     std::array<uint8_t, Thumbnailer::kBytes> rgb;
@@ -189,7 +200,7 @@ void ShotFinder::push(const AVFrame& picture, const Moment& now) {
 const CutDecision& ShotFinder::settle(const Moment& now) {
   std::vector<int64_t> settled;
   for (size_t i = 0; i < detectors_.size(); ++i) settled.push_back(settled_[i].after(*detectors_[i], now));
-  decision_.advance(found_, settled);
+  decision_.advance(found_, settled, changes_.frames());
   return decision_;
 }
 
@@ -199,9 +210,11 @@ void ShotFinder::finish(const Moment& last) {
 
 nlohmann::json ShotFinder::shots(const FilmClock& clock) const {
   const auto& times = clock.times();
-  std::vector<NamedCuts> found;
-  for (const auto& detector : detectors_) found.push_back({detector->name(), detector->cuts()});
-  const auto cuts = decided_cuts(found, plan_.decide, plan_.tolerance);
+  CutDecision decision(names_of(plan_), plan_.decide, plan_.tolerance,
+                       [this](int64_t from, int64_t to) { return frames_between(from, to); });
+  decision.advance(found_, std::vector<int64_t>(found_.size(), std::numeric_limits<int64_t>::max()),
+                   changes_.frames());
+  const auto& cuts = decision.cuts();
   const auto chosen = std::find_if(detectors_.begin(), detectors_.end(),
                                    [&](const auto& d) { return d->name() == plan_.decide; });
   nlohmann::json out{{"fps", rate_},
@@ -217,7 +230,12 @@ nlohmann::json ShotFinder::shots(const FilmClock& clock) const {
     if (detector->parts()) one["part"] = *detector->parts();
   }
   write_transitions(out, transitions());
+  write_changes(out, changes_.frames());
   return out;
+}
+
+void write_changes(nlohmann::json& shots, const std::vector<int64_t>& changes) {
+  if (!changes.empty()) shots["changes"] = changes;
 }
 
 void write_transitions(nlohmann::json& shots, const std::vector<Range>& transitions) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/cpu/frame_meter.hpp"
+#include "media/convert.hpp"
 #include "media/ffmpeg.hpp"
 #include "media/probe.hpp"
 #include "shots/cut_decision.hpp"
@@ -69,6 +70,21 @@ struct ShotsPlan {
   std::string weights;          // of transnetv2; see network_file.hpp
 };
 
+// Frames at which the pictures of a video take another form, from all frames in order. [owner-thread]
+class FormChanges {
+ public:
+  void push(const AVFrame& picture, int64_t frame) {
+    const PictureForm form = PictureForm::of(picture);
+    if (form_ && form != *form_) frames_.push_back(frame);
+    form_ = form;
+  }
+  const std::vector<int64_t>& frames() const { return frames_; }
+
+ private:
+  std::optional<PictureForm> form_;
+  std::vector<int64_t> frames_;
+};
+
 // [owner-thread]
 class ShotFinder {
  public:
@@ -83,13 +99,17 @@ class ShotFinder {
 
   // Frames that belong to no shot, around some of the cuts; known for every cut that settle() has returned.
   const std::vector<Range>& transitions() const { return *transitions_; }
-  double rate() const { return rate_; }
   // Call after finish(): returns the field shots.json, given the frames' times.
   nlohmann::json shots(const FilmClock& clock) const;
 
  private:
+  int64_t frames_between(int64_t from, int64_t to) const;
+
   const ShotsPlan& plan_;
-  double rate_;  // nominal
+  double rate_;         // nominal
+  double length_rate_;  // by which lengths in frames count
+  FormChanges changes_;
+  std::vector<int64_t> times_us_;
   std::vector<std::unique_ptr<ShotDetector>> detectors_;
   std::vector<SettledFrames> settled_;
   std::vector<const std::vector<int64_t>*> found_;
@@ -98,6 +118,9 @@ class ShotFinder {
   std::optional<Thumbnailer> thumbnailer_;
   const std::vector<Range>* transitions_;
 };
+
+// Sets the member `changes` of shots.json: cuts that no stage takes away. Without any there is none.
+void write_changes(nlohmann::json& shots, const std::vector<int64_t>& changes);
 
 // Sets the member `transitions` of shots.json, [first, end) each; without transitions there is none.
 void write_transitions(nlohmann::json& shots, const std::vector<Range>& transitions);
