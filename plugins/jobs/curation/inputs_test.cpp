@@ -60,7 +60,26 @@ TEST(Manifest, ALineThatIsNestedWithoutEndIsNoInput) {
   const auto nested = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };
   EXPECT_EQ(error_of(nested(60)), "");
   EXPECT_EQ(error_of("\"" + nested(400) + "\\\"" + nested(400) + "\""), "") << "brackets in text are text";
-  EXPECT_THAT(error_of(nested(1000000)), HasSubstr("films.jsonl: line 1: it is not a JSON object"));
+  EXPECT_THAT(error_of(nested(1000000)), HasSubstr("films.jsonl: line 1: it is nested more than 64"));
+}
+
+TEST(Manifest, NanIsNullAndOtherFlawsAreNamedWithTheirPlace) {
+  const auto row_of = [](const std::string& line) {
+    Input out;
+    read_jsonl_manifest(line, "films.jsonl", [&](Input in) { out = std::move(in); });
+    return out;
+  };
+  const Input nan = row_of(R"({"url": "a.mp4", "score": NaN, "x": [-Infinity, Infinity], "caption": "NaN of \"NaN"})");
+  EXPECT_EQ(nan.error, "");
+  EXPECT_EQ(nan.user, (json{{"score", nullptr}, {"x", {nullptr, nullptr}}}));
+  EXPECT_EQ(nan.caption, "NaN of \"NaN");
+  EXPECT_EQ(row_of(R"({"url": "a.mp4", "caption": NaN})").caption, std::nullopt);
+  for (const auto& [line, words] : {std::pair{R"({"url": 'a.mp4'})", "character 9 is \"'\""},
+                                    {R"({"url": "a.mp4", "x": nan})", "character 24 is \"a\""},
+                                    {R"({"url": "a.mp4",)", "it ends too early"},
+                                    {R"(["a.mp4"])", "but a JSON array"},
+                                    {"a.mp4", "character 1 is \"a\""}})
+    EXPECT_THAT(row_of(line).error, HasSubstr(words)) << line;
 }
 
 // A record that cannot be read is {"broken", its number}.

@@ -11,6 +11,7 @@
 #include "core/base/suggest.hpp"
 #include "kinora/abi/base.h"
 #include "kinora/error.hpp"
+#include "kinora/json_nan.hpp"
 #include "plugins/jobs/curation/csv_table.hpp"
 
 namespace kinora::core {
@@ -69,6 +70,27 @@ bool take_text(json& row, const char* column, std::string& out) {
   return true;
 }
 
+// Why a line is no JSON object.
+std::string flaw_of(const std::string& line, const json& read) {
+  constexpr const char* kRemedy = "; write {\"url\": \"film.mp4\"}";
+  if (!read.is_discarded())
+    return std::string("it is not a JSON object but a JSON ") + read.type_name() + kRemedy;
+  const auto repaired = without_nan(line);
+  const std::string& text = repaired.empty() ? line : repaired;
+  size_t place = 0;
+  try {
+    [[maybe_unused]] const json ignored =
+        json::parse(text, [](int depth, json::parse_event_t, json&) { return depth < 64; });
+  } catch (const json::parse_error& e) {
+    place = e.byte;  // from 1 on; behind the end if the line is cut off
+  }
+  if (place == 0) return std::string("it is nested more than 64 levels deep; write {\"url\": \"film.mp4\"}");
+  if (place > text.size()) return "it is not a JSON object: it ends too early";
+  const size_t from = place - 1;
+  return fmt::format("it is not a JSON object: character {} is {}{}", place,
+                     json(text.substr(from, 1)).dump(-1, ' ', true, json::error_handler_t::replace), kRemedy);
+}
+
 Input input_of(json row, const std::string& name, const std::string& place) {
   Input out;
   std::string caption;
@@ -98,11 +120,13 @@ std::vector<std::string> read_jsonl_manifest(const std::string& text, const std:
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     json object = parse_facts(line);
+    if (object.is_discarded())
+      object = parse_facts(without_nan(line));  // as pandas and Python's json write it
     const std::string place = "line " + std::to_string(number);
     if (object.is_object() && columns.size() < kMostColumns)
       for (const auto& [column, value] : object.items()) columns.insert(column);
     row(object.is_object() ? input_of(std::move(object), name, place)
-                           : unusable(name, place, "it is not a JSON object; write {\"url\": \"film.mp4\"}"));
+                           : unusable(name, place, flaw_of(line, object)));
   }
   return misspelt(columns, name);
 }

@@ -81,8 +81,9 @@ std::optional<WebDatasetSample> walk(uint64_t size, const HeaderAt& header_at, c
     const auto parts = split_member_name(*name);
     if (!parts) continue;
     if (out.fields.empty()) out.where.key = parts->key;
-    if (parts->key != out.key() || out.find(parts->field)) return std::nullopt;
-    out.fields.push_back({std::string(parts->field), {}});
+    std::string field = field_name(parts->field);
+    if (parts->key != out.key() || out.find(field)) return std::nullopt;
+    out.fields.push_back({std::move(field), {}});
     if (!take(out.fields.back(), begin, *content)) return std::nullopt;
   }
   return out.fields.empty() ? std::nullopt : std::optional(std::move(out));

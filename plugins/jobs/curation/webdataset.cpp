@@ -260,7 +260,7 @@ Result<std::optional<std::vector<uint8_t>>> WebDatasetShard::field(size_t i, std
     TarReader tar(bytes_of(source_).part(offset, size), false);
     while (const auto member = tar.next()) {
       const auto parts = split_member_name(member->name);
-      if (parts && parts->field == name) return tar.content();
+      if (parts && field_name(parts->field) == name) return tar.content();
     }
     return std::nullopt;
   });

@@ -598,6 +598,19 @@ TEST_F(WebDatasetFolder, SamplesBehindAHoleAreFailures) {
   for (size_t i = 0; i < 8; ++i) EXPECT_EQ(static_cast<bool>(early.at(i)), i < 2 || i > 4) << i;
 }
 
+TEST_F(WebDatasetFolder, FieldsAreInLowerCaseAsWebdatasetReadsThem) {
+  write("s.tar", tar({{"a.MP4", "1"}, {"a.Json", "2"}, {"a.CLIP.npy", "3"}}));
+  put({0, 3072});
+  const auto shard = or_throw(WebDatasetShard::open(folder + "/s.tar"));
+  const auto sample = or_throw(shard.at(0));
+  for (const char* name : {"mp4", "json", "CLIP.npy"}) {
+    EXPECT_TRUE(sample.find(name)) << name;
+    EXPECT_TRUE(*shard.field(0, name)) << name;
+  }
+  EXPECT_EQ(read_all(tar({{"a.MP4", "1"}})), (std::vector<std::string>{"a: mp4=1"}));
+  EXPECT_THAT(read_all(tar({{"a.MP4", "1"}, {"a.mp4", "2"}})).back(), HasSubstr("is a second 'a.mp4'"));
+}
+
 TEST_F(WebDatasetFolder, AFieldThatIsZerosIsMissed) {
   const std::string whole = tar({{"a.txt", "1"}, {"a.cls", "2"}, {"b.txt", "3"}});
   write("s.tar", with_hole(whole, 1024, 2048));  // a.cls

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/cancel.hpp"
+#include "kinora/json_nan.hpp"
 #include "kinora/sample.hpp"
 #include "plugins/jobs/data/media.hpp"
 
@@ -17,7 +18,7 @@ constexpr size_t kMostOfSample = 1000;  // as WebDatasetReader
 constexpr uint64_t kMostJson = uint64_t{64} << 20;
 constexpr const char* kPackAgain = "; pack the shard again";
 
-bool is_json(std::string_view field) { return field == "json" || field.ends_with(".json"); }
+bool is_json(std::string_view field) { return field_name(field) == "json" || field.ends_with(".json"); }
 
 bool leaves_folder(std::string_view name) {
   const std::filesystem::path path(name);
@@ -89,7 +90,9 @@ class Check {
     const auto refuse = [&](const std::string& what) { add(key, member.header, what); };
     if (is_json(field) && member.size <= kMostJson) {
       const auto bytes = tar.content();
-      if (!bytes.empty() && !nlohmann::json::accept(bytes.begin(), bytes.end())) refuse(not_json(field));
+      const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      if (!bytes.empty() && !nlohmann::json::accept(text) && !nlohmann::json::accept(without_nan(text)))
+        refuse(not_json(field));
     } else if (decode_ && is_decoded(field) && member.size > 0 &&
                member.size <= WebDatasetLimits{}.sample_bytes) {
       const std::string why = decode_(key, field, tar.content());
@@ -103,11 +106,11 @@ class Check {
   void end_sample(energon::StoredSample sample) {
     if (!leaves_folder(sample.key))
       if (auto flaw = flaw_of_names(sample); !flaw.empty()) add(sample.key, sample.offset, std::move(flaw));
-    std::set<std::string_view> seen;
+    std::set<std::string> seen;
     uint64_t bytes = 0;
     for (const auto& part : sample.parts) {
       bytes += part.size;
-      if (!seen.insert(part.name).second)
+      if (!seen.insert(field_name(part.name)).second)
         add(sample.key, sample.offset,
             "the field " + part.name + " comes twice; readers take one of them" + kPackAgain);
     }

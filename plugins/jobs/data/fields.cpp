@@ -12,7 +12,8 @@ constexpr size_t kMostGroups = 100, kMostNames = 1000;  // bound the memory for 
 void FieldSets::add(const energon::StoredSample& sample) {
   Names names;
   for (const auto& part : sample.parts)
-    if (!optional_.contains(part.name) && names.size() < kMostNames) names.insert(part.name);
+    if (const auto name = field_name(part.name); !optional_.contains(name) && names.size() < kMostNames)
+      names.insert(name);
   auto& groups = shards_.back();
   const auto known = groups.find(names);
   if (known != groups.end()) {

@@ -8,6 +8,7 @@
 #include "core/base/facts.hpp"
 #include "core/io/io.hpp"
 #include "core/run/call.hpp"
+#include "kinora/json_nan.hpp"
 #include "plugins/jobs/data/earlier_index.hpp"
 #include "plugins/jobs/data/in_order.hpp"
 #include "plugins/jobs/data/some_samples.hpp"
@@ -67,7 +68,8 @@ void look_at_texts(const DataFolder& folder, Overview& out) {
         caption = text;
         continue;
       }
-      const json facts = json::parse(text, nullptr, false);
+      json facts = json::parse(text, nullptr, false);
+      if (facts.is_discarded()) facts = json::parse(without_nan(text), nullptr, false);
       if (facts.is_discarded())
         out.problems.push_back(Problem{shard.name, sample.key, sample.offset, not_json(part.name)}.line());
       if (!facts.is_object()) continue;

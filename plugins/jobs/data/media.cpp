@@ -6,21 +6,22 @@
 
 #include "core/base/status.hpp"
 #include "core/sample/sample.hpp"
+#include "kinora/webdataset.hpp"
 
 namespace kinora::data {
 namespace {
 
 using nlohmann::json;
 
-// "webp" of "preview.webp"
-std::string_view ending_of(std::string_view field) {
-  return field.substr(field.rfind('.') + 1);  // npos + 1 is 0
+// "webp" of "preview.webp" and "preview.WEBP"
+std::string ending_of(std::string_view field) {
+  return field_name(field.substr(field.rfind('.') + 1));  // npos + 1 is 0
 }
 
 // The medium under the name of a field that stages open: the ending.
 Sample sample_of(const std::string& key, const std::string& field, std::vector<uint8_t> bytes) {
   Sample out(core::key_of_name(key));
-  out.set(std::string(ending_of(field)).c_str(), std::move(bytes));
+  out.set(ending_of(field).c_str(), std::move(bytes));
   return out;
 }
 
@@ -44,7 +45,9 @@ bool is_medium(std::string_view field) {
   return std::find(std::begin(kMedia), std::end(kMedia), ending_of(field)) != std::end(kMedia);
 }
 
-bool is_decoded(std::string_view field) { return is_medium(field) && ending_of(field) == field; }
+bool is_decoded(std::string_view field) {
+  return is_medium(field) && field.find('.') == std::string_view::npos;
+}
 
 MediaDecoder::MediaDecoder(core::Registry& registry)
     : probe_(registry, "video.probe", json{{"count", true}}) {}

@@ -116,13 +116,20 @@ class Verifier {
 
   void see_undecoded(const energon::StoredSample& sample) {
     constexpr size_t kMostNamed = 20;
-    for (const auto& part : sample.parts)
+    for (const auto& part : sample.parts) {
+      decoded_ += is_decoded(part.name) && part.size > 0;
+      if (fields_seen_.size() < kMostNamed) fields_seen_.insert(core::printable(part.name));
       if (is_medium(part.name) && !is_decoded(part.name) && undecoded_.size() < kMostNamed)
         undecoded_.insert(core::printable(part.name));
+    }
   }
 
   void finish() {
     progress_.finish();
+    if (decoders_.are_used() && decoded_ == 0)
+      report_.notes.push_back(fmt::format(
+          "no medium was decoded: no sample has a field such as mp4, webm, jpg or png (the fields are {})",
+          fmt::join(fields_seen_, ", ")));
     if (decoders_.are_used() && !undecoded_.empty())
       report_.notes.push_back(fmt::format("not decoded, since no training decodes them: the fields {}",
                                           fmt::join(undecoded_, ", ")));
@@ -151,6 +158,8 @@ class Verifier {
   std::vector<char> has_problem_;
   std::vector<uint64_t> samples_;    // of each shard
   std::set<std::string> undecoded_;  // fields that look like media
+  std::set<std::string> fields_seen_;
+  uint64_t decoded_ = 0;  // media
 };
 
 }  // namespace

@@ -212,5 +212,31 @@ TEST_F(Verify, DecodesTheFieldsThatTrainingDecodesAndNamesTheOthersOnce) {
   EXPECT_THAT(verify().notes, Not(Contains(says))) << "nothing was decoded, nothing was left out";
 }
 
+TEST_F(Verify, NamesInCapitalsAreTheSameFields) {
+  write("s.tar",
+        test::tar_bytes({{"a.MP4", "1"}, {"a.JSON", "{"}, {"b.mp4", "1"}, {"b.json", "{\"x\": NaN}"}}));
+  std::vector<std::string> decoded;
+  const DecodeMedium decode = [&](const std::string& key, const std::string&, std::vector<uint8_t>) {
+    decoded.push_back(key);
+    return "";
+  };
+  const auto report = verify({.threads = 1, .decoder = [&] { return decode; }});
+  EXPECT_THAT(decoded, ElementsAre("a", "b"));
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("the field JSON is not JSON")))
+      << "NaN is null, as trainings read it";
+}
+
+TEST_F(Verify, SaysThatThereWasNothingToDecode) {
+  write("s.tar", test::tar_bytes({{"a.movie", "1"}, {"a.txt", "1"}}));
+  const DecodeMedium decode = [&](const std::string&, const std::string&, std::vector<uint8_t>) {
+    return "";
+  };
+  EXPECT_THAT(verify({.threads = 1, .decoder = [&] { return decode; }}).notes,
+              Contains(HasSubstr(
+                  "no medium was decoded: no sample has a field such as mp4, webm, jpg or png (the fields "
+                  "are movie, txt)")));
+  EXPECT_THAT(verify().notes, Not(Contains(HasSubstr("decoded")))) << "it was not asked for";
+}
+
 }  // namespace
 }  // namespace kinora::data

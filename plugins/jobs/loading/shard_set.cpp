@@ -10,6 +10,7 @@
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
 #include "core/io/io.hpp"
+#include "kinora/json_nan.hpp"
 #include "plugins/jobs/curation/webdataset.hpp"
 
 namespace kinora::core {
@@ -29,7 +30,9 @@ class TarShard final : public SampleShard {
   nlohmann::json facts(uint64_t i) const override {
     const auto bytes = or_throw(shard_.field(i, "json"));
     if (!bytes) return {};
-    auto out = parse_facts({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+    const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+    auto out = parse_facts(text);
+    if (out.is_discarded()) out = parse_facts(without_nan(text));
     if (out.is_discarded())
       throw Error(KINORA_ERROR_DATA,
                   fmt::format("{}: the sample '{}' at byte {}: its json is not JSON, or nested more than 64 "

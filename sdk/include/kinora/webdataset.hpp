@@ -5,7 +5,7 @@
 //   .nv-meta/.info.json                                                  Energon: the shards and how many samples each has
 //
 // A name is split at the first dot of its last part: "a.b/clip.shots.json" is the key "a.b/clip" and the
-// field "shots.json". A leading "./", as of `tar -cf x.tar .`, is left out. Names without a dot, and
+// field "shots.json". Readers take a field without a dot in lower case, as webdataset does with all. A leading "./", as of `tar -cf x.tar .`, is left out. Names without a dot, and
 // those with a part __x__ at the front, are not samples and are skipped. webdataset_files.hpp finds the shards,
 // webdataset_reader.hpp reads one, energon.hpp indexes one.
 #pragma once
@@ -78,6 +78,15 @@ inline std::optional<WebDatasetName> split_member_name(std::string_view name) {
   const size_t dot = name.find('.', base);
   if (dot == std::string_view::npos || dot == base) return std::nullopt;
   return WebDatasetName{name.substr(0, dot), name.substr(dot + 1)};
+}
+
+// The name of a field as readers take it: "MP4" is "mp4". One with a dot, such as "CLIP.npy", has a name of its user's.
+inline std::string field_name(std::string_view written) {
+  std::string out(written);
+  if (out.find('.') != std::string::npos) return out;
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
 }
 
 }  // namespace kinora

@@ -58,9 +58,9 @@ class WebDatasetReader {
         break;
       }
       if (!sample) sample = WebDatasetSample{{std::string(name->key), name_, member->header, 0}, {}};
-      if (wrong.empty()) wrong = flaw(*sample, *member, name->field, contents ? left : member->size);
+      if (wrong.empty()) wrong = flaw(*sample, *member, field_name(name->field), contents ? left : member->size);
       if (wrong.empty()) {
-        sample->fields.push_back({std::string(name->field), {}});
+        sample->fields.push_back({field_name(name->field), {}});
         if (contents) sample->fields.back().bytes = reading([&] { return tar_.content(); });
         left -= contents ? member->size : 0;
       }
