@@ -50,6 +50,8 @@ po::options_description run_options() {
       "dry-run", "print what would be done")(
       "retry-failed", "retry the videos and clips that failed in finished curate jobs")(
       "from-scratch", "continue no earlier results of the jobs that run (with --only: of that job)")(
+      "replace",
+      "replace the clips of another run file or input, or those with edits of people, where options differ")(
       "help,h", "this text");
   return options;
 }
@@ -92,6 +94,7 @@ std::optional<AskedRun> asked_of(core::Runtime& runtime, const Parsed& given) {
   options.dry = given.values.count("dry-run") != 0;
   options.retry_failed = given.values.count("retry-failed") != 0;
   options.from_scratch = given.values.count("from-scratch") != 0;
+  options.replaces = given.values.count("replace") != 0;
   options.only = only;
   std::vector<std::string> names;
   for (const auto& job : run->jobs) names.push_back(job.name);

@@ -204,15 +204,9 @@ void print(const std::vector<core::Hit>& hits, bool as_json, Shown& shown) {
   if (const std::string rest = shown.left_out(); !rest.empty()) std::cerr << rest << "\n";
 }
 
-// MiniLM's cosines of captions with unrelated texts stay below 0.2, those with matching ones begin at 0.4.
-// Other encoders have other scales.
 void say_if_nothing_matches(const core::Embedded& captions, const std::vector<core::Hit>& hits) {
-  constexpr double kMatch = 0.3;
-  if (captions.encoder.value("text", "") != "model/minilm" || hits.empty() || hits.front().score >= kMatch)
-    return;
-  std::cerr << fmt::format(
-      "no caption matches this text: the highest score is {:.2f}, and captions that match have {} or more\n",
-      hits.front().score, kMatch);
+  const std::string why = hits.empty() ? "" : core::nothing_matches(captions, hits.front().score);
+  if (!why.empty()) std::cerr << why << "\n";
 }
 
 }  // namespace

@@ -199,6 +199,9 @@ Ranking Meaning::to_text(const Question& question) {
   const auto changed = core::cosines(edited, query);
   for (size_t i = 0; i < ids.size(); ++i) out.similarity[*ids[i]] = changed[i];
   if (out.similarity.empty()) out.why = "the run's embeddings belong to captions of other clips";
+  double best = -1;
+  for (const auto& [id, score] : out.similarity) best = std::max(best, score);
+  if (out.why.empty()) out.remark = core::nothing_matches(all, best);
   return out;
 }
 

@@ -33,6 +33,7 @@ struct Ranking {
   // For a map: clips with their places; at most kMapped, evenly chosen among `all`.
   std::vector<std::pair<std::string, Place>> places = {};
   size_t all = 0;
+  std::string remark = {};  // that nothing matches the text; "": something may
 };
 
 // The searches that are possible now.

@@ -168,7 +168,7 @@ void Studio::search(const Query& query, const Ranked& ranking) {
   views_.remove_if([&](const View& view) { return view.at == version_; });
   if (!query.searches()) return;
   s.by = !query.like.empty() ? "pictures" : is_ranked ? "meaning" : "words";
-  if (ranking) s.why = ranking->why;
+  if (ranking) s.why = is_ranked ? ranking->remark : ranking->why;
   std::vector<size_t> words;
   if (!query.text.empty()) words = search_words(catalogue_, shelf().edits, query.text);
   if (is_ranked) s.found = by_similarity(catalogue_, *ranking);

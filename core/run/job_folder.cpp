@@ -273,6 +273,15 @@ void count_retry(const fs::path& folder, const std::string& base) {
   or_throw(write_file_atomically(folder / "job.json", job.dump(2) + "\n"));
 }
 
+void add_spent(const fs::path& folder, double seconds) {
+  json job = read_json(folder / "job.json");
+  if (job.empty()) return;
+  job["spent_s"] = number_in(job, "spent_s") + seconds;
+  (void)write_file_atomically(folder / "job.json", job.dump(2) + "\n");  // a full disk is said elsewhere
+}
+
+double spent_before(const fs::path& folder) { return number_in(read_json(folder / "job.json"), "spent_s"); }
+
 Beginning beginning(const fs::path& folder, const std::string& name, const json& spec,
                     const std::string& digest, const std::string& base, bool is_quick) {
   if (!is_a_jobs(folder)) return {};
@@ -303,6 +312,26 @@ Beginning beginning(const fs::path& folder, const std::string& name, const json&
   return out;
 }
 
+std::string reason_to_keep(const fs::path& folder, const json& spec, const std::string& digest,
+                           const std::string& base) {
+  if (!is_a_jobs(folder) || is_of(folder, digest, base) || !(is_done(folder) || has_begun(folder))) return "";
+  for (const fs::path& aside : {unfinished(folder), before(folder), own_of(folder)})
+    if (is_of(aside, digest, base)) return "";
+  const json known = read_json(folder / "job.json");
+  const auto differs = [&](const char* name) {
+    return known.contains(name) && known[name] != spec.value(name, json());
+  };
+  std::vector<std::string> why;
+  if (differs("file")) why.push_back("they were made by the run file " + text_in(known, "file"));
+  if (differs("paths"))
+    why.push_back("they are of the input " +
+                  known["paths"].dump(-1, ' ', false, json::error_handler_t::replace));
+  std::ifstream edits(folder / kEdits[0], std::ios::binary);
+  if (const auto lines = std::count(std::istreambuf_iterator<char>(edits), {}, '\n'); lines > 0)
+    why.push_back("people have made " + counted(lines, "edit", "edits") + " in the studio");
+  return fmt::format("{}", fmt::join(why, ", and "));
+}
+
 void prepare_folder(const fs::path& folder, const std::string& name, const json& spec,
                     const std::string& digest, const std::string& base, bool is_quick, bool from_scratch) {
   std::error_code error;
@@ -329,6 +358,7 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
   fs::create_directories(folder);
   sweep(folder);
   fs::remove(failure_file(folder), error);
+  const double spent = is_of(folder, digest, base) && !is_done(folder) ? spent_before(folder) : 0;
   fs::remove(folder / "summary.json", error);  // until the job is done
   if (!is_mine) find_edits(name, folder);
   json written = spec;
@@ -336,6 +366,7 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
   if (!base.empty()) written["base"] = base;
   if (json known = known_of(folder, base, "retries"); !known.is_null()) written["retries"] = std::move(known);
   written["kinora"] = KINORA_VERSION;
+  if (spent > 0) written["spent_s"] = spent;
   or_throw(write_file_atomically(folder / "job.json", written.dump(2) + "\n"));
 }
 

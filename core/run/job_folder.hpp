@@ -37,6 +37,11 @@ std::string problem_of_results(const std::filesystem::path& folder, const std::v
 // The identity of a finished job's results: what it keeps, else the job's digest.
 std::string results_digest(const std::filesystem::path& folder);
 
+// Adds the time of an interrupted run to the folder's job.json.
+void add_spent(const std::filesystem::path& folder, double seconds);
+// That time, of all interrupted runs that the job continues.
+double spent_before(const std::filesystem::path& folder);
+
 // What a job of this identity finds before it does anything.
 struct Beginning {
   std::filesystem::path from;  // the folder whose results it resumes: its own, or one set aside; empty: none
@@ -46,6 +51,12 @@ struct Beginning {
 // is_quick: the job decodes and computes little, so that running it again is nothing to warn of.
 Beginning beginning(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
                     const std::string& digest, const std::string& base, bool is_quick = false);
+
+// Why the results in the folder must not be replaced by those of a job with this identity unasked: they are another
+// run file's or of another input, or people's edits are about them. Empty: nothing would be lost, since the job
+// continues results there, or only its options have changed.
+std::string reason_to_keep(const std::filesystem::path& folder, const nlohmann::json& spec,
+                           const std::string& digest, const std::string& base);
 
 // Prepares the folder for a job. Results of a job of another identity, finished or not, are set aside with a
 // line in the log until drop_before(); earlier results of this job come back. Results of the same job stay,

@@ -57,6 +57,27 @@ TEST_F(JobFolder, OfSomebodyElseGetsNoFileEvenWhenTheJobFails) {
   EXPECT_FALSE(fs::exists(folder_ / "failed.json"));
 }
 
+TEST_F(JobFolder, WhatPeopleLookedAtIsNotReplacedUnasked) {
+  const json mine{{"kind", "curate"}, {"file", "/a.toml"}, {"paths", {"videos"}}};
+  const auto why = [&](const json& more, const std::string& digest = "b", const std::string& base = "other") {
+    json spec = mine;
+    if (more.is_object()) spec.update(more);  // {} is null
+    return reason_to_keep(folder_, spec, digest, base);
+  };
+  EXPECT_EQ(why({}), "") << "nothing is there";
+  prepare_folder(folder_, "clips", mine, "a", "base");
+  EXPECT_EQ(why({{"file", "/b.toml"}}), "") << "it has made nothing";
+  put(folder_ / "items.jsonl");
+  finish("a");
+  EXPECT_EQ(why({}), "") << "its options alone have changed";
+  EXPECT_THAT(why({{"file", "/b.toml"}}), HasSubstr("made by the run file /a.toml"));
+  EXPECT_THAT(why({{"paths", {"others"}}}), HasSubstr("of the input [\"videos\"]"));
+  EXPECT_EQ(why({{"file", "/b.toml"}, {"paths", {"others"}}}, "b", "base"), "") << "the job goes on there";
+  put(folder_ / "edits.jsonl", "{}\n{}\n");
+  EXPECT_THAT(why({}), HasSubstr("made 2 edits in the studio"));
+  EXPECT_EQ(why({}, "b", "base"), "");
+}
+
 TEST_F(JobFolder, OfATrialThatMadeNothingGoesAndOneWithAResultStays) {
   put(folder_ / "photo.txt");
   drop_if_empty(folder_);

@@ -103,6 +103,8 @@ json described(const RunFile& run, const JobSpec& job) {
   json spec = spec_json(job);
   if (job.draws()) spec["seed"] = run.seed;
   if (const auto grows_by = job_type(run, job).grows_by(); !grows_by.empty()) spec["grows_by"] = grows_by;
+  if (!run.file.empty() && job_type(run, job).lists_inputs())
+    spec["file"] = fs::weakly_canonical(fs::absolute(run.file)).string();
   for (const auto& use : job.components)
     if (const auto of = run.registry->find(use.id))
       for (const auto& score : (*of)->scores)
@@ -114,6 +116,28 @@ json described(const RunFile& run, const JobSpec& job) {
 bool is_quick(const RunFile& run, const JobSpec& job) {
   return !job_type(run, job).lists_inputs() && !job.kind->has_tensors;
 }
+
+// Keeps the time of a run that does not finish its job, for the one that does.
+class Spent {
+ public:
+  Spent(fs::path folder, Clock::time_point start) : folder_(std::move(folder)), start_(start) {}
+  Spent(const Spent&) = delete;
+  Spent& operator=(const Spent&) = delete;
+  ~Spent() {
+    if (!is_done_) add_spent(folder_, now());
+  }
+  // Ends it: the time of all runs of the job.
+  double whole() {
+    is_done_ = true;
+    return spent_before(folder_) + now();
+  }
+
+ private:
+  double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  const fs::path folder_;
+  const Clock::time_point start_;
+  bool is_done_ = false;
+};
 
 // Logs what a run would do about an unfinished job; runs nothing. again: its failures would be tried again.
 void foresee(Runtime& runtime, const RunFile& run, const JobSpec& job, const std::string& digest, bool again,
@@ -149,6 +173,8 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
     if (is_first_rank() && !beside)
       prepare_folder(folder, job.name, described(run, job), digest, base, is_quick(run, job), from_scratch);
     const fs::path work = beside ? beside->temporary() : folder;
+    std::optional<Spent> spent;
+    if (is_first_rank() && !beside) spent.emplace(folder, start);
     std::optional<EndInMetrics> metrics;
     if (is_first_rank()) metrics.emplace(work, job.name);
     JobContext context(runtime, run, job, is_first_rank(), work);
@@ -161,7 +187,7 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
                             {"kind", job.kind->name},
                             {"status", "done"},
                             {"digest", digest},
-                            {"seconds", seconds},
+                            {"seconds", spent ? spent->whole() : seconds},
                             {"finished", now_utc()}});
     context.summary["results"].update(results_in(work));
     or_throw(write_file_atomically(
@@ -243,6 +269,26 @@ bool finds_inputs(const RunFile& run, const std::vector<bool>& needed) {
     return false;
   }
   return true;
+}
+
+// Whether no job that lists its inputs would replace what people have looked at; otherwise says which.
+bool may_replace(const RunFile& run, const std::vector<bool>& needed) {
+  bool out = true;
+  for (size_t i = 0; i < run.jobs.size(); ++i) {
+    const JobSpec& job = run.jobs[i];
+    if (!needed[i] || !job_type(run, job).lists_inputs()) continue;
+    const fs::path folder = run.out / job.name;
+    const std::string why =
+        reason_to_keep(folder, described(run, job), job_digest(run, job), job_base(run, job));
+    if (why.empty()) continue;
+    log_error(
+        "{}: its options differ from those of the results in {}, so it would replace them from scratch, and "
+        "{}; choose "
+        "another folder with --out, or replace them with --replace",
+        job.name, folder.string(), why);
+    out = false;
+  }
+  return out;
 }
 
 // Detects ranks of different launches or run files before any job begins.
@@ -347,6 +393,7 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
   std::vector<bool> again(run.jobs.size());
   if (options.retry_failed) again = ask_again(run, needed, options.dry);
   if (!may_begin(runtime, run, options, place.world)) return {.was_refused = true};
+  if (place.first() && !options.replaces && !may_replace(run, needed)) return {.was_refused = true};
   if (!options.dry && !place.alone() && any_left(run, needed)) {
     if (const RunResult met = meet_first_rank(run, needed, place); !met.ok) return met;
   }

@@ -13,7 +13,8 @@ struct RunOptions {
   bool keeps_finished = false;  // fail instead of rerunning a finished job with other options
   bool retry_failed = false;    // retry the failures of finished curate jobs
   bool from_scratch = false;    // `only`, or every job that runs, continues no earlier results of its own
-  bool is_trial = false;        // delete the folder of `only` if it ends without a result
+  bool replaces = false;  // replace results of other run files and inputs, and those with people's edits
+  bool is_trial = false;  // delete the folder of `only` if it ends without a result
 };
 
 struct RunResult {

@@ -11,11 +11,11 @@ DATA = ROOT / "tests/data"
 STAGES = '["video.probe", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, max_length = 2.0, long_shots = "equal", preset = "ultrafast", max_height = 120 }, "caption.describe"]'
 
 
-def run(name, inputs, stages=STAGES, more="", jobs="", code=0):
+def run(name, inputs, stages=STAGES, more="", jobs="", code=0, options=()):
     file = SCRATCH / f"{name}.toml"
     listed = ", ".join(f'"{i}"' for i in inputs)
     file.write_text(f'[run]\nout = "{SCRATCH / name}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = [{listed}]\nstages = {stages}\n{more}\n{jobs}')
-    done = subprocess.run([KINORA, "run", str(file)], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([KINORA, "run", str(file), *options], capture_output=True, text=True, timeout=600)
     assert done.returncode == code, (name, done.returncode, done.stderr)
     return done.stderr
 
@@ -302,7 +302,10 @@ def check_edits():
         {"key": keys[1], "end": "filtered", "rule": "studio.reject", "reason": "blurred"}], "including the edit that changes nothing"
     assert counts["edits_of_clips_not_kept"] == 1 and "not kept its clip: nobody-0000;" in said, said
     text = edits.read_bytes()
-    run("edited", films, STAGES.replace("120", "96"), jobs=shard)
+    said = run("edited", films, STAGES.replace("120", "96"), jobs=shard, code=2)
+    assert f"people have made {len(text.splitlines())} edits in the studio" in said and "--replace" in said, said
+    assert sorted({n.split(".")[0] for n in stored("edited")}) == keys and members() == packed, "nothing was replaced"
+    run("edited", films, STAGES.replace("120", "96"), jobs=shard, options=["--replace"])
     assert edits.read_bytes() == text and members()[f"{keys[0]}.txt"] == b"Mine."
     # The edit belongs to footage that the clip no longer has: it is left out and reported.
     of = lambda key: {n: items("edited")[key]["facts"][n] for n in ("sha256", "first_frame", "end_frame")}
@@ -312,13 +315,32 @@ def check_edits():
     run("edited", films, STAGES.replace("120", "96"), jobs=shard)
     assert members()[f"{keys[0]}.txt"] == b"Fits." and members()[f"{keys[2]}.txt"] == b"Fits too."
     assert summary("edited", "shards")["edits_of_other_footage"] == 0
-    said = run("edited", films, STAGES.replace("2.0", "1.0"), jobs=shard)
+    said = run("edited", films, STAGES.replace("2.0", "1.0"), jobs=shard, options=["--replace"])
     fits = lambda key: of(key) == json.loads(next(l for l in edits.read_text().splitlines() if f'"{key}", "of"' in l))["of"]
     assert not fits(keys[0]) and "other footage now" in said and summary("edited", "shards")["edits_of_other_footage"] == 2 - fits(keys[2]), said
     assert members()[f"{keys[0]}.txt"] == b"Mine.", "only an edit without footage leaves it unknown"
     with edits.open("a") as file:
         file.write("not json\n")
-    assert f"edits.jsonl: line {len(edits.read_text().splitlines())}" in run("edited", films, STAGES.replace("120", "96"), jobs=shard, code=1)
+    assert f"edits.jsonl: line {len(edits.read_text().splitlines())}" in run("edited", films, STAGES.replace("120", "96"), jobs=shard, code=1, options=["--replace"])
+
+
+def check_replaced():
+    """Another run file, or another input with other options, replaces no clips unasked."""
+    films, other = [DATA / "bbb_A.mp4"], STAGES.replace("120", "96")
+    run("kept", films)
+    before = tree("kept")
+    run("kept", [DATA / "bbb_B.mp4"], other, code=2)
+    file = SCRATCH / "another.toml"
+    file.write_text((SCRATCH / "kept.toml").read_text().replace("bbb_B", "bbb_A"))
+    done = subprocess.run([KINORA, "run", str(file), "--out", str(SCRATCH / "kept")], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 2 and f"they were made by the run file {SCRATCH / 'kept.toml'}" in done.stderr and "--replace" in done.stderr, done
+    dry = subprocess.run([KINORA, "run", str(file), "--out", str(SCRATCH / "kept"), "--dry-run"], capture_output=True, text=True, timeout=600)
+    assert dry.returncode == 2 and "--replace" in dry.stderr, dry
+    assert tree("kept") == before
+    run("kept", films, other)  # the same file with other options
+    assert tree("kept") != before
+    run("kept", [DATA / "bbb_B.mp4"], STAGES, options=["--replace"])
+    assert set(items("kept")) >= {"bbb_B"} and "bbb_A" not in items("kept")
 
 
 def check_edits_of_moved_keys():
@@ -346,7 +368,7 @@ def check_edits_of_moved_keys():
     assert made.items() <= times().items() and len(times()) > len(made), "nothing is redone"
     assert [d["key"] for d in lines(SCRATCH / "moved/shards/dropped.jsonl")] == ["001-0000"]
     # Other options, although they change nothing here, and so the keys of a fresh run.
-    said = run("moved", [films], STAGES.replace("min_frames = 1", "min_frames = 2"), more="recursive = true", jobs=shard)
+    said = run("moved", [films], STAGES.replace("min_frames = 1", "min_frames = 2"), more="recursive = true", jobs=shard, options=["--replace"])
     now = items("moved")
     assert now["001-2"]["url"].endswith("b/001.mp4") and now["001-0000"]["end"] == "kept", now
     dropped = lines(SCRATCH / "moved/shards/dropped.jsonl")
@@ -486,6 +508,6 @@ def check_page_example():
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
 for test in (check_one_decode, check_folders, check_remux, check_remux_of_damaged, check_manifest, check_variable_rate, check_columns, check_graph, check_patterns, check_same_bytes,
-             check_changed_inputs, check_nothing_kept, check_other_files, check_edits, check_edits_of_moved_keys, check_why_nothing, check_page_example):
+             check_changed_inputs, check_nothing_kept, check_other_files, check_edits, check_replaced, check_edits_of_moved_keys, check_why_nothing, check_page_example):
     test()
     print("ok   ", test.__name__)

@@ -426,8 +426,8 @@ def check_errors():
     assert kept("quoted") == {"clip-0000"}
     run(job("nothing", where="not has(blurr) and width < 0"))  # a fact in has() may be missing everywhere
     assert kept("nothing") == set()
-    run(job("nothing", where="not has(blurr) and width < 0"), job("still", source="nothing", where="blurr > 1", join="others.csv"), job("empty", "shard", "nothing"))  # no clip comes in
-    assert summary("still")["inputs"] == 0 and packed("empty") == {}
+    told = run(job("nothing", where="not has(blurr) and width < 0"), job("still", source="nothing", where="blurr > 1", join="others.csv"), job("empty", "shard", "nothing"), fails=True)  # no clip comes in
+    assert summary("still")["inputs"] == 0 and "job 'empty' failed: no clip is left to pack, of " in told, told
 
 
 def check_report_and_metrics():

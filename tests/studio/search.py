@@ -72,6 +72,13 @@ def check_meaning(page, out, encode):
         check_order(page, wanted, text)
         eventually(lambda: "nearest in meaning first" in page.locator("#summary").inner_text())
         eventually(lambda: page.locator(".cell[aria-selected=true]:visible .key").inner_text() == shown(page)[0][0], "the best is selected")
+    nothing = "tax returns of a software company"
+    best = nearest(caption_rows(out), encode(nothing))[0][0]
+    assert best < 0.25, best
+    look_for(page, nothing)
+    eventually(lambda: f"no caption matches this text: the highest score is {best:.2f}, " in page.locator("#summary").inner_text(), "it says so")
+    look_for(page, text)
+    eventually(lambda: "no caption matches" not in page.locator("#summary").inner_text())
     filtered = {item["key"]: item["facts"].get("duration_s") for item in lines(out / "clips/items.jsonl")}
     page.locator("#sort").select_option("duration_s")
     eventually(lambda: [filtered[key] for key, _ in shown(page)] == sorted(filtered[key] for key, _ in shown(page)), "another order of the same clips")

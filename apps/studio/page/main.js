@@ -110,9 +110,9 @@ function showOrder() {
   element("order").textContent = isBest ? "best first" : query.descending ? (isByText ? "↓ Z to A" : "↓ high first") : isByText ? "↑ A to Z" : "↑ low first";
 }
 
-/** How the clips were found: by meaning or by words, and why not by meaning if that was requested. */
+/** How the clips were found: by meaning, and whether any matches, or by words, and why not by meaning if that was requested. */
 function foundBy({ by, why }) {
-  if (by === "meaning") return ", nearest in meaning first";
+  if (by === "meaning") return why ? `; ${why}; these are the nearest` : ", nearest in meaning first";
   if (by === "pictures") return `, most like ${query.like.split("/").slice(1).join("/")} first`;
   return by === "words" && why ? `, by words: ${why}` : "";
 }

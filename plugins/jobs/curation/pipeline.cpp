@@ -48,7 +48,8 @@ struct Books {
       log_warn("{}: failed in {}: {}", job.called ? job.called(sample) : std::string(sample.key()),
                outcome.stage ? outcome.stage : "the engine", outcome.reason ? outcome.reason : "");
     }
-    progress.update(inputs_done(), std::to_string(result.made.sum()) + " made");
+    const int64_t made = job.made_before + result.made.sum();
+    progress.update(inputs_done(), made > 0 ? std::to_string(made) + " made" : "");
   }
 
   int64_t inputs_done() const {

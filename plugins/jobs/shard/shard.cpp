@@ -265,6 +265,20 @@ void Shard::check(JobCheck& check) const {
   check_out(check, options.out);
 }
 
+namespace {
+
+[[noreturn]] void refuse_nothing(int64_t all, const std::map<std::string, int64_t>& rules) {
+  std::vector<std::string> why;
+  for (const auto& [rule, count] : rules) why.push_back(fmt::format("{} {}", rule, count));
+  throw Error(
+      KINORA_ERROR_DATA,
+      fmt::format("no clip is left to pack, of {}{}; loosen what leaves them out, or look at the jobs before",
+                  counted(all, "clip", "clips"),
+                  why.empty() ? "" : fmt::format(" ({})", fmt::join(why, ", "))));
+}
+
+}  // namespace
+
 void Shard::run(JobContext& context) const {
   require(context);
   const auto options = context.options<ShardOptions>();
@@ -289,6 +303,7 @@ void Shard::run(JobContext& context) const {
   drop_by_condition(io, options.where, clips, added, edits, drops);
   const auto all = static_cast<int64_t>(clips.size());
   const auto rules = leave_out(context.folder(), clips, drops, unused_edits(context, edits, clips, curated));
+  if (clips.empty()) refuse_nothing(all, rules);
   say_replacements(context, clips, replacements, drops);
   if (options.layout == "cosmos") sort_into_bins(io, clips);
   auto at = clips.begin();

@@ -115,4 +115,14 @@ Embedded those(Embedded all, const std::function<bool(const ClipRef&)>& is_wante
   return out;
 }
 
+// MiniLM's cosines of captions with unrelated texts stay below 0.2, those with matching ones begin at 0.4.
+// Other encoders have other scales.
+std::string nothing_matches(const Embedded& captions, double best) {
+  constexpr double kMatch = 0.3;
+  if (captions.encoder.value("text", "") != "model/minilm" || best >= kMatch) return "";
+  return fmt::format(
+      "no caption matches this text: the highest score is {:.2f}, and captions that match have {} or more",
+      best, kMatch);
+}
+
 }  // namespace kinora::core

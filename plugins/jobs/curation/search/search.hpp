@@ -16,6 +16,9 @@ struct Hit {
   double score = 0;  // cosine
 };
 
+// That no caption matches a text, if the score of the nearest one says so; "" if one may.
+std::string nothing_matches(const Embedded& captions, double best);
+
 // Cosine of every row with `query`; 0 where either has length 0. Throws Error(KINORA_ERROR_INVALID) if the
 // query has another size.
 std::vector<double> cosines(const Embedded& among, std::span<const float> query);
