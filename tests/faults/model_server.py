@@ -198,8 +198,11 @@ class ModelServer:
         self.send(http, 503, b"<html>" + b"x" * 5000 + b"</html>", Content_Type="text/html")
 
     def slow(self, http, request):
-        self.stopping.wait(30 if self.delay else 2.5)
+        self.stopping.wait(2.5)
         self.send(http, 200, json.dumps(self.reply(request)).encode(), request)
+
+    def never(self, http, request):
+        self.stopping.wait()
 
     def cut(self, http, request):
         whole = json.dumps(self.reply(request)).encode()

@@ -166,7 +166,7 @@ def faults(server):
             # libcurl itself repeats an unanswered request on a reused connection
             by_curl = proxy.count - requests
             holds(f"  {proxy.failed()} requests failed, each was repeated once ({by_curl} by libcurl)", proxy.failed() == repeated + by_curl and repeated > 0, (requests, repeated))
-            holds("  no parts are left", not proxy.open_parts, proxy.open_parts)
+            holds("  no parts are left", not proxy.settled().open_parts, proxy.open_parts)
             for f in proxy.faults():
                 total[f] = total.get(f, 0) + 1
         holds("  every byte is there", server.file(f"f/{seed}").read_bytes() == made(seed, size))
@@ -203,7 +203,7 @@ def endings(server):
     with Trial(proxy.url, retries=1, part_size=5 * MIB) as t:
         answer, *_ = t(f"put bucket/lost {23 * MIB} 1")
         holds("a part that cannot be sent fails the upload", "SlowDown" in answer, answer)
-    holds("  which leaves no parts", not proxy.open_parts and any(m == "DELETE" for m, *_ in proxy.log), proxy.open_parts)
+    holds("  which leaves no parts", not proxy.settled().open_parts and any(m == "DELETE" for m, *_ in proxy.log), proxy.open_parts)
     holds("  and no object", not server.file("lost").exists())
 
     ends = []
@@ -219,7 +219,7 @@ def endings(server):
     proxy = Proxy(server.at, gone)
     with Trial(proxy.url, part_size=5 * MIB) as t:
         answer, *_ = t(f"put bucket/stale {11 * MIB} 7")
-        holds("an older object is not taken for it", "NoSuchUpload" in answer and not proxy.open_parts, answer)
+        holds("an older object is not taken for it", "NoSuchUpload" in answer and not proxy.settled().open_parts, answer)
 
     changed = lambda n, method, target: server.file("e").write_bytes(made(2, 3 * MIB)) and None if n == 2 else None
     proxy = Proxy(server.at, changed)
@@ -243,7 +243,7 @@ def killed(server):
             time.sleep(0.01)
         t.process.send_signal(signal.SIGKILL)
         t.process.wait()
-        time.sleep(0.5)
+        proxy.settled()
         with Trial(server.url) as look:
             holds(f"killed after {moment} requests: no object", look("get bucket/killed 1 1 whole")[0].startswith("error") and not server.file("killed").exists())
     with Trial(server.url, part_size=5 * MIB) as t:

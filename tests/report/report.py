@@ -183,7 +183,7 @@ def check_many(chromium):
         seconds = time.monotonic() - start
         report.says("9,988\u00a0more videos", "9,904\u00a0more shots", "9,800\u00a0more inputs", "9,799\u00a0more failures", "✓ Adds up, and items.jsonl has a line for each of the 10,000.")
         assert report.page.locator(".film").count() == 12 and report.page.locator(".shots li").count() == 96
-    assert seconds < 20, f"it took {seconds:.1f} s to open"
+    assert seconds < 60, f"it took {seconds:.1f} s to open"
 
 
 def check_without_scripts(chromium):

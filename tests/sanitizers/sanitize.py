@@ -32,10 +32,10 @@ def reports():
 
 
 def build():
-    """Uses half of the processors, because CTest runs two tests at once."""
+    """Uses half of the processors, because CTest runs two tests at once, or KINORA_COMPILERS."""
     if not (BUILD / "build.ninja").exists() and call("cmake", "--preset", PRESET):
         sys.exit(f"sanitize: preset {PRESET} cannot be configured")
-    if call("cmake", "--build", "--preset", PRESET, "--parallel", max(1, (os.cpu_count() or 1) // 2), "--target", "defects", *PROGRAMS):
+    if call("cmake", "--build", "--preset", PRESET, "--parallel", os.environ.get("KINORA_COMPILERS") or max(1, (os.cpu_count() or 1) // 2), "--target", "defects", *PROGRAMS):
         sys.exit(f"sanitize: preset {PRESET} does not build")
 
 

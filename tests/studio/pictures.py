@@ -127,11 +127,11 @@ def check_hanging(studio):
         thread.start()
     time.sleep(1)
     asked = time.monotonic()
-    assert answers(studio) and time.monotonic() - asked < 1, "the studio keeps answering"
+    assert answers(studio) and time.monotonic() - asked < HANG / 2, "the studio keeps answering"
     for thread in threads:
         thread.join()
     took = time.monotonic() - start
-    assert list(found.values()).count(404) == len(stopped) and HANG * 0.9 < took < 3 * HANG, (found, took, stopped)
+    assert list(found.values()).count(404) == len(stopped) and HANG * 0.9 < took < 6 * HANG, (found, took, stopped)
     eventually(lambda: not set(stopped) & set(workers(studio)), "the workers that hung are gone")
     assert [picture(studio, f"good-{n}")[0] for n in (16, 17)] == [200, 200]
 

@@ -16,6 +16,7 @@ class Proxy(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.upstream, self.plan = upstream, plan or (lambda *_: None)
         self.lock, self.count, self.log, self.open_parts = threading.Lock(), 0, [], {}
+        self.in_progress, self.has_ended = 0, threading.Condition(self.lock)
         self.delay = 0.0
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -29,14 +30,21 @@ class Proxy(http.server.ThreadingHTTPServer):
     def next_fault(self, method, target):
         with self.lock:
             self.count += 1
+            self.in_progress += 1
             return self.plan(self.count, method, target)
 
+    def settled(self):
+        """This proxy, once no request is in progress: a client has its answer before the record has the request."""
+        with self.lock:
+            assert self.has_ended.wait_for(lambda: self.in_progress == 0, 60), f"{self.in_progress} requests do not end"
+        return self
+
     def faults(self):
-        return [f for _, _, f, _, _ in self.log if f]
+        return [f for _, _, f, _, _ in self.settled().log if f]
 
     def failed(self):
         """The requests that a client has to repeat."""
-        return sum(broken for *_, broken in self.log)
+        return sum(broken for *_, broken in self.settled().log)
 
 
 def sometimes(seed, share, names):
@@ -62,6 +70,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         finally:
             with self.server.lock:
                 self.server.log.append((self.command, self.path, fault, said, self.is_broken(fault, said)))
+                self.server.in_progress -= 1
+                self.server.has_ended.notify_all()
 
     def is_broken(self, fault, said):
         size = int(self.headers.get("Content-Length") or 0)
