@@ -1,5 +1,6 @@
 #include "core/io/byte_source.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -62,6 +63,25 @@ const char* kind_of(mode_t mode) {
   return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "a file of an unknown kind";
 }
 
+// Appends up to `size` bytes, fewer only at the end.
+template <class Bytes>
+Status read_growing(const ByteSource& source, uint64_t offset, uint64_t size, bool keep, Bytes& out) {
+  constexpr uint64_t kPiece = uint64_t{16} << 20;
+  for (uint64_t done = 0; done < size;) {
+    const uint64_t wanted = std::min(kPiece, size - done);
+    out.resize(done + wanted);
+    const auto got = keep ? source.read_kept(offset + done, out.data() + done, wanted)
+                          : source.read(offset + done, out.data() + done, wanted);
+    if (!got) return got.failure();
+    done += *got;
+    if (*got < wanted) {
+      out.resize(done);
+      break;
+    }
+  }
+  return {};
+}
+
 Status no_regular_file(const std::string& path, mode_t mode) {
   return fail(KINORA_ERROR_INVALID, "{}: not a regular file but {}; give the path of a file", path,
               kind_of(mode));
@@ -105,11 +125,21 @@ Result<std::string> read_text(const ByteSource& source, uint64_t limit) {
   if (size > limit)
     return fail(KINORA_ERROR_DATA, "{}: {} bytes where at most {} are expected; is it the right file?",
                 source.name(), size, limit);
-  std::string text(size, '\0');
-  const auto got = source.read_kept(0, text.data(), size);
-  if (!got) return got.failure();
-  text.resize(*got);
+  std::string text;
+  if (const auto status = read_growing(source, 0, size, /*keep=*/true, text); !status)
+    return status.failure();
   return text;
+}
+
+Result<std::vector<uint8_t>> read_exactly(const ByteSource& source, uint64_t offset, uint64_t size,
+                                          bool keep) {
+  std::vector<uint8_t> out;
+  if (const auto status = read_growing(source, offset, size, keep, out); !status) return status.failure();
+  if (out.size() != size)
+    return fail(KINORA_ERROR_DATA,
+                "{}: was cut off while it was read: {} of {} bytes from byte {}; copy it again",
+                source.name(), out.size(), size, offset);
+  return out;
 }
 
 }  // namespace kinora::core

@@ -72,6 +72,23 @@ uint64_t tensor_bytes(const kinora_dl_tensor& t) {
   return std::min(elements, spread) * t.bits * t.lanes / 8;
 }
 
+// Whether the number of bytes, and the distance between the first and the last element, have 62 bits: readers multiply both.
+// Dimensions of size 0 count as 1, since readers multiply in any order.
+bool has_possible_size(const kinora_dl_tensor& t) {
+  constexpr int64_t kMost = int64_t{1} << 62;
+  int64_t bytes = t.bits / 8, spread = 0;
+  for (int32_t i = 0; i < t.ndim; ++i) {
+    const int64_t n = std::max<int64_t>(t.shape[i], 1);
+    if (__builtin_mul_overflow(bytes, n, &bytes) || bytes > kMost) return false;
+    int64_t step = 0;
+    if (t.strides &&
+        (t.strides[i] == INT64_MIN || __builtin_mul_overflow(n - 1, std::abs(t.strides[i]), &step) ||
+         __builtin_add_overflow(spread, step, &spread) || spread > kMost / (t.bits / 8)))
+      return false;
+  }
+  return true;
+}
+
 void check_tensor(const char* name, const kinora_dl_managed* m) {
   if (!m || m->major != 1)
     throw Error(KINORA_ERROR_INVALID, fmt::format("tensor '{}': not DLPack 1.x", name));
@@ -85,6 +102,13 @@ void check_tensor(const char* name, const kinora_dl_managed* m) {
   for (int32_t i = 0; i < t.ndim; ++i)
     if (t.shape[i] < 0)
       throw Error(KINORA_ERROR_INVALID, fmt::format("tensor '{}': dimension {} is {}", name, i, t.shape[i]));
+  if (t.lanes != 1 || t.bits == 0 || t.bits % 8 != 0)
+    throw Error(KINORA_ERROR_UNSUPPORTED,
+                fmt::format("tensor '{}': elements of {} bits in {} lanes; give whole bytes in 1 lane", name,
+                            t.bits, t.lanes));
+  if (!has_possible_size(t))
+    throw Error(KINORA_ERROR_INVALID,
+                fmt::format("tensor '{}': its shape or its strides exceed any memory", name));
 }
 
 // Fields become file names inside a shard.

@@ -136,6 +136,33 @@ TEST_F(SampleTest, RefusesTensorsItCannotRead) {
   EXPECT_EQ(samples_table().set_tensor(s.get(), "x", &bad), KINORA_ERROR_UNSUPPORTED);
 }
 
+TEST_F(SampleTest, RefusesTensorsWhoseSizeWraps) {
+  Sample s("a");
+  const auto put = [&](std::vector<int64_t> shape, std::vector<int64_t> strides, uint8_t bits = 32,
+                       uint16_t lanes = 1) {
+    kinora_dl_managed given{1,
+                            0,
+                            nullptr,
+                            nullptr,
+                            0,
+                            {nullptr, KINORA_DL_CPU, 0, static_cast<int32_t>(shape.size()), KINORA_DL_UINT,
+                             bits, lanes, shape.data(), strides.empty() ? nullptr : strides.data(), 0}};
+    const int32_t status = samples_table().set_tensor(s.get(), "x", &given);
+    if (status == KINORA_OK) s.remove("x");
+    return status;
+  };
+  constexpr int64_t kFar = int64_t{1} << 61;
+  EXPECT_EQ(put({2, 3}, {3, 1}), KINORA_OK);
+  EXPECT_EQ(put({0, 3}, {}), KINORA_OK);
+  EXPECT_EQ(put({int64_t{1} << 32, int64_t{1} << 32}, {}), KINORA_ERROR_INVALID) << "the product wraps to 0";
+  EXPECT_EQ(put({kFar, 0, kFar}, {}), KINORA_ERROR_INVALID) << "a 0 hides it from who multiplies in order";
+  EXPECT_EQ(put({kFar}, {}), KINORA_ERROR_INVALID) << "of elements, not of bytes";
+  EXPECT_EQ(put({2, 2}, {kFar, kFar}), KINORA_ERROR_INVALID);
+  EXPECT_EQ(put({2}, {INT64_MIN}), KINORA_ERROR_INVALID);
+  EXPECT_EQ(put({2}, {1}, 32, 4), KINORA_ERROR_UNSUPPORTED) << "lanes";
+  EXPECT_EQ(put({2}, {1}, 4), KINORA_ERROR_UNSUPPORTED) << "half bytes";
+}
+
 TEST_F(SampleTest, MemoryCountsFieldsAndTensors) {
   Sample s("a");
   const uint64_t empty = s.memory();

@@ -110,10 +110,11 @@ def check_faults(local, whole):
     assert taken == local[:SAMPLES] and stats["failed"] == 0, stats
     faults = [fault for *_, fault in server.gets(".tar")]
     assert faults.count("cut") >= 3 and faults.count("500") >= 3, faults
-    stalls = ["stall"]
-    silent = Server(SITE, lambda _, method, path: stalls.pop() if path.endswith("a-0.tar") and stalls else None)
-    assert order("silent", silent.url + "/data/shards", storage="[storage.http]\ntimeout = 1\n") == whole
-    assert not stalls
+    for fault in ("stall", "drip"):
+        slow = [fault]
+        silent = Server(SITE, lambda _, method, path: slow.pop() if path.endswith("a-0.tar") and slow else None)
+        assert order(fault, silent.url + "/data/shards", storage="[storage.http]\ntimeout = 1\n") == whole
+        assert not slow
 
 
 def check_endings(server):
@@ -172,6 +173,10 @@ def check_secrets(server):
     assert "HTTP 401: access is denied" in refusal(server.url + "/private/data/shards")
     (SCRATCH / ".netrc").write_text("machine 127.0.0.1 login me password hush\n")
     assert len(samples(server.url + "/private/data/shards", 3)[0]) == 3
+    stranger = Server(SITE)
+    stranger.other = server.url
+    assert len(samples(stranger.url + "/elsewhere/data/shards", 3)[0]) == 3
+    assert "HTTP 401: access is denied" in refusal(stranger.url + "/elsewhere/private/data/shards"), "another server chose where the password went"
     (SCRATCH / ".netrc").unlink()
 
 

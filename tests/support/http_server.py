@@ -3,13 +3,14 @@ import base64, hashlib, http.server, pathlib, re, socket, ssl, subprocess, threa
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves the files of a folder. /moved/PATH redirects to /PATH, /ftp/PATH to another protocol, /private/PATH needs a password.
+    """Serves the files of a folder. /moved/PATH redirects to /PATH, /elsewhere/PATH to PATH of the server `other`, /ftp/PATH to another protocol,
+    /private/PATH needs a password.
 
     plan(number of the request, method, path) -> a fault's name or None:
-    500, 403, 404; cut (half of the answer), stall (half, then nothing), whole (no ranges), other (another ETag), denies (403 for what is not there)
+    500, 403, 404; cut (half of the answer), stall (half, then nothing), drip (half, then a byte at a time), whole (no ranges), other (another ETag), denies (403 for what is not there)
     """
 
-    daemon_threads = True
+    daemon_threads, other = True, ""
     request_queue_size = 128
 
     def __init__(self, folder, plan=None, tls=None):
@@ -66,7 +67,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def answer(self, path, fault):
-        for prefix, target in (("/moved/", "/" + path[7:]), ("/ftp/", "ftp://127.0.0.1/x")):
+        for prefix, target in (("/moved/", "/" + path[7:]), ("/elsewhere/", self.server.other + path[10:]), ("/ftp/", "ftp://127.0.0.1/x")):
             if path.startswith(prefix):
                 return self.say(302, [("Location", urllib.parse.quote(target, safe=":/"))])
         if path.startswith("/private/"):
@@ -103,12 +104,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return status, 0
-        part = body[:len(body) // 2] if fault in ("cut", "stall") else body
+        part = body[:len(body) // 2] if fault in ("cut", "stall", "drip") else body
         self.wfile.write(part)
         self.wfile.flush()
         if fault == "stall":
             time.sleep(3)
-        if fault in ("cut", "stall"):
+        for byte in body[len(part):len(part) + 600] if fault == "drip" else ():
+            self.wfile.write(bytes([byte]))
+            self.wfile.flush()
+            time.sleep(0.1)
+        if fault in ("cut", "stall", "drip"):
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
         return status, len(part)

@@ -25,6 +25,8 @@
 #include "kinora/abi/collective.h"
 #include "kinora/error.hpp"
 #include "kinora/run.hpp"
+#include "plugins/collectives/c10d/listener.hpp"
+#include "plugins/collectives/c10d/secret.hpp"
 
 namespace kinora {
 namespace {
@@ -135,12 +137,16 @@ c10::intrusive_ptr<c10d::Store> open_tcp(const std::string& who, const Rendezvou
   options.timeout = std::chrono::milliseconds(w.timeout_ms);
   const std::string expected = at.part.empty() ? "rank 0" : "the launcher's store";
   if (!serves) wait_for_listener(who, at.host, at.port, expected, patience);
+  const std::string secret = shared_secret();
   try {
-    // It listens on every address of its host; if the given one belongs to another host, the other ranks
-    // report it.
-    auto store = c10::make_intrusive<c10d::TCPStore>(serves ? "127.0.0.1" : at.host, options);
-    if (at.part.empty()) return store;
-    return c10::make_intrusive<c10d::PrefixStore>(at.part, std::move(store));
+    // If it listens on every interface and the given address belongs to another host, the other ranks report it.
+    if (serves) options.masterListenFd = bound_socket(at.host, at.port);
+    const bool is_everywhere = serves && !options.masterListenFd;
+    c10::intrusive_ptr<c10d::Store> store =
+        c10::make_intrusive<c10d::TCPStore>(is_everywhere ? "127.0.0.1" : at.host, options);
+    if (!at.part.empty()) store = c10::make_intrusive<c10d::PrefixStore>(at.part, std::move(store));
+    if (!secret.empty()) store = c10::make_intrusive<c10d::PrefixStore>("secret/" + secret, std::move(store));
+    return store;
   } catch (const std::exception& e) {
     const std::string text = e.what(), where = at.host + ":" + std::to_string(at.port);
     if (serves)
@@ -261,7 +267,7 @@ c10::intrusive_ptr<c10d::Store> meet(const std::string& who, const Rendezvous& a
   throw Error(KINORA_ERROR_TIMEOUT,
               who + ": of " + std::to_string(world.size) + " ranks these did not join at " + where +
                   " within " + std::to_string(world.timeout_ms) + " ms: " + absent +
-                  "; start them with the same MASTER_ADDR and MASTER_PORT, or give them "
+                  "; start them with the same MASTER_ADDR, MASTER_PORT and KINORA_SECRET, or give them "
                   "longer by KINORA_TIMEOUT_MS");
 }
 

@@ -58,8 +58,9 @@ class Index {
     return out;
   }
 
+  // The offsets of a shard have 32 bits.
   uint64_t count(const json& object, const char* key) const {
-    constexpr uint64_t kMost = uint64_t{1} << 50;
+    constexpr uint64_t kMost = UINT32_MAX;
     const auto at = object.find(key);
     if (at == object.end() || !at->is_number_unsigned() || *at > kMost)
       damaged(fmt::format("{} has no number '{}'", which_, key));

@@ -28,9 +28,9 @@ class MdsShard final : public SampleShard {
     const uint64_t end = 4 * (file_.samples + 2);  // of the offsets
     if (end > file_.bytes)
       damaged(fmt::format("is too short for the {} samples of index.json", file_.samples));
-    const Bytes bytes = read(0, end, &ByteSource::read_kept);
-    if (const uint32_t samples = uint32_at(bytes.data()); samples != file_.samples)
+    if (const uint32_t samples = uint32_at(read(0, 4).data()); samples != file_.samples)
       damaged(fmt::format("has {} samples where index.json says {}", samples, file_.samples));
+    const Bytes bytes = read(0, end, /*keep=*/true);
     for (uint64_t at = 4; at < end; at += 4) offsets_.push_back(uint32_at(bytes.data() + at));
     if (!std::is_sorted(offsets_.begin(), offsets_.end()) || offsets_.front() < end ||
         offsets_.back() > file_.bytes)
@@ -44,7 +44,7 @@ class MdsShard final : public SampleShard {
 
   WebDatasetSample at(uint64_t i) const override {
     const uint64_t begin = offsets_.at(i);
-    const Bytes whole = read(begin, bytes(i), &ByteSource::read_kept);
+    const Bytes whole = read(begin, bytes(i), /*keep=*/true);
     WebDatasetSample out;
     out.where = {default_key(i), source_->name(), begin, whole.size()};
     for (const auto& cell : cells(i, whole)) {
@@ -109,12 +109,8 @@ class MdsShard final : public SampleShard {
   }
   std::string default_key(uint64_t i) const { return fmt::format("{}/{}", file_.name, i); }
 
-  using Read = Result<uint64_t> (ByteSource::*)(uint64_t offset, void* to, uint64_t size) const;
-  Bytes read(uint64_t offset, uint64_t size, Read how = &ByteSource::read) const {
-    Bytes out(size);
-    if (or_throw(((*source_).*how)(offset, out.data(), size)) != size)
-      damaged("was cut off while it was read");
-    return out;
+  Bytes read(uint64_t offset, uint64_t size, bool keep = false) const {
+    return or_throw(read_exactly(*source_, offset, size, keep));
   }
 
   std::vector<Cell> cells(uint64_t i) const {

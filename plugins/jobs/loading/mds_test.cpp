@@ -301,6 +301,39 @@ TEST_F(Mds, BrokenJsonIsADamagedSample) {
               HasSubstr("s.mds has a damaged sample 1: its json at byte "));
 }
 
+// A server that says any size and sends four bytes: the largest buffer that was asked for stays small.
+class Boaster final : public ByteSource {
+ public:
+  explicit Boaster(uint64_t size) : size_(size) {}
+  const std::string& name() const override { return name_; }
+  uint64_t size() const override { return size_; }
+  Result<uint64_t> read(uint64_t offset, void* to, uint64_t size) const override {
+    largest_ = std::max(largest_, size);
+    const uint32_t samples = static_cast<uint32_t>(size_ / 4 - 2);
+    if (offset != 0) return uint64_t{0};
+    std::memcpy(to, &samples, 4);
+    return uint64_t{4};
+  }
+  uint64_t largest() const { return largest_; }
+
+ private:
+  std::string name_ = "s3://b/s.mds";
+  uint64_t size_;
+  mutable uint64_t largest_ = 0;
+};
+
+TEST_F(Mds, AllocatesNoMoreThanArrives) {
+  constexpr uint64_t kSaid = UINT32_MAX - 3;
+  const auto source = std::make_shared<Boaster>(kSaid);
+  const MdsFile file{"s3://b/s.mds", "s", kSaid, kSaid / 4 - 2, std::make_shared<MdsColumns>()};
+  EXPECT_THAT(test::refusal([&] {
+                open_mds(file,
+                         [&](std::string_view) { return Result<std::shared_ptr<const ByteSource>>(source); });
+              }),
+              HasSubstr("s3://b/s.mds: was cut off while it was read: 4 of "));
+  EXPECT_LE(source->largest(), uint64_t{16} << 20);
+}
+
 // Mutations of a sound index and shard, always the same ones: samples or an error, never a crash.
 TEST_F(Mds, SurvivesHostileBytes) {
   add("shard.00000.mds", kClips, {clip(0), clip(1), clip(2)});

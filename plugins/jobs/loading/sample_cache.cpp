@@ -9,6 +9,7 @@
 #include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/byte_source.hpp"
+#include "kinora/error.hpp"
 
 namespace kinora::core {
 namespace {
@@ -44,7 +45,18 @@ void list_kept(const std::filesystem::path& subfolder, std::vector<KeptFile>& ou
 }  // namespace
 
 SampleCache::SampleCache(std::filesystem::path folder, uint64_t limit)
-    : folder_(std::move(folder)), limit_(limit), written_(limit / kParts) {}
+    : folder_(std::move(folder)), limit_(limit), written_(limit / kParts) {
+  // The digest of an entry finds damage, not another author: who can write here decides what is read.
+  std::error_code ignored;
+  const auto status = std::filesystem::status(folder_, ignored);
+  const auto may = status.permissions();
+  if (std::filesystem::is_directory(status) &&
+      (may & std::filesystem::perms::others_write) != std::filesystem::perms::none)
+    throw Error(
+        KINORA_ERROR_INVALID,
+        fmt::format("cache: every user may write to {0}, and so change what is read; run: chmod o-w {0}",
+                    folder_.string()));
+}
 
 std::string SampleCache::name_of(std::string_view uri, uint64_t size, int64_t modified, uint64_t offset,
                                  uint64_t length) {

@@ -123,6 +123,13 @@ TEST_F(SampleCacheOf, ThreadsShareIt) {
   for (auto& thread : threads) thread.join();
 }
 
+TEST_F(SampleCacheOf, RefusesAFolderThatEveryUserMayWrite) {
+  std::filesystem::permissions(folder_, std::filesystem::perms(0777));
+  EXPECT_THROW(SampleCache(folder_, 1 << 20), Error);
+  std::filesystem::permissions(folder_, std::filesystem::perms(0775));
+  EXPECT_NO_THROW(SampleCache(folder_, 1 << 20));
+}
+
 TEST_F(SampleCacheOf, AFolderMayVanish) {
   SampleCache cache(folder_, 1 << 20);
   keep(cache, 1, "abcd");

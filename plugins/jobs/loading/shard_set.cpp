@@ -115,7 +115,16 @@ ShardSet::ShardSet(std::string path, const DataSource& source)
 }
 
 void ShardSet::count_all() {
-  size_ = std::accumulate(samples_.begin(), samples_.end(), uint64_t{0});
+  constexpr uint64_t kMost = uint64_t{1} << 50;  // a blend multiplies the sum
+  for (size_t i = 0; i < samples_.size(); ++i) {
+    if (samples_[i] > kMost || size_ > kMost - samples_[i])
+      throw Error(
+          KINORA_ERROR_DATA,
+          fmt::format("{}: has {} samples by its index, more than any set can have; write it again with "
+                      "`kinora data index {}`",
+                      names_[i], samples_[i], path_));
+    size_ += samples_[i];
+  }
   if (size_ == 0)
     throw Error(KINORA_ERROR_DATA, path_ + ": contains no samples; check the job or program that made it");
 }

@@ -17,6 +17,8 @@ Remedy remedy_of(const ranged::HttpAnswer& a) {
           KINORA_ERROR_INVALID,
           "the server redirects to an address that is not followed: of http to http or https, of https to "
           "https only; give the final address"};
+    case CURLE_REMOTE_ACCESS_DENIED:
+      return {KINORA_ERROR_INVALID, "servers of the Internet are not followed into a network"};
     case CURLE_TOO_MANY_REDIRECTS:
       return {KINORA_ERROR_INVALID, "the server redirects without end; check the address"};
     case CURLE_PEER_FAILED_VERIFICATION:
@@ -41,7 +43,8 @@ Remedy remedy_of(const ranged::HttpAnswer& a) {
 }  // namespace
 
 bool is_worth_repeating(const ranged::HttpAnswer& a) {
-  return may_pass(a) && a.code != CURLE_UNSUPPORTED_PROTOCOL;  // a redirection that is not followed stays so
+  // A redirect that is not followed stays so.
+  return may_pass(a) && a.code != CURLE_UNSUPPORTED_PROTOCOL && a.code != CURLE_REMOTE_ACCESS_DENIED;
 }
 
 std::string cause_of(const ranged::HttpAnswer& a) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "kinora/error.hpp"
+#include "plugins/storage/ranged/redirects.hpp"
 
 namespace kinora::ranged {
 namespace {
@@ -16,6 +17,9 @@ constexpr size_t kMostText =
     16 << 20;  // limit of an answer that is kept as text: a page of a list has at most 4 MB
 constexpr size_t kMostHeaders = 256;
 constexpr size_t kMostIdle = 64;
+constexpr long kLeastSpeed =
+    1000;  // bytes/s: a server that is slower for all of `timeout` is considered dead
+constexpr int kMostRedirects = 10;
 
 struct Exchange {
   CURL* handle;
@@ -88,8 +92,7 @@ void set_method(CURL* h, const HttpRequest& r) {
 
 void set_limits(CURL* h, const HttpOptions& o, const HttpRequest& r) {
   curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(o.connect_timeout * 1000));
-  curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT,
-                   1L);  // bytes/s: a server that sends nothing for this long is considered dead
+  curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, kLeastSpeed);
   curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(o.timeout)));
   curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(h, CURLOPT_XFERINFODATA, const_cast<HttpRequest*>(&r));
@@ -98,16 +101,13 @@ void set_limits(CURL* h, const HttpOptions& o, const HttpRequest& r) {
   if (!o.ca_file.empty()) curl_easy_setopt(h, CURLOPT_CAINFO, o.ca_file.c_str());
 }
 
+// A signature is valid for one address only, so redirects are followed by Http::perform, if at all.
 void set_addresses(CURL* h, const HttpOptions& o, const HttpRequest& r) {
   curl_easy_setopt(h, CURLOPT_URL, r.url.c_str());
   curl_easy_setopt(h, CURLOPT_PATH_AS_IS, 1L);  // "..", "//" are ordinary names
   curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION,
-                   o.is_web ? 1L : 0L);  // a signature is valid for one address only
-  if (!o.is_web) return;
-  curl_easy_setopt(h, CURLOPT_MAXREDIRS, 10L);
-  curl_easy_setopt(h, CURLOPT_REDIR_PROTOCOLS_STR, r.url.starts_with("https:") ? "https" : "http,https");
-  curl_easy_setopt(h, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_OPTIONAL));
+  curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);
+  if (o.is_web) curl_easy_setopt(h, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_OPTIONAL));
 }
 
 std::optional<uint64_t> number(std::string_view text) {
@@ -179,7 +179,28 @@ void Http::give(CURL* handle) {
   curl_easy_cleanup(handle);
 }
 
-HttpAnswer Http::perform(const HttpRequest& r) {
+HttpAnswer Http::perform(const HttpRequest& first) {
+  if (!options_.is_web) return exchange(first, nullptr);
+  Redirects redirects(first.url);
+  HttpRequest r = first;
+  for (int followed = 0;; ++followed) {
+    HttpAnswer a = exchange(r, &redirects);
+    if (a.code != CURLE_OK || a.redirect.empty()) return a;
+    if (followed == kMostRedirects) {
+      a.code = CURLE_TOO_MANY_REDIRECTS;
+      a.problem = "more than " + std::to_string(kMostRedirects) + " redirects";
+      return a;
+    }
+    if (const std::string why = redirects.refusal(a.redirect); !why.empty()) {
+      a.code = CURLE_UNSUPPORTED_PROTOCOL;
+      a.problem = why;
+      return a;
+    }
+    r.url = a.redirect;
+  }
+}
+
+HttpAnswer Http::exchange(const HttpRequest& r, Redirects* redirects) {
   CURL* h = take();
   Exchange x{h, r, {}};
   std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(nullptr, curl_slist_free_all);
@@ -191,6 +212,7 @@ HttpAnswer Http::perform(const HttpRequest& r) {
   set_method(h, r);
   set_limits(h, options_, r);
   set_addresses(h, options_, r);
+  if (redirects) redirects->guard(h, r.url);
   if (!r.range.empty()) curl_easy_setopt(h, CURLOPT_RANGE, r.range.c_str());
   if (r.prepare) r.prepare(h);
   curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers.get());
@@ -205,7 +227,13 @@ HttpAnswer Http::perform(const HttpRequest& r) {
   curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &x.answer.status);
   if (const char* url = nullptr; curl_easy_getinfo(h, CURLINFO_EFFECTIVE_URL, &url) == CURLE_OK && url)
     x.answer.url = url;
+  if (const char* url = nullptr; curl_easy_getinfo(h, CURLINFO_REDIRECT_URL, &url) == CURLE_OK && url)
+    x.answer.redirect = url;
   if (x.answer.code != CURLE_OK) x.answer.problem = said[0] ? said : curl_easy_strerror(x.answer.code);
+  if (redirects && x.answer.code == CURLE_ABORTED_BY_CALLBACK && !redirects->problem().empty()) {
+    x.answer.code = CURLE_REMOTE_ACCESS_DENIED;
+    x.answer.problem = redirects->problem();
+  }
   if (ends_where_it_says(x.answer))
     give(h);
   else

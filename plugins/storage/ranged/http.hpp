@@ -15,9 +15,10 @@
 namespace kinora::ranged {
 
 struct HttpOptions {
-  std::string ca_file;                        // certificates to trust; empty: the system's
-  double connect_timeout = 10, timeout = 60;  // s; the latter without a byte from or to the server
-  // Redirects are followed, from https to https only, and names and passwords are those of ~/.netrc.
+  std::string ca_file;  // certificates to trust; empty: the system's
+  double connect_timeout = 10,
+         timeout = 60;  // s; the latter with fewer than 1,000 bytes/s from or to the server
+  // Redirects are followed (redirects.hpp), and names and passwords are those of ~/.netrc.
   bool is_web = false;
 };
 
@@ -38,6 +39,7 @@ struct HttpAnswer {
   std::string problem;  // message for `code`
   long status = 0;
   std::string url;                             // that answered, after redirects
+  std::string redirect;                        // the address to which it redirects, else empty
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;                            // the part that did not go to `to`
   uint64_t got = 0;                            // bytes written to `to`
@@ -61,6 +63,8 @@ std::optional<uint64_t> length_of(const HttpAnswer& answer);
 // Parses a Date or Last-Modified header to seconds since 1970; 0 for anything else.
 int64_t server_time(const std::string& text);
 
+class Redirects;
+
 // Keeps connections and reuses them. [any-thread]
 class Http {
  public:
@@ -71,6 +75,8 @@ class Http {
   HttpAnswer perform(const HttpRequest& request);
 
  private:
+  // One request, without redirects. redirects: of this request, whose rules are applied; may be null.
+  HttpAnswer exchange(const HttpRequest& request, Redirects* redirects);
   CURL* take();
   void give(CURL* handle);
   HttpOptions options_;

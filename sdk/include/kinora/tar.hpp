@@ -79,7 +79,8 @@ class TarReader {
   // The content of the member that next() returned.
   std::vector<uint8_t> content() {
     std::vector<uint8_t> out;
-    out.reserve(std::min(s_->size(), s_->bytes.size));  // a hostile size must not allocate memory
+    // A header and a server may say any size: memory grows with the bytes that arrive.
+    out.reserve(std::min({s_->size(), s_->bytes.size, uint64_t{16} << 20}));
     content([&](const uint8_t* bytes, size_t n) { out.insert(out.end(), bytes, bytes + n); });
     return out;
   }
