@@ -314,9 +314,10 @@ Beginning beginning(const fs::path& folder, const std::string& name, const json&
 
 std::string reason_to_keep(const fs::path& folder, const json& spec, const std::string& digest,
                            const std::string& base) {
-  if (!is_a_jobs(folder) || is_of(folder, digest, base) || !(is_done(folder) || has_begun(folder))) return "";
+  if (!is_a_jobs(folder) || is_of(folder, spec, digest, base) || !(is_done(folder) || has_begun(folder)))
+    return "";
   for (const fs::path& aside : {unfinished(folder), before(folder), own_of(folder)})
-    if (is_of(aside, digest, base)) return "";
+    if (is_of(aside, spec, digest, base)) return "";
   const json known = read_json(folder / "job.json");
   const auto differs = [&](const char* name) {
     return known.contains(name) && known[name] != spec.value(name, json());
@@ -358,7 +359,7 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
   fs::create_directories(folder);
   sweep(folder);
   fs::remove(failure_file(folder), error);
-  const double spent = is_of(folder, digest, base) && !is_done(folder) ? spent_before(folder) : 0;
+  const double spent = is_of(folder, spec, digest, base) && !is_done(folder) ? spent_before(folder) : 0;
   fs::remove(folder / "summary.json", error);  // until the job is done
   if (!is_mine) find_edits(name, folder);
   json written = spec;
