@@ -1,4 +1,4 @@
-// What stands for no text: the encoding of an empty text, which an encode job with encode_empty writes once into its
+// The stand-in for no text: the encoding of an empty text, which an encode job with encode_empty writes once into its
 // folder, or zeros. Training drops captions to it, and generation guides away from it.
 #pragma once
 #include <filesystem>
