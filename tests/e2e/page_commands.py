@@ -82,7 +82,8 @@ def prepare():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     (SCRATCH / "runs/my/dit").mkdir(parents=True)
     for name, target in (("configs", ROOT / "configs"), ("tests", ROOT / "tests"), ("Wan2.1-T2V-1.3B-Diffusers", DATA / "oracle/wan_t2v"),
-                         ("runs/my/dit/adapter", DATA / "oracle/peft_dit_a")):
+                         ("runs/my/dit/adapter", DATA / "oracle/peft_dit_a"), ("transformer", DATA / "oracle/wan_t2v/transformer"),
+                         ("lora.safetensors", DATA / "oracle/adapters/comfyui.safetensors")):
         (SCRATCH / name).symlink_to(target)
     quick.begun(KINORA, ROOT, SCRATCH / "begun").rename(SCRATCH / "runs/quickstart")
     shutil.copytree(SCRATCH / "runs/quickstart/shards", SCRATCH / "shards")
