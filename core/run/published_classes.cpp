@@ -111,7 +111,8 @@ std::string release_of(fs::path folder) {
   if (const auto name = folder.filename().string(); name == "high_noise_model" || name == "low_noise_model")
     folder = folder.parent_path();
   const std::string name = folder.filename().string();
-  return name.starts_with("Wan2") ? name + "-Diffusers" : "*-Diffusers of the same release";
+  if (!name.starts_with("Wan2")) return "*-Diffusers of the same release";
+  return name + (name.find("FLF2V") == name.npos ? "-Diffusers" : "-diffusers");  // as they are spelled
 }
 
 }  // namespace

@@ -64,6 +64,18 @@ def check_oracle():
             assert worst(got, expected) < 1e-5, (case, form, worst(got, expected))
 
 
+def check_dtype():
+    """--dtype is that of the written matrices; alphas stay exact."""
+    lora = save("half.safetensors", named(".lora_down.weight", ".lora_up.weight", lambda m: "diffusion_model." + m, 3))
+    for form, file in (("diffusers", "pytorch_lora_weights"), ("comfyui", "lora"), ("peft", "adapter_model")):
+        out = SCRATCH / f"half {form}"
+        kinora("convert", lora, out, "--to", form, "--dtype", "fp16")
+        assert {str(v.dtype) for k, v in safetensors.numpy.load_file(out / f"{file}.safetensors").items() if "lora" in k} == {"float16"}, form
+        assert worst(merged(out)[0], expected(1.5)) < 5e-2, form
+    assert "unknown dtype 'fp61'" in kinora("convert", lora, SCRATCH / "no", "--to", "comfyui", "--dtype", "fp61", code=1)
+    assert "--expert is of an adapter" in kinora("convert", BASE, SCRATCH / "no", "--expert", "low", code=1)
+
+
 def pairs(rank=2, modules=MODULES):
     random = np.random.default_rng(3)
     return {theirs: (random.standard_normal((rank, WEIGHTS[ours + ".weight"].shape[1])).astype(np.float32),
@@ -172,7 +184,7 @@ def check_differences():
     assert worst(merged(again)[0], want) < 1e-5
     back = SCRATCH / "back.safetensors"
     kinora("convert", SCRATCH / "merged.safetensors", back, *WAN, "--set", f"config={BASE}/config.json", "--unmerge", path)
-    assert max(np.abs(v - WEIGHTS[k]).max() for k, v in safetensors.numpy.load_file(back).items()) < 1e-5
+    assert np.max([np.abs(v - WEIGHTS[k]).max() for k, v in safetensors.numpy.load_file(back).items()]) < 1e-5
     for form in ("diffusers", "peft"):
         assert "write it for ComfyUI" in kinora("convert", path, SCRATCH / "no", "--to", form, code=1)
 
@@ -220,7 +232,7 @@ def check_refused():
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_oracle, check_names, check_alpha, check_differences, check_several, check_refused):
+    for check in (check_oracle, check_names, check_alpha, check_differences, check_several, check_dtype, check_refused):
         check()
     print("ok")
 

@@ -93,6 +93,8 @@ class Conversion {
     if (!component_ && !(text("from") + text("to")).empty())
       raise(KINORA_ERROR_INVALID,
             "--from and --to need --component ID, the component that the tensors belong to");
+    if (!text("expert").empty() && (text("merge") + text("unmerge")).empty())
+      raise(KINORA_ERROR_INVALID, "--expert is of an adapter: give --merge ADAPTER, or an adapter as IN");
     if (!component_ && fs::exists(source_ / "model_index.json", ignored))
       raise(KINORA_ERROR_INVALID, "{} is a whole pipeline; give --component ID, or one of its folders",
             source_.string());

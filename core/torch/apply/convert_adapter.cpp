@@ -93,7 +93,7 @@ class AdapterConversion {
     home_.emplace(home_of(runtime, request, adapter_));
     check_known();
     for (auto& [module, pair] : adapter_.modules)
-      pairs_[module_of(home_->ours.at(module + ".weight"))] = in_dtype(pair);
+      pairs_[module_of(home_->ours.at(module + ".weight"))] = pair;
   }
 
   json run() {
@@ -132,15 +132,14 @@ class AdapterConversion {
               theirs, home_->component.spec->id);
   }
 
-  Adapter::Pair in_dtype(Adapter::Pair pair) const {
+  at::Tensor in_dtype(const at::Tensor& t) const {
     const std::string wanted = text("dtype");
-    if (wanted.empty()) return pair;
-    const auto dtype = wanted == "bf16" ? at::kBFloat16 : wanted == "fp16" ? at::kHalf : at::kFloat;
-    if (dtype == at::kFloat && wanted != "fp32")
-      raise(KINORA_ERROR_INVALID, "unknown dtype '{}'{}", wanted,
-            did_you_mean_or_list(wanted, {"bf16", "fp16", "fp32"}, "dtypes"));
-    pair.a = pair.a.to(dtype), pair.b = pair.b.to(dtype);
-    return pair;
+    if (wanted.empty()) return t;
+    if (wanted == "bf16") return t.to(at::kBFloat16);
+    if (wanted == "fp16") return t.to(at::kHalf);
+    if (wanted == "fp32") return t.to(at::kFloat);
+    raise(KINORA_ERROR_INVALID, "unknown dtype '{}'{}", wanted,
+          did_you_mean_or_list(wanted, {"bf16", "fp16", "fp32"}, "dtypes"));
   }
 
   // The layout whose names ComfyUI uses: the authors'.
@@ -190,7 +189,9 @@ class AdapterConversion {
     require_no_differences("PEFT");
     if (out_.extension() == ".safetensors")
       raise(KINORA_ERROR_INVALID, "{}: PEFT reads a folder of two files; name a folder", out_.string());
-    write_adapter(out_, adapter_.options, pairs_);
+    auto pairs = pairs_;
+    for (auto& [module, pair] : pairs) pair.a = in_dtype(pair.a), pair.b = in_dtype(pair.b);
+    write_adapter(out_, adapter_.options, pairs);
     tensors_ = 2 * pairs_.size();
     return out_ / "adapter_model.safetensors";
   }
@@ -209,8 +210,8 @@ class AdapterConversion {
       int exponent = 0;
       const bool exact = std::abs(std::frexp(pair.scale, &exponent)) == 0.5;
       const at::Tensor b = pair.scale == 1 ? pair.b : (exact ? pair.b : pair.b.to(at::kFloat)) * pair.scale;
-      tensors["transformer." + lora_a(module)] = pair.a.to(b.scalar_type());
-      tensors["transformer." + lora_b(module)] = b;
+      tensors["transformer." + lora_a(module)] = in_dtype(pair.a.to(b.scalar_type()));
+      tensors["transformer." + lora_b(module)] = in_dtype(b);
       modules.push_back(module);
       if (pair.a.size(0) != rank) patterns[module] = pair.a.size(0);
     }
@@ -230,8 +231,8 @@ class AdapterConversion {
     NamedTensors tensors;
     for (const auto& [module, pair] : pairs_) {
       const std::string name = module_of(name_of(module + ".weight"));
-      tensors[lora_a(name)] = pair.a;
-      tensors[lora_b(name)] = pair.b;
+      tensors[lora_a(name)] = in_dtype(pair.a);
+      tensors[lora_b(name)] = in_dtype(pair.b);
       tensors[name + ".alpha"] =
           at::tensor(pair.scale * static_cast<double>(pair.a.size(0)), at::kDouble).to(at::kFloat);
     }
@@ -239,7 +240,7 @@ class AdapterConversion {
       const std::string name = name_of(home_->ours.at(theirs));
       const bool bias = name.ends_with(".bias"), weight = name.ends_with(".weight");
       tensors[bias ? name.substr(0, name.size() - 5) + ".diff_b"
-                   : (weight ? module_of(name) : name) + ".diff"] = t;
+                   : (weight ? module_of(name) : name) + ".diff"] = in_dtype(t);
     }
     return write(file_in_out("lora.safetensors"), tensors, {});
   }

@@ -7,7 +7,7 @@
 namespace kinora::core {
 namespace {
 
-// What programs put in front of a module, and the network that it names.
+// Prefixes of modules in programs' files, and the network that each names.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 23> kPrefixes{{
     {"base_model.model.", ""},
     {"model.diffusion_model.", ""},
