@@ -74,7 +74,7 @@ std::optional<Wide> unmarked(std::string_view bytes) {
   std::array<size_t, 2> zeros{};
   for (size_t i = 0; i < start.size(); ++i) zeros[i % 2] += start[i] == '\0';
   for (const size_t side : {0U, 1U})
-    if (zeros[side] * 4 > start.size() && zeros[1 - side] == 0) return Wide{2, side == 0};
+    if (zeros[side] * 4 > start.size() && zeros[1 - side] * 8 < zeros[side]) return Wide{2, side == 0};
   return std::nullopt;
 }
 
