@@ -118,9 +118,10 @@ class Finder {
       line.erase(0, line.find_first_not_of(" \t\r"));
       line.erase(line.find_last_not_of(" \t\r") + 1);
       if (line.empty() || line.front() == '#') continue;
-      std::error_code error;  // names of files may be any bytes, but those of another system are Windows-1252
-      if (valid_utf8(line) != line && !fs::exists(fs::symlink_status(resolved(line, file), error)))
-        line = from_windows_1252(line);
+      // Names of files may be any bytes; a list of another system has them in Windows-1252.
+      if (const auto other = from_windows_1252(line);
+          valid_utf8(line) != line && !is_there(line, file) && is_there(other, file))
+        line = other;
       listed_in_ = fmt::format(" in line {} of {}", number, file);
       try {
         add_named(resolved(line, file));
@@ -131,6 +132,11 @@ class Finder {
       }
     }
     listed_in_.clear();
+  }
+
+  static bool is_there(const std::string& name, const std::string& list) {
+    std::error_code error;
+    return fs::exists(fs::symlink_status(resolved(name, list), error));
   }
 
   void add_manifest(const std::string& file) {

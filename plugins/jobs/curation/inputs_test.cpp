@@ -370,7 +370,7 @@ TEST_F(Inputs, OfACsvWithoutAColumnOfFilmsSayWhatItHas) {
   EXPECT_THAT(said("Caption, URL "), HasSubstr("write ' URL ' as 'url'"));
   EXPECT_THAT(said("path;caption"), HasSubstr("separated by ';'; separate them by ','"));
   EXPECT_THAT(said("url\tcaption"), HasSubstr("separated by tabs"));
-  EXPECT_THAT(said(std::string("\xFF\xFEu\0r\0l\0", 8)), HasSubstr("bad.csv:2: half a character in UTF-16"));
+  EXPECT_THAT(said(std::string("\xFF\xFEu\0r\0l\0", 8)), HasSubstr("bad.csv:1: half a character in UTF-16"));
   EXPECT_THAT(said("url,ann\x8D"), HasSubstr("bad.csv:1: byte 0x8D is neither UTF-8 nor Windows-1252"));
 }
 
