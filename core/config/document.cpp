@@ -7,7 +7,6 @@
 #include <toml++/toml.h>
 
 #include "core/base/suggest.hpp"
-#include "core/io/text_encoding.hpp"
 
 namespace kinora::core {
 namespace {
@@ -117,8 +116,7 @@ Result<Document> Document::read(const std::filesystem::path& file) {
   if (!in) return Failure{KINORA_ERROR_NOT_FOUND, file.string() + ": no such file, or it cannot be read"};
   std::ostringstream text;
   text << in.rdbuf();
-  auto utf8 = utf8_text(text.str(), file.string(), OtherBytes::keep);  // the parser names what is not UTF-8
-  return utf8 ? parse(*utf8, file.string()) : Result<Document>(utf8.failure());
+  return parse(text.str(), file.string());
 }
 
 Result<Document> Document::parse(std::string_view text, const std::string& name) {

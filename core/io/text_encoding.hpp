@@ -1,4 +1,4 @@
-// Text that people wrote, as UTF-8: prompts, captions, manifests, lists, tables and run files, whatever program
+// Text that people wrote, as UTF-8: prompts, captions, manifests, lists and tables, whatever program
 // saved them.
 #pragma once
 #include <string>
