@@ -40,7 +40,7 @@ ff::Owned<AVFrame> allocate_picture(int width, int height, AVPixelFormat format)
 // Returns a copy of packed RGB, [height, width, 3] uint8, as a frame.
 ff::Owned<AVFrame> picture_of_rgb(const uint8_t* rgb, int width, int height);
 
-// What a clip's pictures must have in common: a file has one size and one set of tags.
+// The properties that all pictures of a clip share: a file has one size and one set of tags.
 struct PictureForm {
   int width = 0, height = 0;
   AVPixelFormat format = AV_PIX_FMT_NONE;  // the J formats as plain ones
