@@ -72,7 +72,7 @@ TEST_F(JobFolder, WhatPeopleLookedAtIsNotReplacedUnasked) {
   EXPECT_EQ(why({}), "") << "its options alone have changed";
   EXPECT_THAT(why({{"file", "/b.toml"}}), HasSubstr("made by the run file /a.toml"));
   EXPECT_THAT(why({{"paths", {"others"}}}), HasSubstr("of the input [\"videos\"]"));
-  EXPECT_EQ(why({{"file", "/b.toml"}, {"paths", {"others"}}}, "b", "base"), "") << "the job goes on there";
+  EXPECT_EQ(why({{"file", "/b.toml"}, {"paths", {"others"}}}, "b", "base"), "") << "the job continues there";
   put(folder_ / "edits.jsonl", "{}\n{}\n");
   EXPECT_THAT(why({}), HasSubstr("made 2 edits in the studio"));
   EXPECT_EQ(why({}, "b", "base"), "");

@@ -28,7 +28,7 @@ int still_height(const Film& film, const Tile& tile) {
   const Item& shape = tile.clips.empty() || tile.clips[0]->width == 0 ? film.item : *tile.clips[0];
   const double aspect =
       shape.width > 0 && shape.height > 0 ? static_cast<double>(shape.width) / shape.height : 16.0 / 9;
-  return 2 * static_cast<int>(std::lround(kStillWidth / std::clamp(aspect, 0.75, 2.4) / 2));
+  return 2 * static_cast<int>(std::lround(kStillWidth / std::clamp(aspect, 0.5, 3.6) / 2));
 }
 
 // A frame from the middle of the tile, read from its clip if it has one, since clips are short, else from the

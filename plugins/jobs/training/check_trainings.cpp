@@ -162,8 +162,7 @@ void check_train(JobCheck& check) {
 
 namespace {
 
-// On meta tensors, so only what the tokenizer refuses by its options shows; that there are no numbers to fit is no
-// problem.
+// Finds what the tokenizer refuses by its options. Meta tensors have no numbers to fit, so other errors are ignored.
 void check_principal(JobCheck& check, Network& network, const TrainTokenizerOptions& o) {
   if (!check.holds("start", [&] { network.require_fit(); })) return;
   check.holds("start", [&] {
