@@ -267,13 +267,20 @@ void Shard::check(JobCheck& check) const {
 
 namespace {
 
-[[noreturn]] void refuse_nothing(int64_t all, const std::map<std::string, int64_t>& rules) {
+// Throws if no clip is left. Before anything is written, so that the shards from before stay.
+void require_clips(const std::vector<Clip>& clips, const std::map<std::string, Drop>& drops) {
+  std::map<std::string, int64_t> rules;
+  for (const Clip& clip : clips) {
+    const auto drop = drops.find(clip.key);
+    if (drop == drops.end()) return;
+    ++rules[drop->second.rule];
+  }
   std::vector<std::string> why;
   for (const auto& [rule, count] : rules) why.push_back(fmt::format("{} {}", rule, count));
   throw Error(
       KINORA_ERROR_DATA,
       fmt::format("no clip is left to pack, of {}{}; loosen what leaves them out, or look at the jobs before",
-                  counted(all, "clip", "clips"),
+                  counted(static_cast<int64_t>(clips.size()), "clip", "clips"),
                   why.empty() ? "" : fmt::format(" ({})", fmt::join(why, ", "))));
 }
 
@@ -301,9 +308,9 @@ void Shard::run(JobContext& context) const {
   }
   apply_edits(edits, drops);
   drop_by_condition(io, options.where, clips, added, edits, drops);
+  require_clips(clips, drops);
   const auto all = static_cast<int64_t>(clips.size());
   const auto rules = leave_out(context.folder(), clips, drops, unused_edits(context, edits, clips, curated));
-  if (clips.empty()) refuse_nothing(all, rules);
   say_replacements(context, clips, replacements, drops);
   if (options.layout == "cosmos") sort_into_bins(io, clips);
   auto at = clips.begin();
