@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes a software bill of materials (SPDX 2.3, JSON) of an installation: the libraries that its files need, with the Debian packages that
-provide them here, and the libraries that they contain. Licences are those of packaging/LIBRARIES.md.
+provide them here, the libraries that they contain, and the videos. Licences are those of packaging/LIBRARIES.md.
 usage: sbom.py PREFIX OUT.spdx.json"""
 import datetime, hashlib, json, os, pathlib, re, subprocess, sys
 
@@ -89,6 +89,7 @@ def bill(prefix):
             found[name or library] = (debian(name, version[name], licence) if name else package(library, "", licence)), "DYNAMIC_LINK"
     for name, licence in contained.items():
         found[name] = debian(name, version.get(name, ""), licence), "STATIC_LINK"
+    found["kinora-media"] = package("kinora-media", said["kinora"], "CC-BY-3.0 AND CC0-1.0"), "CONTAINS"  # share/doc/kinora/MEDIA.md, file by file
     packages = [kinora, *(one for one, _ in found.values())]
     links = [{"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": kinora["SPDXID"]},
              *({"spdxElementId": kinora["SPDXID"], "relationshipType": how, "relatedSpdxElement": one["SPDXID"]} for one, how in found.values())]

@@ -4,6 +4,7 @@ The .pth of the package is a zip with a pickle inside. Only the five names that 
 while the pickle is read, so no code in it can run.
 """
 import collections
+import os
 import pickle
 import sys
 import zipfile
@@ -44,6 +45,7 @@ def main(source, target):
         folder = archive.namelist()[0].split("/")[0]
         state = StateDict(archive, folder).load()
     save_file({name: tensor for name, tensor in state.items() if tensor.dtype == np.float32}, target)
+    os.chmod(target, 0o644)  # safetensors makes files that their owner alone can read
 
 
 if __name__ == "__main__":

@@ -149,6 +149,15 @@ def check_completion():
     assert run("bash", "-c", inner, "bash", "kinora", "plu", env=env) == "plugins\n"
 
 
+def check_man_page():
+    """It has the help's text, and roff has nothing to say about it."""
+    page = PLACE / "share/man/man1/kinora.1"
+    text = page.read_text()
+    assert text.startswith(".TH KINORA 1") and "run FILE.toml" in text and "\\-\\-plugins\\-lock FILE" in text and str(ROOT) not in text, text
+    if shutil.which("groff"):
+        assert not run("groff", "-man", "-ww", "-z", page, env=BARE)
+
+
 def check_licences():
     doc = PLACE / "share/doc/kinora"
     for name in ("LICENSE", "NOTICE"):
@@ -169,7 +178,7 @@ def check_bill_of_materials():
     ids = [one["SPDXID"] for one in whole["packages"]]
     assert len(set(ids)) == len(ids) and all(re.fullmatch(r"SPDXRef-[A-Za-z0-9.-]+", id) for id in ids), ids
     assert all(one["name"] and one["downloadLocation"] and "licenseDeclared" in one for one in whole["packages"])
-    assert {"kinora", "torch", "libfaiss-dev"} <= {one["name"] for one in whole["packages"]}
+    assert {"kinora", "torch", "libfaiss-dev", "kinora-media"} <= {one["name"] for one in whole["packages"]}
     for link in whole["relationships"]:
         assert {link["spdxElementId"], link["relatedSpdxElement"]} <= {"SPDXRef-DOCUMENT", *ids}, link
     if validator := shutil.which("pyspdxtools"):  # of the Python package spdx-tools
@@ -226,7 +235,7 @@ def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     install()
-    for check in (check_no_path_of_the_build, check_linking, check_program, check_libtorch, check_run_files, check_sdk, check_completion, check_licences, check_bill_of_materials, check_conda_packages, check_wheel):
+    for check in (check_no_path_of_the_build, check_linking, check_program, check_libtorch, check_run_files, check_sdk, check_completion, check_man_page, check_licences, check_bill_of_materials, check_conda_packages, check_wheel):
         check()
         print("ok   ", check.__name__, flush=True)
 

@@ -85,6 +85,17 @@ TEST(Pairs, PipelinesWithEachOther) {
           {kInterleaved, kUlysses}});
 }
 
+// AdamW as it is used: its eps of 1e-8 lets the rounding of the smallest gradients through.
+TEST(Pairs, StepAsOneProcessWithAdamWsUsualEps) {
+  test::on_ranks(4, [](const Rank& me) {
+    for (const auto& parts : {std::vector<Part>{kTp, kFsdp}, {kDdp, kUlysses}}) {
+      Trial t = together(parts);
+      t.optimizer = "{ use = 'adamw', beta2 = 0.999, eps = 1e-8 }";
+      test::equals_one_process(me, t, 1e-6);
+    }
+  });
+}
+
 TEST(Pairs, DataParallelismWithContextParallelism) {
   all(4, {{kDdp, kUlysses}, {kDdp, kRing}, {kDdp, kBalanced}, {kDdp, kHybrid}});
 }
