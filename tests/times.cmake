@@ -10,7 +10,7 @@ set(KINORA_TEST_SECONDS
   collectives_gloo_test 25 collectives_gloo_test.alone 20 shots_oracle 92 come_and_go 47 video_stages_test 60
   parallel_pp_test 35 quickstart 45 parallel_stdit_hybrid_test 31 workers_test 34 workers_test.alone 15 parallel_fsdp_test 29
   parallel_tp_test 27 parallel_balanced_sp_test 26 sdk_parallel 25 parallel_cp_ring_test 23 dedup 23 plan 85 parallel_cp_ulysses_test 21
-  engine 80 installed 50 ranks_test 28 parallel_pairs_test 220 parallel_memory_test 20 parallel_teacher_forcing_test 21 parallel_step_traffic_test 26 bad_input 26 abi_compilers 75 abi_growth 40 broken_plugins 40)
+  engine 80 installed 50 ranks_test 28 parallel_pairs_test 130 parallel_memory_test 20 parallel_teacher_forcing_test 21 parallel_step_traffic_test 26 bad_input 26 abi_compilers 75 abi_growth 40 broken_plugins 40)
 
 # The slow tests: name, seconds. A share is what CI runs in one turn (packaging/suite.py, which checks that it fits into ten minutes, two tests at a
 # time): a new slow test goes to the share with the most room. Tests with both processors (PROCESSORS 2) take their time twice. Those that build
