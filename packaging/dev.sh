@@ -25,7 +25,7 @@ apt_packages=(
   libavformat-dev libavcodec-dev libavutil-dev libswscale-dev libswresample-dev
   libhdf5-dev libarchive-dev libcsv-dev libsqlite3-dev libgloo-dev libssl-dev libutf8proc-dev libpcre2-dev libcurl4-openssl-dev libpugixml-dev libturbojpeg0-dev libfaiss-dev
   libopencv-imgproc-dev libopencv-video-dev # only these two parts of OpenCV, 12 MB of libraries, without its codecs and windows
-  libcpp-httplib-dev chromium # the studio, and the browser for its tests
+  chromium # the browser for the tests of the studio
   clang libc++-dev libc++abi-dev # plugins by another compiler and another standard library, 10 MB
   libgtest-dev libbenchmark-dev ffmpeg xz-utils openssl # the last three: fixtures, and reference results for tests
 )

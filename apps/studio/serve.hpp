@@ -24,7 +24,8 @@ void serve(core::Runtime&, Studio&, const ServeOptions&);
 // Access control. The address that the command prints carries a random token; opening it stores the token in
 // a cookie.
 //
-// Other users of the machine do not know the token. Pages of other sites in the user's browser: the
+// Other users of the machine do not know the token. Browsers send a cookie to every port of an address, so another user's server on
+// 127.0.0.1 may see it: therefore it is valid only for connections of the user whose browser received it. Pages of other sites in the user's browser: the
 // cookie is SameSite=Strict, changes must come from our own origin as JSON, and no answer
 // allows another origin. Names rebound to 127.0.0.1: the Host header must be ours.
 
@@ -35,6 +36,7 @@ struct Asked {
   bool changes = false;  // any method but GET and HEAD
   std::string host, cookies, origin, content_type;
   std::string token;  // parameter t of the address
+  std::string owner;  // user id of the process that asks
 };
 
 class Guard {
@@ -42,14 +44,14 @@ class Guard {
   Guard(std::string token, int port) : token_(std::move(token)), port_(port) {}
   // Why a request is refused, or "".
   std::string refusal(const Asked&) const;
-  // The value of Set-Cookie. Its name contains the port, because cookies ignore ports and two studios may
-  // run.
-  std::string cookie() const;
+  // The value of Set-Cookie for a browser of this user. Its name contains the port, because cookies ignore
+  // ports and two studios may run.
+  std::string cookie(const std::string& owner) const;
   std::string address() const;  // contains the token
 
  private:
   std::string cookie_name() const;
-  bool is_token(std::string_view) const;  // compares in constant time
+  std::string cookie_value(const std::string& owner) const;  // not the token, and does not reveal it
 
   std::string token_;
   int port_;

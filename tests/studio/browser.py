@@ -1,5 +1,5 @@
 """Shared by the studio's tests: a curate run over real videos, the studio as a process, and Debian's Chromium."""
-import contextlib, functools, json, pathlib, shutil, signal, subprocess, sys, time
+import contextlib, functools, http.client, json, pathlib, shutil, signal, subprocess, sys, time
 
 from playwright.sync_api import sync_playwright
 
@@ -90,6 +90,13 @@ class Studio:
         assert self.address.startswith("http://127.0.0.1:"), self.process.communicate()
         self.origin, self.token = self.address.split("/?t=")
         self.host = self.origin.removeprefix("http://")
+
+    @functools.cached_property
+    def cookie(self):
+        """What a browser receives that opens the address."""
+        connection = http.client.HTTPConnection(self.host, timeout=120)
+        connection.request("GET", f"/?t={self.token}")
+        return connection.getresponse().getheader("Set-Cookie").split(";")[0]
 
     def kill(self):
         self.process.kill()

@@ -39,14 +39,14 @@ def synthetic():
 
 def picture(studio, key, job="pictures"):
     """(status, body) of the clip's picture."""
-    cookie = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}"
+    cookie = studio.cookie
     status, _, body = ask(studio, "/picture?" + urllib.parse.urlencode({"id": f"{job}/{key}"}), Cookie=cookie)
     assert status in (200, 404) and (status == 404 or body[:2] == b"\xff\xd8"), (key, status, body[:80])
     return status, body
 
 
 def answers(studio):
-    cookie = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}"
+    cookie = studio.cookie
     return studio.process.poll() is None and ask(studio, "/api/state", Cookie=cookie)[0] == 200
 
 
@@ -138,7 +138,7 @@ def check_hanging(studio):
 
 def check_changed(chromium, studio, folder):
     """A key with new footage gets a new picture, also in an open page; unchanged footage is not sent again."""
-    cookie = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}"
+    cookie = studio.cookie
     path = "/picture?" + urllib.parse.urlencode({"id": "pictures/good-00"})
     tag = lambda: ask(studio, path, Cookie=cookie)[1]["ETag"]
     first = tag()

@@ -110,7 +110,7 @@ def check_killed(items):
     """kill -9 while actions on all clips are saved: each confirmed one is there for all clips, the one that was interrupted for all or for none."""
     folder, answered = curate_folder(SCRATCH / "killed", items), []
     ids = [f"killed/{item['key']}" for item in items]
-    cookie = lambda studio: f"kinora_studio_{studio.host.split(':')[1]}={studio.token}"
+    cookie = lambda studio: studio.cookie
 
     def write():
         with contextlib.suppress(OSError, http.client.HTTPException):

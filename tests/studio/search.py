@@ -49,7 +49,7 @@ def check_words(page):
 
 def check_responsive(studio):
     """While the first question loads the encoder, all other requests are answered."""
-    cookie, answers = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}", []
+    cookie, answers = studio.cookie, []
     first = threading.Thread(target=lambda: answers.append(ask(studio, "/api/clips?q=a+dark+night", Cookie=cookie)))
     start, slowest, asked = time.monotonic(), 0.0, 0
     first.start()

@@ -229,7 +229,7 @@ def check_failed(chromium):
 
 
 def check_icon(studio):
-    cookie = f"kinora_studio_{studio.host.split(':')[1]}={studio.token}"
+    cookie = studio.cookie
     assert b'href="/icon.svg"' in ask(studio, "/", Cookie=cookie)[2]
     code, headers, body = ask(studio, "/icon.svg", Cookie=cookie)
     assert code == 200 and headers["Content-Type"] == "image/svg+xml" and body.startswith(b"<svg"), (code, headers)

@@ -1,4 +1,5 @@
-// The secret that ranks of one training share, so that no other process of the network can join or change it.
+// The secret that ranks of one training share: a prefix of their keys in the store, which keeps out programs that do not
+// know it. The store's protocol lists keys to whoever asks, so it is no substitute for a closed network.
 #pragma once
 #include <string>
 

@@ -1,0 +1,99 @@
+// What a request says: its address, its range, its sender.
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+
+#include "apps/web/server.hpp"
+
+namespace kinora::web {
+namespace {
+
+int digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+std::optional<uint64_t> number(std::string_view text) {
+  uint64_t out = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return out;
+}
+
+}  // namespace
+
+std::string Request::header(std::string_view name) const {
+  const auto at = headers.find(name);
+  return at == headers.end() ? std::string() : at->second;
+}
+
+std::string Request::parameter(const std::string& name) const {
+  const auto at = parameters.find(name);
+  return at == parameters.end() ? std::string() : at->second;
+}
+
+std::optional<std::string> decoded(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i] == '+' ? ' ' : text[i];
+      continue;
+    }
+    const int high = i + 2 < text.size() ? digit(text[i + 1]) : -1, low = high < 0 ? -1 : digit(text[i + 2]);
+    if (low < 0) return std::nullopt;
+    out += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return out;
+}
+
+bool split_target(std::string_view target, std::string& path, Parameters& parameters) {
+  target = target.substr(0, target.find('#'));
+  const size_t mark = target.find('?');
+  path = target.substr(0, mark);
+  std::string_view rest = mark == target.npos ? "" : target.substr(mark + 1);
+  while (!rest.empty()) {
+    const size_t end = rest.find('&');
+    const std::string_view one = rest.substr(0, end);
+    const size_t equals = one.find('=');
+    const auto name = decoded(one.substr(0, equals)),
+               value = decoded(equals == one.npos ? "" : one.substr(equals + 1));
+    if (!name || !value) return false;
+    if (!one.empty()) parameters.emplace(*name, *value);
+    rest = end == rest.npos ? "" : rest.substr(end + 1);
+  }
+  return true;
+}
+
+std::optional<std::pair<uint64_t, uint64_t>> range_of(std::string_view header, uint64_t size) {
+  const size_t dash = header.find('-');
+  if (!header.starts_with("bytes=") || dash == header.npos || size == 0) return std::nullopt;
+  const std::string_view from = header.substr(6, dash - 6), to = header.substr(dash + 1);
+  const auto first = number(from), last = number(to);
+  if (from.empty()) {  // the last bytes
+    if (!last || *last == 0) return std::nullopt;
+    return std::pair{size - std::min(*last, size), size - 1};
+  }
+  if (!first || *first >= size || (!to.empty() && (!last || *last < *first))) return std::nullopt;
+  return std::pair{*first, to.empty() ? size - 1 : std::min(*last, size - 1)};
+}
+
+// A socket that its process has closed has inode 0, and says nothing about a user.
+std::string owner_of_client(uint16_t client_port, uint16_t server_port) {
+  for (int tries = 0; tries < 3; ++tries) {  // a table that changes while it is read may lack a line
+    std::ifstream table("/proc/net/tcp");
+    for (std::string line; std::getline(table, line);) {
+      unsigned from = 0, from_port = 0, to = 0, to_port = 0, user = 0;
+      unsigned long inode = 0;
+      if (std::sscanf(line.c_str(), " %*u: %x:%x %x:%x %*x %*x:%*x %*x:%*x %*x %u %*d %lu", &from, &from_port,
+                      &to, &to_port, &user, &inode) == 6 &&
+          from_port == client_port && to_port == server_port && inode != 0)
+        return std::to_string(user);
+    }
+  }
+  return "";
+}
+
+}  // namespace kinora::web

@@ -1,0 +1,350 @@
+#include "apps/web/server.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <list>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/status.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <fmt/format.h>
+
+namespace kinora::web {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using Problem = boost::system::error_code;
+
+namespace {
+
+class Session;
+
+// After a refusal, the rest of a body is read and thrown away: closing at once would make the client's system discard the answer.
+constexpr std::chrono::seconds kLinger{2};
+constexpr size_t kSpare = 4 << 10;  // of the buffer, beyond the headers
+
+Answer refusal(int status, const std::string& why) {
+  return {.status = status,
+          .type = "text/plain; charset=utf-8",
+          .headers = {{"Cache-Control", "no-store"}},
+          .body = why + "\n"};
+}
+
+bool has_no_body(int status) { return status == 304 || status == 204; }
+
+}  // namespace
+
+struct Server::State {
+  explicit State(const Limits& l) : limits(l), pool(l.threads) {}
+
+  Limits limits;
+  Headers headers;
+  Guard guard;
+  std::map<std::string, Handler> gets, posts;
+  size_t open = 0;              // connections
+  std::list<Session*> waiting;  // those that wait for a request, the longest first
+  asio::io_context io{1};       // its one thread, that of run(), owns all but what a handler computes
+  tcp::acceptor acceptor{io};
+  asio::steady_timer retry{io};
+  asio::thread_pool pool;  // last: its threads end before what they use
+
+  void accept();
+  void admit(tcp::socket socket);
+};
+
+namespace {
+
+// One connection: request, answer, request, ...
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  Session(Server::State& state, tcp::socket socket)
+      : state_(state), stream_(std::move(socket)), buffer_(state.limits.header_bytes + kSpare) {
+    ++state_.open;
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session() {
+    stop_waiting();
+    --state_.open;
+  }
+
+  void wait_for_request() {
+    stop_waiting();
+    at_ = state_.waiting.insert(state_.waiting.end(), this);
+    parser_.emplace();
+    parser_->header_limit(static_cast<uint32_t>(state_.limits.header_bytes));
+    parser_->body_limit(state_.limits.body_bytes);
+    added_.clear();
+    request_ = {};
+    stream_.expires_after(state_.limits.request);
+    http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](Problem problem, size_t) {
+      self->stop_waiting();
+      if (!self->refused(problem)) self->take_header();
+    });
+  }
+
+  void close() {
+    stop_waiting();
+    stream_.close();
+  }
+
+ private:
+  void stop_waiting() {
+    if (at_) state_.waiting.erase(*at_);
+    at_.reset();
+  }
+
+  // True if the request cannot be read: the client gets the reason where it has sent anything to answer.
+  bool refused(const Problem& problem) {
+    if (!problem) return false;
+    is_last_ = true;
+    if (problem == http::error::header_limit || problem == http::error::buffer_overflow)
+      send(refusal(431, "the headers are too long"));
+    else if (problem == http::error::body_limit && (discards_ = true))
+      send(refusal(413, "the request is too long"));
+    else if (problem != http::error::end_of_stream &&
+             problem.category() == http::make_error_code(http::error::end_of_stream).category())
+      send(refusal(400, "this is not an HTTP request"));
+    else
+      close();
+    return true;
+  }
+
+  void take_header() {
+    const auto& from = parser_->get();
+    request_.method = std::string(from.method_string());
+    is_last_ = !parser_->keep_alive();
+    const auto target = from.target();
+    if (!split_target({target.data(), target.size()}, request_.path, request_.parameters)) {
+      is_last_ = true;
+      return send(refusal(400, "the address has a damaged escape"));
+    }
+    for (const auto& field : from) {
+      std::string name(field.name_string());
+      std::transform(name.begin(), name.end(), name.begin(),
+                     [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+      if (!request_.headers.emplace(name, std::string(field.value())).second &&
+          (name == "host" || name == "origin")) {
+        is_last_ = true;
+        return send(refusal(400, "a header is given twice: " + name));
+      }
+    }
+    if (!owner_) owner_ = find_owner();
+    request_.owner = *owner_;
+    if (state_.guard)
+      if (auto no = state_.guard(request_, added_)) {
+        discards_ = !parser_->is_done();
+        is_last_ = is_last_ || discards_;
+        return send(std::move(*no));
+      }
+    stream_.expires_after(state_.limits.request);
+    http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](Problem problem, size_t) {
+      if (!self->refused(problem)) self->handle();
+    });
+  }
+
+  std::string find_owner() {
+    Problem none;
+    const auto there = stream_.socket().remote_endpoint(none);
+    const auto here = none ? there : stream_.socket().local_endpoint(none);
+    return none ? "" : owner_of_client(there.port(), here.port());
+  }
+
+  void handle() {
+    request_.body = std::move(parser_->get().body());
+    const bool gets = request_.method == "GET" || request_.method == "HEAD";
+    const auto& routes = gets ? state_.gets : state_.posts;
+    const auto route = routes.find(request_.path);
+    if (route == routes.end() || !(gets || request_.method == "POST")) {
+      const bool exists = state_.gets.contains(request_.path) || state_.posts.contains(request_.path);
+      return send(exists ? refusal(405, "this address has no such method")
+                         : refusal(404, "there is nothing here"));
+    }
+    on_pool([self = shared_from_this(), &handler = route->second] {
+      Answer answer;
+      try {
+        answer = handler(self->request_);
+      } catch (const std::exception& e) {
+        answer = refusal(500, e.what());
+      }
+      self->on_io([self, answer = std::move(answer)]() mutable { self->send(std::move(answer)); });
+    });
+  }
+
+  template <class F>
+  void on_pool(F f) {
+    asio::post(state_.pool, std::move(f));
+  }
+  template <class F>
+  void on_io(F f) {
+    asio::post(state_.io, std::move(f));
+  }
+
+  void send(Answer answer) {
+    answer_ = std::move(answer);
+    const bool is_text = !answer_.next, is_head = request_.method == "HEAD";
+    if (is_text) answer_.length = answer_.body.size();
+    is_chunked_ = !answer_.length && parser_->get().version() >= 11;
+    is_last_ = is_last_ || (!answer_.length && !is_chunked_);
+    left_ = answer_.length.value_or(UINT64_MAX);
+    std::string out = head();
+    if (is_head || has_no_body(answer_.status)) {
+      answer_.next = nullptr;
+    } else if (is_text) {
+      out += answer_.body;
+    }
+    write(std::move(out));
+  }
+
+  std::string head() const {
+    const auto reason = http::obsolete_reason(http::int_to_status(static_cast<unsigned>(answer_.status)));
+    std::string out = fmt::format("HTTP/1.1 {} {}\r\nConnection: {}\r\n", answer_.status, std::string(reason),
+                                  is_last_ ? "close" : "keep-alive");
+    if (!answer_.type.empty()) out += "Content-Type: " + answer_.type + "\r\n";
+    if (is_chunked_) out += "Transfer-Encoding: chunked\r\n";
+    if (answer_.length && !has_no_body(answer_.status))
+      out += fmt::format("Content-Length: {}\r\n", *answer_.length);
+    for (const Headers* all : {&std::as_const(state_.headers), &added_, &answer_.headers})
+      for (const auto& [name, value] : *all) out += name + ": " + value + "\r\n";
+    return out + "\r\n";
+  }
+
+  void write(std::string bytes) {
+    out_ = std::move(bytes);
+    stream_.expires_after(state_.limits.write);
+    asio::async_write(stream_, asio::buffer(out_), [self = shared_from_this()](Problem problem, size_t) {
+      if (problem) return self->close();
+      if (self->answer_.next && self->left_ > 0) return self->make_next();
+      self->finish();
+    });
+  }
+
+  void make_next() {
+    on_pool([self = shared_from_this()] {
+      std::optional<std::string> part;
+      try {
+        part = self->answer_.next();
+      } catch (const std::exception&) {  // the headers are sent: only the end of the connection can tell
+      }
+      self->on_io([self, part = std::move(part)]() mutable { self->send_next(std::move(part)); });
+    });
+  }
+
+  void send_next(std::optional<std::string> part) {
+    if (!part || (part->empty() && answer_.length)) return close();  // the client sees that bytes are missing
+    if (part->empty()) {
+      answer_.next = nullptr;
+      return is_chunked_ ? write("0\r\n\r\n") : finish();
+    }
+    if (answer_.length) {
+      part->resize(std::min<uint64_t>(part->size(), left_));
+      left_ -= part->size();
+    }
+    write(is_chunked_ ? fmt::format("{:x}\r\n", part->size()) + *part + "\r\n" : std::move(*part));
+  }
+
+  void finish() {
+    answer_ = {};
+    out_.clear();
+    if (!is_last_) return wait_for_request();
+    Problem ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    if (!discards_) return close();
+    stream_.expires_after(kLinger);
+    discard();
+  }
+
+  // The rest of a body, as much as arrives in time.
+  void discard() {
+    buffer_.clear();
+    stream_.async_read_some(buffer_.prepare(buffer_.max_size()),
+                            [self = shared_from_this()](Problem problem, size_t) {
+                              if (problem) return self->close();
+                              self->discard();
+                            });
+  }
+
+  Server::State& state_;
+  boost::beast::tcp_stream stream_;
+  boost::beast::flat_buffer buffer_;
+  std::optional<http::request_parser<http::string_body>> parser_;
+  std::optional<std::list<Session*>::iterator> at_;  // in State::waiting
+  std::optional<std::string> owner_;
+  Request request_;
+  Headers added_;  // by the guard
+  Answer answer_;
+  std::string out_;  // is being written
+  uint64_t left_ = 0;
+  bool is_chunked_ = false, is_last_ = false, discards_ = false;  // the last: the rest of a refused request
+};
+
+}  // namespace
+
+void Server::State::accept() {
+  acceptor.async_accept([this](Problem problem, tcp::socket socket) {
+    if (problem == asio::error::operation_aborted) return;
+    if (!problem) {
+      admit(std::move(socket));
+      return accept();
+    }
+    if (!waiting.empty()) waiting.front()->close();  // nearly always: no file descriptor is left
+    retry.expires_after(std::chrono::milliseconds(50));
+    retry.async_wait([this](Problem stopped) {
+      if (!stopped) accept();
+    });
+  });
+}
+
+void Server::State::admit(tcp::socket socket) {
+  if (open >= limits.connections) {
+    if (waiting.empty()) return;  // all are being answered
+    waiting.front()->close();
+  }
+  Problem ignored;  // else the body of an answer may wait 40 ms for the acknowledgement of its head
+  socket.set_option(tcp::no_delay(true), ignored);
+  std::make_shared<Session>(*this, std::move(socket))->wait_for_request();
+}
+
+Server::Server(Limits limits) : state_(std::make_unique<State>(limits)) {}
+
+Server::~Server() {
+  state_->pool.stop();
+  state_->pool.join();
+}
+
+void Server::set_headers(Headers headers) { state_->headers = std::move(headers); }
+void Server::set_guard(Guard guard) { state_->guard = std::move(guard); }
+void Server::get(std::string path, Handler handler) { state_->gets[std::move(path)] = std::move(handler); }
+void Server::post(std::string path, Handler handler) { state_->posts[std::move(path)] = std::move(handler); }
+
+int Server::bind(int port) {
+  Problem problem;
+  auto& a = state_->acceptor;
+  a.open(tcp::v4(), problem);
+  // Not SO_REUSEPORT: a second server must not share the port.
+  if (!problem) a.set_option(tcp::acceptor::reuse_address(true), problem);
+  if (!problem) a.bind({asio::ip::address_v4::loopback(), static_cast<uint16_t>(port)}, problem);
+  if (!problem) a.listen(asio::socket_base::max_listen_connections, problem);
+  if (!problem) return a.local_endpoint().port();
+  a.close();
+  errno = problem.value();
+  return 0;
+}
+
+void Server::run(const std::function<bool()>& stopped) {
+  state_->accept();
+  while (!stopped()) state_->io.run_for(std::chrono::milliseconds(50));
+  state_->acceptor.close();
+}
+
+}  // namespace kinora::web

@@ -1,0 +1,234 @@
+// The server as raw sockets see it: what it answers, and what it takes from a client that means no good.
+#include "apps/web/server.hpp"
+
+#include <atomic>
+#include <fstream>
+#include <poll.h>
+#include <thread>
+#include <unistd.h>
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+namespace kinora::web {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class Client {
+ public:
+  explicit Client(int port) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(port));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    is_open_ = connect(socket_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0;
+  }
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+  ~Client() { close(socket_); }
+
+  // False once the server has closed the connection.
+  bool send(std::string_view text) {
+    while (is_open_ && !text.empty()) {
+      const ssize_t n = ::send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
+      if (n <= 0) return is_open_ = false;
+      text.remove_prefix(static_cast<size_t>(n));
+    }
+    return is_open_;
+  }
+  // What arrives until the server closes the connection, or until `end` has arrived.
+  std::string receive(std::string_view end = "") {
+    std::string out;
+    char bytes[4096];
+    while (end.empty() || !out.ends_with(end)) {
+      const ssize_t n = recv(socket_, bytes, sizeof bytes, 0);
+      if (n <= 0) break;
+      out.append(bytes, static_cast<size_t>(n));
+    }
+    return out;
+  }
+  bool is_closed_by_server() {
+    pollfd wait{socket_, POLLIN, 0};
+    char byte = 0;
+    return poll(&wait, 1, 0) == 1 && recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+  }
+
+ private:
+  int socket_;
+  bool is_open_ = false;
+};
+
+class Running {
+ public:
+  explicit Running(Limits limits = {}) : server_(limits) {
+    server_.set_headers({{"X-Content-Type-Options", "nosniff"}});
+    server_.set_guard([](const Request& request, Headers& added) -> std::optional<Answer> {
+      if (request.parameter("t") != "secret") return Answer{.status = 403, .body = "no"};
+      added.emplace_back("Set-Cookie", "a=b");
+      return std::nullopt;
+    });
+    server_.get("/text", [](const Request& r) {
+      return Answer{.type = "text/plain", .body = "<" + r.parameter("x") + ">"};
+    });
+    server_.post("/text",
+                 [](const Request& r) { return Answer{.body = std::to_string(r.body.size()) + " bytes"}; });
+    server_.get("/throws", [](const Request&) -> Answer { throw std::runtime_error("it broke"); });
+    server_.get("/owner", [](const Request& r) { return Answer{.body = "owner " + r.owner}; });
+    server_.get("/stream", [](const Request&) {
+      return Answer{
+          .next = [n = 0]() mutable { return n < 3 ? "part " + std::to_string(n++) + "\n" : std::string(); }};
+    });
+    server_.get("/file", [](const Request& r) {
+      return file_answer(r, r.parameter("path"), "x/y").value_or(Answer{.status = 404});
+    });
+    port = server_.bind(0);
+    thread_ = std::thread([this] { server_.run([this] { return ends_.load(); }); });
+  }
+  ~Running() {
+    ends_ = true;
+    thread_.join();
+  }
+  std::string get(const std::string& target, const std::string& more = "",
+                  const std::string& method = "GET") {
+    Client client(port);
+    client.send(method + " " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + more + "\r\n");
+    return client.receive();
+  }
+  int port = 0;
+
+ private:
+  Server server_;
+  std::atomic<bool> ends_{false};
+  std::thread thread_;
+};
+
+TEST(WebServer, AnswersWhatItsRoutesSay) {
+  Running server;
+  EXPECT_THAT(server.get("/text?t=secret&x=a%20b%2Bc"),
+              AllOf(StartsWith("HTTP/1.1 200 OK\r\n"), HasSubstr("Content-Type: text/plain\r\n"),
+                    HasSubstr("Content-Length: 7\r\n"), HasSubstr("X-Content-Type-Options: nosniff\r\n"),
+                    HasSubstr("Set-Cookie: a=b\r\n"), EndsWith("\r\n\r\n<a b+c>")));
+  EXPECT_THAT(server.get("/text?t=secret&x=abc", "", "HEAD"),
+              AllOf(HasSubstr("Content-Length: 5\r\n"), EndsWith("\r\n\r\n")));
+  EXPECT_THAT(server.get("/text?t=wrong"), AllOf(StartsWith("HTTP/1.1 403"), EndsWith("no")));
+  EXPECT_THAT(server.get("/text?t=secret&x=%4"), StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(server.get("/none?t=secret"), StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(server.get("/text?t=secret", "", "DELETE"), StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(server.get("/throws?t=secret"), AllOf(StartsWith("HTTP/1.1 500"), HasSubstr("it broke")));
+  EXPECT_THAT(
+      server.get("/stream?t=secret"),
+      AllOf(HasSubstr("chunked"), EndsWith("7\r\npart 0\n\r\n7\r\npart 1\n\r\n7\r\npart 2\n\r\n0\r\n\r\n")));
+  EXPECT_THAT(server.get("/owner?t=secret"), EndsWith("owner " + std::to_string(getuid())));
+}
+
+TEST(WebServer, KeepsAConnectionAndTakesRequestsThatArriveTogether) {
+  Running server;
+  Client client(server.port);
+  const std::string one = "GET /text?t=secret&x=1 HTTP/1.1\r\nHost: x\r\n\r\n";
+  client.send(one + one);
+  EXPECT_THAT(client.receive("<1>"), EndsWith("<1>"));
+  EXPECT_THAT(client.receive("<1>"), EndsWith("<1>"));
+  client.send("POST /text?t=secret HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
+  EXPECT_THAT(client.receive("bytes"), EndsWith("5 bytes"));
+}
+
+TEST(WebServer, SendsTheRangeOfAFile) {
+  const auto path = testing::TempDir() + "web_test.bin";
+  std::ofstream(path) << "0123456789";
+  Running server;
+  const auto part = [&](const std::string& range) {
+    return server.get("/file?t=secret&path=" + path, "Range: " + range + "\r\n");
+  };
+  EXPECT_THAT(part("bytes=2-4"),
+              AllOf(StartsWith("HTTP/1.1 206"), HasSubstr("Content-Range: bytes 2-4/10\r\n"),
+                    EndsWith("\r\n\r\n234")));
+  EXPECT_THAT(part("bytes=7-"), EndsWith("\r\n\r\n789"));
+  EXPECT_THAT(part("bytes=-3"), EndsWith("\r\n\r\n789"));
+  EXPECT_THAT(part("bytes=8-99"), EndsWith("\r\n\r\n89"));
+  for (const char* none : {"bytes=10-", "bytes=0-1,3-4", "bytes=99999999999999999999-", "bytes=4-2", "x"})
+    EXPECT_THAT(part(none), AllOf(StartsWith("HTTP/1.1 416"), HasSubstr("bytes */10"))) << none;
+  EXPECT_THAT(server.get("/file?t=secret&path=/dev/zero"), StartsWith("HTTP/1.1 404"));
+  unlink(path.c_str());
+}
+
+TEST(WebServer, CutsEndlessHeadersAtASmallBound) {
+  Running server;
+  Client client(server.port);
+  client.send("GET /text HTTP/1.1\r\n");
+  size_t sent = 0;
+  const std::string line = "X-" + std::string(1000, 'a') + ": b\r\n";
+  while (sent < (64 << 20) && client.send(line)) sent += line.size();
+  EXPECT_LT(sent,
+            16 << 20);  // what the buffers of the sockets took meanwhile; the server itself keeps 36 KiB
+  EXPECT_THAT(server.get("/text?t=secret"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST(WebServer, RefusesABodyThatIsTooLongOrOfAnUnknownSender) {
+  Running server(Limits{.body_bytes = 1000});
+  Client longer(server.port), unknown(server.port);
+  longer.send("POST /text?t=secret HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n" +
+              std::string(1001, 'x'));
+  EXPECT_THAT(longer.receive(), StartsWith("HTTP/1.1 413"));
+  unknown.send(
+      "POST /text HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");  // refused before it is sent
+  EXPECT_THAT(unknown.receive(), StartsWith("HTTP/1.1 403"));
+}
+
+TEST(WebServer, EndsARequestThatArrivesByDrops) {
+  Running server(Limits{.request = milliseconds(300)});
+  Client slow(server.port);
+  slow.send("GET /text?t=secret HTTP/1.1\r\n");
+  int drops = 0;
+  while (slow.send("x") && !slow.is_closed_by_server() && ++drops < 1000)
+    std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_LT(drops, 1000);
+}
+
+TEST(WebServer, IsNotStoppedByIdleConnections) {
+  Running server(Limits{.connections = 300});
+  std::vector<std::unique_ptr<Client>> idle;
+  for (int i = 0; i < 310; ++i) idle.push_back(std::make_unique<Client>(server.port));
+  for (int i = 0; i < 20; ++i) EXPECT_THAT(server.get("/text?t=secret"), StartsWith("HTTP/1.1 200"));
+  EXPECT_TRUE(idle.front()->is_closed_by_server());  // those that waited longest made room
+  EXPECT_FALSE(idle.back()->is_closed_by_server());
+}
+
+TEST(WebServer, IsNotStoppedByReadersThatDoNotRead) {
+  const auto path = testing::TempDir() + "web_test_large.bin";
+  std::ofstream(path).close();
+  ASSERT_EQ(truncate(path.c_str(), 256 << 20), 0);
+  Running server(Limits{.threads = 2});
+  std::vector<std::unique_ptr<Client>> stuck;
+  for (int i = 0; i < 20; ++i) {
+    stuck.push_back(std::make_unique<Client>(server.port));
+    stuck.back()->send("GET /file?t=secret&path=" + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
+  }
+  EXPECT_THAT(server.get("/text?t=secret"), StartsWith("HTTP/1.1 200"));
+  unlink(path.c_str());
+}
+
+TEST(WebServer, SurvivesAnyBytes) {
+  Running server(Limits{.request = milliseconds(500)});
+  for (const std::string text :
+       {std::string("\0\xff\xfe", 3), std::string("GET\r\n\r\n"), std::string("GET / HTTP/9.9\r\n\r\n"),
+        std::string("GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n"), std::string("\r\n\r\n\r\n"),
+        std::string("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
+        std::string(
+            "POST /text?t=secret HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n")}) {
+    Client client(server.port);
+    client.send(text);
+    EXPECT_THAT(client.receive("\r\n"), testing::AnyOf("", StartsWith("HTTP/1.1 4"))) << text;
+  }
+  EXPECT_THAT(server.get("/text?t=secret"), StartsWith("HTTP/1.1 200"));
+}
+
+}  // namespace
+}  // namespace kinora::web
