@@ -217,7 +217,7 @@ TEST(WebServer, IsNotStoppedByReadersThatDoNotRead) {
 
 TEST(WebServer, SurvivesAnyBytes) {
   Running server(Limits{.request = milliseconds(500)});
-  for (const std::string text :
+  for (const std::string& text :
        {std::string("\0\xff\xfe", 3), std::string("GET\r\n\r\n"), std::string("GET / HTTP/9.9\r\n\r\n"),
         std::string("GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n"), std::string("\r\n\r\n\r\n"),
         std::string("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
