@@ -11,7 +11,7 @@ void WebStorage::describe_options(Describe<Options>& d) {
   d.option("timeout", &Options::timeout)
       .range(1, 86400)
       .unit("s")
-      .help("time without a byte from the server after which a request is repeated");
+      .help("time with fewer than 1000 bytes/s from the server after which a request is repeated");
   d.option("retries", &Options::retries)
       .range(0, 100)
       .help("successive retries of a request, with growing random pauses between them");

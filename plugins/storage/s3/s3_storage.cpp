@@ -174,7 +174,7 @@ void S3Storage::describe(Describe<Options>& d) {
   d.option("timeout", &Options::timeout)
       .range(1, 86400)
       .unit("s")
-      .help("time without a byte from or to the server after which a request is repeated");
+      .help("time with fewer than 1000 bytes/s from or to the server after which a request is repeated");
   d.option("retries", &Options::retries)
       .range(0, 100)
       .help("successive retries of a request, with growing random pauses between them");
