@@ -128,6 +128,20 @@ struct EncodeOptions {
             "\"9x96x64\"], if the input "
             "is a table of data: each clip or picture gets the size that suits it, and training packs "
             "windows of all sizes into rows, or gives each microbatch one size (`batches` of the train job)");
+    describe_scale(d);
+    describe_conditions(d);
+    describe_files(d);
+    d.option("device", &EncodeOptions::device)
+        .how_only()
+        .help("device of tokenizer and text encoder: auto (the first GPU, else the CPU), cpu, cuda, cuda:1");
+    d.option("threads", &EncodeOptions::threads)
+        .how_only()
+        .range(0, 4096)
+        .help("number of threads for tensor operations; 0: one per core");
+  }
+
+ private:
+  static void describe_scale(Describe<EncodeOptions>& d) {
     d.option("sigma_data", &EncodeOptions::sigma_data)
         .above(0)
         .help("standard deviation that each channel of the latents is scaled to");
@@ -144,6 +158,8 @@ struct EncodeOptions {
         .help(
             "windows over which the scale is measured if the input is a table of data, whose windows are "
             "encoded when training takes them");
+  }
+  static void describe_conditions(Describe<EncodeOptions>& d) {
     d.option("max_tokens", &EncodeOptions::max_tokens)
         .range(2, 4096)
         .help("longest caption in tokens; longer ones are cut");
@@ -164,6 +180,8 @@ struct EncodeOptions {
         .help(
             "with first_frame: the condition ends with the window's last frame, and `image` also embeds that "
             "frame (Wan's FLF2V)");
+  }
+  static void describe_files(Describe<EncodeOptions>& d) {
     d.option("memory", &EncodeOptions::memory)
         .how_only()
         .bytes()
@@ -193,13 +211,6 @@ struct EncodeOptions {
             "numbers or lists of numbers in each clip's JSON to cache by name, for example [\"fps\", "
             "\"camera\"]; "
             "clips that lack one are left out and counted");
-    d.option("device", &EncodeOptions::device)
-        .how_only()
-        .help("device of tokenizer and text encoder: auto (the first GPU, else the CPU), cpu, cuda, cuda:1");
-    d.option("threads", &EncodeOptions::threads)
-        .how_only()
-        .range(0, 4096)
-        .help("number of threads for tensor operations; 0: one per core");
   }
 };
 
@@ -249,10 +260,18 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
             "merged to weights.safetensors");
     d.option("adapter", &TrainOptions::adapter)
         .path()
-        .help("PEFT folder to start from, instead of lora: its rank, dropout, modules and weights are used");
+        .help(
+            "adapter to start from, a PEFT folder or another program's LoRA file, instead of lora: its rank, "
+            "dropout, modules and weights are used");
     d.option("prefetch", &TrainOptions::prefetch)
         .how_only()
         .help("copy the next batch to the GPU while it computes; requires a CUDA build");
+    describe_validation(d);
+    describe_pictures(d);
+  }
+
+ private:
+  static void describe_validation(Describe<TrainOptions>& d) {
     d.option("validation", &TrainOptions::validation)
         .at_least(0)
         .below(1)
@@ -279,6 +298,8 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
             "noise levels in the units of the loss, whose mean loss is validation_loss; empty: 0.1, 0.5 and "
             "2, or "
             "their equivalents for a loss that blends, 1/11, 1/3 and 2/3");
+  }
+  static void describe_pictures(Describe<TrainOptions>& d) {
     d.option("sample_every", &TrainOptions::sample_every)
         .how_only()
         .range(0, 1e9)
@@ -297,8 +318,6 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
         .range(1, 1e4)
         .help("steps of the default sampler of the loss, used if the job names none in `sampler`");
   }
-
- private:
   static void describe_rule(Describe<TrainOptions>& d) {
     describe_frames(d);
     d.option("teacher_forcing", &TrainOptions::teacher_forcing)
