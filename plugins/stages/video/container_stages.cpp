@@ -34,7 +34,8 @@ class VideoProbe final : public Stage {
     media_call([&] {
       const Probe found = probe(*media.source, media.name);
       all.update(facts_of(found));
-      if (Orientation::of(*media.source).swaps_sides()) all["rotation"] = 90;  // or 270, of a picture
+      if (const auto stored = Orientation::of(*media.source); !stored.is_upright())
+        all.update({{"rotation", stored.degrees}, {"mirrored", stored.mirrored}});
       if (!found.damage.empty()) all["damaged"] = media.name + ": " + found.damage;
       if (!options_.count) return;
       DecoderOptions options;

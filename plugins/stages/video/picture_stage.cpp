@@ -105,7 +105,7 @@ class PictureRead final : public Stage {
     size.height = static_cast<int>(stored.swaps_sides() ? width : height);
     size.width = static_cast<int>(stored.swaps_sides() ? height : width);
     MemorySource source{std::span(file)};
-    auto pixels = stored.upright(decoded_picture(source, name, size), size.height, size.width);
+    auto pixels = upright(decoded_picture(source, name, size), size.height, size.width, stored);
     for (const char* field : kPictureFields) in.remove(field);
     in.remove("url");
     in.set(header.field, std::move(file));

@@ -142,7 +142,7 @@ class VideoRead final : public Stage {
     if (!damage.empty()) facts["damaged"] = damage;
     in.set("json", facts.dump());
     const auto count = static_cast<int64_t>(times.size());  // 1 if the picture is not stored upright
-    pixels = stored.upright(std::move(pixels), size.height, size.width);
+    pixels = upright(std::move(pixels), size.height, size.width, stored);
     in.set_tensor("frames", std::move(pixels),
                   {count, stored.swaps_sides() ? size.width : size.height,
                    stored.swaps_sides() ? size.height : size.width, 3},
@@ -153,7 +153,7 @@ class VideoRead final : public Stage {
   double cropped_of(const VideoInfo& video, const ScalerOptions& size) const {
     if (size.fit != Fit::crop || video.width <= 0 || video.height <= 0) return 0;
     double shape = video.width * video.sample_aspect.value() / video.height;
-    if (size.rotation % 180 != 0) shape = 1 / shape;
+    if (size.rotation.swaps_sides()) shape = 1 / shape;
     const double frame = static_cast<double>(size.width) / size.height,
                  out = 1 - std::min(shape, frame) / std::max(shape, frame);
     return options_.height > 0 && options_.width > 0 && out > 1e-3 ? out : 0;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "media/convert.hpp"
 #include "media/picture_header.hpp"
 
 namespace kinora::video {
@@ -97,11 +98,16 @@ int tag_in_webp(const Bytes& file) {
 }  // namespace
 
 Orientation Orientation::of(std::span<const uint8_t> bytes) {
+  // By the tag, which names the sides of the upright picture at which the stored first row and first column are: 1 top,
+  // left; 2 top, right; 3 bottom, right; 4 bottom, left; 5 left, top; 6 right, top; 7 right, bottom; 8 left, bottom.
+  static const Orientation kByTag[] = {{0},         {0, true}, {180},      {180, true},
+                                       {270, true}, {90},      {90, true}, {270}};
   const Bytes file(bytes);
-  if (file.has(0, "\xFF\xD8\xFF")) return Orientation(tag_in_jpeg(file));
-  if (file.has(0, "\x89PNG\r\n\x1A\n")) return Orientation(tag_in_png(file));
-  if (file.has(0, "RIFF") && file.has(8, "WEBP")) return Orientation(tag_in_webp(file));
-  return {};
+  int tag = 1;
+  if (file.has(0, "\xFF\xD8\xFF")) tag = tag_in_jpeg(file);
+  if (file.has(0, "\x89PNG\r\n\x1A\n")) tag = tag_in_png(file);
+  if (file.has(0, "RIFF") && file.has(8, "WEBP")) tag = tag_in_webp(file);
+  return kByTag[tag - 1];
 }
 
 Orientation Orientation::of(ByteSource& source) {
@@ -114,18 +120,12 @@ Orientation Orientation::of(ByteSource& source) {
   return of(file);
 }
 
-std::vector<uint8_t> Orientation::upright(std::vector<uint8_t> rgb, int64_t height, int64_t width) const {
-  if (is_upright()) return rgb;
-  const bool from_right = tag_ == 2 || tag_ == 3, from_below = tag_ == 3 || tag_ == 4;
-  const bool rows_from_right = tag_ == 6 || tag_ == 7, columns_from_below = tag_ == 7 || tag_ == 8;
+std::vector<uint8_t> upright(std::vector<uint8_t> rgb, int64_t height, int64_t width, Orientation stored) {
+  if (stored.is_upright()) return rgb;
   std::vector<uint8_t> out(rgb.size());
-  for (int64_t y = 0; y < height; ++y)
-    for (int64_t x = 0; x < width; ++x) {
-      int64_t to = (from_below ? height - 1 - y : y) * width + (from_right ? width - 1 - x : x);
-      if (swaps_sides())  // a stored row is an upright column
-        to = (columns_from_below ? width - 1 - x : x) * height + (rows_from_right ? height - 1 - y : y);
-      std::memcpy(&out[static_cast<size_t>(3 * to)], &rgb[static_cast<size_t>(3 * (y * width + x))], 3);
-    }
+  const auto row = [](int64_t pixels) { return static_cast<ptrdiff_t>(3 * pixels); };
+  rotate_plane({rgb.data(), row(width)}, static_cast<int>(width), static_cast<int>(height), 3, stored,
+               {out.data(), row(stored.swaps_sides() ? height : width)});
   return out;
 }
 

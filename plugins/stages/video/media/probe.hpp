@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "media/byte_source.hpp"
+#include "media/orientation.hpp"
 
 struct AVFrame;
 
@@ -23,17 +24,6 @@ struct Rational {
 struct Limits {
   int max_side = 16384;                   // pixels, for width and height each
   int64_t max_pixels = int64_t{1} << 26;  // width * height; 8192 x 8192
-};
-
-// How a stored picture becomes upright: mirrored left to right, then turned clockwise. Covers the eight display
-// matrices of MP4 and the eight orientations of Exif.
-struct Orientation {
-  Orientation(int degrees_ = 0, bool mirrored_ = false) : degrees(degrees_), mirrored(mirrored_) {}
-  int degrees;    // 0, 90, 180 or 270
-  bool mirrored;  // before the turn
-  bool is_upright() const { return degrees == 0 && !mirrored; }
-  bool swaps_sides() const { return degrees % 180 != 0; }
-  friend bool operator==(const Orientation&, const Orientation&) = default;
 };
 
 // Code points of ITU-T H.273: the numbers that H.264, MP4 and FFmpeg write. 2 is "unspecified" (range: 0).
