@@ -73,8 +73,15 @@ def finish(out):
     return said
 
 
+def content(path):
+    """The bytes of a file; of a job's description without the time that earlier runs took."""
+    if path.name != "job.json":
+        return path.read_bytes()
+    return {name: value for name, value in json.loads(path.read_text()).items() if name != "spent_s"}
+
+
 def tree(out):
-    return {str(p.relative_to(out)): p.read_bytes() for job in ("clips", "shards") for p in sorted((out / job).rglob("*"))
+    return {str(p.relative_to(out)): content(p) for job in ("clips", "shards") for p in sorted((out / job).rglob("*"))
             if p.is_file() and p.name not in OWN and p.name != ".lock"}
 
 

@@ -87,7 +87,7 @@ def check_decisions(page, folder):
     said(page, "Accepted")
     assert edits(folder)[1]["film-0004"]["keep"] is True
     eventually(lambda: page.locator("#detail .title .mark").inner_text() == page.locator(".cell[aria-selected=true] .mark").inner_text() == "accepted, not stored")
-    eventually(lambda: "lower min_length or min_frames of clip.transcode" in page.locator("#detail .note").nth(1).inner_text())
+    eventually(lambda: "lower min_length of clip.transcode" in page.locator("#detail .note").nth(1).inner_text())
     page.keyboard.press("u")
     said(page, "Undone: film-0004")
     assert edits(folder)[1]["film-0004"]["keep"] is None, "no decision existed before"

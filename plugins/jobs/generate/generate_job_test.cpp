@@ -331,7 +331,7 @@ std::string warnings_of(const ScratchRun& run) {
   {
     const auto log = or_throw(LogFile::open(file));
     const std::string before = log_level();
-    or_throw(set_log_level("warning"));
+    or_throw(set_log_level("warn"));
     generated_json(run);
     or_throw(set_log_level(before));
   }

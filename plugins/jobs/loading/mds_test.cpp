@@ -308,7 +308,7 @@ class Boaster final : public ByteSource {
   const std::string& name() const override { return name_; }
   uint64_t size() const override { return size_; }
   Result<uint64_t> read(uint64_t offset, void* to, uint64_t size) const override {
-    largest_ = std::max(largest_, size);
+    if (size > largest_) largest_ = size;
     const uint32_t samples = static_cast<uint32_t>(size_ / 4 - 2);
     if (offset != 0) return uint64_t{0};
     std::memcpy(to, &samples, 4);

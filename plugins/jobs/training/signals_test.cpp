@@ -28,8 +28,8 @@ const std::string kSignalsModel =
 // Clip d lacks a pose, and b is not a video.
 ClipFacts facts() {
   const json still = {0.5, -0.25, 1};
-  return {{"a", {{"fps", 24}, {"pose", still}}},
-          {"b", {{"pose", still}}},  // its file has 24 frames per second
+  return {{"a", {{"pose", still}}},  // its file has 24 frames per second
+          {"b", {{"fps", 24}, {"pose", still}}},
           {"c", {{"fps", 30}, {"pose", {2, 0, -1}}}},
           {"d", {{"fps", 30}}}};
 }
@@ -90,9 +90,10 @@ TEST(EncodeSignals, ThatClipsDoNotHaveAreNamed) {
   };
   ClipFacts wrong;
   for (const char* key : {"a", "b", "c", "d"}) wrong[key] = {{"pose", "left"}};
-  EXPECT_THAT(said("['fps']", wrong),
+  EXPECT_THAT(said("['speed']", wrong),
               HasSubstr("of 4 clips 4 lack a signal, the last one because its metadata has "
-                        "no 'fps', which the option signals requires"));
+                        "no 'speed', which the option signals requires"));
+  EXPECT_EQ(said("['fps']", wrong), "nothing was refused") << "the file says its rate";
   EXPECT_THAT(said("['pose']", wrong), HasSubstr("'pose' in its metadata is neither a number nor a list"));
   EXPECT_THAT(said("['latent']", {}), HasSubstr("'latent' is the name of something else"));
   EXPECT_THAT(said("['fps', 'fps']", {}), HasSubstr("given twice"));

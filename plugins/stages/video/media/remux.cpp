@@ -196,11 +196,12 @@ std::optional<Remuxed> remux(ByteSource& film, const std::string& name, const st
   const bool wanted = std::find(kWithoutIndex.begin(), kWithoutIndex.end(), container) != kWithoutIndex.end();
   if (!wanted || input.video() == nullptr) return std::nullopt;
   if (has_simple_order(input.video()->codecpar->codec_id)) input.format()->flags |= AVFMT_FLAG_GENPTS;
-  Copy copy(input, name, stem);
-  const auto packet = ff::new_packet();
   const auto give_up = [&](const std::string& why) {
     throw MediaError(name + ": not rewritten, because " + why);
   };
+  if (const std::string cut = missing_bytes(film); !cut.empty()) give_up("it is " + cut);
+  Copy copy(input, name, stem);
+  const auto packet = ff::new_packet();
   int code = 0;
   while ((code = input.read(*packet)) >= 0) {
     each();
@@ -211,7 +212,6 @@ std::optional<Remuxed> remux(ByteSource& film, const std::string& name, const st
     copy.write(packet.get());
   }
   if (code != AVERROR_EOF) give_up("reading stopped: " + ff::error_text(code));
-  if (const std::string cut = missing_bytes(film); !cut.empty()) give_up("it is " + cut);
   return copy.finish();
 }
 
