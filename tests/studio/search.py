@@ -66,7 +66,7 @@ def check_responsive(studio):
 
 def check_meaning(page, out, encode):
     eventually(lambda: page.locator("#how").is_visible(), "the run has a search by meaning now")
-    for text in ("a dark night", "colourful pictures that move a lot"):
+    for text in ("a dim green video", "colourful pictures that move a lot"):
         wanted = nearest(caption_rows(out), encode(text))
         look_for(page, text)
         check_order(page, wanted, text)

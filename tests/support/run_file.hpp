@@ -134,7 +134,7 @@ class ScratchRun {
         window + unless_given("latents", "input", "input = ['shards', 'tokenizer']\n") +
             fmt::format(
                 "text_weights = '{0}/text.safetensors'\n"
-                "words = {{ use = 'text.wordpiece', vocab = '{0}/vocab.txt' }}\n"
+                "words = {{ use = 'text.wordpiece', vocab = '{0}/vocab.txt', max_length = 32 }}\n"
                 "text = {{ use = 'minilm', layers = 1, hidden = 12, heads = 2, intermediate = 16, vocab = 7, "
                 "max_positions = 40 }}",
                 folder_.string()));
