@@ -44,8 +44,8 @@ void ViewFile::save(const json& line) const {
   const int why = errno;
   if (file >= 0) close(file);
   if (!is_saved)
-    throw Error(KINORA_ERROR_IO, file_.string() + ": " + std::strerror(why) + "; the view was not saved. " +
-                                     remedy_of(why));
+    throw Error(KINORA_ERROR_IO,
+                file_.string() + ": " + std::strerror(why) + "; the view was not saved. " + remedy_of(why));
 }
 
 }  // namespace kinora::studio

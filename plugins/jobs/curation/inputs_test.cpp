@@ -69,7 +69,8 @@ TEST(Manifest, NanIsNullAndOtherFlawsAreNamedWithTheirPlace) {
     read_jsonl_manifest(line, "films.jsonl", [&](Input in) { out = std::move(in); });
     return out;
   };
-  const Input nan = row_of(R"({"url": "a.mp4", "score": NaN, "x": [-Infinity, Infinity], "caption": "NaN of \"NaN"})");
+  const Input nan =
+      row_of(R"({"url": "a.mp4", "score": NaN, "x": [-Infinity, Infinity], "caption": "NaN of \"NaN"})");
   EXPECT_EQ(nan.error, "");
   EXPECT_EQ(nan.user, (json{{"score", nullptr}, {"x", {nullptr, nullptr}}}));
   EXPECT_EQ(nan.caption, "NaN of \"NaN");

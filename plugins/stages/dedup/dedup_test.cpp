@@ -318,7 +318,8 @@ TEST(Dedup, ACopyOfNearlyEqualLengthStaysOnlyIfItIsBetter) {
 }
 
 TEST(Dedup, AnExcerptNeverStandsForTheWhole) {
-  const json whole = video("a", 5.53, 560, 25), excerpt = video("b", 1.72, 640, 25), again = video("c", 5.6, 480, 25);
+  const json whole = video("a", 5.53, 560, 25), excerpt = video("b", 1.72, 640, 25),
+             again = video("c", 5.6, 480, 25);
   for (const char* keep : {"largest", "longest", "first"}) {
     EXPECT_THAT(kept({excerpt, whole}, {.keep = keep}), ElementsAre(key_of(1))) << keep;
     EXPECT_THAT(kept({excerpt, again, whole}, {.keep = keep}),
@@ -326,8 +327,9 @@ TEST(Dedup, AnExcerptNeverStandsForTheWhole) {
         << keep;
   }
   testing::start();
-  const Ends ends = run({sample_of(0, {1, 0}, excerpt), sample_of(1, {1, 0}, again), sample_of(2, {1, 0}, whole)},
-                        {.keep = "largest"});
+  const Ends ends =
+      run({sample_of(0, {1, 0}, excerpt), sample_of(1, {1, 0}, again), sample_of(2, {1, 0}, whole)},
+          {.keep = "largest"});
   for (const size_t i : {0, 1}) EXPECT_EQ(ends.facts.at(key_of(i))["duplicate"]["of"], key_of(2));
 }
 

@@ -7,8 +7,8 @@ namespace {
 
 using nlohmann::json;
 
-Quality clip(double seconds, double pixels = 640 * 360, double rate = 25, double bits = 0.1, double sharp = 100,
-             const std::string& key = "k") {
+Quality clip(double seconds, double pixels = 640 * 360, double rate = 25, double bits = 0.1,
+             double sharp = 100, const std::string& key = "k") {
   return {.pixels = pixels, .rate = rate, .bits = bits, .sharpness = sharp, .seconds = seconds, .key = key};
 }
 
@@ -36,19 +36,22 @@ TEST(Preference, AnExcerptStandsForNothing) {
 
 TEST(Preference, IsOfOneOfEachTwo) {
   const double missing = Quality::kMissing;
-  const std::vector<Quality> all{clip(1, 1, 1, 1, 1, "a"),       clip(1.04, 1, 2, 1, 1, "b"), clip(1.08, 1, 1, 2, 1, "c"),
-                                 clip(missing, missing, 1, 1, 1, "d"), clip(1, 1, 1, 1, 1, "e"),
-                                 clip(missing, 1, missing, missing, missing, "f")};
+  const std::vector<Quality> all{
+      clip(1, 1, 1, 1, 1, "a"),    clip(1.04, 1, 2, 1, 1, "b"),
+      clip(1.08, 1, 1, 2, 1, "c"), clip(missing, missing, 1, 1, 1, "d"),
+      clip(1, 1, 1, 1, 1, "e"),    clip(missing, 1, missing, missing, missing, "f")};
   for (const Keep keep : {Keep::largest, Keep::longest, Keep::best, Keep::first})
     for (const auto& a : all)
       for (const auto& b : all) {
-        EXPECT_EQ(is_preferred(a, b, keep) + is_preferred(b, a, keep), a.key == b.key ? 0 : 1) << a.key << b.key;
+        EXPECT_EQ(is_preferred(a, b, keep) + is_preferred(b, a, keep), a.key == b.key ? 0 : 1)
+            << a.key << b.key;
         EXPECT_EQ(comes_before(a, b, keep) + comes_before(b, a, keep), a.key == b.key ? 0 : 1);
       }
 }
 
 TEST(Preference, BitsAreOfTheFileAPixel) {
-  const json facts{{"width", 100}, {"height", 10}, {"frames", 50}, {"fps", 25.0}, {"scores", {{"filter.blur", 7}}}};
+  const json facts{
+      {"width", 100}, {"height", 10}, {"frames", 50}, {"fps", 25.0}, {"scores", {{"filter.blur", 7}}}};
   const Quality of = quality_of(facts, "", 12'500, "k");
   EXPECT_DOUBLE_EQ(of.bits, 2);
   EXPECT_EQ(of.sharpness, 7);

@@ -58,7 +58,8 @@ class WebDatasetReader {
         break;
       }
       if (!sample) sample = WebDatasetSample{{std::string(name->key), name_, member->header, 0}, {}};
-      if (wrong.empty()) wrong = flaw(*sample, *member, field_name(name->field), contents ? left : member->size);
+      if (wrong.empty())
+        wrong = flaw(*sample, *member, field_name(name->field), contents ? left : member->size);
       if (wrong.empty()) {
         sample->fields.push_back({field_name(name->field), {}});
         if (contents) sample->fields.back().bytes = reading([&] { return tar_.content(); });

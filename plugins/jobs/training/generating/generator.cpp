@@ -213,8 +213,7 @@ void Generator::give_text(const Wish& wish, Conditions& with, Conditions& none) 
   const auto whose = [&](const char* what) { return fmt::format("{} of video {:03}", what, wish.number); };
   const at::Tensor text = (*text_)(wish.prompt, whose("the prompt")).unsqueeze(0);
   const JobSpec* encode = context_.upstream("encode");  // which says what the training saw
-  const bool encodes =
-      options_.encode_negative || (encode && encode->options.at("encode_empty").get<bool>());
+  const bool encodes = options_.encode_negative || (encode && encode->options.at("encode_empty").get<bool>());
   const at::Tensor negative = wish.negative.empty() && !encodes
                                   ? at::zeros_like(text)
                                   : (*text_)(wish.negative, whose("the negative prompt")).unsqueeze(0);
@@ -368,8 +367,8 @@ at::Tensor Generator::sampled(const std::array<Conditions, 2>& conditions, const
     const auto ask = [&](const at::Tensor& a, const at::Tensor& b) { return guided(a, b); };
     at::Tensor x0 = given ? (*given)(in.x, in.sigma, ask) : guided(in.x, in.sigma);
     require_finite(x0,
-                   fmt::format("{}: the latent of video {:03} in denoiser call {}", spec_.id, call.first_sample,
-                               ++call_number),
+                   fmt::format("{}: the latent of video {:03} in denoiser call {}", spec_.id,
+                               call.first_sample, ++call_number),
                    model_part_.weights);
     return x0;
   });
