@@ -122,9 +122,9 @@ def check_rejected(page):
 
 def check_cut_off(page):
     """An answer that ends early is not taken for a clip."""
+    page.route("**/api/edit", lambda route: route.fulfill(status=200, content_type="application/json", body='{"changed": 1, "cl'))
     select(page, KEYS[3])
     eventually(lambda: page.locator("#detail").get_attribute("aria-busy") == "false" and page.locator("#detail h2").first.inner_text() == KEYS[3])
-    page.route("**/api/edit", lambda route: route.fulfill(status=200, content_type="application/json", body='{"changed": 1, "cl'))
     page.keyboard.press("a")
     said(page, "the studio does not answer; restart it with kinora studio")
     page.unroute("**/api/edit")
