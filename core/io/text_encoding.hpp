@@ -8,7 +8,7 @@
 
 namespace kinora::core {
 
-// What bytes are that are neither UTF-8 nor UTF-16.
+// Says how to read bytes that are neither UTF-8 nor UTF-16.
 enum class OtherBytes : uint8_t {
   windows_1252,  // one character each; a line of the log says so, once for each name
   keep           // left as they are: names of files may be any bytes

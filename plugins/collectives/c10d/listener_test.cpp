@@ -1,4 +1,4 @@
-// Who can reach the store of a world, and who can join it.
+// Tests who can reach the store of a world, and who can join it.
 #include "plugins/collectives/c10d/listener.hpp"
 
 #include <cstdlib>

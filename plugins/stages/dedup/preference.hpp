@@ -11,8 +11,8 @@ namespace kinora::dedup {
 enum class Keep { largest, longest, best, first };
 Keep keep_of(const std::string& name);
 
-// What is known of a clip, or of the clips of one video that are copies of those of another; a missing number is
-// kMissing.
+// The numbers by which two clips are compared, or the clips of one video that are copies of those of another; a number
+// that no fact gives is kMissing.
 struct Quality {
   static constexpr double kMissing = -std::numeric_limits<double>::infinity();
   double score = kMissing;      // of the rule `best`
@@ -32,7 +32,7 @@ bool is_much_longer(const Quality& a, const Quality& b);
 
 // Whether a is kept rather than b. The rule's own number comes first, then more pixels, then the longer one if their
 // lengths differ by more than 5 %, then the higher rate, more bits, the sharper one, the longer one, and the lower key.
-// It is no order: a may be preferred to b, b to c and c to a.
+// The relation is not transitive: a may be preferred to b, b to c and c to a.
 bool is_preferred(const Quality& a, const Quality& b, Keep keep);
 
 // The order in which clips are compared: the same without the lengths that are nearly equal.

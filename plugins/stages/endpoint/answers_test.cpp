@@ -75,7 +75,7 @@ TEST(Markup, OnlyWhatIsSaidToTheReaderRemains) {
       {"A boat.<|user|>", "A boat."},
       {"A boat.<my_own_end>", "A boat."},
       {"A boat named <|begin_of_box|>Mary<|end_of_box|>.", "A boat named Mary."},
-      // What only looks like a mark.
+      // Texts that only look like marks stay.
       {"[Music] A sign says [END] and a < b > c, <3.", "[Music] A sign says [END] and a < b > c, <3."},
       {"<b>A boat</b>", "<b>A boat</b>"},
       {R"({"labels": ["boat"]})", R"({"labels": ["boat"]})"},

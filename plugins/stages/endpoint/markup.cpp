@@ -18,7 +18,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-// What a mark does to the text around it.
+// Says how a mark changes the text around it.
 enum class Effect {
   opens_thought,
   closes_thought,

@@ -178,7 +178,7 @@ std::optional<std::string> line_end(char32_t c) {
                                                               : std::nullopt;
 }
 
-// Of no use in a text, as ftfy says; C1 and what shapes writing stays.
+// Says which characters ftfy removes; C1 and those that shape writing stay.
 std::optional<std::string> nothing_for_control(char32_t c) {
   const bool goes = c < 9 || c == 0xB || (c >= 0xE && c < 0x20) || c == 0x7F || (c >= 0x206A && c < 0x2070) ||
                     c == 0xFEFF || (c >= 0xFFF9 && c < 0xFFFD);

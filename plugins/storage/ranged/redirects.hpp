@@ -21,7 +21,7 @@ class Redirects {
   std::string refusal(const std::string& url) const;
   // Applies the rules to one request of the handle; this object must outlive it.
   void guard(CURL* handle, const std::string& url);
-  // What guard() refused, at the moment of the connection; else empty.
+  // The reason for which guard() refused a connection; else empty.
   const std::string& problem() const { return problem_; }
   // Whether a connection to this address may carry the next request, which goes to `url`.
   bool may_connect(const std::string& address, const std::string& url);

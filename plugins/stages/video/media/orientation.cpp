@@ -36,7 +36,8 @@ class Bytes {
   std::span<const uint8_t> bytes_;
 };
 
-// Of a TIFF header and its first directory (TIFF 6.0, section 2): 12 bytes a field, tag, type, count, value.
+// Reads the tag from a TIFF header and its first directory (TIFF 6.0, section 2), which has 12 bytes a field: tag, type,
+// count, value.
 int tag_in_tiff(const Bytes& tiff) {
   const bool is_big = tiff.has(0, {"MM\0*", 4});
   if (!is_big && !tiff.has(0, {"II*\0", 4})) return 1;

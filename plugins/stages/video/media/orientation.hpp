@@ -18,7 +18,7 @@ struct Orientation {
   bool swaps_sides() const { return degrees % 180 != 0; }
   friend bool operator==(const Orientation&, const Orientation&) = default;
 
-  // Of a JPEG, PNG or WebP file, by Exif; upright for a file without the tag, one whose tag has another value, and
+  // Reads the orientation of a JPEG, PNG or WebP file from Exif. The result is upright for a file without the tag, one whose tag has another value, and
   // anything else.
   static Orientation of(std::span<const uint8_t> file);
   // Reads the file only if it begins as a picture of a size that the stages read.
