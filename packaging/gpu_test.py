@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the tests labelled gpu of a build with CUDA, alone and under compute-sanitizer, and prints a report in Markdown to send back.
-usage: gpu_test.py BUILD [--without-sanitizer]
+"""Runs the tests labelled gpu of a build with CUDA, alone and under compute-sanitizer, and prints a report in Markdown
+to send back. usage: gpu_test.py BUILD [--without-sanitizer]
 
 The exit code is 1 if a test failed, and 2 if none ran or there is no GPU."""
 import json, os, pathlib, re, shutil, subprocess, sys, time
@@ -11,7 +11,8 @@ LIMIT = 900  # seconds a program
 def output_of(*command, env=None):
     """(exit code, output); -1 for a program that is not there or takes too long."""
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=env, timeout=LIMIT)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                              env=env, timeout=LIMIT)
         return done.returncode, done.stdout
     except FileNotFoundError:
         return -1, f"{command[0]}: not found"
@@ -48,7 +49,8 @@ def main():
     print("## GPU report\n", "", gpu.strip(), "", version.strip(), sep="\n")
     print("\n| test | passed | failed | skipped | seconds |\n|---|---|---|---|---|")
     ran, bad, logs = 0, 0, []
-    ways = [("", [])] + ([(", compute-sanitizer", ["compute-sanitizer", "--error-exitcode", "9"])] if sanitized and shutil.which("compute-sanitizer") else [])
+    ways = [("", [])] + ([(", compute-sanitizer", ["compute-sanitizer", "--error-exitcode", "9"])]
+                         if sanitized and shutil.which("compute-sanitizer") else [])
     for name, (command, environment) in programs(build).items():
         for words, before in ways:
             start = time.monotonic()
@@ -56,7 +58,8 @@ def main():
             passed, failed, skipped, reason = counted(text)
             ran, bad = ran + passed, bad + bool(code)
             wrong = str(failed) if failed or not code else f"exit code {code}"
-            print(f"| {name}{words} | {passed} | {wrong} | {skipped} {reason} | {time.monotonic() - start:.1f} |", flush=True)
+            print(f"| {name}{words} | {passed} | {wrong} | {skipped} {reason} | {time.monotonic() - start:.1f} |",
+                  flush=True)
             measured = [line for line in text.splitlines() if line.startswith("[measured]")]
             logs += [f"{name}: {line.removeprefix('[measured] ')}" for line in measured if not words]
             if code:

@@ -1,4 +1,4 @@
-# What an installation has besides the program, its plugins and the SDK: run files with their videos, and licences.
+# The rest of an installation, after the program, its plugins and the SDK: run files with their videos, and licences.
 # share/kinora/configs: the run files of configs/, whose videos are in share/kinora/media here.
 set(_share ${CMAKE_INSTALL_DATADIR}/kinora)
 file(GLOB _configs CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/configs/*.toml")
@@ -20,5 +20,7 @@ endforeach()
 install(FILES "${CMAKE_SOURCE_DIR}/LICENSE" "${CMAKE_SOURCE_DIR}/NOTICE" "${CMAKE_SOURCE_DIR}/packaging/LIBRARIES.md"
   "${CMAKE_SOURCE_DIR}/packaging/copyright" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora)
 install(FILES "${CMAKE_SOURCE_DIR}/README.md" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora)
-install(DIRECTORY "${CMAKE_SOURCE_DIR}/docs" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora FILES_MATCHING PATTERN "*.md")
-install(FILES "${CMAKE_SOURCE_DIR}/tests/data/LICENSES.md" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora RENAME MEDIA.md)
+install(DIRECTORY "${CMAKE_SOURCE_DIR}/docs" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora FILES_MATCHING PATTERN
+    "*.md")
+install(FILES "${CMAKE_SOURCE_DIR}/tests/data/LICENSES.md" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora RENAME
+    MEDIA.md)

@@ -2,7 +2,9 @@
 execute_process(COMMAND "${PROGRAM}" --help OUTPUT_VARIABLE help COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND "${PROGRAM}" --version OUTPUT_VARIABLE version COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCH "^kinora [^\n]+" version "${version}")
-string(REGEX REPLACE "kinora run [^ ]*quickstart.toml" "kinora run quickstart.toml" help "${help}")  # without this machine's folder
+# without this machine's folder
+string(REGEX REPLACE "kinora run [^ ]*quickstart.toml" "kinora run quickstart.toml" help "${help}")
+string(REGEX REPLACE "\n  bench [^\n]*" "" help "${help}")  # an installation has no benchmarks
 string(FIND "${help}" "usage:" start)
 string(SUBSTRING "${help}" ${start} -1 help)
 string(REPLACE "\\" "\\e" help "${help}")  # what roff would read as its own

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Writes docs/reference.md: every component with its tensors and options, as the manifests (plugins/**/plugin.toml) state them.
+"""Writes docs/reference.md: every component with its tensors and options, as the manifests (plugins/**/plugin.toml)
+state them; and the tables of options in the other pages, between `<!-- options of ID: NAME NAME -->` and `<!-- end
+-->`.
 
 usage: reference.py [--check]
 
---check writes nothing and fails when docs/reference.md is not what the manifests say.
+--check writes nothing and fails when a page is not what the manifests say.
 """
 import difflib
 import json
@@ -16,26 +18,33 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/reference.md"
 # The order of the page: kind, title, what such a component does.
 KINDS = [
-    ("job", "Kinds of jobs", "A job of a run file reads paths and the results of other jobs. Its components are written under the names of its slots."),
+    ("job", "Kinds of jobs",
+     "A job of a run file reads paths and the results of other jobs. Its components are written under the names of its "
+     "slots."),
     ("stage", "Stages", "A stage receives one sample at a time and emits samples, drops them or fails."),
     ("tokenizer", "Tokenizers", "A tokenizer encodes videos to latents or codes, and decodes them."),
     ("model", "Models", "Models that are trained, text and image encoders, and discriminators."),
     ("loss", "Losses", "A loss draws noise levels, states the target and weighs the error."),
     ("sampler", "Samplers", "A sampler turns noise into a sample by calls of a denoiser."),
     ("optimizer", "Optimizers", "An optimizer changes the weights by their gradients."),
-    ("score", "Scores", "A score measures how good samples are, as a few numbers; the states of several ranks are merged."),
-    ("parallel", "Parallel strategies", "A strategy divides the work of one model among ranks; the result is that of one process."),
+    ("score", "Scores",
+     "A score measures how good samples are, as a few numbers; the states of several ranks are merged."),
+    ("parallel", "Parallel strategies",
+     "A strategy divides the work of one model among ranks; the result is that of one process."),
     ("precision", "Precisions", "The number format of linear layers and attention."),
     ("cache", "Caches", "A cache keeps keys and values of earlier forwards while a video is generated."),
     ("engine", "Engines", "An engine runs the stages of a job."),
-    ("source", "Sources", "A source gives the samples of a data set one after the other, whole or in parts, and continues where it was. `kinora apply` shows them."),
+    ("source", "Sources",
+     "A source gives the samples of a data set one after the other, whole or in parts, and continues where it was. "
+     "`kinora apply` shows them."),
     ("storage", "Storage", "A storage reads and writes URIs of its scheme."),
     ("collective", "Collectives", "A collective moves tensors between ranks."),
 ]
 HEAD = """# Reference: components and their options
 
 This page is generated from the plugins' manifests by `packaging/reference.py`; a test fails when the two differ.
-`kinora plugins inspect ID` prints the same for one component. A type says what a run file may hold: a `size` is a number of bytes or a text such as `"2 GiB"`, a `path` may be a URI.
+`kinora plugins inspect ID` prints the same for one component. A type says what a \
+run file may hold: a `size` is a number of bytes or a text such as `"2 GiB"`, a `path` may be a URI.
 """
 
 
@@ -80,10 +89,12 @@ def allowed(option):
 
 def tensors(title, named):
     def notes(t):
-        words = [t.get("help", ""), f"one per {t['per']}" if "per" in t else "", f"only with `{t['when']}`" if "when" in t else "", "optional" if t.get("optional") else ""]
+        words = [t.get("help", ""), f"one per {t['per']}" if "per" in t else "",
+                 f"only with `{t['when']}`" if "when" in t else "", "optional" if t.get("optional") else ""]
         return "; ".join(filter(None, words))
 
-    rows = [f"| {code(name)} | {text(' '.join(filter(None, (t['dtype'], t['shape']))))} | {text(notes(t))} |" for name, t in named.items()]
+    rows = [f"| {code(name)} | {text(' '.join(filter(None, (t['dtype'], t['shape']))))} | {text(notes(t))} |"
+            for name, t in named.items()]
     return [f"| {title} | type | |", "|---|---|---|", *rows, ""] if rows else []
 
 
@@ -91,9 +102,11 @@ def options(named):
     rows = []
     for name, option in named.items():
         kind = option["type"] + (f" ({option['unit']})" if "unit" in option else "")
-        default = "required" if option.get("required") else "no bound" if option["default"] in (1e300, -1e300) else code(value(option, option["default"]))
+        default = "required" if option.get("required") else "no bound" if option["default"] in (
+            1e300, -1e300) else code(value(option, option["default"]))
         rows.append(f"| {code(name)} | {kind} | {default} | {allowed(option)} | {text(option['help'])} |")
-    return ["| option | type | default | values | |", "|---|---|---|---|---|", *rows, ""] if rows else ["It has no options.", ""]
+    return ["| option | type | default | values | |", "|---|---|---|---|---|", *rows,
+            ""] if rows else ["It has no options.", ""]
 
 
 def slots(named):
@@ -101,7 +114,9 @@ def slots(named):
     rows = []
     for name, slot in named.items():
         default = code(slot["default"]) if "default" in slot else "required" if slot.get("required") else "none"
-        rows.append(f"| {code(name)} | {'list of ' if slot.get('list') else ''}{slot['kind']} | {default} | {text(slot.get('help', ''))} |")
+        rows.append(
+            f"| {code(name)} | {'list of ' if slot.get('list') else ''}{slot['kind']} | {default} | "
+            f"{text(slot.get('help', ''))} |")
     return ["| slot | kind | default | |", "|---|---|---|---|", *rows, ""] if rows else []
 
 
@@ -109,26 +124,65 @@ def section(component):
     out = [f"### {component['id']}", "", text(component["help"].removesuffix(".")) + ".", ""]
     out += tensors("input", component.get("input", {})) + tensors("output", component.get("output", {}))
     if "layout" in component:
-        out += ["Names of weights that it reads: " + "; ".join(f"{code(name)} ({text(layout['help'])})" for name, layout in component["layout"].items()) + ".", ""]
+        layouts = "; ".join(f"{code(name)} ({text(layout['help'])})" for name, layout in component["layout"].items())
+        out += [f"Names of weights that it reads: {layouts}.", ""]
     if component.get("reads"):
         out += ["Reads: " + ", ".join(map(code, component["reads"])) + ".", ""]
     out += slots(component.get("slot", {}))
     return out + options(component.get("option", {}))
 
 
-def page():
+def chosen_row(name, component):
+    """A row of a table of chosen options; a slot of a job is one, too."""
+    slot, option = component.get("slot", {}).get(name), component.get("option", {}).get(name)
+    if slot:
+        default, meaning = (code(slot["default"]) if "default" in slot else "none"), slot.get("help", "")
+    else:
+        default, meaning = "required" if option.get("required") else code(value(option, option["default"])), option[
+            "help"]
+        default += f" {option['unit']}" if "unit" in option else ""
+        if "choices" in option:
+            meaning += f" ({', '.join(code(value(option, choice)) for choice in option['choices'])})"
+    return f"| {code(name)} | {default} | {text(meaning)} |"
+
+
+def with_tables(page, words, components):
+    """The page with its tables of chosen options as the manifests state them. Ends the program for an id or a name that
+    is in no manifest."""
+
+    def table(found):
+        id, names = found[1], found[2].split()
+        known = components.get(id, {})
+        lacking = [name for name in names if name not in known.get("option", {}) and name not in known.get("slot", {})]
+        if not known or not names or lacking:
+            sys.exit(f"{page.relative_to(ROOT)}: {id}: no manifest has {lacking or 'this component'}")
+        head = [f"| option of `{id.split('/', 1)[1]}` | default | meaning |", "|---|---|---|"]
+        return "\n".join([found[0].split("\n")[0], *head, *(chosen_row(name, known) for name in names), "<!-- end -->"])
+
+    return re.sub(r"<!-- options of (\S+): ([\w ]+) -->\n(?:\|.*\n)*<!-- end -->", table, words)
+
+
+def manifests():
+    """{kind: [(component, plugin)]} of every manifest."""
     found = {}
     for file in sorted((ROOT / "plugins").rglob("plugin.toml")):
         manifest = tomllib.loads(file.read_text())
         for component in manifest["component"]:
+            if component["id"].startswith("service/"):  # for other parts of Kinora: no run file names one
+                continue
             found.setdefault(component["id"].split("/")[0], []).append((component, manifest["plugin"]))
+    return found
+
+
+def reference(found):
     unknown = found.keys() - {kind for kind, _, _ in KINDS}
     assert not unknown, f"packaging/reference.py does not list the kinds {sorted(unknown)}"
     lines = HEAD.split("\n")
     for kind, title, what in KINDS:
         components = sorted(found.get(kind, []), key=lambda each: each[0]["id"])
         lines += [f"## {title}", "", what, "", "| id | plugin | tier | |", "|---|---|---|---|"]
-        lines += [f"| {code(c['id'])} | {plugin['name']} | {plugin['tier']} | {text(c['help'])} |" for c, plugin in components] + [""]
+        lines += [f"| {code(c['id'])} | {plugin['name']} | {plugin['tier']} | {text(c['help'])} |"
+                  for c, plugin in components] + [""]
         for component, _ in components:
             lines += section(component)
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -137,15 +191,25 @@ def page():
 def main():
     if sys.argv[1:] not in ([], ["--check"]):
         sys.exit(__doc__)
-    new = page()
-    if not sys.argv[1:]:
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(new)
-        return
-    old = PAGE.read_text() if PAGE.exists() else ""
-    if old != new:
-        first = [line for line in difflib.unified_diff(old.splitlines(), new.splitlines(), "docs/reference.md", "the manifests", lineterm="", n=0)][:12]
-        sys.exit("\n".join([*first, "docs/reference.md is not what the manifests say; run packaging/reference.py and commit the page"]))
+    found = manifests()
+    components = {component["id"]: component for of_kind in found.values() for component, _ in of_kind}
+    pages = {page: with_tables(page, page.read_text(), components)
+             for page in sorted((ROOT / "docs").rglob("*.md")) if page != PAGE}
+    pages[PAGE] = reference(found)
+    for page, new in pages.items():
+        old = page.read_text() if page.exists() else ""
+        if old == new:
+            continue
+        if not sys.argv[1:]:
+            page.parent.mkdir(exist_ok=True)
+            page.write_text(new)
+            continue
+        name = page.relative_to(ROOT)
+        first = [line for line in difflib.unified_diff(old.splitlines(), new.splitlines(), str(name), "the manifests",
+                                                       lineterm="", n=0)][:12]
+        sys.exit(
+            "\n".join(
+                [*first, f"{name} is not what the manifests say; run packaging/reference.py and commit the page"]))
 
 
 main()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes a software bill of materials (SPDX 2.3, JSON) of an installation: the libraries that its files need, with the Debian packages that
-provide them here, the libraries that they contain, and the videos. Licences are those of packaging/LIBRARIES.md.
-usage: sbom.py PREFIX OUT.spdx.json"""
+"""Writes a software bill of materials (SPDX 2.3, JSON) of an installation: the libraries that its files need, with the
+Debian packages that provide them here, the libraries that they contain, and the videos. Licences are those of
+packaging/LIBRARIES.md. usage: sbom.py PREFIX OUT.spdx.json"""
 import datetime, hashlib, json, os, pathlib, re, subprocess, sys
 
 ROOT = pathlib.Path(__file__).resolve().parent
@@ -9,7 +9,8 @@ NOT_STATED = "NOASSERTION"
 
 
 def output_of(*command):
-    return subprocess.run([str(c) for c in command], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}).stdout
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True,
+                          env={**os.environ, "LC_ALL": "C"}).stdout
 
 
 def tables():
@@ -55,18 +56,23 @@ def versions():
 
 def package(name, version, licence, purl="", supplier=NOT_STATED):
     custom = licence.startswith("LicenseRef-")
-    one = {"SPDXID": "SPDXRef-Package-" + re.sub(r"[^A-Za-z0-9.-]", "-", name), "name": name, "downloadLocation": NOT_STATED, "filesAnalyzed": False,
-           "licenseConcluded": NOT_STATED, "licenseDeclared": NOT_STATED if custom else licence, "copyrightText": NOT_STATED, "supplier": supplier}
+    one = {"SPDXID": "SPDXRef-Package-" + re.sub(r"[^A-Za-z0-9.-]", "-", name), "name": name,
+           "downloadLocation": NOT_STATED, "filesAnalyzed": False,
+           "licenseConcluded": NOT_STATED, "licenseDeclared": NOT_STATED if custom else licence,
+           "copyrightText": NOT_STATED, "supplier": supplier}
     if version:
         one["versionInfo"] = version
     if purl:
-        one["externalRefs"] = [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}]
+        one["externalRefs"] = [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
+                                "referenceLocator": purl}]
     return one
 
 
 def debian(name, version, licence):
     architecture = output_of("dpkg", "--print-architecture").strip()
-    return package(name, version, licence, f"pkg:deb/debian/{name}@{version.replace('+', '%2B')}?arch={architecture}" if version else "", "Organization: Debian")
+    return package(name, version, licence,
+                   f"pkg:deb/debian/{name}@{version.replace('+', '%2B')}?arch={architecture}" if version else "",
+                   "Organization: Debian")
 
 
 def bill(prefix):
@@ -83,22 +89,29 @@ def bill(prefix):
         if licence is None:
             sys.exit(f"{library} is linked, and packaging/LIBRARIES.md lacks it; add it with its licence")
         if re.match("lib(torch|c10)", library):
-            found["torch"] = package("torch", said["libtorch"], licence, f"pkg:pypi/torch@{said['libtorch']}"), "DYNAMIC_LINK"
+            found["torch"] = package("torch", said["libtorch"], licence,
+                                     f"pkg:pypi/torch@{said['libtorch']}"), "DYNAMIC_LINK"
         else:
             name = owners.get(library)
-            found[name or library] = (debian(name, version[name], licence) if name else package(library, "", licence)), "DYNAMIC_LINK"
+            found[name or library] = (debian(name, version[name],
+                                             licence) if name else package(library, "", licence)), "DYNAMIC_LINK"
     for name, licence in contained.items():
         found[name] = debian(name, version.get(name, ""), licence), "STATIC_LINK"
-    found["kinora-media"] = package("kinora-media", said["kinora"], "CC-BY-3.0 AND CC0-1.0"), "CONTAINS"  # share/doc/kinora/MEDIA.md, file by file
+    # share/doc/kinora/MEDIA.md, file by file
+    found["kinora-media"] = package("kinora-media", said["kinora"], "CC-BY-3.0 AND CC0-1.0"), "CONTAINS"
     packages = [kinora, *(one for one, _ in found.values())]
-    links = [{"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": kinora["SPDXID"]},
-             *({"spdxElementId": kinora["SPDXID"], "relationshipType": how, "relatedSpdxElement": one["SPDXID"]} for one, how in found.values())]
-    when = datetime.datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH") or datetime.datetime.now().timestamp()), datetime.timezone.utc)
+    links = [{"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES",
+              "relatedSpdxElement": kinora["SPDXID"]},
+             *({"spdxElementId": kinora["SPDXID"], "relationshipType": how, "relatedSpdxElement": one["SPDXID"]}
+               for one, how in found.values())]
+    when = datetime.datetime.fromtimestamp(
+        int(os.environ.get("SOURCE_DATE_EPOCH") or datetime.datetime.now().timestamp()), datetime.timezone.utc)
     name = f"kinora-{said['kinora']}"
     digest = hashlib.sha256(json.dumps([packages, links]).encode()).hexdigest()
     return {"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": name,
             "documentNamespace": f"https://spdx.org/spdxdocs/{name}-{digest[:32]}",
-            "creationInfo": {"created": when.strftime("%Y-%m-%dT%H:%M:%SZ"), "creators": ["Organization: The Kinora authors", "Tool: kinora-sbom"]},
+            "creationInfo": {"created": when.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                             "creators": ["Organization: The Kinora authors", "Tool: kinora-sbom"]},
             "packages": packages, "relationships": links}
 
 

@@ -2,29 +2,35 @@
 
 usage: suite.py PRESET BUILD_SECONDS [--all | --some] [CTEST ARGUMENT...]
 
-Skips tests with the label "slow"; --all runs them too. --some first runs the others, then a share of the slow tests that takes at most ten
-minutes. The shares take turns (next_share), so that any SHARES runs have run every slow test. If CI is set, `packaging/dev.sh X` first installs
-what a slow test with the label "needs-X" needs, and a skip that .ci/skips.txt does not allow is an error.
+Skips tests with the label "slow"; --all runs them too. --some first runs the others, then a share of the slow tests
+that takes at most eleven minutes. The shares take turns (next_share), so that any SHARES runs have run every slow test.
+A disk with less than SLOW_ROOM gigabytes of free space has no turn: the share waits for the next run.
+If CI is set, `packaging/dev.sh X` first installs what a slow test with the label "needs-X" needs, and a skip that
+.ci/skips.txt does not allow is an error.
 
-A CTest test is a GoogleTest program with many cases, or a script with many checks. CTest counts it as passed even if some of
-them were skipped, so skips are read from its output.
+A CTest test is a GoogleTest program with many cases, or a script with many checks. CTest counts it as passed even if
+some of them were skipped, so skips are read from its output.
 """
 import collections
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as xml
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-# How many tests run at once, on two cores: half of the suite's time is spent in waiting, that of the slow tests in computing.
-AT_ONCE, SLOW_AT_ONCE, SLOW_SECONDS, SHARES = 3, 2, 600, 10
+# How many tests run at once, on two cores: half of the suite's time is spent in waiting, that of the slow tests in
+# computing.
+AT_ONCE, SLOW_AT_ONCE, SLOW_SECONDS, SHARES = 3, 2, 660, 10
+SLOW_ROOM = 6  # two builds with sanitizers, or a second libtorch and its build
 TURN = ROOT / ".ci/turn"
 # [ RUN      ] Suite.Case / FILE:LINE: Skipped / the reason, any number of lines / [  SKIPPED ] Suite.Case (0 ms)
-SKIPPED_CASE = re.compile(r"^\[ RUN      \] (\S+)\n(?:(?!\[ ).*\n)*?\S+: Skipped\n((?:(?!\[ ).*\n)*)\[  SKIPPED \] \1", re.M)
+SKIPPED_CASE = re.compile(r"^\[ RUN      \] (\S+)\n(?:(?!\[ ).*\n)*?\S+: Skipped\n((?:(?!\[ ).*\n)*)\[  SKIPPED \] \1",
+                          re.M)
 SKIPPED_CHECK = re.compile(r"^SKIPPED: (.+?): (.+)$", re.M)
 
 
@@ -36,13 +42,12 @@ class Run:
         (folder / results).unlink(missing_ok=True)
         # Each test has threads for all cores: waiting threads must not take processor time from other tests.
         ctest = subprocess.Popen(
-            ["ctest", "--preset", preset, "--output-on-failure", "--no-tests=error", "--parallel", str(at_once), "--output-junit", str(folder / results),
+            ["ctest", "--preset", preset, "--output-on-failure", "--no-tests=error", "--parallel", str(at_once),
+             "--output-junit", str(folder / results),
              "--test-output-size-passed", "4000000", "--test-output-size-failed", "4000000", *arguments],
             env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}, stdout=subprocess.PIPE, text=True, errors="replace")
-        self.timed_out = set()
         for line in ctest.stdout:
             print(line, end="", flush=True)
-            self.timed_out.update(re.findall(r"^ *\d+/\d+ Test +#\d+: (\S+) .*\*\*\*Timeout", line))
         self.code = ctest.wait()
         self.seconds = time.monotonic() - started
         self.tests = xml.parse(folder / results).getroot().findall("testcase") if (folder / results).exists() else []
@@ -50,7 +55,10 @@ class Run:
 
 def failed(tests):
     """Names of the tests that did not pass, including those whose program is missing."""
-    return sorted(t.get("name") for t in tests if t.find("failure") is not None or (t.find("skipped") is not None and not t.find("skipped").get("message").startswith("SKIP_")))
+    return sorted(t.get("name")
+                  for t in tests
+                  if t.find("failure") is not None
+                  or (t.find("skipped") is not None and not t.find("skipped").get("message").startswith("SKIP_")))
 
 
 def skips(test):
@@ -75,31 +83,40 @@ def slow_tests(preset):
     listed = json.loads(subprocess.run(["ctest", "--preset", preset, "-L", "^slow$", "--show-only=json-v1"],
                                        cwd=ROOT, check=True, capture_output=True, text=True).stdout)
     found = {test["name"]: {p["name"]: p["value"] for p in test["properties"]} for test in listed["tests"]}
-    return {name: properties for name, properties in found.items() if "slow" in properties.get("LABELS", [])}  # without the fixtures that they need
+    # without the fixtures that they need
+    return {name: properties for name, properties in found.items() if "slow" in properties.get("LABELS", [])}
 
 
 def seconds_of(properties):
-    """What a test takes of the time that two at once have: a test with both processors takes it twice. Without a COST, all of a test's time is assumed."""
+    """What a test takes of the time that two at once have: a test with both processors takes it twice. Without a COST,
+    all of a test's time is assumed."""
     return properties.get("COST", SLOW_SECONDS) * min(int(properties.get("PROCESSORS", 1)), SLOW_AT_ONCE)
 
 
 def shares(slow):
-    """The slow tests as lists, one a share: those of the label "share-N", which tests/times.cmake gives. Raises ValueError for tests that would never run."""
-    lists, room = [[] for _ in range(SHARES)], 0.9 * SLOW_AT_ONCE * SLOW_SECONDS  # the rest covers the uneven split between two tests
+    """The slow tests as lists, one a share: those of the label "share-N", which tests/times.cmake gives. Raises
+    ValueError for tests that would never run."""
+    # the rest covers the uneven split between two tests
+    lists, room = [[] for _ in range(SHARES)], 0.9 * SLOW_AT_ONCE * SLOW_SECONDS
     for name, properties in sorted(slow.items(), key=lambda test: -seconds_of(test[1])):
         of = [int(label[6:]) for label in properties.get("LABELS", []) if label.startswith("share-")]
         if len(of) != 1 or properties.get("COST", SLOW_SECONDS) > 0.8 * SLOW_SECONDS:
-            raise ValueError(f"{name} is in the shares {of} and takes {properties.get('COST')} s: add it to one share of tests/times.cmake, and cut it if it takes longer than {0.8 * SLOW_SECONDS:.0f} s")
+            raise ValueError(
+                f"{name} is in the shares {of} and takes {properties.get('COST')} s: add it to one share of "
+                f"tests/times.cmake, and cut it if it takes longer than {0.8 * SLOW_SECONDS:.0f} s")
         lists[of[0] - 1].append(name)
     for number, names in enumerate(lists, 1):
         if (seconds := sum(seconds_of(slow[name]) for name in names)) > room:
-            raise ValueError(f"share {number} of the slow tests takes {seconds:.0f} s, and has {room:.0f}: move a test to another share of tests/times.cmake")
+            raise ValueError(
+                f"share {number} of the slow tests takes {seconds:.0f} s, and has {room:.0f}: move a test to another "
+                f"share of tests/times.cmake")
     return lists
 
 
 def next_share():
-    """The share whose turn it is: the one that this machine has run the longest ago, by the file KINORA_TURNS of .ci/run; of shares that it has not run, as on a
-    machine without that file, the one after as many turns as .ci/turn says, to which each landing adds one."""
+    """The share whose turn it is: the one that this machine has run the longest ago, by the file KINORA_TURNS of
+    .ci/run; of shares that it has not run, as on a machine without that file, the one after as many turns as .ci/turn
+    says, to which each landing adds one."""
     turns = pathlib.Path(os.environ.get("KINORA_TURNS", "/nonexistent"))
     ran = turns.read_text().split() if turns.exists() else []
     first = int(TURN.read_text().split()[0])
@@ -119,23 +136,15 @@ def record_share(share):
 
 def provide(preset, tests, slow):
     """Installs what these tests need, named by their labels."""
-    for need in sorted({label[6:] for name in tests for label in slow[name].get("LABELS", []) if label.startswith("needs-")}):
+    for need in sorted({label[6:] for name in tests
+                        for label in slow[name].get("LABELS", []) if label.startswith("needs-")}):
         subprocess.run(["bash", str(ROOT / "packaging/dev.sh"), need], check=True)
-
-
-def was_cut(test, timed_out, slow):
-    """True for a test that was still running when the ten minutes ended. That is not a failure, but CTest reports it as a timeout, like the test's own limit."""
-    name = test.get("name")
-    return name in timed_out and float(test.get("time")) < slow.get(name, {}).get("TIMEOUT", float("inf")) - 1
 
 
 def run_share(preset, drawn, slow):
     if os.environ.get("CI"):
         provide(preset, drawn, slow)
-    end = time.strftime("%H:%M:%S", time.localtime(time.time() + SLOW_SECONDS))
-    run = Run(preset, "slow.xml", ["--stop-time", end, "-R", "^(" + "|".join(map(re.escape, drawn)) + ")$"], SLOW_AT_ONCE)
-    run.tests = [t for t in run.tests if not was_cut(t, run.timed_out, slow)]
-    return run
+    return Run(preset, "slow.xml", ["-R", "^(" + "|".join(map(re.escape, drawn)) + ")$"], SLOW_AT_ONCE)
 
 
 def print_skips(tests):
@@ -143,13 +152,16 @@ def print_skips(tests):
     groups, known_reasons, refused = collections.defaultdict(list), allowed(), 0
     for test in tests:
         label = test.find("properties/property[@name='cmake_labels']")
-        label = "no label" if label is None else ", ".join(one for one in label.get("value").split(";") if not one.startswith(("share-", "needs-")))
+        label = "no label" if label is None else ", ".join(one for one in label.get("value").split(";")
+                                                           if not one.startswith(("share-", "needs-")))
         for name, why in [] if failed([test]) else skips(test):
             groups[label, why].append(name)
     for (label, why), names in sorted(groups.items()):
         known = any(pattern.fullmatch(why) for pattern in known_reasons)
         refused += not known
-        print(f"  {'' if known else 'NOT ALLOWED '}{label}: {names[0] if len(names) == 1 else f'{len(names)} cases'}: {why}")
+        print(
+            f"  {'' if known else 'NOT ALLOWED '}{label}: {names[0] if len(names) == 1 else f'{len(names)} cases'}: "
+            f"{why}")
     if not groups:
         print("  none")
     return refused
@@ -164,17 +176,26 @@ def main(preset, build_seconds, arguments):
         arguments += ["-LE", "^slow$"]
     suite = Run(preset, "test.xml", arguments)
     tests, code, slow = list(suite.tests), suite.code, slow_tests(preset)
-    cases = sum(len(re.findall(r"^\[       OK \]", t.findtext("system-out") or "", re.M)) or t.find("skipped") is None for t in tests)
-    rows = [("build", float(build_seconds), ""), ("suite", suite.seconds, f"{len(tests)} CTest tests, {cases} cases passed")]
-    if some and slow:
+    cases = sum(len(re.findall(r"^\[       OK \]", t.findtext("system-out") or "", re.M)) or t.find("skipped") is None
+                for t in tests)
+    rows = [("build", float(build_seconds), ""),
+            ("suite", suite.seconds, f"{len(tests)} CTest tests, {cases} cases passed")]
+    free = shutil.disk_usage(ROOT).free / 1e9
+    if some and slow and free < SLOW_ROOM:
+        rows.append(("slow", 0, f"none ran: the disk has {free:.1f} GB of free space, a share needs {SLOW_ROOM}"))
+    elif some and slow:
         number = next_share()
         drawn = shares(slow)[number]
         run = run_share(preset, drawn, slow)
         ran = {t.get("name"): float(t.get("time")) for t in run.tests}
         tests += run.tests
-        code = code or (1 if failed(run.tests) or not ran else 0)
-        record_share(number)
-        rows.append(("slow", run.seconds, f"ran {', '.join(f'{n} ({s:.0f} s)' for n, s in ran.items()) or 'none'}; cut off: {', '.join(sorted(set(drawn) - set(ran))) or 'none'}; share {number + 1} of {SHARES}"))
+        if failed(run.tests) or len(ran) < len(drawn):
+            code = code or 1
+        else:
+            record_share(number)
+        rows.append(("slow", run.seconds,
+                     f"ran {', '.join(f'{n} ({s:.0f} s)' for n, s in ran.items()) or 'none'}; share {number + 1} of "
+                     f"{SHARES}"))
     elif slow and not whole:
         rows.append(("slow", 0, f"{len(slow)} tests skipped; packaging/dev.sh test --all runs them too"))
     print("\nseconds")
@@ -186,13 +207,16 @@ def main(preset, build_seconds, arguments):
     print("skipped")
     refused = print_skips(tests)
     if refused and os.environ.get("CI"):
-        print(f"error: {refused} of these skips are not allowed if CI is set: provide what they need, or list them in .ci/skips.txt with the reason")
+        print(
+            f"error: {refused} of these skips are not allowed if CI is set: provide what they need, or list them in "
+            f".ci/skips.txt with the reason")
         code = code or 1
     bad = failed(tests)
     if bad:
         print("failed: " + ", ".join(bad))
     # The last line of ctest, for both of its calls together.
-    print(f"\n{100 * (len(tests) - len(bad)) // len(tests)}% tests passed, {len(bad)} tests failed out of {len(tests)}" if tests else "No tests were found!!!")
+    print(f"\n{100 * (len(tests) - len(bad)) // len(tests)}% tests passed, {len(bad)} tests failed out of {len(tests)}"
+          if tests else "No tests were found!!!")
     return code
 
 

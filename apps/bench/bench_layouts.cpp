@@ -8,7 +8,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "apps/bench/bench_ranks.hpp"
-#include "apps/bench/benchmarks.hpp"
+#include "apps/bench/tensors.hpp"
 #include "core/torch/media/streaming.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
@@ -70,14 +70,14 @@ class Encoder {
   const int64_t latents_;
   const BenchRanks& ranks_;
   Component wan_;
-  Network tokenizer_;
+  Tokenizer tokenizer_;
   Tensor video_ = at::rand({1, 3, whole_frames(), 32, 32}) * 2 - 1;
   std::array<Cost, 2> of_;
 };
 
 }  // namespace
 
-json bench_spatial_temporal(Runtime& runtime, const BenchRanks& ranks, const json& request) {
+json bench_spatial_temporal(Runtime& runtime, const BenchRanks& ranks, const BenchOptions& request) {
   const Tensor latent = at::ones({1, 4, 16, 24, 24});
   std::vector<std::unique_ptr<BenchStrategy>> strategies;
   std::vector<std::unique_ptr<BenchStep>> models;
@@ -87,11 +87,11 @@ json bench_spatial_temporal(Runtime& runtime, const BenchRanks& ranks, const jso
         std::make_unique<BenchStrategy>(runtime, "stdit-hybrid", json{{"layout", layout}}, ranks));
     models.push_back(std::make_unique<BenchStep>(runtime, "stdit", small_model(4), Frames{},
                                                  *strategies.back(), at::ones({1, 16, 64})));
-    all.push_back({.name = layout,
-                   .threads = request.at("threads"),
-                   .work = [step = models.back().get(), latent] { (*step)(latent); }});
+    all.push_back({.name = layout, .threads = request.threads, .work = [step = models.back().get(), latent] {
+                     (*step)(latent);
+                   }});
   }
-  measure(ranks, all, request.at("repeat"));
+  measure(ranks, all, request.repeat);
   json out{{"ranks", ranks.size()}, {"tokens", 16 * 12 * 12}};
   for (const auto& m : all) out[m.name] = {{"ms", median(m.seconds) * 1e3}, {"bytes_sent", m.bytes}};
   out["hybrid_of_cp"] = ratio(all[0], all[1]);
@@ -99,8 +99,8 @@ json bench_spatial_temporal(Runtime& runtime, const BenchRanks& ranks, const jso
   return out;
 }
 
-json bench_teacher_forcing(Runtime& runtime, const BenchRanks& ranks, const json& request) {
-  const int64_t latents = request.at("latents");
+json bench_teacher_forcing(Runtime& runtime, const BenchRanks& ranks, const BenchOptions& request) {
+  const int64_t latents = request.quick ? 16 : 192;
   Encoder encoder(runtime, ranks, latents);
   const Frames rule{.streams = 2};
   const BenchStrategy balanced(runtime, "balanced-sp", {}, ranks),
@@ -111,7 +111,7 @@ json bench_teacher_forcing(Runtime& runtime, const BenchRanks& ranks, const json
   const auto train = [latents](BenchStep& model, const Tensor& latent) {
     model(at::cat({latent, latent + 0.1}, 2), latents);  // clean, then noisy
   };
-  const int threads = request.at("threads");
+  const int threads = request.threads;
   std::vector<Measured> all{
       {.name = "balanced", .threads = threads, .work = [&] { train(paired, encoder(Encoder::stretch)); }},
       {.name = "naive", .threads = threads, .work = [&] { train(in_runs, encoder(Encoder::whole)); }},
@@ -123,7 +123,7 @@ json bench_teacher_forcing(Runtime& runtime, const BenchRanks& ranks, const json
        .threads = threads,
        .work = [&] { train(in_runs, given); },
        .metered = true}};
-  measure(ranks, all, request.at("repeat"));
+  measure(ranks, all, request.repeat);
   json out{{"ranks", ranks.size()}, {"frames", encoder.whole_frames()}, {"tokens", 2 * latents * 2 * 2}};
   for (const auto how : {Encoder::stretch, Encoder::whole})
     out[all[how].name] = {{"ms", median(all[how].seconds) * 1e3},

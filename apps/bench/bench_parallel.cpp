@@ -6,8 +6,8 @@
 #include <ATen/Parallel.h>
 
 #include "apps/bench/bench_ranks.hpp"
-#include "apps/bench/benchmarks.hpp"
-#include "core/torch/context/network.hpp"
+#include "apps/bench/tensors.hpp"
+#include "core/torch/network/model.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
@@ -46,9 +46,9 @@ class OneAttention {
   Tensor q_, k_, v_;
 };
 
-json attention(Runtime& runtime, const BenchRanks& ranks, const json& request) {
-  const int64_t tokens = request.at("tokens");
-  const int threads = request.at("threads"), world = static_cast<int>(ranks.size());
+json attention(Runtime& runtime, const BenchRanks& ranks, const BenchOptions& request) {
+  const int64_t tokens = request.quick ? 256 : 4096;
+  const int threads = request.threads, world = static_cast<int>(ranks.size());
   const BenchStrategy ulysses(runtime, "cp-ulysses", {}, ranks), ring(runtime, "cp-ring", {}, ranks),
       waiting(runtime, "cp-ring", {{"overlap", false}}, ranks);
   OneAttention alone(tokens, {}), exchanged(tokens, ulysses.links()), overlapped(tokens, ring.links()),
@@ -57,7 +57,7 @@ json attention(Runtime& runtime, const BenchRanks& ranks, const json& request) {
                             {"ulysses", threads, false, [&] { exchanged(); }},
                             {"ring", threads, false, [&] { overlapped(); }},
                             {"ring_without_overlap", threads, false, [&] { in_turn(); }}};
-  measure(ranks, all, request.at("repeat"));
+  measure(ranks, all, request.repeat);
   json out{{"ranks", world}, {"tokens", tokens}, {"threads_a_rank", threads}};
   for (const auto& m : all) out[m.name + "_ms"] = median(m.seconds) * 1e3;
   out["ulysses_of_one_process"] = ratio(all[1], all[0]);
@@ -70,7 +70,7 @@ json attention(Runtime& runtime, const BenchRanks& ranks, const json& request) {
 double best(const Measured& m) { return *std::min_element(m.seconds.begin(), m.seconds.end()); }
 
 // Ratio of a small model's step with a strategy on a group of one rank to a step without it.
-json overhead(Runtime& runtime, const BenchRanks& alone, const json& request) {
+json overhead(Runtime& runtime, const BenchRanks& alone, const BenchOptions& request) {
   const Component dit = or_throw(runtime.registry().open("model/dit"));
   const Options options = or_throw(Options::make(*dit.spec, {{"in_channels", 4},
                                                              {"out_channels", 4},
@@ -82,13 +82,13 @@ json overhead(Runtime& runtime, const BenchRanks& alone, const json& request) {
   const std::vector<std::string> names = {"ddp",   "fsdp", "tp",           "cp-ulysses", "cp-ring",
                                           "cp-2d", "pp",   "stdit-hybrid", "balanced-sp"};
   std::vector<std::unique_ptr<BenchStrategy>> strategies;
-  std::vector<std::unique_ptr<Network>> networks;
-  networks.push_back(std::make_unique<Network>(dit, options, ChainOptions{}));
+  std::vector<std::unique_ptr<Model>> networks;
+  networks.push_back(std::make_unique<Model>(dit, options, ChainOptions{}));
   std::vector<Measured> all;
   const NamedTensors in = {{"latent", at::randn({1, 4, 4, 16, 16})},
                            {"timestep", at::full({1}, 0.5)},
                            {"text", at::randn({1, 16, 64})}};
-  const auto step_of = [&in](Network& network) {
+  const auto step_of = [&in](Model& network) {
     return [&network, &in] {
       kinora_pass pass{};
       pass.struct_size = sizeof pass;
@@ -101,10 +101,10 @@ json overhead(Runtime& runtime, const BenchRanks& alone, const json& request) {
   all.push_back({"none", 1, false, step_of(*networks[0])});
   for (const auto& name : names) {
     strategies.push_back(std::make_unique<BenchStrategy>(runtime, name, json{}, alone));
-    networks.push_back(std::make_unique<Network>(dit, options, ChainOptions{}, strategies.back()->links()));
+    networks.push_back(std::make_unique<Model>(dit, options, ChainOptions{}, strategies.back()->links()));
     all.push_back({name, 1, false, step_of(*networks.back())});
   }
-  measure(alone, all, 10 * request.at("repeat").get<int>());
+  measure(alone, all, 10 * request.repeat);
   json out{{"none_ms", median(all[0].seconds) * 1e3}};
   bool within = true;
   for (size_t i = 1; i < all.size(); ++i) {
@@ -117,7 +117,7 @@ json overhead(Runtime& runtime, const BenchRanks& alone, const json& request) {
 
 }  // namespace
 
-json bench_parallel(Runtime& runtime, const json& request) {
+json bench_parallel(Runtime& runtime, const BenchOptions& request) {
   const int before = at::get_num_threads();
   const BenchRanks ranks(runtime);
   json out = json::object();

@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "apps/bench/bench_ranks.hpp"
-#include "apps/bench/benchmarks.hpp"
+#include "apps/bench/tensors.hpp"
 
 namespace kinora::core {
 namespace {
@@ -17,7 +17,7 @@ constexpr int64_t kMicro = 8;
 // Variants of running one model's step in a pipeline, measured in turns.
 class Ways {
  public:
-  Ways(Runtime& runtime, const BenchRanks& ranks, const json& request)
+  Ways(Runtime& runtime, const BenchRanks& ranks, const BenchOptions& request)
       : runtime_(runtime), ranks_(ranks), request_(request) {}
   void add(const std::string& name, const json& how, const std::string& model, const json& options,
            const Tensor& text) {
@@ -26,19 +26,19 @@ class Ways {
         std::make_unique<BenchStep>(runtime_, model, options, Frames{}, *strategies_.back(), text));
     const Tensor latent = at::ones({1, 4, 2, 16, 16});
     measured_.push_back({.name = name,
-                         .threads = request_.at("threads"),
+                         .threads = request_.threads,
                          .work = [step = steps_.back().get(), latent] { (*step)(latent, 0, kMicro); },
                          .metered = true});
   }
   const std::vector<Measured>& taken() {
-    measure(ranks_, measured_, request_.at("repeat"));
+    measure(ranks_, measured_, request_.repeat);
     return measured_;
   }
 
  private:
   Runtime& runtime_;
   const BenchRanks& ranks_;
-  const json& request_;
+  const BenchOptions& request_;
   std::vector<std::unique_ptr<BenchStrategy>> strategies_;
   std::vector<std::unique_ptr<BenchStep>> steps_;
   std::vector<Measured> measured_;
@@ -50,7 +50,7 @@ double mean(const std::vector<double>& of) {
 
 }  // namespace
 
-json bench_schedules(Runtime& runtime, const BenchRanks& ranks, const json& request) {
+json bench_schedules(Runtime& runtime, const BenchRanks& ranks, const BenchOptions& request) {
   const json dit{{"in_channels", 4}, {"out_channels", 4}, {"text_size", 64}, {"layers", 16},
                  {"heads", 4},       {"head_size", 32},   {"adaln_lora", 16}};
   Ways ways(runtime, ranks, request);
@@ -70,7 +70,7 @@ json bench_schedules(Runtime& runtime, const BenchRanks& ranks, const json& requ
   return out;
 }
 
-json bench_conditioning(Runtime& runtime, const BenchRanks& ranks, const json& request) {
+json bench_conditioning(Runtime& runtime, const BenchRanks& ranks, const BenchOptions& request) {
   const json wan{{"in_channels", 4},         {"out_channels", 4},        {"text_dim", 512}, {"num_layers", 8},
                  {"num_attention_heads", 4}, {"attention_head_dim", 32}, {"ffn_dim", 256}};
   Ways ways(runtime, ranks, request);

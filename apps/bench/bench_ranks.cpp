@@ -12,8 +12,8 @@
 #include "core/base/clock.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/options.hpp"
-#include "core/run/call.hpp"
-#include "core/torch/context/meeting.hpp"
+#include "core/runtime/call.hpp"
+#include "core/torch/ranks/meeting.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
 
@@ -57,11 +57,6 @@ void take(const BenchRanks& ranks, Measured& m) {
 }
 
 }  // namespace
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
 
 BenchRanks::BenchRanks(Runtime& runtime) : place_(here()) {
   if (place_.alone()) return;
@@ -112,7 +107,7 @@ BenchStrategy::BenchStrategy(Runtime& runtime, const std::string& id, const json
 }
 
 void BenchStrategy::step(const Parallelism::Microbatches& micro) const {
-  run_step(api_->step ? api_ : nullptr, self_.get(), micro, nullptr);
+  run_step(api_->step ? api_ : nullptr, self_.get(), micro);
 }
 
 void measure(const BenchRanks& ranks, std::vector<Measured>& all, int repeat) {

@@ -7,10 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "apps/bench/bench.hpp"
 #include "core/runtime/runtime.hpp"
-#include "core/torch/context/mesh.hpp"
-#include "core/torch/context/network.hpp"
-#include "core/torch/context/parallelism.hpp"
+#include "core/torch/network/model.hpp"
+#include "core/torch/ranks/mesh.hpp"
+#include "core/torch/ranks/parallelism.hpp"
 #include "kinora/abi/parallel.h"
 
 namespace kinora::core {
@@ -68,7 +69,6 @@ struct Measured {
 
 // Runs each operation once per round, in turn; a warm-up round is not counted.
 void measure(const BenchRanks&, std::vector<Measured>&, int repeat);
-double median(std::vector<double>);
 // The median of the rounds' ratios.
 double ratio(const Measured& a, const Measured& b);
 
@@ -85,7 +85,7 @@ class BenchStep {
  private:
   const BenchStrategy& strategy_;
   Component component_;
-  Network network_;
+  Model network_;
   at::Tensor text_;
 };
 

@@ -5,10 +5,10 @@
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
 
+#include "apps/command/surroundings.hpp"
 #include "apps/kinora/command.hpp"
-#include "core/base/cancel.hpp"
-#include "core/run/apply.hpp"
-#include "core/runtime/runtime.hpp"
+#include "core/apply/apply.hpp"
+#include "core/runtime/tensor_service.hpp"
 
 namespace kinora {
 namespace {
@@ -17,13 +17,14 @@ namespace po = boost::program_options;
 
 constexpr const char* kApplyHelp = R"(usage: kinora apply ID [INPUT] [options]
 
-Runs one component alone on one input. A stage takes a video, a source a data set. Other components take tensors from a safetensors file, named
-after the component's arguments (kinora plugins inspect ID), and return tensors. float64 stays float64.
+Runs one component alone on one input. A stage takes a video, a source a data set. Other components take
+tensors from a safetensors file, named after the component's arguments (kinora plugins inspect ID), and return
+tensors. float64 stays float64.
 
 examples:
   kinora apply stage/shots.content video.mp4 --json
   kinora apply stage/clip.transcode video.mp4 --out clips/
-  kinora apply tokenizer/cosmos --method encode --inputs x.safetensors --set weights=w.safetensors --out z.safetensors
+  kinora apply tokenizer/cosmos --method encode --inputs x.safetensors --set weights=w.safetensors --out z
   kinora apply model/dit --set layers=2 --inputs in.safetensors --method gradient --out grads.safetensors
   kinora apply model/cosmos --set weights=Cosmos-1.0-Diffusion-7B-Text2World/ --inputs in.safetensors
   kinora apply source/webdataset shards/ --limit 10 --state at.bin     ten samples; run again: the next ten
@@ -31,11 +32,13 @@ examples:
 
 )";
 
-po::options_description apply_flags() {
+}  // namespace
+
+Flags apply_flags() {
   po::options_description options("options");
   options.add_options()("inputs", po::value<std::string>()->default_value("")->value_name("FILE"),
                         "tensors by argument name")(
-      "method", po::value<std::string>()->default_value("")->value_name("M"),
+      "method", po::value<std::string>()->default_value("")->value_name("METHOD"),
       "encode, decode, encode_decode, gradient, quantize ...")(
       "set", po::value<std::vector<std::string>>()->composing()->value_name("k=v"),
       "an option of the component; weights=PATH; config=FILE.json, whose members are options; seed=N")(
@@ -49,6 +52,8 @@ po::options_description apply_flags() {
       "json", "print the result as JSON")("help,h", "this text");
   return options;
 }
+
+namespace {
 
 void assign(const std::string& text, const core::ComponentSpec& spec, core::ApplyRequest& request) {
   const auto [name, v, path] = parse_set(text);
@@ -110,7 +115,7 @@ core::SourcePart part_of(const std::string& text) {
 core::ApplyResult applied(core::Runtime& runtime, const core::ApplyRequest& request, const std::string& kind,
                           const po::variables_map& given) {
   if (kind == "stage") return apply_stage(runtime, request);
-  if (kind != "source") return core::torch_apply(kind)(runtime, request);
+  if (kind != "source") return core::tensors().apply(runtime, request);
   return apply_source(runtime, request,
                       {part_of(given["part"].as<std::string>()), given["limit"].as<uint64_t>(),
                        given["state"].as<std::string>()});
@@ -148,7 +153,7 @@ int apply_command(core::Runtime& runtime, const Arguments& arguments) {
   if (given.count("set"))
     for (const auto& set : given["set"].as<std::vector<std::string>>()) assign(set, **spec, request);
   complete_options(runtime.registry(), **spec, request.config, request.weights, request.options);
-  core::watch_signals();
+  own_process();
   const auto result = applied(runtime, request, (*spec)->kind, given);
   // A stage's captions and keys may contain invalid UTF-8.
   std::cout << result.result.dump(given.count("json") ? -1 : 2, ' ', false,

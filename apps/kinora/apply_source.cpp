@@ -3,7 +3,7 @@
 #include "core/base/cancel.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/byte_source.hpp"
-#include "core/run/opening.hpp"
+#include "core/plugin/opening.hpp"
 
 namespace kinora {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "apps/kinora/command.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/run/call.hpp"
-#include "core/run/one_stage.hpp"
+#include "core/runtime/call.hpp"
 #include "core/sample/sample.hpp"
+#include "core/stages/one_stage.hpp"
 #include "kinora/sample.hpp"
 
 namespace kinora {

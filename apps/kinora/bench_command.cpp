@@ -1,187 +1,89 @@
-// kinora bench [NAME]: measures this machine and prints a table per benchmark, or one line of JSON.
+// kinora bench: the program kinora-bench, which a build of the source has and an installation does not.
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <iostream>
+#include <memory>
+#include <regex>
+#include <unistd.h>
 
-#include <boost/program_options.hpp>
-#include <fmt/format.h>
-
-#include "apps/kinora/bench.hpp"
 #include "apps/kinora/command.hpp"
-#include "core/base/suggest.hpp"
+#include "apps/kinora/commands.hpp"
+#include "core/base/paths.hpp"
 
 namespace kinora {
 namespace {
 
-namespace po = boost::program_options;
+constexpr const char* kRemedy =
+    "in Kinora's source, build it by bash packaging/dev.sh build kinora-bench, and run build/dev/bin/kinora "
+    "bench";
 
-constexpr const char* kBenchHelp = R"(usage: kinora bench [NAME] [options]
+std::filesystem::path bench_program() { return core::executable_folder() / "kinora-bench"; }
 
-Measures this machine and prints a table per benchmark, with --json one line of JSON. Compared things are measured alternately in one run
-because machines are noisy: look at the ratios. The exit code is 1 where a benchmark misses its bound; bounds are for an idle machine.
-
-  plugin_call   ns of a call through the plugin ABI, and of a direct virtual call
-  startup       ms of `kinora plugins list` from start to end, warm, and whether libtorch was loaded for it
-  shots         frames a second of stage/shots.content, downscaled and not, and of five detectors with frames for other
-                stages, against decoding alone, and of PySceneDetect where Python has it
-  curate        only by name: frames a second of stage/clip.transcode over 12 clips of a 720p video, encoding and copying, against ffmpeg processes
-  curate_pipeline  only by name: a whole curate job over many videos: how busy the cores are, and its speed relative to decoding
-                and encoding each video once
-  curate_memory    only by name: peak memory of all processes of a curate job that samples frames, over a video of
-                10 minutes and one of 3 hours, and its growth
-  record        only by name: the record of a curate job with 1,000,000 clips: outcomes a second, seconds to resume and to export, memory
-  data          only by name: samples a second of shards, in the order of a training, against `cat` of the files; pictures decoded and
-                batched; with --peer in turns with loaders in Python
-  train         a step of a small DiT: forward, backward, clipping, AdamW; with --peer in turns with PyTorch's
-  sample        one call of that DiT's denoiser
-  vae           tokenizer/wan at a quarter of its width: encode and decode
-  block         forward and backward of one block of the 7B DiT; on a GPU in bfloat16, where its share of a large product is the
-                MFU, and in fp8 and nvfp4, and the forward with and without a CUDA graph
-  parallel      overhead of strategies on a single rank; attention, layouts and pipelines on two and four ranks of this
-                machine, against one process with as many threads and against each other
-  balance       only by name: the placement of workers on clusters of 1 to 4,096 nodes against the optimum or a bound, and in simulated time
-  workers       only by name: a stage in this process and in a process of its own: samples and bytes a second
-
-train, sample, vae and block print floating-point operations per second as a share of a product of large matrices in the same run. With one
-thread, train, sample and vae measure processor time, else wall time; the best of all rounds counts.
-
-examples:
-  kinora bench                              all of them but those that are run by name only
-  kinora bench shots --film film_720p.mp4   on a film of yours
-  kinora bench --json                       for programs
-  kinora bench train --peer 'python3 tests/oracle/bench_peer.py' --repeat 2
-  kinora bench data --peer 'python3 tests/oracle/bench_data_peer.py' --repeat 3
-  kinora bench block --device cuda --tokens 74000
-
-)";
-
-const std::vector<Benchmark>& benchmarks() {
-  static const std::vector<Benchmark> all{{"plugin_call", bench_plugin_call},
-                                          {"startup", bench_startup},
-                                          {"shots", bench_shots},
-                                          {"curate", bench_curate, true},
-                                          {"curate_pipeline", bench_curate_pipeline, true},
-                                          {"curate_memory", bench_curate_memory, true},
-                                          {"record", bench_record, true},
-                                          {"data", bench_data, true},
-                                          {"train", bench_train},
-                                          {"sample", bench_sample},
-                                          {"vae", bench_vae},
-                                          {"block", bench_block},
-                                          {"parallel", bench_parallel},
-                                          {"balance", bench_balance, true},
-                                          {"workers", bench_workers, true}};
-  return all;
-}
-
-// Prints a row per value: "  content.of_decoding   0.972".
-void print_rows(const nlohmann::json& value, const std::string& name) {
-  if (value.is_object()) {
-    for (const auto& [key, member] : value.items()) print_rows(member, name.empty() ? key : name + "." + key);
-    return;
-  }
-  const std::string text = value.is_number_float() ? fmt::format("{:.4g}", value.get<double>())
-                           : value.is_boolean()    ? (value.get<bool>() ? "yes" : "no")
-                           : value.is_string()     ? value.get<std::string>()
-                                                   : value.dump();
-  std::cout << fmt::format("  {:<36} {}\n", name, text);
-}
-
-void print_result(nlohmann::json line, bool as_json) {
-  if (as_json) {
-    std::cout << line.dump() << std::endl;
-    return;
-  }
-  std::cout << line.at("benchmark").get<std::string>() << "\n";
-  line.erase("benchmark");
-  print_rows(line, "");
-  std::cout << std::endl;
-}
-
-// A benchmark that cannot be measured does not stop the others.
-nlohmann::json measured(const Benchmark& b, core::Runtime& runtime, const BenchOptions& options) {
-  try {
-    return b.run(runtime, options);
-  } catch (const Error& e) {
-    if (e.code() == KINORA_ERROR_CANCELLED) throw;
-    return {{"error", e.what()}};
-  }
-}
-
-// Names the parts of a benchmark that miss a bound of their own: " (copy, transcode)"; empty if it has none.
-std::string missed_parts(const nlohmann::json& line) {
+// The text of `kinora-bench --help`; "": there is no such program.
+std::string bench_help() {
+  if (!has_bench()) return "";
+  const std::string call = shell_quoted(bench_program().string()) + " --help";
+  const std::unique_ptr<FILE, int (*)(FILE*)> from(::popen(call.c_str(), "r"), ::pclose);
   std::string out;
-  for (const auto& [name, part] : line.items())
-    if (part.is_object() && !part.value("within", true)) out += (out.empty() ? " (" : ", ") + name;
-  return out.empty() ? out : out + ")";
+  char part[4096];
+  for (size_t n; from && (n = std::fread(part, 1, sizeof part, from.get())) > 0;) out.append(part, n);
+  return out;
 }
 
-// What a user must know about a benchmark that failed or missed its bound; empty: it did neither.
-std::string complaint_about(const nlohmann::json& line, const char* name) {
-  if (line.contains("error")) return line.at("error");
-  if (line.value("within", true)) return {};
-  return fmt::format(
-      "{}: misses its bound{}. Nothing is broken and no result is wrong: it took more time or memory than "
-      "intended, as happens on a busy machine. Measure again while nothing else runs",
-      name, missed_parts(line));
+// The two groups of each match of the pattern in the help.
+std::vector<std::pair<std::string, std::string>> in_help(const char* pattern) {
+  const std::string help = bench_help();
+  const std::regex expression(pattern, std::regex::ECMAScript | std::regex::multiline);
+  std::vector<std::pair<std::string, std::string>> out;
+  for (std::sregex_iterator at(help.begin(), help.end(), expression), end; at != end; ++at)
+    out.emplace_back((*at)[1], (*at)[2]);
+  return out;
 }
 
 }  // namespace
 
-int bench_command(core::Runtime& runtime, const Arguments& arguments) {
-  po::options_description visible("options");
-  visible.add_options()("film", po::value<std::string>()->default_value("")->value_name("FILE"),
-                        "video for shots; default: a generated one")(
-      "repeat", po::value<int>()->default_value(5)->value_name("N"), "rounds")(
-      "threads", po::value<int>()->default_value(1)->value_name("N"),
-      "threads of train, sample, vae and block, and of our decoder in shots; curation gives each video one "
-      "and runs "
-      "several "
-      "videos at once, PySceneDetect takes all cores")(
-      "peer", po::value<std::string>()->default_value("")->value_name("CMD"),
-      "command of a peer that measures train, sample and vae, or data, elsewhere, once per round")(
-      "tokens", po::value<int64_t>()->default_value(256)->value_name("N"),
-      "approximate number of video tokens in block")(
-      "device", po::value<std::string>()->default_value("auto")->value_name("NAME"),
-      "device of the benchmark `block`: auto, cpu, cuda or cuda:N")("json",
-                                                                    "print one line of JSON per benchmark")(
-      "quick", po::bool_switch(), "use small sizes, to check that everything can be measured here")(
-      "help,h", "this text");
-  po::options_description all;
-  all.add(visible).add_options()("name", po::value<std::string>()->default_value(""));
-  po::positional_options_description positional;
-  positional.add("name", 1);
-  po::variables_map given;
-  po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
-  if (given.count("help")) {
-    std::cout << kBenchHelp << visible;
-    return kDone;
-  }
-  const std::string name = given["name"].as<std::string>();
-  const BenchOptions options{given["film"].as<std::string>(), given["repeat"].as<int>(),
-                             given["threads"].as<int>(),      given["peer"].as<std::string>(),
-                             given["tokens"].as<int64_t>(),   given["device"].as<std::string>(),
-                             given["quick"].as<bool>()};
-  if (options.repeat < 1)
-    return complain(kUsage, "bench: --repeat " + std::to_string(options.repeat) + " must be 1 or more");
-  if (options.threads < 1)
-    return complain(kUsage, "bench: --threads " + std::to_string(options.threads) + " must be 1 or more");
-  if (options.tokens < 32)
-    return complain(kUsage, "bench: --tokens " + std::to_string(options.tokens) + " must be 32 or more");
-  std::vector<std::string> names;
-  std::vector<std::string> missed;
-  bool any = false;
-  for (const auto& b : benchmarks()) {
-    names.push_back(b.name);
-    if (name.empty() ? b.only_named : name != b.name) continue;
-    any = true;
-    auto line = measured(b, runtime, options);
-    line["benchmark"] = b.name;
-    print_result(line, given.count("json") > 0);
-    if (std::string why = complaint_about(line, b.name); !why.empty()) missed.push_back(std::move(why));
-  }
-  if (!any)
-    return complain(kUsage, "bench: no benchmark is called '" + name + "'" + core::did_you_mean(name, names));
-  for (const auto& why : missed) complain(kFailed, why);
-  return missed.empty() ? kDone : kFailed;
+bool has_bench() { return ::access(bench_program().c_str(), X_OK) == 0; }
+
+std::vector<std::string> bench_names() {
+  std::vector<std::string> out;
+  for (auto& [name, rest] : in_help("^  ([a-z_]+)(?:  |$)()")) out.push_back(std::move(name));
+  return out;
+}
+
+Flags bench_flags() {
+  Flags out("options");
+  for (const auto& [name, value] : in_help("^  (?:-\\w \\[ )?--([a-z-]+)(?: \\])? ?(\\S*)"))
+    if (value.empty())
+      out.add_options()(name.c_str(), "");
+    else
+      out.add_options()(name.c_str(), boost::program_options::value<std::string>()->value_name(value), "");
+  if (!has_bench()) out.add_options()("help", "");
+  return out;
+}
+
+// The program replaces this one, so its exit code and what Ctrl-C does are its own.
+int bench_command(core::Runtime&, const Arguments& flags, const Arguments& arguments) {
+  const auto program = bench_program();
+  Arguments words{program.string()};
+  words.insert(words.end(), flags.begin(), flags.end());
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (auto& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  ::execv(program.c_str(), pointers.data());
+  if (errno != ENOENT)
+    return complain(kFailed, "bench: " + program.string() + ": cannot be started: " + std::strerror(errno));
+  for (const auto& word : arguments)
+    if (word == "--help" || word == "-h") {
+      std::cout << "usage: kinora bench [NAME] [options]\n\nMeasures this machine and prints a table per "
+                   "benchmark, with --json one line of JSON.\n\nThe benchmarks are the program kinora-bench, "
+                   "which is not here, and which no installation has:\n"
+                << wrapped(kRemedy + std::string("; with --help it lists the benchmarks."), 0, 0) << "\n";
+      return kDone;
+    }
+  return complain(kFailed, "bench: " + program.string() +
+                               ": no such program, as an installation has none; " + kRemedy);
 }
 
 }  // namespace kinora

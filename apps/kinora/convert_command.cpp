@@ -1,5 +1,7 @@
 // kinora convert IN OUT [--component ID] [--from F] [--to F] [--dtype D] [--max-shard SIZE] [--merge ADAPTER]
-// [--unmerge ADAPTER] [--expert high|low] [--precision nvfp4 [--format F] [--scale-rule R] [--block B] [--high PATTERN]...]
+// [--unmerge ADAPTER] [--expert high|low] [--precision nvfp4 [--format F] [--scale-rule R] [--block B]
+// [--high PATTERN]...]
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
@@ -8,31 +10,35 @@
 
 #include "apps/kinora/command.hpp"
 #include "core/base/quantity.hpp"
-#include "core/runtime/runtime.hpp"
+#include "core/runtime/tensor_service.hpp"
+#include "core/weights/choices.hpp"
 
 namespace kinora {
 namespace {
 
 namespace po = boost::program_options;
 
+const std::vector<std::string> kExperts{"high", "low"}, kPrecisions{"nvfp4"};
+
 constexpr const char* kConvertHelp = R"(usage: kinora convert IN OUT [options]
 
-Converts weights to another form. IN is a safetensors file, an index of shards (X.safetensors.index.json), a diffusers folder or,
-with --component, a whole pipeline. OUT is a file X.safetensors, or a folder in the layout of diffusers, with IN's config.json.
-Tensors that are only renamed or sharded keep their bytes; metadata is kept. Matrices in four bits (NVFP4, of compressed-tensors or
-LongLive) are decoded to float32, or to --dtype.
+Converts weights to another form. IN is a safetensors file, an index of shards (X.safetensors.index.json), a
+diffusers folder or, with --component, a whole pipeline. OUT is a file X.safetensors, or a folder in the
+layout of diffusers, with IN's config.json. Tensors that are only renamed or sharded keep their bytes;
+metadata is kept. Matrices in four bits (NVFP4, of compressed-tensors or LongLive) are decoded to float32, or
+to --dtype.
 
-An adapter (LoRA of PEFT, diffusers, ComfyUI, kohya, musubi-tuner, diffusion-pipe, ai-toolkit or Kinora) as IN is written for the
-program that --to names. Weights in eight bits with scales are decoded too.
+An adapter (LoRA of PEFT, diffusers, ComfyUI, kohya, musubi-tuner, diffusion-pipe, ai-toolkit or Kinora) as IN
+is written for the program that --to names. Weights in eight bits with scales are decoded too.
 
---precision nvfp4 quantises the matrices X.weight of linear layers to four bits and prints the modules that are left alone. Weights
-that a job trained in nvfp4, or that were in four bits before, note their matrices, rule and block, and so keep their codes; for others
-give --scale-rule and --block.
+--precision nvfp4 quantises the matrices X.weight of linear layers to four bits and prints the modules that
+are left alone. Weights that a job trained in nvfp4, or that were in four bits before, note their matrices,
+rule and block, and so keep their codes; for others give --scale-rule and --block.
 
 examples:
   kinora convert model.safetensors.index.json model.safetensors
   kinora convert model.safetensors folder --max-shard "2 GB"
-  kinora convert Wan2.1_T2V.safetensors folder --component model/wan --to diffusers
+  kinora convert Wan2.1_T2V.safetensors folder --component model/wan --to kinora
   kinora convert transformer/ small.safetensors --dtype bf16
   kinora convert transformer/ merged.safetensors --merge adapter/
   kinora convert adapter/ lora/ --to diffusers
@@ -41,30 +47,38 @@ examples:
 
 )";
 
-po::options_description convert_flags() {
-  const auto text = [](const char* name) {
+}  // namespace
+
+Flags convert_flags() {
+  const auto text = [](const std::string& name) {
     return po::value<std::string>()->default_value("")->value_name(name);
   };
-  po::options_description options("options");
+  Flags options("options");
   options.add_options()(
       "component", text("ID"),
       "component that the tensors belong to; needed to rename them and to find one part of a pipeline")(
-      "from", text("LAYOUT"),
+      "from", text("SCHEME"),
       "naming scheme of IN; detected if not given. kinora plugins inspect ID lists them")(
-      "to", text("LAYOUT"),
-      "naming scheme of OUT: kinora (the component's own) or one of its layouts; of an adapter: diffusers, "
-      "comfyui, peft")("dtype", text("D"), "dtype of floating-point tensors: bf16, fp16, fp32")(
+      "to", text("SCHEME|FORM"),
+      fmt::format(
+          "naming scheme of OUT: kinora (the component's own) or one of its layouts; of an adapter: {}",
+          fmt::join(core::kAdapterForms, ", "))
+          .c_str())("dtype", text(one_of(core::kDtypeNames)), "dtype of floating-point tensors")(
       "max-shard", text("SIZE"),
       "largest file, for example \"5 GB\"; default: 10 GB in a folder, no limit for a file")(
       "merge", text("ADAPTER"), "add a LoRA adapter: a folder or file of any program that help names")(
       "unmerge", text("ADAPTER"), "remove a merged adapter; exact up to rounding")(
-      "expert", text("E"), "high or low: the expert that is meant of a file with the adapters of both")(
-      "precision", text("P"), "nvfp4: matrices in four bits, with a scale for 16 values")(
-      "format", text("F"), "layout of four-bit matrices: compressed-tensors (the default) or longlive")(
-      "scale-rule", text("R"),
-      "choice of the scales: the training's, else mse; or mae, abs_max, static_6, static_4, none "
-      "(TransformerEngine's)")("block", text("B"),
-                               "values that share a scale: 1x16 or 16x16; the training's, else 1x16")(
+      "expert", text(one_of(kExperts)), "the expert that is meant of a file with the adapters of both")(
+      "precision", text(one_of(kPrecisions)), "nvfp4: matrices in four bits, with a scale for 16 values")(
+      "format", text("FORMAT"),
+      fmt::format("layout of four-bit matrices: {}; default: the first",
+                  fmt::join(core::kPackedFormats, ", "))
+          .c_str())(
+      "scale-rule", text("RULE"),
+      fmt::format("choice of the scales: {} (TransformerEngine's); default: the training's, else the first",
+                  fmt::join(core::kScaleRules, ", "))
+          .c_str())("block", text(one_of(core::kScaleBlocks)),
+                    "values that share a scale; default: the training's, else the first")(
       "high", po::value<std::vector<std::string>>()->composing()->value_name("PATTERN"),
       "modules or weights that keep their precision, such as \"blocks.0.*\". One --high replaces the whole "
       "list, the training's or the default: embeddings, modulation, norms, heads")(
@@ -74,6 +88,8 @@ po::options_description convert_flags() {
   return options;
 }
 
+namespace {
+
 // Adds the options of four-bit matrices; the message of a usage error, or "".
 std::string add_precision(const po::variables_map& given, nlohmann::json& request) {
   const auto text = [&](const char* name) { return given[name].as<std::string>(); };
@@ -81,7 +97,8 @@ std::string add_precision(const po::variables_map& given, nlohmann::json& reques
   for (const char* name : {"format", "scale-rule", "block"})
     if (precision.empty() && !text(name).empty()) return fmt::format("--{} needs --precision nvfp4", name);
   if (precision.empty()) return given.count("high") ? "--high needs --precision nvfp4" : "";
-  if (precision != "nvfp4") return fmt::format("unknown precision '{}'; precisions: nvfp4", precision);
+  if (std::ranges::find(kPrecisions, precision) == kPrecisions.end())
+    return fmt::format("unknown precision '{}'; precisions: {}", precision, fmt::join(kPrecisions, ", "));
   request["precision"] = precision;
   request["format"] = text("format");
   request["scale_rule"] = text("scale-rule");
@@ -95,6 +112,18 @@ void print_packed(const nlohmann::json& packed) {
                            100 * packed["relative_error"].get<double>());
   const auto high = packed["high"].get<std::vector<std::string>>();
   if (!high.empty()) std::cout << fmt::format("left alone: {}\n", fmt::join(high, ", "));
+}
+
+void print_converted(const nlohmann::json& result) {
+  std::cout << fmt::format("{}: {} tensors, {}\n", result["file"].get<std::string>(),
+                           result["tensors"].get<int64_t>(),
+                           core::format_size(result["bytes"].get<uint64_t>()));
+  if (result["from"] != result["to"])
+    std::cout << fmt::format("names: {} -> {}\n", result["from"].get<std::string>(),
+                             result["to"].get<std::string>());
+  if (result["merged"] != 0)
+    std::cout << fmt::format("adapted: {} matrices\n", result["merged"].get<int64_t>());
+  if (result.contains("packed")) print_packed(result["packed"]);
 }
 
 }  // namespace
@@ -118,13 +147,14 @@ int convert_command(core::Runtime& runtime, const Arguments& arguments) {
     std::error_code unreadable;
     if (!text(name).empty() && !std::filesystem::exists(text(name), unreadable))
       return complain(kUsage,
-                      fmt::format("convert: there is no {}; {}", text(name),
+                      fmt::format("convert: {}: no such file or folder; {}", text(name),
                                   std::string_view(name) == "in"
                                       ? "give a safetensors file, an index of shards or a folder of weights"
                                       : "give the file or folder of a LoRA adapter"));
   }
-  if (!text("expert").empty() && text("expert") != "high" && text("expert") != "low")
-    return complain(kUsage, fmt::format("unknown expert '{}'; experts: high, low", text("expert")));
+  if (!text("expert").empty() && std::ranges::find(kExperts, text("expert")) == kExperts.end())
+    return complain(
+        kUsage, fmt::format("unknown expert '{}'; experts: {}", text("expert"), fmt::join(kExperts, ", ")));
   nlohmann::json request;
   for (const char* name : {"in", "out", "from", "to", "dtype", "merge", "unmerge", "expert"})
     request[name] = text(name);
@@ -147,20 +177,12 @@ int convert_command(core::Runtime& runtime, const Arguments& arguments) {
   } else if (given.count("set")) {
     return complain(kUsage, "convert: --set needs --component ID");
   }
-  const auto result = core::torch_tool("convert")(runtime, request);
+  const auto result = core::tensors().convert(runtime, request);
   if (given.count("json")) {
     std::cout << result.dump() << "\n";
     return kDone;
   }
-  std::cout << fmt::format("{}: {} tensors, {}\n", result["file"].get<std::string>(),
-                           result["tensors"].get<int64_t>(),
-                           core::format_size(result["bytes"].get<uint64_t>()));
-  if (result["from"] != result["to"])
-    std::cout << fmt::format("names: {} -> {}\n", result["from"].get<std::string>(),
-                             result["to"].get<std::string>());
-  if (result["merged"] != 0)
-    std::cout << fmt::format("adapted: {} matrices\n", result["merged"].get<int64_t>());
-  if (result.contains("packed")) print_packed(result["packed"]);
+  print_converted(result);
   return kDone;
 }
 

@@ -1,12 +1,15 @@
 // kinora data index|verify|inspect|preview PATH
+#include <algorithm>
 #include <iostream>
+#include <map>
 #include <unistd.h>
 
 #include <boost/program_options.hpp>
 
+#include "apps/command/surroundings.hpp"
 #include "apps/kinora/command.hpp"
+#include "apps/kinora/commands.hpp"
 #include "apps/kinora/data_print.hpp"
-#include "core/base/cancel.hpp"
 #include "core/base/quantity.hpp"
 #include "core/base/suggest.hpp"
 #include "core/io/io.hpp"
@@ -22,27 +25,27 @@ namespace {
 namespace po = boost::program_options;
 using data::DataFolder;
 
-constexpr const char* kDataHelp = R"(usage: kinora data index PATH [--threads N] [--val SHARE] [--again]
-       kinora data verify PATH [--threads N] [--media] [--optional FIELD]...
-       kinora data inspect PATH [--threads N] [--json]
-       kinora data preview PATH --out FILE.html [--limit N]
-       kinora data order FILE.toml JOB [options]; kinora data order --help
+constexpr const char* kDataHelp = R"(
+PATH is a folder of WebDataset shards (tar archives), also below other folders, on this machine or on a
+storage (s3://bucket/shards). All but index also take one .tar file.
 
-PATH is a folder of WebDataset shards (tar archives), also below other folders, on this machine or on a storage (s3://bucket/shards).
-All but index also take one .tar file.
+A folder of a web server (https://host/shards) has the shards that its .nv-meta/.info.json lists; it is not
+indexed there.
 
-A folder of a web server (https://host/shards) has the shards that its .nv-meta/.info.json lists; it is not indexed there.
-
-  index      writes Megatron-Energon's index: SHARD.tar.idx next to each shard, and .nv-meta. Each shard is read once, by its headers.
-             A shard is not read again if its size and time of modification are those of the last index, which makes an interrupted
-             index continue. A damaged shard is reported and has the samples before the damage. Of samples with one key the first is
-             in index.sqlite. A split.yaml that something else wrote keeps its parts; names of shards that are gone are removed, and new
-             shards are added to train. A dataset.yaml that something else wrote stays
-  verify     reads all bytes and prints one line per problem: SHARD: KEY at OFFSET: what is wrong; what to do. It also finds a shard that
-             was replaced with the same size and time of modification, which index and inspect do not see
-  inspect    prints numbers and sizes of the samples' fields, what their JSON contains, whether the index is current, and one line for
-             each damaged shard (how many samples before the damage are whole) and for broken JSON of the up to 1,000 samples it looks at
-  preview    writes a page with pictures, keys and captions of some samples, one file that needs no network, and prints such lines of them
+  index      writes Megatron-Energon's index: SHARD.tar.idx next to each shard, and .nv-meta. Each shard is
+             read once, by its headers. A shard is not read again if its size and time of modification are
+             those of the last index, which makes an interrupted index continue. A damaged shard is reported
+             and has the samples before the damage. Of samples with one key the first is in index.sqlite. A
+             split.yaml that something else wrote keeps its parts; names of shards that are gone are removed,
+             and new shards are added to train. A dataset.yaml that something else wrote stays
+  verify     reads all bytes and prints one line per problem: SHARD: KEY at OFFSET: what is wrong; what to do.
+             It also finds a shard that was replaced with the same size and time of modification, which index
+             and inspect do not see
+  inspect    prints numbers and sizes of the samples' fields, what their JSON contains, whether the index is
+             current, and one line for each damaged shard (how many samples before the damage are whole) and
+             for broken JSON of the up to 1,000 samples it looks at
+  preview    writes a page with pictures, keys and captions of some samples, one file that needs no network,
+             and prints such lines of them
   order      prints which samples each rank takes at each step of a training
 
 exit codes: 0 done, 1 failed, or a line names a problem of a shard, 2 wrong usage, 130 interrupted
@@ -55,19 +58,41 @@ examples:
 
 )";
 
-po::options_description data_flags() {
-  po::options_description out("options");
-  out.add_options()("threads", po::value<uint64_t>()->default_value(0, "cores")->value_name("N"),
-                    "number of shards that are read at once")(
-      "val", po::value<double>()->value_name("SHARE"),
-      "share of the shards that split.yaml gives to validation; default: as before, else 0")(
-      "again", "read every shard, and replace split.yaml and dataset.yaml")(
-      "media", "also decode every video and picture, in processes of their own")(
+// Threads, which most parts take.
+Flags flags_with(const std::string& part, bool has_threads = true) {
+  Flags out("options of " + part);
+  if (has_threads)
+    out.add_options()("threads", po::value<uint64_t>()->default_value(0, "cores")->value_name("N"),
+                      "number of shards that are read at once");
+  return out;
+}
+
+Flags index_flags() {
+  Flags out = flags_with("index");
+  out.add_options()("val", po::value<double>()->value_name("SHARE"),
+                    "share of the shards that split.yaml gives to validation; default: as before, else 0")(
+      "again", "read every shard, and replace split.yaml and dataset.yaml");
+  return out;
+}
+
+Flags verify_flags() {
+  Flags out = flags_with("verify");
+  out.add_options()("media", "also decode every video and picture, in processes of their own")(
       "optional", po::value<std::vector<std::string>>()->composing()->value_name("FIELD"),
-      "field that samples may miss; repeatable")("json", "print the result as JSON")(
-      "out", po::value<std::string>()->value_name("FILE"), "file for the page")(
-      "limit", po::value<uint64_t>()->default_value(24)->value_name("N"), "number of samples on the page")(
-      "help,h", "this text");
+      "field that samples may miss; repeatable");
+  return out;
+}
+
+Flags inspect_data_flags() {
+  Flags out = flags_with("inspect");
+  out.add_options()("json", "print the result as JSON");
+  return out;
+}
+
+Flags preview_flags() {
+  Flags out = flags_with("preview", false);
+  out.add_options()("out", po::value<std::string>()->value_name("FILE.html"), "file for the page; required")(
+      "limit", po::value<uint64_t>()->default_value(24)->value_name("N"), "number of samples on the page");
   return out;
 }
 
@@ -155,60 +180,83 @@ int preview_data(core::Runtime& runtime, const DataFolder& folder, const po::var
   return has_problem ? kFailed : kDone;
 }
 
-struct Part {
-  const char* name;
-  int (*run)(core::Runtime&, const DataFolder&, const po::variables_map&);
-  std::vector<std::string> flags;  // that it takes
-};
+constexpr Subcommand kParts[] = {{"index", "PATH", index_flags, nullptr},
+                                 {"verify", "PATH", verify_flags, nullptr},
+                                 {"inspect", "PATH", inspect_data_flags, nullptr},
+                                 {"preview", "PATH", preview_flags, nullptr},
+                                 {"order", "FILE.toml JOB", order_flags, data_order}};
 
-// Describes a flag that would have no effect; "" if there is none.
-std::string useless_flag(const Part& part, const po::variables_map& given) {
-  for (const auto& [name, value] : given) {
-    if (value.defaulted() || name == "part" || name == "path") continue;
-    if (std::find(part.flags.begin(), part.flags.end(), name) == part.flags.end())
-      return fmt::format("data {}: --{} has no effect here; see kinora data --help", part.name, name);
+// The work of each part without a run() of its own.
+using Run = int (*)(core::Runtime&, const DataFolder&, const po::variables_map&);
+Run run_of(const Subcommand& part) {
+  static const std::map<std::string_view, Run> runs{
+      {"index", index_data}, {"verify", verify_data}, {"inspect", inspect_data}, {"preview", preview_data}};
+  return runs.at(part.name);
+}
+
+void print_help() {
+  const char* before = "usage: ";
+  for (const auto& part : kParts) {
+    const std::string call = fmt::format("kinora data {} {}", part.name, part.takes);
+    std::cout << before << usage_of(call, part.flags()) << "\n";
+    before = "       ";
+  }
+  std::cout << kDataHelp;
+  for (const auto& part : kParts)
+    if (!part.run) std::cout << part.flags() << "\n";
+  std::cout << "kinora data order --help: the options of order\n";
+}
+
+// Names a flag that another part takes; "" if there is none.
+std::string flag_of_another(const Subcommand& part, const Arguments& arguments) {
+  const auto has = [](const Flags& flags, const std::string& name) {
+    return std::ranges::any_of(flags_in(flags), [&](const Flag& flag) { return flag.name == name; });
+  };
+  for (const auto& word : arguments) {
+    const std::string name = word.substr(0, word.find('='));
+    if (!has(part.flags(), name) && std::ranges::any_of(kParts, [&](const auto& other) {
+          return !other.run && has(other.flags(), name);
+        }))
+      return fmt::format("data {}: {} has no effect here; see kinora data --help", part.name, name);
   }
   return "";
 }
 
 }  // namespace
 
+std::span<const Subcommand> data_parts() { return kParts; }
+
 int data_command(core::Runtime& runtime, const Arguments& arguments) {
-  if (!arguments.empty() && arguments.front() == "order")
-    return data_order(runtime, {arguments.begin() + 1, arguments.end()});
-  const std::vector<Part> parts = {{"index", index_data, {"threads", "val", "again"}},
-                                   {"verify", verify_data, {"threads", "media", "optional"}},
-                                   {"inspect", inspect_data, {"threads", "json"}},
-                                   {"preview", preview_data, {"out", "limit"}}};
-  const auto visible = data_flags();
-  po::options_description all;
-  all.add(visible).add_options()("part", po::value<std::string>())("path", po::value<std::string>());
-  po::positional_options_description positional;
-  positional.add("part", 1).add("path", 1);
-  po::variables_map given;
-  po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
-  if (given.count("help")) {
-    std::cout << kDataHelp << visible;
+  std::vector<std::string> names;
+  for (const auto& part : kParts) names.emplace_back(part.name);
+  const auto part = std::ranges::find_if(
+      kParts, [&](const auto& p) { return !arguments.empty() && arguments.front() == p.name; });
+  if (part != std::end(kParts) && part->run)
+    return part->run(runtime, {arguments.begin() + 1, arguments.end()});
+  if (std::ranges::any_of(arguments, [](const auto& a) { return a == "--help" || a == "-h"; })) {
+    print_help();
     return kDone;
   }
-  std::vector<std::string> names;
-  names.reserve(parts.size() + 1);
-  for (const auto& part : parts) names.emplace_back(part.name);
-  names.emplace_back("order");
-  if (!given.count("part"))
+  if (arguments.empty() || arguments.front().starts_with("-"))
     return complain(kUsage,
                     fmt::format("data: give one of {}; see kinora data --help", fmt::join(names, ", ")));
-  const std::string name = given["part"].as<std::string>();
-  const auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.name == name; });
-  if (part == parts.end())
+  const std::string name = arguments.front();
+  if (part == std::end(kParts))
     return complain(kUsage, fmt::format("unknown command 'data {}'{}; see kinora data --help", name,
                                         core::did_you_mean(name, names)));
+  const Arguments rest(arguments.begin() + 1, arguments.end());
+  if (const auto why = flag_of_another(*part, rest); !why.empty()) return complain(kUsage, why);
+  Flags all = part->flags();
+  all.add_options()("path", po::value<std::string>());
+  po::positional_options_description positional;
+  positional.add("path", 1);
+  po::variables_map given;
+  po::store(po::command_line_parser(rest).options(all).positional(positional).run(), given);
   if (!given.count("path"))
     return complain(kUsage,
                     fmt::format("data {}: a folder of shards is missing: kinora data {} PATH", name, name));
-  if (const auto why = useless_flag(*part, given); !why.empty()) return complain(kUsage, why);
-  core::watch_signals();
-  return part->run(runtime, data::find_shards(given["path"].as<std::string>()), given);
+  own_process();
+  return run_of(*part)(runtime, data::find_shards(given["path"].as<std::string>()), given);
 }
 
 }  // namespace kinora

@@ -8,8 +8,11 @@
 
 #include "apps/kinora/command.hpp"
 #include "core/base/cancel.hpp"
+#include "core/plugin/service.hpp"
+#include "core/run/job.hpp"
 #include "plugins/jobs/loading/data_state.hpp"
 #include "plugins/jobs/loading/held_out.hpp"
+#include "plugins/jobs/train/training_plans.hpp"
 
 namespace kinora {
 namespace {
@@ -21,20 +24,23 @@ constexpr int64_t kMostBatch = 1'000'000;  // the slots and keys of a step are h
 
 constexpr const char* kOrderHelp = R"(usage: kinora data order FILE.toml JOB [options]
 
-Prints which samples each rank takes at each step of a training from shards, without training: one line for each step and rank,
-with the samples' keys. JOB has a table of data as its input, or trains on such a job. The order depends on the run file, the data and
-the seed alone. A position saved with one number of ranks continues with any other. For windows of several sizes (`sizes`) and more than
-one rank it reads the facts of the samples, as the training does. It decodes nothing: training replaces a clip that cannot be decoded, or
-is too short, by another one.
+Prints which samples each rank takes at each step of a training from shards, without training: one line for
+each step and rank, with the samples' keys. JOB has a table of data as its input, or trains on such a job. The
+order depends on the run file, the data and the seed alone. A position saved with one number of ranks
+continues with any other. For windows of several sizes (`sizes`) and more than one rank it reads the facts of
+the samples, as the training does. It decodes nothing: training replaces a clip that cannot be decoded, or is
+too short, by another one.
 
 examples:
   kinora data order my.toml dit --ranks 8 --steps 3
   kinora data order my.toml dit --ranks 8 --steps 100 --save-state at.json --json > first.jsonl
-  kinora data order my.toml dit --ranks 2 --steps 100 --state at.json --json      the next hundred, on two ranks
+  kinora data order my.toml dit --ranks 2 --steps 100 --state at.json --json    the next hundred, on two ranks
 
 )";
 
-po::options_description order_flags() {
+}  // namespace
+
+Flags order_flags() {
   using Texts = std::vector<std::string>;
   po::options_description out("options");
   out.add_options()("ranks", po::value<int64_t>()->default_value(1)->value_name("N"),
@@ -49,6 +55,8 @@ po::options_description order_flags() {
       "json", "print lines of JSON: {\"step\", \"rank\", \"keys\"}")("help,h", "this text");
   return out;
 }
+
+namespace {
 
 const core::JobSpec& job_called(const core::RunFile& run, const std::string& name) {
   std::vector<std::string> names;
@@ -110,8 +118,9 @@ Slots slots_of(const Steps& steps, uint64_t first, uint64_t rank) {
 }
 
 // A request to print steps of a job.
-struct Asked {
+struct OrderRequest {
   core::Runtime& runtime;
+  const core::RunFile& run;
   const core::JobSpec& job;
   const core::JobSpec& source;  // with the table of data
   const po::variables_map& given;
@@ -121,20 +130,16 @@ struct Asked {
 };
 
 // The slots of each step and rank, if windows have several sizes.
-std::vector<std::vector<Slots>> divided_slots(const Asked& asked, uint64_t first) {
-  const auto& given = asked.given;
-  return core::tool_of("kinora_training", "divided_steps")(
-      asked.runtime, {{"file", given["file"].as<std::string>()},
-                      {"sets", given.count("set") ? given["set"].as<std::vector<std::string>>()
-                                                  : std::vector<std::string>()},
-                      {"job", asked.source.name},
-                      {"held_out", held_out_of(asked.job)},
-                      {"first", first},
-                      {"steps", asked.count()},
-                      {"ranks", asked.steps.ranks},
-                      {"accumulate", asked.steps.accumulate},
-                      {"batch", asked.steps.batch()},
-                      {"buckets", asked.job.options.value("batches", "packed") == "buckets"}});
+std::vector<std::vector<Slots>> divided_slots(const OrderRequest& asked, uint64_t first) {
+  const core::JobView encode(asked.runtime, asked.run, asked.source);
+  return core::service<core::TrainingPlans>(asked.runtime.registry())
+      .divided_steps(encode, {.held_out = held_out_of(asked.job),
+                              .first = first,
+                              .steps = static_cast<size_t>(asked.count()),
+                              .ranks = asked.steps.ranks,
+                              .accumulate = asked.steps.accumulate,
+                              .batch = asked.steps.batch(),
+                              .buckets = asked.job.options.value("batches", "packed") == "buckets"});
 }
 
 void print_rank(core::DataOrder& order, const core::JobSpec& job, uint64_t step, uint64_t rank,
@@ -158,7 +163,7 @@ int print_order(core::Runtime& runtime, const core::RunFile& run, const core::Jo
                 "neither job '" + job.name +
                     "' nor one that it reads has a table of data, such as input = { path = "
                     "\"shards/\", shuffle = 1000 }");
-  const Asked asked{runtime, job, *source, given, steps_of(job, given)};
+  const OrderRequest asked{runtime, run, job, *source, given, steps_of(job, given)};
   const Steps& steps = asked.steps;
   core::DataOrder order(*source->data, static_cast<uint64_t>(run.seed));
   core::DataState state{0, order.digest()};

@@ -9,7 +9,9 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <filesystem>
 #include <link.h>
+#include <string>
 #include <string_view>
 #include <unistd.h>
 
@@ -73,13 +75,23 @@ const char* plugin_at(void* code) {
                                                                               : nullptr;
 }
 
-// The plugin whose code runs in this thread: the nearest on its stack. Null: none does.
+// Folder of the plugins that came with this program; set before a handler can run.
+char own_plugins[PATH_MAX];
+
+bool is_own(const char* path) { return std::strncmp(path, own_plugins, std::strlen(own_plugins)) == 0; }
+
+// The plugin whose code runs in this thread: the nearest on its stack, of another maker if there is one; null if
+// none does. The nearest of Kinora's own says little: a job and an engine are on the stack of whatever a run does.
 const char* plugin_of_this_thread() {
   void* frames[128];
   const int n = ::backtrace(frames, 128);
+  const char* own = nullptr;
   for (int i = 0; i < n; ++i)
-    if (const char* path = plugin_at(frames[i])) return path;
-  return nullptr;
+    if (const char* path = plugin_at(frames[i])) {
+      if (!is_own(path)) return path;
+      if (!own) own = path;
+    }
+  return own;
 }
 
 [[noreturn]] void end_now(int status) {
@@ -113,10 +125,14 @@ void on_crash(int signal) {
     const char* name = ::sigabbrev_np(signal);
     RawLine line;
     line << "kinora: killed by signal " << signal << " (SIG" << (name ? name : "?") << ")";
-    if (plugin)
+    if (plugin && !is_own(plugin))
       line << " in plugin " << plugin << "; " << kRemedy;
     else
-      line << ", in no plugin; please report this as a bug\n";
+      line << ", and no plugin of another maker was being called"
+           << (plugin ? " (nearest on the stack: " : "") << (plugin ? plugin : "") << (plugin ? ")" : "")
+           << ". If one works in this process, it may have damaged memory before: run its stages apart, "
+              "isolate = "
+              "[\"all\"] of engine/local. Otherwise please report this as a bug\n";
     line.print();
   }
   ::raise(signal);
@@ -141,6 +157,10 @@ void watch_crashes() {
 // whose threads still run.
 EndGuard::EndGuard() {
   static const bool once = [] {
+    std::error_code none;
+    const auto program = std::filesystem::canonical("/proc/self/exe", none);
+    const std::string own = (program.parent_path().parent_path() / "lib/kinora/plugins/").string();
+    std::strncpy(own_plugins, own.c_str(), sizeof own_plugins - 1);
     ::on_exit(on_exit_called, nullptr);
     ::at_quick_exit(on_quick_exit);
     watch_crashes();

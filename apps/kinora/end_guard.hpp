@@ -1,4 +1,4 @@
-// What the program says when code of a plugin ends its process: nothing ends with exit code 0 and in silence.
+// The program's message when code of a plugin ends its process, so that nothing ends silently with exit code 0.
 #pragma once
 
 namespace kinora {

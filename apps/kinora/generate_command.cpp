@@ -7,16 +7,16 @@
 #include <boost/program_options.hpp>
 #include <fmt/ranges.h>
 
+#include "apps/command/runner.hpp"
+#include "apps/command/surroundings.hpp"
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/video_comment.hpp"
-#include "core/base/cancel.hpp"
 #include "core/base/digest.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/base/suggest.hpp"
 #include "core/config/document.hpp"
-#include "core/run/one_stage.hpp"
-#include "core/run/runner.hpp"
+#include "core/stages/one_stage.hpp"
 
 namespace kinora {
 namespace {
@@ -28,22 +28,24 @@ using core::json;
 constexpr const char* kGenerateHelp = R"(usage: kinora generate FILE.toml [options]
        kinora generate --pipeline FOLDER --prompt TEXT [options]
 
-Generates a video with the networks of a run file's generate job and with other settings. Jobs that it reads run first if they
-are not finished. The result is in the run's folder, under --name; the same settings find it there again.
-With --pipeline no run file is needed: a published folder (model_index.json) gives every setting, and --set OPTION=VALUE overrides
-one. The run's folder is runs/ and the name of FOLDER.
+Generates a video with the networks of a run file's generate job and with other settings. Jobs that it reads
+run first if they are not finished. The result is in the run's folder, under --name; the same settings find it
+there again. With --pipeline no run file is needed: a published folder (model_index.json) gives every setting,
+and --set OPTION=VALUE overrides one. The run's folder is runs/ and the name of FOLDER.
 
 examples:
   kinora generate my.toml --prompt "a boat at sea" --seed 7
-  kinora generate my.toml --prompt "it drives away" --image car.png --set film.guidance=4.0
-  kinora generate my.toml --from runs/my/film/videos/000.mp4           the same video again, from the settings stored in it
-  kinora generate my.toml --from old.mp4 --seed 8                      ... with one thing changed
-  kinora generate --pipeline Wan2.1-T2V-1.3B-Diffusers --from old.mp4  the same video again, with the folder that made it
+  kinora generate my.toml --prompt "it drives away" --image car.png --set video.guidance=4.0
+  kinora generate my.toml --from runs/my/video/videos/000.mp4   the same video, from the settings stored in it
+  kinora generate my.toml --from old.mp4 --seed 8               ... with one thing changed
+  kinora generate --pipeline Wan2.1-T2V-1.3B-Diffusers --from old.mp4        ... with the folder that made it
   kinora generate --pipeline Wan2.1-T2V-1.3B-Diffusers --prompt "a boat at sea" --set steps=30 --set frames=33
 
 )";
 
-po::options_description generate_flags() {
+}  // namespace
+
+Flags generate_flags() {
   using Strings = std::vector<std::string>;
   po::options_description out("options");
   out.add_options()("pipeline", po::value<std::string>()->value_name("FOLDER"),
@@ -59,13 +61,15 @@ po::options_description generate_flags() {
       "seed", po::value<int64_t>()->value_name("N"), "seed; another seed gives another video")(
       "set", po::value<Strings>()->composing()->value_name("a.b=v"),
       "override a value of the run file or an option of the job: JOB.OPTION=VALUE")(
-      "job", po::value<std::string>()->value_name("NAME"), "generate job to use, if there are several")(
+      "job", po::value<std::string>()->value_name("JOB"), "generate job to use, if there are several")(
       "name", po::value<std::string>()->value_name("NAME"),
       "folder of the result inside the run's folder; default: derived from the settings")(
       "out", po::value<std::string>()->value_name("DIR"), "folder of the run; default: the file's")(
       "help,h", "this text");
   return out;
 }
+
+namespace {
 
 // The settings that an MP4 written by Kinora stores in its comment.
 core::VideoComment comment_of(core::Runtime& runtime, const std::string& file) {
@@ -114,7 +118,7 @@ void set_option(json& options, const std::string& assignment) {
   options[assignment.substr(0, equals)] = document.root()["job"][assignment.substr(0, equals)];
 }
 
-// True for a set such as film.sampler={use="euler"}, which the run file has already applied.
+// True for a set such as video.sampler={use="euler"}, which the run file has already applied.
 bool replaces_slot(const core::JobSpec& job, const std::string& set) {
   const size_t at = job.name.size() + 1;
   return job.component(set.substr(at, set.find('=') - at)) != nullptr;
@@ -134,16 +138,39 @@ std::vector<std::string> sets_in(const po::variables_map& given) {
 core::Result<core::Document> document_of(const po::variables_map& given) {
   const fs::path folder =
       (fs::absolute(given["pipeline"].as<std::string>()) / "").lexically_normal().parent_path();
-  const auto pictures = [&](const char* name) {
-    return given.count(name) ? fmt::format("{} = {}\n", name,
-                                           json(fs::absolute(given[name].as<std::string>()).string()).dump())
-                             : "";
-  };
   return core::Document::parse(
-      fmt::format("[run]\nname = {0}\nout = {1}\n[[job]]\nkind = \"generate\"\npipeline = {2}\n{3}",
+      fmt::format("[run]\nname = {0}\nout = {1}\n[[job]]\nkind = \"generate\"\npipeline = {2}\n",
                   json(folder.filename().string()).dump(), json("runs/" + folder.filename().string()).dump(),
-                  json(folder.string()).dump(), pictures("image")),
+                  json(folder.string()).dump()),
       "--pipeline");
+}
+
+// The file's generate job that the command line means; "" if it is not clear.
+std::string name_in(const core::Document& document, const po::variables_map& given) {
+  if (given.count("job")) return given["job"].as<std::string>();
+  std::string name;
+  const json none = json::array(), jobs = document.root().value("job", none);
+  for (const auto& job : jobs.is_array() ? jobs : none) {
+    if (!job.is_object() || job.value("kind", json()) != "generate") continue;
+    const json called = job.value("name", json("generate"));
+    if (!name.empty() || !called.is_string()) return "";
+    name = called.get<std::string>();
+  }
+  return name;
+}
+
+// The run with the given picture and video in place of the job's: whether a pipeline takes them is found in reading it.
+std::optional<core::RunFile> run_of(core::Runtime& runtime, const po::variables_map& given) {
+  const bool has_file = given.count("file") != 0;
+  const std::string file = has_file ? given["file"].as<std::string>() : "--pipeline";
+  auto document = has_file ? core::Document::read(file) : document_of(given);
+  auto sets = sets_in(given);
+  const std::string name = document ? name_in(*document, given) : "";
+  for (const char* path : {"image", "video"})
+    if (given.count(path) && !name.empty())
+      sets.push_back(fmt::format("{}.{}={}", name, path,
+                                 json(fs::absolute(given[path].as<std::string>()).string()).dump()));
+  return load_run(runtime, std::move(document), file, sets);
 }
 
 // The options of the job and of its sampler that the command line sets.
@@ -198,6 +225,11 @@ std::string usage_problem(const po::variables_map& given) {
   if (fs::is_directory(file))
     return file + " is a folder; of a published pipeline: kinora generate --pipeline " + file +
            " --prompt \"...\"";
+  for (const auto& prompt :
+       given.count("prompt") ? given["prompt"].as<std::vector<std::string>>() : std::vector<std::string>())
+    if (core::valid_utf8(prompt) != prompt)
+      return "--prompt " + core::valid_utf8(prompt) +
+             ": this is not UTF-8; set the terminal to UTF-8, or write the text into a file";
   if (given.count("file")) return "";
   if (!given.count("pipeline"))
     return given.count("from")
@@ -237,8 +269,7 @@ int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   }
   if (const std::string wrong = usage_problem(given); !wrong.empty())
     return complain(kUsage, "generate: " + wrong);
-  auto run = given.count("file") ? load_run(runtime, given["file"].as<std::string>(), sets_in(given))
-                                 : load_run(runtime, document_of(given), "--pipeline", sets_in(given));
+  auto run = run_of(runtime, given);
   if (!run) return kUsage;
   if (given.count("out")) run->out = fs::absolute(given["out"].as<std::string>()).lexically_normal();
   core::JobSpec job = wished(runtime, *run, given);
@@ -255,13 +286,13 @@ int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   if (error)
     return complain(kFailed, "cannot create the output folder " + run->out.string() + ": " + error.message() +
                                  "; choose another with --out");
-  core::watch_signals();
+  own_process();
   auto log = core::LogFile::open(run->out / "kinora.log");
   if (!log) return complain(kFailed, log.failure().message);
-  core::RunOptions only;
+  RunOptions only;
   only.only = name;
   only.keeps_finished = only.is_trial = true;
-  const auto result = core::run_jobs(runtime, *run, only);
+  const auto result = run_jobs(runtime, *run, only);
   if (result.was_cancelled)
     return complain(kInterrupted, "interrupted; run the same command again to continue");
   if (!result.ok) return result.was_refused ? kUsage : kFailed;

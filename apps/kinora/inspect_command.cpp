@@ -17,12 +17,13 @@
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
 #include "core/config/document.hpp"
-#include "core/io/packed_matrix.hpp"
-#include "core/io/scaled_weight.hpp"
 #include "core/run/job_check.hpp"
-#include "core/run/published_classes.hpp"
 #include "core/run/run_file.hpp"
-#include "core/runtime/runtime.hpp"
+#include "core/runtime/tensor_service.hpp"
+#include "core/weights/packed_matrix.hpp"
+#include "core/weights/published_classes.hpp"
+#include "core/weights/scaled_weight.hpp"
+#include "core/weights/weights.hpp"
 #include "plugins/jobs/published/published_pipeline.hpp"
 
 namespace kinora {
@@ -47,8 +48,15 @@ json file_facts(const core::Safetensors& opened) {
   return {{"files", opened.files().size()}, {"parameters", parameters}, {"bytes", bytes}, {"dtypes", dtypes}};
 }
 
+// Weights of which no file is a damaged one of a checkpoint.
+core::Safetensors open_as_listed(const fs::path& path) {
+  auto out = core::or_throw(core::Safetensors::open(path));
+  for (const auto& file : out.files()) core::require_as_listed(file);
+  return out;
+}
+
 json part_facts(const core::PublishedPipeline& pipeline, const std::string& name) {
-  json out = file_facts(core::or_throw(core::Safetensors::open(pipeline.folder / name)));
+  json out = file_facts(open_as_listed(pipeline.folder / name));
   out["name"] = name;
   out["component"] = pipeline.component(name);
   return out;
@@ -162,29 +170,34 @@ std::string pipeline_text(const json& f) {
 constexpr const char* kInspectHelp = R"(usage: kinora inspect ID [options]
        kinora inspect FOLDER|X.safetensors [--json]
 
-Prints the parameters and bytes of a model or tokenizer with the given options and, with --input, the floating-point operations of
-one forward and one training step. Nothing is allocated, so a model of any size takes no time.
+Prints the parameters and bytes of a model or tokenizer with the given options and, with --input, the
+floating-point operations of one forward and one training step. Nothing is allocated, so a model of any size
+takes no time.
 
-A multiplication with its addition counts 2. linear: 2 rows in out. attention: 2 * 2 S L D, all queries with all keys, masked or
-not. convolution: 2 for each product. Norms, activations and softmax are not counted. A training step is three forwards; with
-recomputation of every block, four.
+A multiplication with its addition counts 2. linear: 2 rows in out. attention: 2 * 2 S L D, all queries with
+all keys, masked or not. convolution: 2 for each product. Norms, activations and softmax are not counted. A
+training step is three forwards; with recomputation of every block, four.
 
-For the folder of a published pipeline (model_index.json), prints what the pipeline is, its networks, their sizes on disk and in
-memory, what it generates by default, and the command that runs it; a folder that kinora generate would refuse is refused here too, with every
-problem. For the folder of one of its networks (config.json), prints the
-same as for the component with that configuration. For a file X.safetensors, or a folder of weights whose configuration names no network,
-prints its size, its dtypes, and which matrices are in four bits or were trained so, by which rule.
+For the folder of a published pipeline (model_index.json), prints what the pipeline is, its networks, their
+sizes on disk and in memory, what it generates by default, and the command that runs it; a folder that kinora
+generate would refuse is refused here too, with every problem. For the folder of one of its networks
+(config.json), prints the same as for the component with that configuration. For a file X.safetensors, or a
+folder of weights whose configuration names no network, prints its size, its dtypes, and which matrices are in
+four bits or were trained so, by which rule.
 
 examples:
   kinora inspect Wan2.1-T2V-1.3B-Diffusers
   kinora inspect model/dit --set size=7B
-  kinora inspect model/dit --set size=7B --set text_size=1024 --input latent=1x16x16x88x160 --input timestep=1 --input text=1x512x1024
+  kinora inspect model/dit --set size=7B --set text_size=1024 \
+      --input latent=1x16x16x88x160 --input timestep=1 --input text=1x512x1024
   kinora inspect tokenizer/cosmos --input video=1x3x17x256x256 --json
   kinora inspect runs/nvfp4/nvfp4/weights.safetensors
 
 )";
 
-po::options_description inspect_flags() {
+}  // namespace
+
+Flags inspect_flags() {
   using Texts = std::vector<std::string>;
   po::options_description options("options");
   options.add_options()("set", po::value<Texts>()->composing()->value_name("k=v"),
@@ -194,6 +207,8 @@ po::options_description inspect_flags() {
       "help,h", "this text");
   return options;
 }
+
+namespace {
 
 // "latent=1x16x21x90x160"
 void add_input(const std::string& text, json& inputs) {
@@ -284,7 +299,7 @@ std::string weights_text(const std::string& path, const json& f) {
 }
 
 int inspect_weights(const std::string& path, bool as_json) {
-  const auto file = core::or_throw(core::Safetensors::open(path));
+  const auto file = open_as_listed(path);
   const auto low = core::or_throw(core::low_weights_of(file));
   json facts = file_facts(file);
   facts.update({{"low_weights", low.names}, {"scale_rule", low.scale_rule}, {"block", low.block}});
@@ -341,7 +356,7 @@ int inspect(core::Runtime& runtime, const Arguments& arguments) {
                   {"options", options_of(runtime.registry(), **spec, sets)},
                   {"inputs", json::object()}};
   for (const auto& input : texts("input")) add_input(input, request["inputs"]);
-  const auto result = core::torch_tool("inspect")(runtime, request);
+  const auto result = core::tensors().inspect(runtime, request);
   std::cout << (given.count("json") ? result.dump() + "\n" : text_of(result));
   return kDone;
 }

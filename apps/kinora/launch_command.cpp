@@ -5,11 +5,11 @@
 
 #include <boost/program_options.hpp>
 
+#include "apps/command/world.hpp"
 #include "apps/kinora/command.hpp"
-#include "apps/kinora/world.hpp"
 #include "core/base/log.hpp"
-#include "core/run/place.hpp"
 #include "core/run/run_folder.hpp"
+#include "core/runtime/place.hpp"
 
 namespace kinora {
 namespace {
@@ -19,14 +19,14 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLaunchHelp = R"(usage: kinora launch -n N [options] -- run FILE.toml [options of run]
 
-Starts N ranks of this program on this machine, which compute one run together. Shows the output of rank 0 and writes the
-output of every rank to a file. If a rank fails, stops the others and prints the failed rank, its last lines and its log;
-with --restarts, all ranks then start again from the last checkpoint. Ctrl-C stops all ranks after a checkpoint, a second
-Ctrl-C at once; the same command resumes. On SIGUSR1, training writes a checkpoint. The exit code is that of the rank
-that failed first, with the meanings that `run` has.
+Starts N ranks of this program on this machine, which compute one run together. Shows the output of rank 0 and
+writes the output of every rank to a file. If a rank fails, stops the others and prints the failed rank, its
+last lines and its log; with --restarts, all ranks then start again from the last checkpoint. Ctrl-C stops all
+ranks after a checkpoint, a second Ctrl-C at once; the same command resumes. On SIGUSR1, training writes a
+checkpoint. The exit code is that of the rank that failed first, with the meanings that `run` has.
 
-On several machines, torchrun, srun and mpirun start the ranks: give them `kinora run FILE.toml`, which reads their
-variables (packaging/slurm has scripts).
+On several machines, torchrun, srun and mpirun start the ranks: give them `kinora run FILE.toml`, which reads
+their variables (packaging/slurm has scripts).
 
 examples:
   kinora launch -n 2 -- run my.toml                       two ranks, for example under parallel = ["ddp"]
@@ -36,7 +36,9 @@ examples:
 
 )";
 
-po::options_description options_of_launch() {
+}  // namespace
+
+Flags launch_flags() {
   po::options_description options("options");
   options.add_options()("ranks,n", po::value<int>()->value_name("N"), "number of ranks to start")(
       "restarts", po::value<int>()->default_value(0)->value_name("R"),
@@ -48,6 +50,8 @@ po::options_description options_of_launch() {
       "seconds that a rank has to stop after another failed")("help,h", "this text");
   return options;
 }
+
+namespace {
 
 std::string now() {
   const std::time_t time = std::time(nullptr);
@@ -116,8 +120,8 @@ int launch(WorldPlan plan, int restarts) {
 
 }  // namespace
 
-int launch_command(core::Runtime& runtime, const Arguments& shared, const Arguments& arguments) {
-  const auto visible = options_of_launch();
+int launch_command(core::Runtime& runtime, const Arguments& flags, const Arguments& arguments) {
+  const auto visible = launch_flags();
   const auto split = std::find(arguments.begin(), arguments.end(), "--");
   po::variables_map given;
   try {
@@ -145,14 +149,14 @@ int launch_command(core::Runtime& runtime, const Arguments& shared, const Argume
   if (const auto place = core::here(); !place.launcher.empty() && !place.alone())
     return complain(kUsage, "launch: " + place.launcher + " started " + std::to_string(place.world) +
                                 " ranks already; use kinora run instead of kinora launch");
-  WorldPlan plan{.size = given["ranks"].as<int>(), .arguments = shared};
+  WorldPlan plan{.size = given["ranks"].as<int>(), .arguments = flags};
   plan.arguments.insert(plan.arguments.end(), rest.begin(), rest.end());
   if (given.count("timeout")) plan.timeout_ms = std::llround(given["timeout"].as<double>() * 1e3);
   plan.grace = std::chrono::milliseconds(std::llround(given["grace"].as<double>() * 1e3));
   if (given.count("logs")) plan.logs = given["logs"].as<std::string>();
   if (rest[0] == "run") {  // errors that every rank would report are reported once, here
     const auto asked = asked_run(runtime, {rest.begin() + 1, rest.end()});
-    if (!asked || !core::may_begin(runtime, asked->file, asked->options, plan.size)) return kUsage;
+    if (!asked || !may_begin(runtime, asked->file, asked->options, plan.size)) return kUsage;
     if (plan.logs.empty()) plan.logs = asked->file.out / "logs";
   } else if (plan.logs.empty()) {
     return complain(kUsage,
@@ -162,9 +166,10 @@ int launch_command(core::Runtime& runtime, const Arguments& shared, const Argume
   fs::create_directories(plan.logs, error);
   if (error)
     return complain(kFailed, plan.logs.string() + ": " + error.message() + "; choose another with --logs");
-  // Rank 0 locks the run's folder, but each rank's log gets its first line before that.
+  // Rank 0 takes the run's folder, but each rank's log gets its first line before that. The attempt of a Slurm job that
+  // was lost may still hold the lock; its ranks end when rank 0 takes over.
   const auto lock = core::FolderLock::take(plan.logs);
-  if (!lock)
+  if (!lock && (lock.failure().code == KINORA_ERROR_IO || core::here().requeues == 0))
     return complain(kFailed, lock.failure().code == KINORA_ERROR_IO
                                  ? lock.failure().message
                                  : "launch: another kinora launch is writing its logs to " +

@@ -1,5 +1,4 @@
 // kinora plan FILE.toml: the parallel layout for a train job, its cost, and why.
-#include <fstream>
 #include <iostream>
 
 #include <boost/program_options.hpp>
@@ -9,9 +8,12 @@
 #include "apps/planner/search.hpp"
 #include "apps/planner/train_job.hpp"
 #include "core/base/log.hpp"
+#include "core/config/document.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/plugin/service.hpp"
 #include "core/run/job_check.hpp"
 #include "core/runtime/runtime.hpp"
+#include "plugins/jobs/train/training_plans.hpp"
 
 namespace kinora {
 namespace {
@@ -22,30 +24,33 @@ using nlohmann::json;
 
 constexpr const char* kPlanHelp = R"(usage: kinora plan FILE.toml [options]
 
-Examines every legal parallel layout of a train job on a cluster and prints the fastest ones that fit in memory: step time, MFU,
-memory of the fullest GPU, where the time goes, the cost of leaving out each strategy, and how many GPUs would be as fast.
-Nothing is run. Times come from a simulation of the step. Its two constants are fitted to published H100 runs, which it matches
-within 13 %.
+Examines every legal parallel layout of a train job on a cluster and prints the fastest ones that fit in
+memory: step time, MFU, memory of the fullest GPU, where the time goes, the cost of leaving out each strategy,
+and how many GPUs would be as fast. Nothing is run. Times come from a simulation of the step. Its two
+constants are fitted to published H100 runs, which it matches within 13 %.
 
-A layout is written tp=2,cp=4,pp=4: sizes of pp, dp, fsdp, cp, tp; and stage=1|2|3 of fsdp; sequence=cp-ring|cp-ulysses|cp-2d|
-stdit-hybrid|balanced-sp and ulysses of cp; schedule=gpipe|1f1b|interleaved, virtual and conditioning=recompute|send of pp;
-recompute=1 (every block), 2 (every other) ...; micro, samples per microbatch. A layout that the file gives is explained too.
+A layout is written tp=2,cp=4,pp=4: sizes of pp, dp, fsdp, cp, tp; and stage=1|2|3 of fsdp;
+sequence=cp-ring|cp-ulysses|cp-2d|stdit-hybrid|balanced-sp and ulysses of cp;
+schedule=gpipe|1f1b|interleaved, virtual and conditioning=recompute|send of pp; recompute=1 (every block), 2
+(every other) ...; micro, samples per microbatch. A layout that the file gives is explained too.
 
 examples:
-  kinora plan my.toml --cluster 8x8xH100                         the best five layouts on 8 nodes of 8 H100
-  kinora plan my.toml --cluster 8x8xH100 --latent 36x96x84       for longer videos than the encode job has
-  kinora plan my.toml --cluster 8x8xH100 --write planned.toml    the run file with the best layout in it
+  kinora plan my.toml --cluster 8x8xH100                       the best five layouts on 8 nodes of 8 H100
+  kinora plan my.toml --cluster 8x8xH100 --latent 36x96x84     for longer videos than the encode job has
+  kinora plan my.toml --cluster 8x8xH100 --write planned.toml  the run file with the best layout in it
   kinora plan my.toml --cluster 8x8xH100 --explain tp=2,cp=4,pp=4,dp=2
-  kinora plan --calibrate                                        measure this machine, then use --cluster 1x2xhere
+  kinora plan --calibrate                                      measure this machine, for --cluster 1x2xhere
 
 )";
 
-po::options_description plan_flags() {
+}  // namespace
+
+Flags plan_flags() {
   using Texts = std::vector<std::string>;
   po::options_description out("options");
   out.add_options()("cluster", po::value<std::string>()->default_value("1x8xH100")->value_name("NxMxGPU"),
                     "number of nodes, GPUs per node, and GPU: A100, H100, H200, B200, GB200, cpu, here")(
-      "job", po::value<std::string>()->default_value("")->value_name("NAME"),
+      "job", po::value<std::string>()->default_value("")->value_name("JOB"),
       "train job to plan, if there are several")("latent", po::value<std::string>()->value_name("TxHxW"),
                                                  "size of a sample's latent; default: the encode job's")(
       "explain", po::value<std::string>()->value_name("LAYOUT"),
@@ -59,12 +64,12 @@ po::options_description plan_flags() {
   return out;
 }
 
+namespace {
+
 // The measurement of matrix products needs tensors; the other ones do not.
 int calibrate(core::Runtime& runtime, bool as_json) {
-  const json step = core::tool_of("kinora_bench", "bench")(
-      runtime, {{"what", "train"}, {"threads", 1}, {"repeat", 1}, {"peer", ""}});
-  const plan::Machine machine = plan::measure(step.at("product_gflops").get<double>() * 1e9,
-                                              step.at("step").at("of_product").get<double>());
+  const auto [product, share] = core::service<core::TrainingPlans>(runtime.registry()).step_rate(runtime);
+  const plan::Machine machine = plan::measure(product, share);
   const auto file = plan::machine_file();
   std::error_code error;
   std::filesystem::create_directories(file.parent_path(), error);
@@ -117,14 +122,25 @@ void say_what_is_left(core::Runtime& runtime, const std::string& file, int64_t r
 
 void write(const std::string& from, const std::string& to, const std::string& job, const plan::Plan& best,
            const plan::Problem& problem) {
-  std::ifstream in(from);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::string text = core::or_throw(core::read_toml(from));
   const auto planned = core::or_throw(plan::with_values(
       text, job,
       {{"parallel", best.layout.toml()},
        {"accumulate", fmt::format("accumulate = {}", best.layout.accumulate(problem.batch))}}));
   core::or_throw(core::write_file_atomically(to, planned));
   std::cerr << "wrote " << to << "\n";
+}
+
+// Names the mistake in the flags; "" if there is none.
+std::string mistake_in(const po::variables_map& given) {
+  if (given["file"].as<std::string>().empty())
+    return "a run file is missing; kinora plan FILE.toml --cluster 8x8xH100";
+  if (const auto to = given.count("write") ? given["write"].as<std::string>() : "";
+      !given.count("force") && std::filesystem::exists(to))
+    return to + " exists already; give --write another name, or --force";
+  if (given.count("write") && given.count("explain"))
+    return "--write writes the best layout, and --explain explains another; give one of them";
+  return given["best"].as<int64_t>() < 1 ? "--best must be 1 or more" : "";
 }
 
 }  // namespace
@@ -143,15 +159,7 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
   const bool as_json = given.count("json") != 0;
   if (given.count("calibrate")) return calibrate(runtime, as_json);
   const std::string file = given["file"].as<std::string>();
-  if (file.empty())
-    return complain(kUsage, "plan: a run file is missing; kinora plan FILE.toml --cluster 8x8xH100");
-  if (const auto to = given.count("write") ? given["write"].as<std::string>() : "";
-      !given.count("force") && std::filesystem::exists(to))
-    return complain(kUsage, "plan: " + to + " exists already; give --write another name, or --force");
-  if (given.count("write") && given.count("explain"))
-    return complain(kUsage,
-                    "plan: --write writes the best layout, and --explain explains another; give one of them");
-  if (given["best"].as<int64_t>() < 1) return complain(kUsage, "plan: --best must be 1 or more");
+  if (const std::string wrong = mistake_in(given); !wrong.empty()) return complain(kUsage, "plan: " + wrong);
   const auto run =
       load_run(runtime, file,
                given.count("set") ? given["set"].as<std::vector<std::string>>() : std::vector<std::string>());

@@ -6,7 +6,9 @@
 #include <sys/ioctl.h>
 
 #include "apps/kinora/command.hpp"
+#include "apps/kinora/commands.hpp"
 #include "apps/kinora/plugins_format.hpp"
+#include "apps/validate/validate.hpp"
 #include "core/base/suggest.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/plugin/kinds.hpp"
@@ -17,32 +19,29 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr const char* kPluginsHelp = R"(usage: kinora plugins [list [KIND]] [--json | --markdown | --ids]
-       kinora plugins inspect ID [--json | --markdown]
-       kinora plugins validate FILE.so|FOLDER [--include CHECK,...] [--exclude CHECK,...] [--seed N] [--reproduce] [--set NAME=VALUE]...
-                               [--input PATH] [--at PATH] [--timeout S] [--json]; --help: all checks
-       kinora plugins manifest FILE.so [--tier stable|pinned|host] [--cuda V] [--out FILE | --check FILE]
-       kinora plugins new KIND NAME [DIR] [--tier stable|pinned] [--lang c++|c]
-       kinora plugins lock [FILE]
-       kinora plugins check-parallel ID [--ranks N] [--set NAME=VALUE]... [--timeout S] [--json]
-
-  list       lists every component: its plugin, version, ABI (draft: its kind's interface may still change, and then only a plugin built
-             anew works), tier and state (ready, loaded, disabled, shadowed); --ids: only the ids.
-             KIND: only the components of that kind; list job: the kinds of jobs
+constexpr const char* kPluginsHelp = R"(
+  list       lists every component: its plugin, version, ABI (draft: its kind's interface may still change,
+             and then only a plugin built anew works), tier and state (ready, loaded, disabled, shadowed);
+             --ids: only the ids. KIND: only the components of that kind; list job: the kinds of jobs.
+             `kinora plugins` alone is `kinora plugins list`
   inspect    describes one component: tensors, options, defaults, ranges; job/train: a kind of job.
              An ID is KIND/NAME, for example storage/s3; NAME alone is enough if only one component has it
-  validate   proves a plugin, or every plugin below FOLDER: that this host can use it, and that its components do what their
-             interfaces promise. Each check runs in a process of its own, for at most S seconds (default 60)
+  validate   proves a plugin, or every plugin below FOLDER: that this host can use it, and that its components
+             do what their interfaces promise. Each check runs in a process of its own, for at most S seconds
+             (default 60); kinora plugins validate --help lists the checks
   manifest   prints the plugin.toml that describes the library as it is; --check compares FILE with it
-  new        creates a plugin of KIND to start from in folder DIR (default NAME), which must be new or empty; --tier pinned: a model
-             on libtorch's C++ API instead of the C ABI; KIND job: a kind of job, of tier host; --lang c: a stage in C11
-  lock       writes the SHA-256 of every plugin's library and manifest to FILE (default plugins.lock). While a plugins.lock is next to a
-             run file, or --plugins-lock FILE is before a command, a plugin with other files, or one that is not in it, is not opened
-  check-parallel  checks whether a strategy on N ranks of this machine (default 2) computes what one process does: output, loss and
-             every gradient of a small model in float64, within 1e-10; exit code 1: prints what differs and the rule that is probably broken
+  new        creates a plugin of KIND to start from in folder DIR (default NAME), which must be new or empty;
+             --tier pinned: a model on libtorch's C++ API instead of the C ABI; KIND job: a kind of job, of
+             tier host; --lang c: a stage in C11
+  lock       writes the SHA-256 of every plugin's library and manifest to FILE (default plugins.lock). While a
+             plugins.lock is next to a run file, or --plugins-lock FILE is before a command, a plugin with
+             other files, or one that is not in it, is not opened
+  check-parallel  checks whether a strategy on N ranks of this machine (default 2) computes what one process
+             does: output, loss and every gradient of a small model in float64, within 1e-10; exit code 1:
+             prints what differs and the rule that is probably broken
 
-Plugins are searched in --plugins DIR (before the command), KINORA_PLUGIN_PATH, ~/.local/share/kinora/plugins, and
-lib/kinora/plugins of the installation. If several plugins have the same name, the first one is used.
+Plugins are searched in --plugins DIR (before the command), KINORA_PLUGIN_PATH, ~/.local/share/kinora/plugins,
+and lib/kinora/plugins of the installation. If several plugins have the same name, the first one is used.
 )";
 
 // The flags --json, --markdown and --ids, and positional arguments.
@@ -51,9 +50,22 @@ struct Shape {
   std::vector<std::string> words;
 };
 
-Shape parse_shape(const Arguments& arguments) {
-  po::options_description known;
-  known.add_options()("json", "")("markdown", "")("ids", "")("word", po::value<std::vector<std::string>>());
+Flags inspect_id_flags() {
+  Flags out;
+  out.add_options()("json", "")("markdown", "");
+  return out;
+}
+
+Flags list_flags() {
+  Flags out = inspect_id_flags();
+  out.add_options()("ids", "");
+  return out;
+}
+
+Flags lock_flags() { return Flags(); }
+
+Shape parse_shape(const Arguments& arguments, Flags known) {
+  known.add_options()("word", po::value<std::vector<std::string>>());
   po::positional_options_description words;
   words.add("word", -1);
   po::variables_map values;
@@ -96,7 +108,7 @@ core::Result<std::string> id_of(const std::string& word, const std::vector<Row>&
 }  // namespace
 
 int plugins_list(core::Runtime& runtime, const Arguments& arguments) {
-  const Shape shape = parse_shape(arguments);
+  const Shape shape = parse_shape(arguments, list_flags());
   if (shape.words.size() > 1)
     return complain(kUsage, "plugins list: expected one kind at most; see kinora plugins --help");
   const std::string kind = shape.words.empty() ? "" : shape.words[0];
@@ -122,7 +134,7 @@ int plugins_list(core::Runtime& runtime, const Arguments& arguments) {
 }
 
 int plugins_inspect(core::Runtime& runtime, const Arguments& arguments) {
-  const Shape shape = parse_shape(arguments);
+  const Shape shape = parse_shape(arguments, inspect_id_flags());
   if (shape.words.size() != 1)
     return complain(kUsage, "plugins inspect needs one ID, for example sampler/edm-heun or storage/s3");
   const auto plugins = runtime.registry().plugins();
@@ -146,7 +158,7 @@ int plugins_inspect(core::Runtime& runtime, const Arguments& arguments) {
 }
 
 int plugins_lock(core::Runtime& runtime, const Arguments& arguments) {
-  const Shape shape = parse_shape(arguments);
+  const Shape shape = parse_shape(arguments, lock_flags());
   if (shape.words.size() > 1)
     return complain(kUsage, "plugins lock: expected one file at most; see kinora plugins --help");
   const std::string file = shape.words.empty() ? core::kPluginsLock : shape.words[0];
@@ -156,15 +168,27 @@ int plugins_lock(core::Runtime& runtime, const Arguments& arguments) {
   return kDone;
 }
 
+std::span<const Subcommand> plugins_parts() {
+  static constexpr Subcommand parts[] = {
+      {"list", "[KIND]", list_flags, plugins_list},
+      {"inspect", "ID", inspect_id_flags, plugins_inspect},
+      {"validate", "FILE.so|FOLDER", validate_flags, plugins_validate},
+      {"manifest", "FILE.so", manifest_flags, plugins_manifest},
+      {"new", "KIND NAME [DIR]", new_flags, plugins_new},
+      {"lock", "[FILE]", lock_flags, plugins_lock},
+      {"check-parallel", "ID", check_parallel_flags, plugins_check_parallel}};
+  return parts;
+}
+
 int plugins_command(core::Runtime& runtime, std::vector<std::string> arguments) {
-  using Part = int (*)(core::Runtime&, const Arguments&);
-  const std::vector<std::pair<std::string, Part>> parts = {
-      {"list", plugins_list},         {"inspect", plugins_inspect},
-      {"validate", plugins_validate}, {"manifest", plugins_manifest},
-      {"new", plugins_new},           {"check-parallel", plugins_check_parallel},
-      {"lock", plugins_lock}};
   for (const auto& a : arguments) {
     if ((a != "--help" && a != "-h") || arguments[0] == "validate") continue;
+    const char* before = "usage: ";
+    for (const auto& part : plugins_parts()) {
+      const std::string call = fmt::format("kinora plugins {} {}", part.name, part.takes);
+      std::cout << before << usage_of(call, part.flags()) << "\n";
+      before = "       ";
+    }
     std::cout << kPluginsHelp;
     return kDone;
   }
@@ -172,9 +196,9 @@ int plugins_command(core::Runtime& runtime, std::vector<std::string> arguments) 
   const std::string name = arguments[0];
   arguments.erase(arguments.begin());
   std::vector<std::string> names;
-  for (const auto& [part, call] : parts) {
-    if (part == name) return call(runtime, arguments);
-    names.push_back(part);
+  for (const auto& part : plugins_parts()) {
+    if (part.name == name) return part.run(runtime, arguments);
+    names.emplace_back(part.name);
   }
   return complain(kUsage, fmt::format("unknown command 'plugins {}'{}; see kinora plugins --help", name,
                                       core::did_you_mean(name, names)));

@@ -1,9 +1,9 @@
 // One component in full: its plugin, its tensors, its options, and how a run file uses it.
 #include "apps/kinora/plugins_format.hpp"
+#include "core/apply/apply.hpp"
 #include "core/base/quantity.hpp"
 #include "core/plugin/kinds.hpp"
 #include "core/plugin/options.hpp"
-#include "core/run/apply.hpp"
 #include "kinora/options.hpp"
 
 namespace kinora {
@@ -38,6 +38,7 @@ std::string storage_text(const core::ComponentSpec& c) {
 std::string use_text(const core::ComponentSpec& c) {
   if (c.kind == "storage") return storage_text(c);
   if (c.kind == "source") return fmt::format("kinora apply {} PATH --limit 10", c.id);
+  if (c.kind == "service") return "by other parts of Kinora; a run file names none";
   if (c.kind == "job") return fmt::format("[[job]]\nkind = \"{}\"", c.name);
   // A run file takes a list of stages, scores and strategies, and a single component of every other kind.
   const bool is_plural = c.kind == "stage" || c.kind == "score",

@@ -21,6 +21,8 @@ namespace fs = std::filesystem;
 namespace po = boost::program_options;
 using Words = std::vector<std::pair<std::string, std::string>>;  // placeholder and replacement
 
+const std::vector<std::string> kTiers{"stable", "pinned"}, kLanguages{"c++", "c"};
+
 // The SDK; empty if it is not installed. A build tree has a link to the source's.
 fs::path sdk_folder() {
   std::error_code none;
@@ -137,10 +139,8 @@ Words kind_files(const fs::path& from, const Wanted& wanted) {
 }
 
 Wanted parse(const Arguments& arguments) {
-  po::options_description known;
-  known.add_options()("tier", po::value<std::string>()->default_value("stable"))(
-      "lang", po::value<std::string>()->default_value("c++"))(
-      "word", po::value<std::vector<std::string>>()->default_value({}, ""));
+  Flags known = new_flags();
+  known.add_options()("word", po::value<std::vector<std::string>>()->default_value({}, ""));
   po::positional_options_description positional;
   positional.add("word", -1);
   po::variables_map values;
@@ -153,16 +153,17 @@ std::string list_of(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// What is wrong with the command line; "" if nothing.
+// The mistake in the command line; "" if there is none.
 std::string mistake(const Wanted& wanted) {
   std::vector<std::string> kinds;
-  for (const auto& k : core::kinds()) kinds.emplace_back(k.name);
+  for (const auto& k : core::kinds())
+    if (k.name != std::string_view("service")) kinds.emplace_back(k.name);
   const auto& [words, tier, lang] = wanted;
   if (words.size() < 2 || words.size() > 3)
     return "plugins new needs KIND NAME [DIR] [--tier stable|pinned] [--lang c++|c]; kinds: " +
            list_of(kinds);
   const std::string &kind = words[0], &name = words[1];
-  if (!core::find_kind(kind)) {
+  if (std::ranges::find(kinds, kind) == kinds.end()) {
     // kinora/strategy.hpp is the C++ header of the kind parallel.
     const std::string hint = core::did_you_mean(kind == "strategy" ? "parallel" : kind, kinds);
     return fmt::format("unknown kind '{}'{} kinds: {}", kind, hint.empty() ? ";" : hint, list_of(kinds));
@@ -170,14 +171,15 @@ std::string mistake(const Wanted& wanted) {
   if (!is_plugin_name(name))
     return fmt::format("'{}' is not a plugin name; begin with a-z, then use a-z, 0-9, '-', '_' and '.'",
                        name);
-  if (tier != "stable" && tier != "pinned")
-    return fmt::format("--tier {}: the tiers are stable and pinned", tier);
+  if (std::ranges::find(kTiers, tier) == kTiers.end())
+    return fmt::format("--tier {}: the tiers are {}", tier, fmt::join(kTiers, " and "));
   if (tier == "pinned" && kind != "model")
     return fmt::format(
         "the pinned tier has a template for models only, not for kind '{}'; begin with the stable tier, then "
         "see share/kinora/sdk/README.md",
         kind);
-  if (lang != "c++" && lang != "c") return fmt::format("--lang {}: the languages are c++ and c", lang);
+  if (std::ranges::find(kLanguages, lang) == kLanguages.end())
+    return fmt::format("--lang {}: the languages are {}", lang, fmt::join(kLanguages, " and "));
   if (lang == "c" && kind != "stage")
     return fmt::format(
         "there is a template in C for stages only, not for kind '{}'; leave --lang out, or read {}", kind,
@@ -186,6 +188,15 @@ std::string mistake(const Wanted& wanted) {
 }
 
 }  // namespace
+
+Flags new_flags() {
+  const auto text = [](const std::vector<std::string>& words) {
+    return po::value<std::string>()->default_value(words[0])->value_name(one_of(words));
+  };
+  Flags out;
+  out.add_options()("tier", text(kTiers), "")("lang", text(kLanguages), "");
+  return out;
+}
 
 int plugins_new(core::Runtime&, const Arguments& arguments) {
   Wanted wanted = parse(arguments);
@@ -197,8 +208,8 @@ int plugins_new(core::Runtime&, const Arguments& arguments) {
   const fs::path to = words.size() > 2 ? words[2] : name;
   std::error_code none;
   if (fs::exists(to, none) && !(fs::is_directory(to, none) && fs::is_empty(to, none)))
-    return complain(kFailed, to.string() + " exists already; give another folder: kinora plugins new " +
-                                 kind + " " + name + " DIR");
+    return complain(kUsage, to.string() + " exists already; give another folder: kinora plugins new " + kind +
+                                " " + name + " DIR");
   const fs::path sdk = sdk_folder();
   if (sdk.empty())
     return complain(

@@ -4,17 +4,17 @@
 
 #include <boost/program_options.hpp>
 
+#include "apps/command/lease.hpp"
+#include "apps/command/runner.hpp"
+#include "apps/command/surroundings.hpp"
 #include "apps/kinora/command.hpp"
-#include "core/base/cancel.hpp"
 #include "core/base/log.hpp"
 #include "core/base/paths.hpp"
 #include "core/base/suggest.hpp"
 #include "core/config/document.hpp"
 #include "core/run/inputs.hpp"
 #include "core/run/job_check.hpp"
-#include "core/run/place.hpp"
-#include "core/run/run_folder.hpp"
-#include "core/run/runner.hpp"
+#include "core/runtime/place.hpp"
 
 namespace kinora {
 namespace {
@@ -23,23 +23,26 @@ namespace po = boost::program_options;
 
 constexpr const char* kRunHelp = R"(usage: kinora run FILE.toml [options]
 
-Runs the jobs of a run file one after the other and writes to its output folder. Jobs that are finished and unchanged are
-skipped. After an interruption, train and train-tokenizer jobs resume from their last checkpoint; curate, shard, embed-text,
-encode and generate jobs process the remaining samples; dedup and report jobs start again.
+Runs the jobs of a run file one after the other and writes to its output folder. Jobs that are finished and
+unchanged are skipped. After an interruption, train and train-tokenizer jobs resume from their last
+checkpoint; curate, shard, embed-text, encode and generate jobs process the remaining samples; dedup and
+report jobs start again.
 
 examples:
   kinora run configs/quickstart.toml                      the whole way, from a video to a generated clip
-  kinora run my.toml --set dit.steps=2000 --set run.seed=7 other values for this time
+  kinora run my.toml --set dit.lr=2e-4 --set run.seed=7   other values for this time
   kinora run my.toml --only dit                           one job, and the jobs that it reads
-  kinora run my.toml --set dit.steps=4000                 a training with more steps continues with the optimizer's state
-  kinora run my.toml --only dit --from-scratch            dit again from its first step, instead of continuing
+  kinora run my.toml --set dit.steps=4000                 more steps: training resumes with its optimizer
+  kinora run my.toml --only dit --from-scratch            dit from its first step, even if it is finished
   kinora run my.toml --dry-run                            print what would be done
-  kinora run my.toml --retry-failed                       retry the failed inputs of curate jobs, and rerun the jobs that
-                                                          read them if their results change
+  kinora run my.toml --retry-failed                       retry the failed inputs of curate jobs, and rerun
+                                                          the jobs that read them if their results change
 
 )";
 
-po::options_description run_options() {
+}  // namespace
+
+Flags run_flags() {
   po::options_description options("options");
   options.add_options()("set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"),
                         "override a value: JOB.OPTION=VALUE or run.KEY=VALUE")(
@@ -49,12 +52,16 @@ po::options_description run_options() {
       "out", po::value<std::string>()->value_name("DIR"), "output folder; default: the file's")(
       "dry-run", "print what would be done")(
       "retry-failed", "retry the videos and clips that failed in finished curate jobs")(
-      "from-scratch", "continue no earlier results of the jobs that run (with --only: of that job)")(
+      "from-scratch",
+      "continue no earlier results of the jobs that run; with --only: of that job alone, which runs even if "
+      "it is finished")(
       "replace",
       "replace the clips of another run file or input, or those with edits of people, where options differ")(
       "help,h", "this text");
   return options;
 }
+
+namespace {
 
 struct Parsed {
   po::variables_map values;
@@ -90,7 +97,7 @@ std::optional<AskedRun> asked_of(core::Runtime& runtime, const Parsed& given) {
   if (given.values.count("out"))
     run->out = std::filesystem::absolute(given.values["out"].as<std::string>()).lexically_normal();
   if (given.values.count("profile")) core::profile_engines(*run, runtime.registry());
-  core::RunOptions options;
+  RunOptions options;
   options.dry = given.values.count("dry-run") != 0;
   options.retry_failed = given.values.count("retry-failed") != 0;
   options.from_scratch = given.values.count("from-scratch") != 0;
@@ -98,7 +105,8 @@ std::optional<AskedRun> asked_of(core::Runtime& runtime, const Parsed& given) {
   options.only = only;
   std::vector<std::string> names;
   for (const auto& job : run->jobs) names.push_back(job.name);
-  if (!options.only.empty() && std::find(names.begin(), names.end(), options.only) == names.end())
+  if (!options.only.empty() &&
+      std::ranges::none_of(run->jobs, [&](const auto& job) { return job.is_called(only); }))
     return complain(kUsage, "run: no job is called '" + options.only + "'" +
                                 core::did_you_mean_or_list(options.only, names, "there are")),
            std::nullopt;
@@ -127,11 +135,11 @@ core::Result<core::LogFile> open_log(const std::filesystem::path& out, const cor
 }  // namespace
 
 std::optional<AskedRun> asked_run(core::Runtime& runtime, const Arguments& of_run) {
-  return asked_of(runtime, parse_run(of_run, run_options()));
+  return asked_of(runtime, parse_run(of_run, run_flags()));
 }
 
 int run_command(core::Runtime& runtime, const Arguments& arguments) {
-  const auto visible = run_options();
+  const auto visible = run_flags();
   const Parsed given = parse_run(arguments, visible);
   if (given.values.count("help")) {
     std::cout << with_quickstart(kRunHelp) << visible;
@@ -140,10 +148,10 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto asked = asked_of(runtime, given);
   if (!asked) return kUsage;
   const core::RunFile& run = asked->file;
-  const core::RunOptions& options = asked->options;
+  const RunOptions& options = asked->options;
   if (!runtime.has_log_level()) core::or_throw(core::set_log_level(run.log_level));
   if (options.dry) {
-    const auto result = core::run_jobs(runtime, run, options);
+    const auto result = run_jobs(runtime, run, options);
     return result.ok ? kDone : result.was_refused ? kUsage : kFailed;
   }
   std::error_code error;
@@ -151,21 +159,23 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   if (error)
     return complain(kFailed, "cannot create the output folder " + run.out.string() + ": " + error.message() +
                                  "; choose another with --out");
-  core::watch_signals();
+  own_process();
   const core::LaunchPlace place = core::here();
-  // Another run at work in this folder owns its log. If it takes the lock of run_jobs() after this check, its
+  // Another run at work in this folder owns its log. If it takes the lease of run_jobs() after this check, its
   // log has one line of ours.
   if (place.first())
-    if (const auto lock = core::FolderLock::take(run.out); !lock)
-      return complain(kFailed, lock.failure().message);
+    if (const auto free = core::Lease::may_take(run.out, place); !free)
+      return complain(free.failure().code == KINORA_ERROR_INVALID ? kUsage : kFailed, free.failure().message);
   auto log = open_log(run.out, place);
   if (!log) return complain(kFailed, log.failure().message);
-  const core::RunResult result = core::run_jobs(runtime, run, options);
+  const RunResult result = run_jobs(runtime, run, options);
   if (result.was_cancelled) {  // `kinora launch` prints this once for all of its ranks
     core::log_to_files("interrupted");
     return place.launcher == core::kOwnLauncher
                ? kInterrupted
-               : complain(kInterrupted, "interrupted; run the same command again to continue");
+               : complain(kInterrupted, std::string("interrupted; run the same command ") +
+                                            (options.from_scratch ? "without --from-scratch" : "again") +
+                                            " to continue");
   }
   if (!result.ok) return result.was_refused ? kUsage : kFailed;
   if (place.first() || place.launcher == core::kOwnLauncher) {
@@ -179,13 +189,18 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   return kDone;
 }
 
-int check_command(core::Runtime& runtime, const Arguments& arguments) {
-  po::options_description visible("options");
-  visible.add_options()("set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"),
+Flags check_flags() {
+  Flags options("options");
+  options.add_options()("set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"),
                         "override a value")(
       "ranks", po::value<int64_t>()->value_name("N"),
       "number of ranks that the file is for; default: from a launcher's variables, else any number")(
       "help,h", "this text");
+  return options;
+}
+
+int check_command(core::Runtime& runtime, const Arguments& arguments) {
+  const auto visible = check_flags();
   const Parsed given = parse_run(arguments, visible, -1);
   if (given.values.count("help")) {
     std::cout << "usage: kinora check FILE.toml... [--set a.b=v]... [--ranks N]\n\nReads run files as `run` "

@@ -9,9 +9,11 @@
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/plugins_format.hpp"
 #include "core/base/facts.hpp"
+#include "core/plugin/service.hpp"
 #include "plugins/jobs/curation/search/search.hpp"
 #include "plugins/jobs/curation/selections.hpp"
 #include "plugins/jobs/curation/where.hpp"
+#include "plugins/jobs/embed-text/text_vectors.hpp"
 
 namespace kinora {
 namespace {
@@ -23,25 +25,28 @@ using nlohmann::json;
 constexpr const char* kSearchHelp = R"(usage: kinora search DIR "TEXT" [options]
        kinora search DIR --like CLIP [options]
 
-Prints the clips of a run that are nearest to a text, by the embeddings of their captions (a job of kind embed-text), or to a
-clip, by their image embeddings (a stage embed.*). DIR is the folder of a run, or of a curate job next to its embed-text job;
-that of a select or dedup job stands for its run. --in adds more folders. The first column is the score, the cosine of the
-embeddings, at most 1. The nearest clips are listed even if none matches: with MiniLM's captions a score below 0.3 means that
-there is no such clip. Copies that a dedup job of the run leaves out and clips that were rejected in the studio are shown, and
-marked, only with --copies and --rejected. --where narrows the search to clips whose facts satisfy a condition, in the
-language of `where` of select and shard jobs; the run's select jobs add facts: `set`, and the columns of the tables that they
-join.
+Prints the clips of a run that are nearest to a text, by the embeddings of their captions (a job of kind
+embed-text), or to a clip, by their image embeddings (a stage embed.*). DIR is the folder of a run, or of a
+curate job next to its embed-text job; that of a select or dedup job stands for its run. --in adds more
+folders. The first column is the score, the cosine of the embeddings, at most 1. The nearest clips are listed
+even if none matches: with MiniLM's captions a score below 0.3 means that there is no such clip. Copies that a
+dedup job of the run leaves out and clips that were rejected in the studio are shown, and marked, only with
+--copies and --rejected. --where narrows the search to clips whose facts satisfy a condition, in the language
+of `where` of select and shard jobs; the run's select jobs add facts: `set`, and the columns of the tables
+that they join.
 
 examples:
-  kinora search runs/films "a boat at sea"
-  kinora search runs/films --like film-0007 --top 5
-  kinora search runs/films "a boat at sea" --where "blur >= 20 and duration_s > 2"
-  kinora search runs/films "a boat at sea" --where "set == 'train' and label == 'sea'"
-  kinora search runs/films --like another.mp4 --json        a file is embedded by embed.classic
+  kinora search runs/videos "a boat at sea"
+  kinora search runs/videos --like video-0007 --top 5
+  kinora search runs/videos "a boat at sea" --where "blur >= 20 and duration_s > 2"
+  kinora search runs/videos "a boat at sea" --where "set == 'train' and label == 'sea'"
+  kinora search runs/videos --like another.mp4 --json        a file is embedded by embed.classic
 
 )";
 
-po::options_description search_flags() {
+}  // namespace
+
+Flags search_flags() {
   po::options_description out("options");
   out.add_options()("like", po::value<std::string>()->value_name("CLIP"),
                     "key of a clip in DIR, or a video file")(
@@ -56,6 +61,8 @@ po::options_description search_flags() {
       "json", "print one line of JSON per clip")("help,h", "this text");
   return out;
 }
+
+namespace {
 
 // Describes an error in the arguments; "" if there is none.
 std::string wrong_in(const po::variables_map& given) {
@@ -239,8 +246,8 @@ int search_command(core::Runtime& runtime, const Arguments& arguments) {
     return kDone;
   }
   const core::Embedded captions = shown.of(clips.captions());
-  const auto question =
-      core::text_vectors(runtime, captions.encoder, given["text"].as<std::vector<std::string>>());
+  const auto question = core::service<core::TextVectors>(runtime.registry())
+                            .embed(runtime, captions.encoder, given["text"].as<std::vector<std::string>>());
   const auto hits = core::nearest(captions, question.front(), top);
   print(hits, given.count("json"), shown);
   say_if_nothing_matches(captions, hits);

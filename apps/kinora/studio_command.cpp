@@ -3,11 +3,14 @@
 
 #include <boost/program_options.hpp>
 
+#include "apps/command/surroundings.hpp"
 #include "apps/kinora/command.hpp"
 #include "apps/studio/serve.hpp"
 #include "core/base/cancel.hpp"
 #include "core/base/paths.hpp"
+#include "core/plugin/service.hpp"
 #include "plugins/jobs/curation/search/search.hpp"
+#include "plugins/jobs/embed-text/text_vectors.hpp"
 
 namespace kinora {
 namespace {
@@ -16,13 +19,14 @@ namespace po = boost::program_options;
 
 constexpr const char* kStudioHelp = R"(usage: kinora studio DIR [options]
 
-Serves a page on this machine (127.0.0.1) to browse the clips of a curate job, kept, filtered and failed, and to change its
-captions, tag clips and decide which are used. DIR is the folder of a run, of a curate job, or of a select or dedup job, which
-opens its run. Prints the page's address, which contains a secret key and is needed for access, and serves until Ctrl-C.
+Serves a page on this machine (127.0.0.1) to browse the clips of a curate job, kept, filtered and failed, and
+to change its captions, tag clips and decide which are used. DIR is the folder of a run, of a curate job, or
+of a select or dedup job, which opens its run. Prints the page's address, which contains a secret key and is
+needed for access, and serves until Ctrl-C.
 
-Changes are written to edits.jsonl in the job's folder, one line each with author and time; the next shard and embed-text jobs
-use them. If a job of kind embed-text has embedded the captions, the page searches by meaning, else by words. If the curate job
-has a stage embed.*, the page also searches by image.
+Changes are written to edits.jsonl in the job's folder, one line each with author and time; the next shard,
+embed-text and dedup jobs use them. If a job of kind embed-text has embedded the captions, the page searches
+by meaning, else by words. If the curate job has a stage embed.*, the page also searches by image.
 
 examples:
   kinora studio runs/quickstart
@@ -30,7 +34,9 @@ examples:
 
 )";
 
-po::options_description studio_flags() {
+}  // namespace
+
+Flags studio_flags() {
   po::options_description out("options");
   out.add_options()("port", po::value<int>()->default_value(0)->value_name("N"),
                     "port of the page; 0: any free one")(
@@ -38,6 +44,8 @@ po::options_description studio_flags() {
       "help,h", "this text");
   return out;
 }
+
+namespace {
 
 std::string author_of(const po::variables_map& given) {
   if (given.count("author")) return given["author"].as<std::string>();
@@ -67,11 +75,11 @@ int studio_command(core::Runtime& runtime, const Arguments& arguments) {
     return complain(kUsage, "--port: " + std::to_string(port) +
                                 " is not a port; expected 1 to 65535, or 0 for a free one");
   if (author.empty()) return complain(kUsage, "--author: the name is empty");
-  studio::Studio studio(dir, author,
-                        [&](const nlohmann::json& encoder, const std::vector<std::string>& texts) {
-                          return core::text_vectors(runtime, encoder, texts);
-                        });
-  core::watch_signals();
+  studio::Studio studio(
+      dir, author, [&](const nlohmann::json& encoder, const std::vector<std::string>& texts) {
+        return core::service<core::TextVectors>(runtime.registry()).embed(runtime, encoder, texts);
+      });
+  own_process();
   studio::serve(runtime, studio,
                 {.port = port,
                  .ready =

@@ -1,4 +1,4 @@
-// What a layout costs: the memory of its fullest rank and the seconds of a step (simulated, or from a closed
+// The cost of a layout: the memory of its fullest rank and the seconds of a step (simulated, or from a closed
 // form), and the schedules of pipelines behind both.
 #pragma once
 #include <map>
@@ -25,7 +25,7 @@ inline double room(const Problem& p) { return p.cluster.gpu.memory * p.efficienc
 // Returns false, with all of them, if it does not fit even then.
 bool lighten(Layout&, const Problem&);
 
-// Of one block of the model on one rank, from a simulation of its kernels and messages: a compute stream, a
+// Times of one block of the model on one rank, from a simulation of its kernels and messages: a compute stream, a
 // stream of tensor parallelism and one of context parallelism.
 struct BlockTime {
   double forward = 0, backward = 0;     // seconds

@@ -1,7 +1,7 @@
 // The layout of a run's ranks: the sizes of the mesh's axes and what each strategy does on its axis.
 //
 // Written "tp=2,cp=4,pp=4,virtual=2": omitted values are 1 or the default. The axes, outermost first, are pp,
-// dp, fsdp, cp, tp (core/torch/context/mesh.hpp): tensor parallelism's ranks are neighbours.
+// dp, fsdp, cp, tp (core/torch/ranks/mesh.hpp): tensor parallelism's ranks are neighbours.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/status.hpp"
-#include "core/runtime/model_outline.hpp"
+#include "plugins/jobs/windows/model_outline.hpp"
 
 namespace kinora::core::plan {
 

@@ -9,6 +9,8 @@
 
 #include "core/base/suggest.hpp"
 #include "core/config/document.hpp"
+#include "core/plugin/service.hpp"
+#include "plugins/jobs/train/training_plans.hpp"
 
 namespace kinora::core::plan {
 namespace {
@@ -79,7 +81,8 @@ class Refusals {
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
     const JobSpec job = with_layout(train_, l);
-    return known_[key] = layout_refusal({train_.runtime(), train_.run(), job}, l.size());
+    return known_[key] = service<TrainingPlans>(train_.runtime().registry())
+                             .layout_refusal({train_.runtime(), train_.run(), job}, l.size());
   }
   JobView train_;
   std::map<std::string, std::string> known_;
@@ -119,7 +122,8 @@ Result<LatentSize> parse_latent(std::string_view text) {
 
 Result<Problem> problem_of(const JobView& train, const Cluster& cluster,
                            const std::optional<LatentSize>& latent) {
-  const auto outline = catching([&] { return model_outline(train, latent); });
+  const auto outline =
+      catching([&] { return service<TrainingPlans>(train.runtime().registry()).outline(train, latent); });
   if (!outline) return outline.failure();
   auto shape = shape_of(*outline);
   if (!shape) return shape.failure();

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 
 #include <fmt/format.h>
 
@@ -30,9 +28,8 @@ void add_bounds(const json& component, size_t job, std::vector<StageBound>& out)
 std::vector<StageBound> bounds_of(const std::vector<JobFolder>& jobs) {
   std::vector<StageBound> out;
   for (size_t job = 0; job < jobs.size(); ++job) {
-    std::ifstream in(jobs[job].path / "job.json", std::ios::binary);
-    const json about = core::parse_facts(std::string(std::istreambuf_iterator<char>(in), {}));
-    if (!about.is_object() || !about.contains("components") || !about["components"].is_array()) continue;
+    const json about = core::object_in_file(jobs[job].path / "job.json");
+    if (!about.contains("components") || !about["components"].is_array()) continue;
     for (const json& component : about["components"]) add_bounds(component, job, out);
   }
   return out;

@@ -1,5 +1,5 @@
-// The bounds by which a curate job's stages filter, from the options in its job.json, and those by which select jobs choose,
-// from their conditions; and what would change if one were moved.
+// The bounds by which a curate job's stages filter, from the options in its job.json, and those by which
+// select jobs choose, from their conditions; and what would change if one were moved.
 #pragma once
 #include <optional>
 #include <string>

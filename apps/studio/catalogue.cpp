@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
-#include <sstream>
 
 #include "apps/studio/rows.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
+#include "core/base/regular_stream.hpp"
 #include "core/base/status.hpp"
 #include "core/run/job_folder.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
@@ -21,14 +20,13 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 std::string text_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream out;
-  out << in.rdbuf();
-  return out.str();
+  auto text = core::read_regular_file(path);
+  return text ? *std::move(text) : "";
 }
 
 json json_in(const fs::path& path) {
-  json value = core::parse_facts(text_of(path));
+  const auto text = core::read_regular_file(path);
+  json value = text ? core::parse_facts(*text) : json();
   return value.is_discarded() ? json() : value;
 }
 
@@ -39,9 +37,9 @@ bool is_curate(const fs::path& folder) {
 }
 
 void read_items(const JobFolder& folder, size_t job, Rows& rows) {
-  std::ifstream in(folder.path / "items.jsonl", std::ios::binary);
+  auto in = core::regular_stream(folder.path / "items.jsonl");
   std::string line;
-  for (uint64_t at = 0; std::getline(in, line); at += line.size() + 1)
+  for (uint64_t at = 0; in && std::getline(*in, line); at += line.size() + 1)
     rows.add(Rows::parse(line, 1), {job, at, line.size(), false});
 }
 
@@ -69,12 +67,12 @@ void read_stored(const JobFolder& folder, size_t job, Rows& rows) {
   }
 }
 
-struct FilmType {
+struct VideoType {
   const char *ending, *type;
 };
-// File name endings of videos and pictures. The user's browser may receive such files, whether it can play them or not; no
-// other file that an item names is read.
-constexpr FilmType kFilmTypes[] = {
+// File name endings of videos and pictures. The user's browser may receive such files, whether it can play
+// them or not; no other file that an item names is read.
+constexpr VideoType kVideoTypes[] = {
     {".mp4", "video/mp4"},       {".m4v", "video/mp4"},        {".mov", "video/mp4"},
     {".webm", "video/webm"},     {".mkv", "video/x-matroska"}, {".ogv", "video/ogg"},
     {".avi", "video/x-msvideo"}, {".ts", "video/mp2t"},        {".mts", "video/mp2t"},
@@ -86,9 +84,9 @@ constexpr FilmType kFilmTypes[] = {
     {".jpeg", "image/jpeg"},     {".png", "image/png"},        {".webp", "image/webp"}};
 
 // The Content-Type of an ending in lower case; "": not one of these endings.
-const char* film_type(const std::string& ending) {
-  const auto at = std::ranges::find(kFilmTypes, ending, &FilmType::ending);
-  return at == std::end(kFilmTypes) ? "" : at->type;
+const char* video_type(const std::string& ending) {
+  const auto at = std::ranges::find(kVideoTypes, ending, &VideoType::ending);
+  return at == std::end(kVideoTypes) ? "" : at->type;
 }
 
 }  // namespace
@@ -142,7 +140,7 @@ Catalogue read_catalogue(const std::vector<JobFolder>& jobs) {
     if (const auto first = out.by_id.find(jobs[clip.job].name + "/" + clip.copy_of);
         !clip.copy_rule.empty() && first != out.by_id.end())
       out.clips[first->second].copies.push_back(clip.id);
-  out.places = film_places(out);
+  out.places = video_places(out);
   return out;
 }
 
@@ -201,12 +199,12 @@ double Catalogue::value(const std::string& column, size_t clip) const {
   return at == columns.end() ? std::nan("") : at->second[clip];
 }
 
-std::string Catalogue::film_of(const Clip& clip) const {
-  return clip.film.empty() ? clip.id : jobs[clip.job].name + "/" + clip.film;
+std::string Catalogue::video_of(const Clip& clip) const {
+  return clip.video.empty() ? clip.id : jobs[clip.job].name + "/" + clip.video;
 }
 
 std::string Catalogue::place_of(const Clip& clip) const {
-  const auto at = places.find(film_of(clip));
+  const auto at = places.find(video_of(clip));
   return at == places.end() ? "" : at->second;
 }
 
@@ -238,16 +236,16 @@ json stored_item(const Catalogue& catalogue, const Clip& clip) {
   if (clip.line_size == 0)
     return {{"key", clip.key},
             {"end", "kept"},
-            {"parent", clip.film},
+            {"parent", clip.video},
             {"caption", clip.caption},
             {"facts", json_in(folder / "data" / (clip.key + ".json"))}};
   std::string line(clip.line_size, '\0');
   if (clip.in_record) {
     line = core::record_line(folder, static_cast<int64_t>(clip.line_at));
   } else {
-    std::ifstream in(folder / "items.jsonl", std::ios::binary);
-    in.seekg(static_cast<std::streamoff>(clip.line_at));
-    if (!in.read(line.data(), static_cast<std::streamsize>(line.size()))) line.clear();
+    auto in = core::regular_stream(folder / "items.jsonl");
+    if (in) in->seekg(static_cast<std::streamoff>(clip.line_at));
+    if (!in || !in->read(line.data(), static_cast<std::streamsize>(line.size()))) line.clear();
   }
   json item = core::parse_facts(line);
   if (!item.is_object() || core::text_in(item, "key") != clip.key)
@@ -277,21 +275,21 @@ Media stored_media(const Catalogue& catalogue, const Clip& clip) {
   static const std::vector<std::string> kVideo{"mp4"}, kPicture{"jpg", "png", "webp"};
   for (const auto& field : clip.is_picture ? kPicture : kVideo)
     if (auto own = stored_file(catalogue, clip, field); !own.empty())
-      return {std::move(own), false, film_type("." + field), {}};
+      return {std::move(own), false, video_type("." + field), {}};
   return {};
 }
 
 Media media_of(const Catalogue& catalogue, const Clip& clip) {
   if (Media own = stored_media(catalogue, clip); !own.path.empty()) return own;
-  const Clip* film = catalogue.find(catalogue.film_of(clip));
-  if (!film || film->url.empty()) return {};
-  std::string name = film->url;
+  const Clip* video = catalogue.find(catalogue.video_of(clip));
+  if (!video || video->url.empty()) return {};
+  std::string name = video->url;
   if (name.starts_with("file://")) name = name.substr(7);
   std::error_code error;
   const fs::path path = name;
   if (!path.is_absolute() || !fs::is_regular_file(path, error)) return {};
   std::string ending = core::ending_of(name);
-  const char* type = film_type(ending);
+  const char* type = video_type(ending);
   return {*type ? path : fs::path(), true, type, std::move(ending)};
 }
 
@@ -300,11 +298,9 @@ namespace {
 constexpr uint64_t kLargest = 4 << 20;  // bytes of a file of live progress
 
 json object_in(const fs::path& path) {
-  std::error_code error;
-  const auto size = fs::file_size(path, error);
-  if (error || size > kLargest) return {};
-  std::ifstream in(path, std::ios::binary);
-  json value = core::parse_facts(std::string(std::istreambuf_iterator<char>(in), {}));
+  const auto text = core::read_regular_file(path, kLargest);
+  if (!text) return {};
+  json value = core::parse_facts(*text);
   return value.is_object() ? std::move(value) : json();
 }
 

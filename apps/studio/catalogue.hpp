@@ -29,12 +29,12 @@ constexpr const char* name_of(End end) {
 struct Clip {
   std::string id;  // "JOB/KEY"
   std::string key;
-  std::string film;  // key of its source video; "" for an input video
+  std::string video;  // key of its source video; "" for an input video
   std::string stage, reason, caption, url;
   std::vector<std::string> tags;  // its fact "tags"
   std::string footage;            // subject_of its facts, as JSON; "": they say nothing
   End end = End::kept;
-  bool is_film = false;  // an input video of the job; else made by a stage, or a picture
+  bool is_video = false;  // an input video of the job; else made by a stage, or a picture
   bool is_picture = false;
   bool consumed = false;  // an input video that was cut into clips, which are shown instead
   double score = std::nan("");
@@ -88,7 +88,8 @@ Source source_of(const JobFolder&);
 
 // Whether the job has not ended, and results that it or another job had made there are kept until it has.
 bool begins_anew(const JobFolder&);
-// Throws Error KINORA_ERROR_NOT_FOUND if the job's folder is gone. While a job moves its earlier results, they alone may be there.
+// Throws Error KINORA_ERROR_NOT_FOUND if the job's folder is gone. While a job moves its earlier results,
+// they alone may be there.
 void require_folder(const JobFolder&);
 
 struct Catalogue {
@@ -98,8 +99,8 @@ struct Catalogue {
   // does not have it.
   std::map<std::string, std::vector<double>> columns;
   std::set<std::string> texts;  // names of facts that are texts
-  // Names of facts that some clip has as something else than a number that a double holds. Texts of user.* that are numbers
-  // are in `columns`, too.
+  // Names of facts that some clip has as something else than a number that a double holds. Texts of user.*
+  // that are numbers are in `columns`, too.
   std::set<std::string> others;
   std::vector<Chooser> choosers;                          // each after those whose clips it reads
   std::unordered_map<std::string, nlohmann::json> added;  // facts that select jobs have added to clips, by id
@@ -115,14 +116,14 @@ struct Catalogue {
   const Clip* find(const std::string& id) const;
   double value(const std::string& column, size_t clip) const;
   // The id of the clip's source video, or the item's own if it is a video.
-  std::string film_of(const Clip&) const;
+  std::string video_of(const Clip&) const;
   // Where its source video is stored, "monday/tape.mp4", if a video in another folder has the same name; else
   // "".
   std::string place_of(const Clip&) const;
 };
 
-// If two lines have the same key, the later one counts. Marks the clips that dedup and select jobs of the same run leave
-// out, and adds the facts of select jobs.
+// If two lines have the same key, the later one counts. Marks the clips that dedup and select jobs of the
+// same run leave out, and adds the facts of select jobs.
 Catalogue read_catalogue(const std::vector<JobFolder>& jobs);
 
 // Changes if read_catalogue would now give a different result.
@@ -145,7 +146,7 @@ std::filesystem::path stored_file(const Catalogue&, const Clip&, const std::stri
 // A file to play or show.
 struct Media {
   std::filesystem::path path;
-  bool is_film = false;   // path is the source video; the clip is its range start_s to end_s
+  bool is_video = false;  // path is the source video; the clip is its range start_s to end_s
   const char* type = "";  // its Content-Type
   // ".mts", in lower case, if the video exists; the path is empty for an ending that is not played.
   std::string ending = {};

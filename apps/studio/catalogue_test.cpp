@@ -35,15 +35,18 @@ class CatalogueTest : public testing::Test {
 TEST_F(CatalogueTest, ReadsItemsAndTheirNumbersAndSkipsWhatIsNone) {
   write(
       "clips/items.jsonl",
-      R"({"key":"f-0001","end":"filtered","stage":"filter.blur","reason":"filter.blur","score":3.5,"parent":"f","facts":{"duration_s":2,"scores":{"filter.motion":7},"bounds":{"filter.blur":{"at_least":4}}}})"
+      R"({"key":"f-0001","end":"filtered","stage":"filter.blur","reason":"filter.blur","score":3.5,)"
+      R"("parent":"f","facts":{"duration_s":2,"scores":{"filter.motion":7},"bounds":{"filter.blur":{"at_least":4}}}})"
       "\nnot json\n"
       R"({"key":"../../etc/passwd","end":"kept"})"
       "\n"
-      R"({"key":"f","end":"kept","consumed":true,"url":"/films/f.mp4","facts":{"duration_s":99},"shots":{"cuts":[1,2],"fps":24}})"
+      R"({"key":"f","end":"kept","consumed":true,"url":"/videos/f.mp4","facts":{"duration_s":99},)"
+      R"("shots":{"cuts":[1,2],"fps":24}})"
       "\n"
       R"({"key":"f-0000","end":"kept","parent":"f","caption":"old"})"
       "\n"
-      R"({"key":"f-0000","end":"kept","parent":"f","caption":"new","facts":{"duration_s":4,"ok":true,"bin":{"aspect":"16_9"}}})"
+      R"({"key":"f-0000","end":"kept","parent":"f","caption":"new",)"
+      R"("facts":{"duration_s":4,"ok":true,"bin":{"aspect":"16_9"}}})"
       "\n");
   const Catalogue c = read_catalogue(curate_jobs(folder_));
   ASSERT_EQ(c.clips.size(), 3U);
@@ -71,7 +74,7 @@ TEST_F(CatalogueTest, AJobThatRunsShowsWhatItHasStored) {
   const Catalogue c = read_catalogue(curate_jobs(folder_ / "clips"));
   ASSERT_EQ(c.clips.size(), 1U);
   EXPECT_EQ(c.clips[0].caption, "a caption");
-  EXPECT_EQ(c.clips[0].film, "f");
+  EXPECT_EQ(c.clips[0].video, "f");
   EXPECT_EQ(media_of(c, c.clips[0]).path.filename(), "f-0000.mp4");
 }
 
@@ -90,17 +93,17 @@ TEST_F(CatalogueTest, AJobAtWorkShowsAllThatHasEndedSoFar) {
   end(R"({"key":"f-0001","end":"filtered","stage":"filter.blur","reason":"filter.blur","score":2,)"
       R"("parent":"f","shots":{"cuts":[1]},"facts":{"duration_s":3}})",
       "f", 1);
-  end(R"({"key":"broken","end":"failed","reason":"no film","url":"/broken.mp4"})", "broken", 0);
+  end(R"({"key":"broken","end":"failed","reason":"no video","url":"/broken.mp4"})", "broken", 0);
   const auto jobs = curate_jobs(folder_);
   const Catalogue c = read_catalogue(jobs);
   ASSERT_EQ(c.clips.size(), 3U);
   EXPECT_EQ(c.unreadable, 0);
-  EXPECT_TRUE(c.clips[0].is_film);
-  EXPECT_EQ(c.clips[0].reason, "no film");
+  EXPECT_TRUE(c.clips[0].is_video);
+  EXPECT_EQ(c.clips[0].reason, "no video");
   EXPECT_EQ(c.find("clips/f-0000")->caption, "a boat");
   const Clip* blurred = c.find("clips/f-0001");
   ASSERT_NE(blurred, nullptr);
-  EXPECT_FALSE(blurred->is_film);
+  EXPECT_FALSE(blurred->is_video);
   EXPECT_EQ(blurred->end, End::filtered);
   EXPECT_EQ(c.value("scores.filter.blur", c.by_id.at("clips/f-0001")), 2);
   EXPECT_EQ(item_of(c, *blurred)["shots"]["cuts"].size(), 1U);
@@ -189,12 +192,12 @@ TEST_F(CatalogueTest, ADecisionIsOfItsFootageAndNotOfWhatHasItsKeyNow) {
   write("clips/items.jsonl", items);
   write("copies/decisions.jsonl", decisions);
   const auto found =
-      [&](const std::string& films) {  // footage of a, b, c and d; '-': the clip does not exist
-        for (size_t i = 0; i < films.size(); ++i) {
+      [&](const std::string& videos) {  // footage of a, b, c and d; '-': the clip does not exist
+        for (size_t i = 0; i < videos.size(); ++i) {
           const std::string file = std::string("clips/data/") + "abcd"[i] + ".json";
           fs::remove(folder_ / file);
-          if (films[i] != '-')
-            write(file, std::string(R"({"sha256":")") + films[i] +
+          if (videos[i] != '-')
+            write(file, std::string(R"({"sha256":")") + videos[i] +
                             R"(","first_frame":0,"end_frame":9,"height":120})");
         }
         const Catalogue c = read_catalogue(curate_jobs(folder_));
@@ -206,7 +209,7 @@ TEST_F(CatalogueTest, ADecisionIsOfItsFootageAndNotOfWhatHasItsKeyNow) {
   EXPECT_EQ(found("abc-"), "a") << "the original of c is gone";
 }
 
-TEST_F(CatalogueTest, AFileIsServedOnlyIfItIsStoredOrTheFilmOfALine) {
+TEST_F(CatalogueTest, AFileIsServedOnlyIfItIsStoredOrTheVideoOfALine) {
   write("secret.mp4", "x");
   write("film.mp4", "x");
   write("clips/items.jsonl", R"({"key":"a","end":"kept"})"
@@ -221,9 +224,9 @@ TEST_F(CatalogueTest, AFileIsServedOnlyIfItIsStoredOrTheFilmOfALine) {
   const Catalogue c = read_catalogue(curate_jobs(folder_));
   EXPECT_TRUE(media_of(c, *c.find("clips/a")).path.empty());  // a link out of the folder
   EXPECT_TRUE(media_of(c, *c.find("clips/c")).path.empty());  // not a video
-  const Media film = media_of(c, *c.find("clips/b"));
-  EXPECT_TRUE(film.is_film);
-  EXPECT_EQ(film.path, folder_ / "film.mp4");
+  const Media video = media_of(c, *c.find("clips/b"));
+  EXPECT_TRUE(video.is_video);
+  EXPECT_EQ(video.path, folder_ / "film.mp4");
 }
 
 TEST_F(CatalogueTest, APictureIsItsStoredFileOrElseItsSource) {
@@ -248,7 +251,7 @@ TEST_F(CatalogueTest, APictureIsItsStoredFileOrElseItsSource) {
   EXPECT_TRUE(media("f").path.empty());
 }
 
-TEST_F(CatalogueTest, AFilmIsKnownByItsEndingInAnyCaseOrItsEndingIsTold) {
+TEST_F(CatalogueTest, AVideoIsKnownByItsEndingInAnyCaseOrItsEndingIsTold) {
   std::string lines;
   for (const char* name : {"a.MP4", "b.M2ts", "c.exe", "d"}) {
     write(name, "x");
@@ -271,7 +274,7 @@ TEST_F(CatalogueTest, AFilmIsKnownByItsEndingInAnyCaseOrItsEndingIsTold) {
   EXPECT_EQ(media("e").ending, "") << "the file does not exist";
 }
 
-TEST_F(CatalogueTest, FilmsOfOneNameAreToldApartByTheirFolders) {
+TEST_F(CatalogueTest, VideosOfOneNameAreToldApartByTheirFolders) {
   std::string lines;
   for (const auto& [key, url] : {std::pair{"tape", "/x/monday/tape.mp4"},
                                  {"tape-2", "file:///x/tuesday/tape.MOV"},
@@ -302,7 +305,7 @@ TEST_F(CatalogueTest, KeysMayHaveFoldersAndLeadNowhereElse) {
   fs::create_directory_symlink(folder_ / "clips", folder_ / "clips/data/out");
   const Catalogue running = read_catalogue(curate_jobs(folder_));
   ASSERT_NE(running.find("clips/day/1/f-0000"), nullptr);
-  EXPECT_EQ(running.find("clips/day/1/f-0000")->film, "day/1/f");
+  EXPECT_EQ(running.find("clips/day/1/f-0000")->video, "day/1/f");
   std::string lines = R"({"key":"day/1/f-0000","end":"kept"})"
                       "\n"
                       R"({"key":"out/secret","end":"kept"})"

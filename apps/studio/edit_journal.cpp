@@ -142,7 +142,7 @@ core::Status EditJournal::read_all(int file) {
 }
 
 core::Result<bool> EditJournal::refresh() {
-  const int file = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  const int file = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0 && errno == ENOENT) {
     const bool changed = read_ > 0;
     forget();
@@ -208,36 +208,36 @@ const Edit* EditJournal::later_edit(const std::string& key, const Change& fields
 }
 
 const Edit* EditJournal::conflict(const std::string& key, const Change& set, const Change& now,
-                                  const Wish& wish) const {
-  if (set.caption && wish.caption_seen && wish.caption_seen != now.caption)
+                                  const EditRequest& request) const {
+  if (set.caption && request.caption_seen && request.caption_seen != now.caption)
     return later_edit(key, {set.caption, {}, {}}, 0);
-  return later_edit(key, {{}, set.reason, set.keep}, wish.seen);
+  return later_edit(key, {{}, set.reason, set.keep}, request.seen);
 }
 
-core::Result<Saved> EditJournal::change(const std::vector<Target>& clips, const Wish& wish) {
+core::Result<Saved> EditJournal::change(const std::vector<Target>& clips, const EditRequest& request) {
   const Locked locked(path_);
   if (locked.file() < 0) return failed(path_);
   if (Status status = read_all(locked.file()); !status) return status.failure();
   std::vector<Edit> step, conflicts;
   for (const Target& clip : clips) {
     const Change edited = history_.now(clip.key), now = overlaid(clip.own, edited);
-    Change set = wish.set;
+    Change set = request.set;
     if (set.caption == now.caption) set.caption.reset();
     if (set.reason == now.reason) set.reason.reset();
     if (set.keep == edited.keep) set.keep.reset();  // accepting a kept clip is a decision too
     set.tags = now.tags.value_or(core::Tags());
-    std::erase_if(*set.tags, [&](const auto& tag) { return std::ranges::count(wish.untag, tag) > 0; });
-    for (const auto& tag : wish.tag)
+    std::erase_if(*set.tags, [&](const auto& tag) { return std::ranges::count(request.untag, tag) > 0; });
+    for (const auto& tag : request.tag)
       if (std::ranges::count(*set.tags, tag) == 0) set.tags->push_back(tag);
     if (*set.tags == now.tags.value_or(core::Tags())) set.tags.reset();
     if (set.empty()) continue;
-    if (const Edit* other = conflict(clip.key, set, now, wish)) {
+    if (const Edit* other = conflict(clip.key, set, now, request)) {
       conflicts.push_back(*other);
       continue;
     }
     step.push_back({clip.key, "", "", set, same_fields(edited, set), EditKind::edit, {}, clip.of});
   }
-  return append_step(locked.file(), std::move(step), std::move(conflicts), wish.time);
+  return append_step(locked.file(), std::move(step), std::move(conflicts), request.time);
 }
 
 core::Result<Saved> EditJournal::append_step(int file, std::vector<Edit> step, std::vector<Edit> conflicts,

@@ -19,8 +19,8 @@ struct Target {
   nlohmann::json of = {};
 };
 
-// What a person asks for.
-struct Wish {
+// A change that a person requests.
+struct EditRequest {
   Change set;
   core::Tags tag = {}, untag = {};  // tags to add and to remove
   // Number of edits of the journal that the person has seen: a decision is not changed if another author made it
@@ -30,7 +30,7 @@ struct Wish {
   std::string time = {};  // of the step; "": now
 };
 
-// What became of a step.
+// The outcome of a step.
 struct Saved {
   std::vector<std::string> keys;  // clips that it changed
   std::vector<Edit> conflicts;    // edits of other people, whose clips it left alone
@@ -39,7 +39,7 @@ struct Saved {
 // RFC 3339 in UTC, with milliseconds.
 std::string time_now();
 
-// What to do about a file of a job's folder that cannot be written, by the system's error: "Free some space".
+// The remedy for a file of a job's folder that cannot be written, by the system's error: "Free some space".
 std::string remedy_of(int error);
 
 // [owner-thread]
@@ -56,7 +56,7 @@ class EditJournal {
 
   // Appends a change of these clips as one step. Fields that already have that value are left out, and nothing
   // is written if no field remains. Failure KINORA_ERROR_IO: nothing was saved.
-  core::Result<Saved> change(const std::vector<Target>& clips, const Wish& wish);
+  core::Result<Saved> change(const std::vector<Target>& clips, const EditRequest& request);
   // Undoes the author's last step that is not undone yet, apart from clips whose fields another author has
   // changed since. `own` gives a clip's values without edits. KINORA_ERROR_NOT_FOUND: there is no such step.
   // KINORA_ERROR_INVALID: another author has changed all of its clips.
@@ -78,7 +78,8 @@ class EditJournal {
   core::Status read_new(int file);
   core::Status read_all(int file);
   const Edit* later_edit(const std::string& key, const Change& fields, size_t seen) const;
-  const Edit* conflict(const std::string& key, const Change& set, const Change& now, const Wish&) const;
+  const Edit* conflict(const std::string& key, const Change& set, const Change& now,
+                       const EditRequest&) const;
   core::Status append(int file, std::vector<Edit> step, const std::string& time);
   core::Result<Saved> append_step(int file, std::vector<Edit> step, std::vector<Edit> conflicts,
                                   const std::string& time);

@@ -42,7 +42,9 @@ class EditJournalTest : public testing::Test {
   }
 
   using Keys = std::vector<std::string>;
-  static Keys keys(const core::Result<Saved>& saved) { return saved ? saved->keys : Keys{saved.failure().message}; }
+  static Keys keys(const core::Result<Saved>& saved) {
+    return saved ? saved->keys : Keys{saved.failure().message};
+  }
 
   fs::path folder_, file_;
   const Change own_{"its own", "", true, core::Tags()};
@@ -141,8 +143,10 @@ TEST_F(EditJournalTest, StudiosAtOnceLoseNoEdit) {
   for (int w = 0; w < kWriters; ++w)
     threads.emplace_back([&, w] {
       EditJournal journal(file_, "author" + std::to_string(w));
-      for (int i = 0; i < kEach; ++i)
-        EXPECT_TRUE(journal.change({{"k" + std::to_string(w) + "-" + std::to_string(i), own_}}, {{"x", std::nullopt, std::nullopt}}));
+      for (int i = 0; i < kEach; ++i) {
+        const std::string key = "k" + std::to_string(w) + "-" + std::to_string(i);
+        EXPECT_TRUE(journal.change({{key, own_}}, {{"x", std::nullopt, std::nullopt}}));
+      }
     });
   for (auto& thread : threads) thread.join();
   EditJournal journal(file_, "mia");
@@ -157,14 +161,16 @@ TEST_F(EditJournalTest, AKilledWriterLeavesWholeLines) {
     const pid_t child = fork();
     if (child == 0) {
       EditJournal journal(file_, "mia");
-      for (int i = 0;; ++i) (void)journal.change({{"a", own_}}, {{std::to_string(i), std::nullopt, std::nullopt}});
+      for (int i = 0;; ++i)
+        (void)journal.change({{"a", own_}}, {{std::to_string(i), std::nullopt, std::nullopt}});
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(30 + 17 * round));
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
     EditJournal journal(file_, "tom");
     ASSERT_TRUE(journal.refresh());
-    ASSERT_TRUE(journal.change({{"b", own_}}, {{"after " + std::to_string(round), std::nullopt, std::nullopt}}));
+    ASSERT_TRUE(
+        journal.change({{"b", own_}}, {{"after " + std::to_string(round), std::nullopt, std::nullopt}}));
     std::istringstream in(text());
     for (std::string line; std::getline(in, line);) EXPECT_TRUE(core::parse_edit(line)) << line;
   }
@@ -175,7 +181,8 @@ constexpr std::nullopt_t kNone = std::nullopt;
 TEST_F(EditJournalTest, AStepOfManyClipsIsUndoneAndRedoneAsOne) {
   EditJournal journal(file_, "mia");
   ASSERT_TRUE(journal.change({{"a", own_}}, {{kNone, kNone, true}}));
-  EXPECT_EQ(keys(journal.change({{"a", own_}, {"b", own_}, {"c", own_}}, {{kNone, "dark", false}})), (Keys{"a", "b", "c"}));
+  const auto all = journal.change({{"a", own_}, {"b", own_}, {"c", own_}}, {{kNone, "dark", false}});
+  EXPECT_EQ(keys(all), (Keys{"a", "b", "c"}));
   std::istringstream in(text());
   std::vector<bool> more;
   for (std::string line; std::getline(in, line);) more.push_back(json::parse(line).value("more", false));
@@ -199,7 +206,8 @@ TEST_F(EditJournalTest, WhatAWriterKnowsIsWhatAReaderReads) {
     ASSERT_TRUE(reader.refresh());
     const EditHistory &a = writer.history(), &b = reader.history();
     ASSERT_EQ(a.all().size(), b.all().size()) << what;
-    for (size_t i = 0; i < a.all().size(); ++i) EXPECT_EQ(line_of(a.all()[i]), line_of(b.all()[i])) << what << i;
+    for (size_t i = 0; i < a.all().size(); ++i)
+      EXPECT_EQ(line_of(a.all()[i]), line_of(b.all()[i])) << what << i;
     for (const char* key : {"a", "b", "c"}) EXPECT_EQ(a.now(key), b.now(key)) << what << key;
     EXPECT_EQ(a.undoable("mia").size(), b.undoable("mia").size()) << what;
     EXPECT_EQ(a.redoable("mia").size(), b.redoable("mia").size()) << what;
@@ -222,7 +230,8 @@ TEST_F(EditJournalTest, AStepWhoseEndIsMissingIsIgnoredAndRemovedByTheNextEdit) 
   ASSERT_TRUE(journal.change({{"z", own_}}, {{"kept", kNone, kNone}}));
   ASSERT_TRUE(journal.change({{"a", own_}, {"b", own_}, {"c", own_}}, {{kNone, kNone, false}}));
   const std::string whole = text();
-  const size_t first = whole.find('\n') + 1, second = whole.find('\n', first) + 1, third = whole.find('\n', second) + 1;
+  const size_t first = whole.find('\n') + 1, second = whole.find('\n', first) + 1,
+               third = whole.find('\n', second) + 1;
   for (const size_t size : {first + 5, second, second + 5, third, whole.size() - 1}) {
     fs::resize_file(file_, size);
     EditJournal other(file_, "tom");
@@ -276,12 +285,13 @@ TEST_F(EditJournalTest, ADecisionThatAnotherMadeMeanwhileStaysUntilItHasBeenSeen
   EditJournal mia(file_, "mia"), tom(file_, "tom");
   ASSERT_TRUE(tom.change({{"old", own_}}, {{kNone, "logo", false}}));
   ASSERT_TRUE(mia.refresh());
-  Wish accept{{kNone, "", true}};
+  EditRequest accept{{kNone, "", true}};
   accept.seen = mia.history().all().size();
   ASSERT_TRUE(tom.change({{"b", own_}, {"c", own_}}, {{kNone, "logo", false}}));
   ASSERT_TRUE(tom.change({{"a", own_}}, {{"tom's caption", kNone, kNone}, {"sea"}}));
   const auto saved = mia.change({{"a", own_}, {"b", own_}, {"old", own_}}, accept);
-  EXPECT_EQ(keys(saved), (Keys{"a", "old"})) << "a caption and a tag are no decision, and an older one was seen";
+  EXPECT_EQ(keys(saved), (Keys{"a", "old"}))
+      << "a caption and a tag are no decision, and an older one was seen";
   ASSERT_EQ(saved->conflicts.size(), 1U);
   EXPECT_EQ(saved->conflicts[0].key, "b");
   EXPECT_EQ(saved->conflicts[0].author, "tom");
@@ -293,13 +303,13 @@ TEST_F(EditJournalTest, ADecisionThatAnotherMadeMeanwhileStaysUntilItHasBeenSeen
 TEST_F(EditJournalTest, ACaptionThatAnotherWroteMeanwhileStays) {
   EditJournal mia(file_, "mia"), tom(file_, "tom");
   ASSERT_TRUE(tom.change({{"a", own_}}, {{"tom's", kNone, kNone}}));
-  Wish wish{{"mia's", kNone, kNone}};
-  wish.caption_seen = "its own";
-  const auto saved = mia.change({{"a", own_}}, wish);
+  EditRequest request{{"mia's", kNone, kNone}};
+  request.caption_seen = "its own";
+  const auto saved = mia.change({{"a", own_}}, request);
   EXPECT_EQ(keys(saved), Keys());
   EXPECT_EQ(saved->conflicts.at(0).set.caption, "tom's");
-  wish.caption_seen = "tom's";
-  EXPECT_EQ(keys(mia.change({{"a", own_}}, wish)), Keys{"a"});
+  request.caption_seen = "tom's";
+  EXPECT_EQ(keys(mia.change({{"a", own_}}, request)), Keys{"a"});
 }
 
 TEST_F(EditJournalTest, UndoOfAStepLeavesWhatAnotherHasChangedSince) {
@@ -356,7 +366,8 @@ TEST_F(EditJournalTest, ALinkInPlaceOfTheFileIsSaid) {
   fs::create_symlink(folder_ / "of the team.jsonl", file_);
   const auto saved = EditJournal(file_, "mia").change({{"a", own_}}, {{"x", std::nullopt, std::nullopt}});
   ASSERT_FALSE(saved);
-  EXPECT_THAT(saved.failure().message, testing::HasSubstr("nothing was saved. Put the file in place of the link"));
+  EXPECT_THAT(saved.failure().message,
+              testing::HasSubstr("nothing was saved. Put the file in place of the link"));
 }
 
 TEST(Remedy, IsOneForAFullDiskOneForPermissionsAndOneForAReadOnlyMount) {

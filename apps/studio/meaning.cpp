@@ -61,7 +61,9 @@ std::shared_ptr<const Ranking> Meaning::ask(Question question) {
   if (const auto known = std::find_if(known_.begin(), known_.end(), same); known != known_.end())
     return (*known)->answer;
   auto waiting = std::find_if(asked_.begin(), asked_.end(), same);
-  const auto mine = waiting != asked_.end() ? *waiting : std::make_shared<Asked>(Asked{question, nullptr});
+  const auto mine = waiting != asked_.end()
+                        ? *waiting
+                        : std::make_shared<PendingQuestion>(PendingQuestion{question, nullptr});
   if (waiting == asked_.end()) asked_.push_front(mine);
   work_.notify_one();
   done_.wait(lock, [&] { return mine->answer || stops_; });

@@ -60,7 +60,7 @@ class Meaning {
   std::shared_ptr<const Ranking> ask(Question);
 
  private:
-  struct Asked {
+  struct PendingQuestion {
     Question question;
     std::shared_ptr<const Ranking> answer;  // null until it is available
   };
@@ -94,8 +94,8 @@ class Meaning {
   std::condition_variable work_, done_;
   bool stops_ = false;
   Offer offer_;
-  std::list<std::shared_ptr<Asked>> asked_;  // waiting, the newest first
-  std::list<std::shared_ptr<Asked>> known_;  // the latest answers, the newest first
+  std::list<std::shared_ptr<PendingQuestion>> asked_;  // waiting, the newest first
+  std::list<std::shared_ptr<PendingQuestion>> known_;  // the latest answers, the newest first
   std::thread thread_;
 };
 

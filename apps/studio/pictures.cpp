@@ -9,7 +9,7 @@
 #include "core/base/clock.hpp"
 #include "core/base/log.hpp"
 #include "core/plugin/options.hpp"
-#include "core/run/one_stage.hpp"
+#include "core/stages/one_stage.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -36,11 +36,11 @@ Picture Pictures::get(const PictureSource& source) {
              [&] { return kept_.contains(key) || (!making_.contains(key) && making_.size() < kAtOnce); });
   if (const auto known = kept_.find(key)) return *known;
   making_.insert(key);
-  std::unique_ptr<FilmDecoder> decoder = taken();
+  std::unique_ptr<VideoDecoder> decoder = taken();
   lock.unlock();
   Picture made;
   try {
-    if (!decoder) decoder = std::make_unique<FilmDecoder>(runtime_);
+    if (!decoder) decoder = std::make_unique<VideoDecoder>(runtime_);
     made = make(*decoder, source);
   } catch (const std::exception& e) {
     if (!core::cancelled()) core::log_info("studio: no picture of {}: {}", source.path.string(), e.what());
@@ -53,7 +53,7 @@ Picture Pictures::get(const PictureSource& source) {
   return made;
 }
 
-std::unique_ptr<FilmDecoder> Pictures::taken() {
+std::unique_ptr<VideoDecoder> Pictures::taken() {
   if (idle_.empty()) return nullptr;
   auto out = std::move(idle_.back());
   idle_.pop_back();
@@ -61,7 +61,7 @@ std::unique_ptr<FilmDecoder> Pictures::taken() {
 }
 
 // The decoder process returns only pixels, so compressing them in this process is safe.
-Picture Pictures::make(FilmDecoder& decoder, const PictureSource& source) const {
+Picture Pictures::make(VideoDecoder& decoder, const PictureSource& source) const {
   const int64_t first = source.first + source.frames / 2;
   const core::OneStage write(runtime_, "video.write", {{"format", "jpeg"}, {"quality", 80}});
   return std::make_shared<const std::string>(write(decoder.frame(source.path, first)).need("jpg"));
@@ -91,7 +91,7 @@ kinora_run run_until(Clock::time_point& start) {
   run.n_threads = 1;
   run.self = &start;
   run.cancelled = [](void* self) {
-    const bool is_late = core::seconds_since(*static_cast<Clock::time_point*>(self)) > FilmDecoder::kSeconds;
+    const bool is_late = core::seconds_since(*static_cast<Clock::time_point*>(self)) > VideoDecoder::kSeconds;
     return is_late || core::cancelled() ? KINORA_ERROR_CANCELLED : KINORA_OK;
   };
   return run;
@@ -99,44 +99,44 @@ kinora_run run_until(Clock::time_point& start) {
 
 }  // namespace
 
-FilmDecoder::FilmDecoder(core::Runtime& runtime)
+VideoDecoder::VideoDecoder(core::Runtime& runtime)
     : workers_(workers_of_host()),
       options_(
           core::or_throw(core::Options::make(*core::or_throw(runtime.registry().find("stage", "video.read")),
                                              {{"frames", 1}, {"height", kHeight}, {"memory", kFrameMemory}}))
               .canonical()) {}
 
-void FilmDecoder::end() {
+void VideoDecoder::end() {
   if (worker_) workers_.stop(worker_);
   worker_ = nullptr;
 }
 
-Sample FilmDecoder::frame(const std::filesystem::path& film, int64_t first) {
+Sample VideoDecoder::frame(const std::filesystem::path& video, int64_t first) {
   const bool was_there = worker_ != nullptr;
   const auto start = Clock::now();
   try {
-    return decoded(film, first);
+    return decoded(video, first);
   } catch (const Error&) {
     if (!worker_ || workers_.ended(worker_) == 0) throw;  // the video is at fault; the process is alive
     end();
     if (!was_there || core::seconds_since(start) > kSeconds / 2) throw;
   }
   try {
-    return decoded(film, first);
+    return decoded(video, first);
   } catch (const Error&) {
     if (worker_ && workers_.ended(worker_) != 0) end();
     throw;
   }
 }
 
-Sample FilmDecoder::decoded(const std::filesystem::path& film, int64_t first) {
+Sample VideoDecoder::decoded(const std::filesystem::path& video, int64_t first) {
   if (!worker_) {
     const kinora_worker_spec spec{sizeof(kinora_worker_spec), 0,        "picture", "stage/video.read",
                                   options_.c_str(),           kSeconds, kMemory};
     if (workers_.start(&spec, &worker_) != KINORA_OK) throw last_error();
   }
   Sample in("picture");
-  in.set("url", film.string());
+  in.set("url", video.string());
   in.set("first", std::to_string(first));
   core::StageResults results;
   const kinora_emit sink = results.sink();
@@ -145,7 +145,7 @@ Sample FilmDecoder::decoded(const std::filesystem::path& film, int64_t first) {
   if (workers_.process(worker_, in.get(), &sink, &run) != KINORA_OK) throw last_error();
   if (results.emitted.size() != 1)
     throw Error(KINORA_ERROR_DATA,
-                film.string() + ": " +
+                video.string() + ": " +
                     (results.failed.empty() ? "the video has no frame" : results.failed.front().reason));
   return std::move(results.emitted.front());
 }

@@ -65,23 +65,23 @@ class PictureCache {
 
 // Decodes one frame of a video at a time in a separate process: videos come from anyone, and a decoder
 // that crashes, hangs or fills the memory must not take down the studio.
-class FilmDecoder {
+class VideoDecoder {
  public:
   static constexpr int kHeight = 180;       // height of its frames, pixels
   static constexpr double kSeconds = 10.0;  // time limit of a frame
   // Throws Error if this program cannot start worker processes.
-  explicit FilmDecoder(core::Runtime&);
-  ~FilmDecoder() { end(); }
-  FilmDecoder(const FilmDecoder&) = delete;
-  FilmDecoder& operator=(const FilmDecoder&) = delete;
+  explicit VideoDecoder(core::Runtime&);
+  ~VideoDecoder() { end(); }
+  VideoDecoder(const VideoDecoder&) = delete;
+  VideoDecoder& operator=(const VideoDecoder&) = delete;
 
   // [owner-thread] A sample with the tensor frames [1, kHeight, W, 3]. The process starts with the first
   // frame and serves until it ends. If it was killed from outside, it is replaced and the frame is tried
   // once more. Throws Error.
-  Sample frame(const std::filesystem::path& film, int64_t first);
+  Sample frame(const std::filesystem::path& video, int64_t first);
 
  private:
-  Sample decoded(const std::filesystem::path& film, int64_t first);
+  Sample decoded(const std::filesystem::path& video, int64_t first);
   void end();
 
   const kinora_workers_api& workers_;
@@ -103,14 +103,14 @@ class Pictures {
   Picture get(const PictureSource&);
 
  private:
-  Picture make(FilmDecoder&, const PictureSource&) const;
-  std::unique_ptr<FilmDecoder> taken();  // call under the lock
+  Picture make(VideoDecoder&, const PictureSource&) const;
+  std::unique_ptr<VideoDecoder> taken();  // call under the lock
 
   core::Runtime& runtime_;
   std::mutex mutex_;
   std::condition_variable free_;
   std::set<std::string> making_;
-  std::list<std::unique_ptr<FilmDecoder>> idle_;
+  std::list<std::unique_ptr<VideoDecoder>> idle_;
   PictureCache kept_;
 };
 

@@ -73,7 +73,7 @@ bool matches(const Catalogue& catalogue, const Query& query, const Clip& clip, c
   return !clip.consumed && !is_hidden(query, clip, edits) &&
          (query.ends.empty() || query.ends.contains(outcome_of(clip))) &&
          has_rule(catalogue, clip, query.rules) &&
-         (query.film.empty() || clip.film == query.film || clip.key == query.film) &&
+         (query.video.empty() || clip.video == query.video || clip.key == query.video) &&
          matches_decision(query.decisions, clip, edits) && has_tag(query.tags, clip, edits);
 }
 
@@ -85,27 +85,27 @@ struct Bound {
   bool operator()(size_t clip) const { return values && holds(range, (*values)[clip], largest); }
 };
 
-std::map<std::string, Bound> bounds(const Shelf& shelf, const Query& query) {
+std::map<std::string, Bound> bounds(const QueryScope& scope, const Query& query) {
   std::map<std::string, Bound> out;
   for (const auto& [name, range] : query.ranges) {
-    const auto* values = shelf.column(name);
+    const auto* values = scope.column(name);
     out[name] = {values, range, values ? largest_of(*values) : 0};
   }
   return out;
 }
 
 // The clips that meet all conditions except the ranges, by relevance if there is a text.
-std::vector<size_t> candidates(const Shelf& shelf, const Query& query) {
+std::vector<size_t> candidates(const QueryScope& scope, const Query& query) {
   std::vector<size_t> all;
-  if (query.searches() && shelf.found) {
-    all = shelf.found->clips;
+  if (query.searches() && scope.found) {
+    all = scope.found->clips;
   } else {
-    all.resize(shelf.catalogue.clips.size());
+    all.resize(scope.catalogue.clips.size());
     std::iota(all.begin(), all.end(), size_t{0});
   }
   std::erase_if(all, [&](size_t i) {
-    const Clip& clip = shelf.catalogue.clips[i];
-    return !matches(shelf.catalogue, query, clip, shelf.edits(clip)) || (shelf.holds && !shelf.holds(i));
+    const Clip& clip = scope.catalogue.clips[i];
+    return !matches(scope.catalogue, query, clip, scope.edits(clip)) || (scope.holds && !scope.holds(i));
   });
   return all;
 }
@@ -119,13 +119,13 @@ void sort_by_column(const std::vector<double>& values, bool descending, std::vec
   });
 }
 
-void sort_rows(const Shelf& shelf, const Query& query, std::vector<size_t>& rows) {
-  const auto& clips = shelf.catalogue.clips;
-  if (const auto* values = shelf.column(query.sort)) {
+void sort_rows(const QueryScope& scope, const Query& query, std::vector<size_t>& rows) {
+  const auto& clips = scope.catalogue.clips;
+  if (const auto* values = scope.column(query.sort)) {
     sort_by_column(*values, query.descending, rows);
   } else if (query.sort == "caption") {
     std::vector<std::string> captions(clips.size());
-    for (const size_t i : rows) captions[i] = shelf.edits(clips[i]).caption.value_or(clips[i].caption);
+    for (const size_t i : rows) captions[i] = scope.edits(clips[i]).caption.value_or(clips[i].caption);
     std::stable_sort(rows.begin(), rows.end(), [&](size_t a, size_t b) {
       return query.descending ? captions[a] > captions[b] : captions[a] < captions[b];
     });
@@ -163,7 +163,7 @@ bool is_score(const std::string& field) { return field.starts_with("scores."); }
 
 }  // namespace
 
-const std::vector<double>* Shelf::column(const std::string& name) const {
+const std::vector<double>* QueryScope::column(const std::string& name) const {
   if (name == kSimilarity) return found && !found->similarity.empty() ? &found->similarity : nullptr;
   const auto at = catalogue.columns.find(name);
   return at == catalogue.columns.end() ? nullptr : &at->second;
@@ -175,7 +175,22 @@ double largest_of(const std::vector<double>& values) {
   return out;
 }
 
-Query parse_query(const std::multimap<std::string, std::string>& parameters) {
+std::string text_of(const Parameters& p, const char* name) {
+  const auto at = p.find(name);
+  return at == p.end() ? "" : at->second;
+}
+
+int64_t whole_of(const Parameters& p, const char* name, int64_t otherwise) {
+  const std::string text = text_of(p, name);
+  int64_t out = otherwise;
+  if (text.empty()) return out;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc() || end != text.data() + text.size() || out < 0)
+    throw Error(KINORA_ERROR_INVALID, std::string(name) + "=" + text + ": expected an integer of at least 0");
+  return out;
+}
+
+Query parse_query(const Parameters& parameters) {
   Query out;
   for (const auto& [name, value] : parameters) {
     if (name == "end") out.ends.insert(value);
@@ -184,7 +199,7 @@ Query parse_query(const std::multimap<std::string, std::string>& parameters) {
     if (name == "tag") out.tags.insert(value);
     if (name == "where") out.where = value;
     if (name == "range") add_range(value, out);
-    if (name == "film") out.film = value;
+    if (name == "video") out.video = value;
     if (name == "q") out.text = value;
     if (name == "like") out.like = value;
     if (name == "embedding") out.embedding = value;
@@ -204,21 +219,21 @@ std::string decision_of(const Change& edits) {
   return !edits.keep ? "" : *edits.keep ? "accepted" : "rejected";
 }
 
-std::vector<size_t> select(const Shelf& shelf, const Query& query) {
-  std::vector<size_t> rows = candidates(shelf, query);
-  const auto conditions = bounds(shelf, query);
+std::vector<size_t> select(const QueryScope& scope, const Query& query) {
+  std::vector<size_t> rows = candidates(scope, query);
+  const auto conditions = bounds(scope, query);
   std::erase_if(rows, [&](size_t i) {
     return std::any_of(conditions.begin(), conditions.end(), [&](const auto& c) { return !c.second(i); });
   });
-  sort_rows(shelf, query, rows);
+  sort_rows(scope, query, rows);
   return rows;
 }
 
-std::vector<Histogram> histograms(const Shelf& shelf, const Query& query, size_t bars) {
-  const Catalogue& catalogue = shelf.catalogue;
+std::vector<Histogram> histograms(const QueryScope& scope, const Query& query, size_t bars) {
+  const Catalogue& catalogue = scope.catalogue;
   std::vector<bool> passes(catalogue.clips.size(), false);
-  for (const size_t i : candidates(shelf, query)) passes[i] = true;
-  const auto conditions = bounds(shelf, query);
+  for (const size_t i : candidates(scope, query)) passes[i] = true;
+  const auto conditions = bounds(scope, query);
   std::vector<size_t> broken(catalogue.clips.size(), 0);  // number of ranges that the clip is outside of
   for (const auto& [name, holds_for] : conditions)
     for (size_t i = 0; i < broken.size(); ++i) broken[i] += !holds_for(i);
@@ -237,21 +252,22 @@ std::vector<Histogram> histograms(const Shelf& shelf, const Query& query, size_t
     }
     out.push_back(std::move(h));
   };
-  if (const auto* similarity = shelf.column(kSimilarity)) add(kSimilarity, *similarity);
+  if (const auto* similarity = scope.column(kSimilarity)) add(kSimilarity, *similarity);
   const auto first = static_cast<ptrdiff_t>(out.size());
   for (const auto& [name, values] : catalogue.columns) add(name, values);
   std::stable_partition(out.begin() + first, out.end(), [](const Histogram& h) { return is_score(h.field); });
   return out;
 }
 
-Counts counts_of(const Shelf& shelf, Kind kind) {
+Counts counts_of(const QueryScope& scope, Kind kind) {
   Counts out;
-  for (const Clip& clip : shelf.catalogue.clips) {
-    if (clip.consumed || (kind == Kind::film && !clip.is_film)) continue;
+  for (const Clip& clip : scope.catalogue.clips) {
+    if (clip.consumed || (kind == Kind::video && !clip.is_video)) continue;
     ++out.ends[outcome_of(clip)];
-    each_rule(shelf.catalogue, clip, [&](const std::string& rule) { ++out.rules[rule]; });
-    const Change edits = shelf.edits(clip);
-    if (edits.keep == false && clip.end == End::kept && clip.copy_rule.empty() && clip.is_chosen) ++out.kept_rejected;
+    each_rule(scope.catalogue, clip, [&](const std::string& rule) { ++out.rules[rule]; });
+    const Change edits = scope.edits(clip);
+    if (edits.keep == false && clip.end == End::kept && clip.copy_rule.empty() && clip.is_chosen)
+      ++out.kept_rejected;
     if (is_hidden({}, clip, edits)) continue;
     const std::string decision = decision_of(edits);
     const bool captioned = edits.caption && *edits.caption != clip.caption;

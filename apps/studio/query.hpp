@@ -1,4 +1,4 @@
-// What the page shows of a catalogue: selects, orders and searches clips, computes the distributions of their
+// The page's view of a catalogue: selects, orders and searches clips, computes the distributions of their
 // numbers, and lays out the shots of a video. Pure functions.
 #pragma once
 #include <functional>
@@ -27,7 +27,7 @@ struct Query {
   std::set<std::string> decisions;      // accepted, rejected, captioned, open; empty: all
   std::set<std::string> tags;           // a clip has at least one of them; empty: all
   std::map<std::string, Range> ranges;  // by column
-  std::string film, text;
+  std::string video, text;
   std::string where;            // a condition on the clip's facts (core/base/expression.hpp)
   std::string like, embedding;  // id of a clip, and the embedding in which others are compared with it
   bool words = false;           // search the text by words, not by meaning
@@ -42,9 +42,16 @@ struct Query {
 // The number that a search gives each clip. It can be sorted, bounded and shown like a column.
 constexpr const char* kSimilarity = "similarity";
 
+// The parameters of a request's address.
+using Parameters = std::multimap<std::string, std::string>;
+// The first value of this name; "": none.
+std::string text_of(const Parameters&, const char* name);
+// The same as an integer of at least 0. Throws Error KINORA_ERROR_INVALID.
+int64_t whole_of(const Parameters&, const char* name, int64_t otherwise);
+
 // Parses "end=kept&rule=filter.blur&range=duration_s:2:5&q=boat&sort=duration_s&desc=1", already split. Other
 // names are ignored. Throws Error KINORA_ERROR_INVALID.
-Query parse_query(const std::multimap<std::string, std::string>& parameters);
+Query parse_query(const Parameters& parameters);
 
 // Returns a clip's current edits.
 using EditsOf = std::function<Change(const Clip&)>;
@@ -56,10 +63,10 @@ struct Found {
 
 // The clips that a query selects from. Refers to the catalogue and the search's result, which must outlive
 // it.
-struct Shelf {
+struct QueryScope {
   const Catalogue& catalogue;
   EditsOf edits;
-  const Found* found = nullptr;  // result of the query's search
+  const Found* found = nullptr;                 // result of the query's search
   std::function<bool(size_t clip)> holds = {};  // the query's `where`, parsed; empty: there is none
 
   // The values of a column, one per clip; null: no clip has this number.
@@ -75,7 +82,7 @@ std::string decision_of(const Change& edits);
 // Indices into catalogue.clips. Input videos that were cut into clips are left out. Copies are left out
 // unless the query asks for them (by `copies`, by outcome or rule, or as the clip that others are compared
 // with) or a user accepted them.
-std::vector<size_t> select(const Shelf&, const Query&);
+std::vector<size_t> select(const QueryScope&, const Query&);
 
 struct Histogram {
   std::string field;
@@ -85,7 +92,7 @@ struct Histogram {
 };
 
 // One histogram per column with at least two values, scores first. At most `bars` bars.
-std::vector<Histogram> histograms(const Shelf&, const Query&, size_t bars = 24);
+std::vector<Histogram> histograms(const QueryScope&, const Query&, size_t bars = 24);
 
 // Number of items per outcome, rule, decision and tag, whatever the query. A copy that no user accepted counts
 // only in its outcome and its rule.
@@ -93,20 +100,20 @@ struct Counts {
   std::map<std::string, int64_t> ends, rules, decisions, tags;
   int64_t kept_rejected = 0;  // of the kept ones, those that people rejected
 };
-enum class Kind : uint8_t { any, film };
-Counts counts_of(const Shelf&, Kind kind = Kind::any);
+enum class Kind : uint8_t { any, video };
+Counts counts_of(const QueryScope&, Kind kind = Kind::any);
 
 // Clips found by words, best first, as indices. Every word of the text must begin a word of the clip's
 // caption, key or reason, ignoring case. Whole words count twice as much as beginnings, and rare words more
 // than common ones (inverse document frequency); ties are in the catalogue's order.
 std::vector<size_t> search_words(const Catalogue&, const EditsOf&, const std::string& text);
 
-// The shots of one video with the outcomes of their clips: {"film", "fps", "frames", "length_s", "shots":
+// The shots of one video with the outcomes of their clips: {"video", "fps", "frames", "length_s", "shots":
 // [{"first", "end", "start_s", "end_s", "clips": [{"id", "end", "decision"}]}], "curve": [largest cut score
 // in each of at most 600 equal parts]}. A shot is frames first to end - 1; a clip belongs to the shot that
-// contains its first frame. Without shots, each clip counts as one. `film`: the video's line, null if there
+// contains its first frame. Without shots, each clip counts as one. `video`: the video's line, null if there
 // is none.
-nlohmann::json timeline(const Catalogue&, const EditsOf&, size_t job, const std::string& film,
+nlohmann::json timeline(const Catalogue&, const EditsOf&, size_t job, const std::string& video,
                         const nlohmann::json& line);
 
 }  // namespace kinora::studio

@@ -35,7 +35,7 @@ Clip clip(const std::string& key, End end = End::kept, const std::string& reason
   return out;
 }
 
-Shelf shelf_of(const Catalogue& c, std::map<std::string, Change> edits = {}) {
+QueryScope shelf_of(const Catalogue& c, std::map<std::string, Change> edits = {}) {
   return {c, [edits](const Clip& clip) {
             const auto at = edits.find(clip.key);
             return at == edits.end() ? Change() : at->second;
@@ -51,23 +51,23 @@ TEST(Query, EachConditionSelects) {
   clips.push_back(clip("f"));
   clips.back().consumed = true;
   const Catalogue c = catalogue_of(clips, {{"duration_s", {1, 2, 3, NAN, 5, NAN}}});
-  const Shelf shelf = shelf_of(c, {{"a", {std::nullopt, "x", false}},
-                                   {"b", {std::nullopt, std::nullopt, true}},
-                                   {"e", {"new", std::nullopt, std::nullopt}}});
-  EXPECT_THAT(select(shelf, {}), ElementsAre(0, 1, 2, 3, 4));
-  EXPECT_THAT(select(shelf, query({{"end", "kept"}})), ElementsAre(0, 4));
-  EXPECT_THAT(select(shelf, query({{"end", "filtered"}, {"end", "failed"}})), ElementsAre(1, 2, 3));
-  EXPECT_THAT(select(shelf, query({{"rule", "filter.blur"}})), ElementsAre(1));
-  EXPECT_THAT(select(shelf, query({{"decision", "rejected"}})), ElementsAre(0));
-  EXPECT_THAT(select(shelf, query({{"decision", "accepted"}, {"decision", "captioned"}})), ElementsAre(1, 4));
-  EXPECT_THAT(select(shelf, query({{"decision", "open"}})), ElementsAre(2, 3));
-  EXPECT_THAT(select(shelf, query({{"range", "duration_s:2:3"}})), ElementsAre(1));     // below 3
-  EXPECT_THAT(select(shelf, query({{"range", "duration_s:3:5"}})), ElementsAre(2, 4));  // 5 is the largest
-  EXPECT_THAT(select(shelf, query({{"range", "no_such:0:9"}})), ElementsAre());
-  EXPECT_THAT(select(shelf, query({{"sort", "duration_s"}, {"desc", "1"}})), ElementsAre(4, 2, 1, 0, 3));
-  EXPECT_THAT(select(shelf, query({{"sort", "key"}, {"desc", "1"}})), ElementsAre(4, 3, 2, 1, 0));
-  EXPECT_THROW((void)select(shelf, query({{"sort", "no_such"}})), Error);
-  const Counts counts = counts_of(shelf);
+  const QueryScope scope = shelf_of(c, {{"a", {std::nullopt, "x", false}},
+                                        {"b", {std::nullopt, std::nullopt, true}},
+                                        {"e", {"new", std::nullopt, std::nullopt}}});
+  EXPECT_THAT(select(scope, {}), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(select(scope, query({{"end", "kept"}})), ElementsAre(0, 4));
+  EXPECT_THAT(select(scope, query({{"end", "filtered"}, {"end", "failed"}})), ElementsAre(1, 2, 3));
+  EXPECT_THAT(select(scope, query({{"rule", "filter.blur"}})), ElementsAre(1));
+  EXPECT_THAT(select(scope, query({{"decision", "rejected"}})), ElementsAre(0));
+  EXPECT_THAT(select(scope, query({{"decision", "accepted"}, {"decision", "captioned"}})), ElementsAre(1, 4));
+  EXPECT_THAT(select(scope, query({{"decision", "open"}})), ElementsAre(2, 3));
+  EXPECT_THAT(select(scope, query({{"range", "duration_s:2:3"}})), ElementsAre(1));     // below 3
+  EXPECT_THAT(select(scope, query({{"range", "duration_s:3:5"}})), ElementsAre(2, 4));  // 5 is the largest
+  EXPECT_THAT(select(scope, query({{"range", "no_such:0:9"}})), ElementsAre());
+  EXPECT_THAT(select(scope, query({{"sort", "duration_s"}, {"desc", "1"}})), ElementsAre(4, 2, 1, 0, 3));
+  EXPECT_THAT(select(scope, query({{"sort", "key"}, {"desc", "1"}})), ElementsAre(4, 3, 2, 1, 0));
+  EXPECT_THROW((void)select(scope, query({{"sort", "no_such"}})), Error);
+  const Counts counts = counts_of(scope);
   EXPECT_EQ(counts.ends, (std::map<std::string, int64_t>{{"kept", 2}, {"filtered", 2}, {"failed", 1}}));
   EXPECT_EQ(counts.rules, (std::map<std::string, int64_t>{{"filter.blur", 1}, {"filter.motion", 1}}));
   EXPECT_EQ(counts.decisions, (std::map<std::string, int64_t>{
@@ -79,38 +79,39 @@ TEST(Query, TagsOfTheJobAndOfPeopleSelectAndAreCounted) {
   clips[0].tags = {"sea"};
   clips[1].tags = {"sea", "calm"};
   const Catalogue c = catalogue_of(clips);
-  const Shelf shelf = shelf_of(c, {{"b", {std::nullopt, std::nullopt, std::nullopt, core::Tags{"night"}}},
-                                   {"c", {std::nullopt, std::nullopt, std::nullopt, core::Tags{"calm", "sea"}}}});
-  EXPECT_THAT(select(shelf, query({{"tag", "sea"}})), ElementsAre(0, 2));
-  EXPECT_THAT(select(shelf, query({{"tag", "night"}, {"tag", "calm"}})), ElementsAre(1, 2));
-  EXPECT_EQ(counts_of(shelf).tags, (std::map<std::string, int64_t>{{"sea", 2}, {"calm", 1}, {"night", 1}}));
+  const QueryScope scope =
+      shelf_of(c, {{"b", {std::nullopt, std::nullopt, std::nullopt, core::Tags{"night"}}},
+                   {"c", {std::nullopt, std::nullopt, std::nullopt, core::Tags{"calm", "sea"}}}});
+  EXPECT_THAT(select(scope, query({{"tag", "sea"}})), ElementsAre(0, 2));
+  EXPECT_THAT(select(scope, query({{"tag", "night"}, {"tag", "calm"}})), ElementsAre(1, 2));
+  EXPECT_EQ(counts_of(scope).tags, (std::map<std::string, int64_t>{{"sea", 2}, {"calm", 1}, {"night", 1}}));
 }
 
 TEST(Query, CopiesAreHiddenUnlessAskedFor) {
   std::vector<Clip> clips{clip("a"), clip("b"), clip("c"), clip("d", End::filtered, "r"),
                           clip("film", End::failed)};
   for (const size_t copy : {1U, 2U}) clips[copy].copy_of = "a", clips[copy].copy_rule = "dedup.exact";
-  clips[4].is_film = true;
+  clips[4].is_video = true;
   const Catalogue c = catalogue_of(clips);
   const Found found{{2, 1, 0}, {0.1, 0.2, 0.9, NAN, NAN}};
-  Shelf shelf = shelf_of(c);
-  EXPECT_THAT(select(shelf, {}), ElementsAre(0, 3, 4));
-  EXPECT_THAT(select(shelf, query({{"copies", "1"}})), ElementsAre(0, 1, 2, 3, 4));
-  EXPECT_THAT(select(shelf, query({{"end", "copy"}})), ElementsAre(1, 2));
-  EXPECT_THAT(select(shelf, query({{"end", "kept"}})), ElementsAre(0));
-  EXPECT_THAT(select(shelf, query({{"rule", "dedup.exact"}})), ElementsAre(1, 2));
-  EXPECT_THAT(select(shelf, query({{"rule", "r"}})), ElementsAre(3));
+  QueryScope scope = shelf_of(c);
+  EXPECT_THAT(select(scope, {}), ElementsAre(0, 3, 4));
+  EXPECT_THAT(select(scope, query({{"copies", "1"}})), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(select(scope, query({{"end", "copy"}})), ElementsAre(1, 2));
+  EXPECT_THAT(select(scope, query({{"end", "kept"}})), ElementsAre(0));
+  EXPECT_THAT(select(scope, query({{"rule", "dedup.exact"}})), ElementsAre(1, 2));
+  EXPECT_THAT(select(scope, query({{"rule", "r"}})), ElementsAre(3));
   EXPECT_THAT(select(shelf_of(c, {{"b", {std::nullopt, std::nullopt, true}}}), {}), ElementsAre(0, 1, 3, 4));
-  shelf.found = &found;
-  EXPECT_THAT(select(shelf, query({{"q", "boat"}})), ElementsAre(0));
-  EXPECT_THAT(select(shelf, query({{"q", "boat"}, {"copies", "1"}})), ElementsAre(2, 1, 0));
-  EXPECT_THAT(select(shelf, query({{"like", "job/c"}})), ElementsAre(2, 0)) << "the clip itself is included";
-  const Counts all = counts_of(shelf), films = counts_of(shelf, Kind::film);
+  scope.found = &found;
+  EXPECT_THAT(select(scope, query({{"q", "boat"}})), ElementsAre(0));
+  EXPECT_THAT(select(scope, query({{"q", "boat"}, {"copies", "1"}})), ElementsAre(2, 1, 0));
+  EXPECT_THAT(select(scope, query({{"like", "job/c"}})), ElementsAre(2, 0)) << "the clip itself is included";
+  const Counts all = counts_of(scope), videos = counts_of(scope, Kind::video);
   EXPECT_EQ(all.ends,
             (std::map<std::string, int64_t>{{"kept", 1}, {"copy", 2}, {"filtered", 1}, {"failed", 1}}));
   EXPECT_EQ(all.rules, (std::map<std::string, int64_t>{{"dedup.exact", 2}, {"r", 1}}));
   EXPECT_EQ(all.decisions, (std::map<std::string, int64_t>{{"open", 3}}));
-  EXPECT_EQ(films.ends, (std::map<std::string, int64_t>{{"failed", 1}}));
+  EXPECT_EQ(videos.ends, (std::map<std::string, int64_t>{{"failed", 1}}));
 }
 
 TEST(Query, AWrongRangeIsNamed) {
@@ -160,7 +161,9 @@ TEST(Search, EveryWordMustBeginAWordAndWholeRareOnesComeFirst) {
   const Catalogue c = catalogue_of({clip("a", End::kept, "", "A boathouse, at sea"),
                                     clip("b", End::kept, "", "The Boat at sea."),
                                     clip("c", End::kept, "", "at sea"), clip("d", End::kept, "", "boating")});
-  const auto find = [&](const Shelf& shelf, const char* text) { return search_words(c, shelf.edits, text); };
+  const auto find = [&](const QueryScope& scope, const char* text) {
+    return search_words(c, scope.edits, text);
+  };
   EXPECT_THAT(find(shelf_of(c), "boat"), ElementsAre(1, 0, 3));
   EXPECT_THAT(find(shelf_of(c), "SEA boat"), ElementsAre(1, 0));
   EXPECT_THAT(find(shelf_of(c), "nothing"), ElementsAre());
@@ -171,14 +174,14 @@ TEST(Search, EveryWordMustBeginAWordAndWholeRareOnesComeFirst) {
 TEST(Similarity, OrdersAndBoundsLikeAColumn) {
   const Catalogue c = catalogue_of({clip("a"), clip("b"), clip("c", End::filtered, "r"), clip("d")});
   const Found found{{3, 0, 2, 1}, {0.5, NAN, 0.25, 1.0}};
-  Shelf shelf = shelf_of(c);
-  shelf.found = &found;
-  EXPECT_THAT(select(shelf, query({{"q", "boat"}})), ElementsAre(3, 0, 2, 1));
-  EXPECT_THAT(select(shelf, query({{"like", "job/d"}, {"end", "kept"}})), ElementsAre(3, 0, 1));
-  EXPECT_THAT(select(shelf, query({{"q", "boat"}, {"range", "similarity:0.3:1"}})), ElementsAre(3, 0));
-  EXPECT_THAT(select(shelf, query({{"q", "boat"}, {"sort", "similarity"}})), ElementsAre(2, 0, 3, 1));
-  EXPECT_THAT(select(shelf, query({{"q", "boat"}, {"sort", "key"}})), ElementsAre(0, 1, 2, 3));
-  const auto bars = histograms(shelf, query({{"q", "boat"}}), 3);
+  QueryScope scope = shelf_of(c);
+  scope.found = &found;
+  EXPECT_THAT(select(scope, query({{"q", "boat"}})), ElementsAre(3, 0, 2, 1));
+  EXPECT_THAT(select(scope, query({{"like", "job/d"}, {"end", "kept"}})), ElementsAre(3, 0, 1));
+  EXPECT_THAT(select(scope, query({{"q", "boat"}, {"range", "similarity:0.3:1"}})), ElementsAre(3, 0));
+  EXPECT_THAT(select(scope, query({{"q", "boat"}, {"sort", "similarity"}})), ElementsAre(2, 0, 3, 1));
+  EXPECT_THAT(select(scope, query({{"q", "boat"}, {"sort", "key"}})), ElementsAre(0, 1, 2, 3));
+  const auto bars = histograms(scope, query({{"q", "boat"}}), 3);
   ASSERT_EQ(bars.size(), 1U);
   EXPECT_EQ(bars[0].field, "similarity");
   EXPECT_THAT(bars[0].all, ElementsAre(1, 1, 1));
@@ -189,7 +192,7 @@ TEST(Similarity, OrdersAndBoundsLikeAColumn) {
 
 TEST(Timeline, AClipBelongsToTheShotOfItsFirstFrame) {
   std::vector<Clip> clips{clip("f-0000"), clip("f-0001", End::filtered, "r"), clip("f-0002")};
-  for (auto& one : clips) one.film = "f";
+  for (auto& one : clips) one.video = "f";
   const Catalogue c = catalogue_of(clips, {{"first_frame", {0, 30, 60}}});
   const nlohmann::json line{
       {"shots",

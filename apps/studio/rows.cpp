@@ -59,7 +59,7 @@ Clip clip_of(const json& item, const JobFolder& job, const Rows::Line& line) {
   Clip clip;
   clip.key = text_in(item, "key");
   clip.id = job.name + "/" + clip.key;
-  clip.film = text_in(item, "parent");
+  clip.video = text_in(item, "parent");
   clip.stage = text_in(item, "stage");
   clip.reason = text_in(item, "reason");
   clip.caption = text_in(item, "caption");
@@ -68,7 +68,7 @@ Clip clip_of(const json& item, const JobFolder& job, const Rows::Line& line) {
   if (const json footage = core::subject_of(object_in(item, "facts")); !footage.empty())
     clip.footage = footage.dump(-1, ' ', false, json::error_handler_t::replace);
   clip.is_picture = core::object_in(item, "facts").contains("picture");
-  clip.is_film = item.contains("url") && !clip.is_picture;
+  clip.is_video = item.contains("url") && !clip.is_picture;
   clip.end = end_of(text_in(item, "end"));
   clip.consumed = core::flag_in(item, "consumed");
   if (const auto score = item.find("score"); score != item.end() && score->is_number()) clip.score = *score;
@@ -267,7 +267,7 @@ std::string copies_stamp(const std::vector<JobFolder>& jobs) {
 
 namespace {
 
-using Films = std::vector<const Clip*>;
+using Videos = std::vector<const Clip*>;
 
 // The last `parts` components of an address; all of it if it has fewer.
 std::string_view tail(std::string_view url, size_t parts) {
@@ -281,29 +281,29 @@ std::string_view stem(std::string_view url) {
   return name.substr(0, name.rfind('.'));
 }
 
-void tell_apart(const Films& films, std::unordered_map<std::string, std::string>& out) {
+void tell_apart(const Videos& videos, std::unordered_map<std::string, std::string>& out) {
   size_t longest = 2;
-  for (const Clip* film : films)
-    longest = std::max<size_t>(longest, static_cast<size_t>(std::ranges::count(film->url, '/')) + 1);
+  for (const Clip* video : videos)
+    longest = std::max<size_t>(longest, static_cast<size_t>(std::ranges::count(video->url, '/')) + 1);
   size_t parts = 2;
   const auto differ = [&] {
     std::set<std::string_view> tails;
-    return std::ranges::all_of(films,
-                               [&](const Clip* film) { return tails.insert(tail(film->url, parts)).second; });
+    return std::ranges::all_of(
+        videos, [&](const Clip* video) { return tails.insert(tail(video->url, parts)).second; });
   };
   while (parts < longest && !differ()) ++parts;
-  for (const Clip* film : films) out[film->id] = tail(film->url, parts);
+  for (const Clip* video : videos) out[video->id] = tail(video->url, parts);
 }
 
 }  // namespace
 
-std::unordered_map<std::string, std::string> film_places(const Catalogue& catalogue) {
-  std::map<std::pair<size_t, std::string_view>, Films> by_name;
+std::unordered_map<std::string, std::string> video_places(const Catalogue& catalogue) {
+  std::map<std::pair<size_t, std::string_view>, Videos> by_name;
   for (const Clip& clip : catalogue.clips)
-    if (clip.is_film && !clip.url.empty()) by_name[{clip.job, stem(clip.url)}].push_back(&clip);
+    if (clip.is_video && !clip.url.empty()) by_name[{clip.job, stem(clip.url)}].push_back(&clip);
   std::unordered_map<std::string, std::string> out;
-  for (const auto& [name, films] : by_name)
-    if (films.size() > 1) tell_apart(films, out);
+  for (const auto& [name, videos] : by_name)
+    if (videos.size() > 1) tell_apart(videos, out);
   return out;
 }
 

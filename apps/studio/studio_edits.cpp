@@ -1,10 +1,10 @@
-// What the page changes: edits of clips as steps of undo, and saved views.
+// The changes by the page: edits of clips as steps of undo, and saved views.
 #include <algorithm>
 #include <cstdint>
 #include <ranges>
 #include <set>
 
-#include "apps/studio/catalogue.hpp"
+#include "apps/studio/clip_json.hpp"
 #include "apps/studio/studio.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/status.hpp"
@@ -33,39 +33,39 @@ std::vector<const Clip*> Studio::targets(const json& request, bool with_copies, 
   };
   for (const json& id : ids) {
     const auto& text = id.get_ref<const std::string&>();
-    const Clip* clip = is_one ? &need(text) : catalogue_.find(text);
+    const Clip* clip = is_one ? &data_.need(text) : data_.catalogue().find(text);
     gone += clip == nullptr;
     if (clip) add(*clip);
     if (clip && with_copies)
-      for (const auto& copy : copies_left(*clip)) add(need(copy));
+      for (const auto& copy : data_.copies_left(*clip)) add(data_.need(copy));
   }
   return out;
 }
 
 json Studio::edit(const json& request) {
   const Lock lock(mutex_);
-  refresh(true);
+  data_.refresh(true);
   size_t gone = 0, unstorable = 0;
   auto clips = targets(request, core::flag_in(request, "copies"), gone);
   const auto tags = [&](const char* name) {
     return request.contains(name) ? core::tags_of(request[name], name) : core::Tags();
   };
-  Wish wish{core::change_of(request.value("set", json::object())), tags("tag"), tags("untag")};
-  if (wish.set.caption) wish.set.caption = core::trimmed(*wish.set.caption);
-  if (wish.set.reason) wish.set.reason = core::trimmed(*wish.set.reason);
+  EditRequest wanted{core::change_of(request.value("set", json::object())), tags("tag"), tags("untag")};
+  if (wanted.set.caption) wanted.set.caption = core::trimmed(*wanted.set.caption);
+  if (wanted.set.reason) wanted.set.reason = core::trimmed(*wanted.set.reason);
   if (request.contains("caption_seen"))
-    wish.caption_seen = core::trimmed(core::text_in(request, "caption_seen"));
-  if (wish.set.keep == true && clips.size() > 1)
-    unstorable = std::erase_if(clips, [&](const Clip* clip) { return !can_be_accepted(*clip); });
+    wanted.caption_seen = core::trimmed(core::text_in(request, "caption_seen"));
+  if (wanted.set.keep == true && clips.size() > 1)
+    unstorable = std::erase_if(clips, [&](const Clip* clip) { return !data_.can_be_accepted(*clip); });
   for (const auto& tag : tags("toggle")) {
     const bool all_have = std::ranges::all_of(clips, [&](const Clip* clip) {
-      return std::ranges::count(*values_now(*clip, edits_of(*clip)).tags, tag) > 0;
+      return std::ranges::count(*values_now(*clip, data_.edits_of(*clip)).tags, tag) > 0;
     });
-    (all_have ? wish.untag : wish.tag).push_back(tag);
+    (all_have ? wanted.untag : wanted.tag).push_back(tag);
   }
-  const core::Tags untagged = wish.untag;
-  const Saved all = change(clips, std::move(wish), request.value("seen", json()));
-  if (!all.keys.empty()) ++version_;
+  const core::Tags untagged = wanted.untag;
+  const Saved all = change(clips, std::move(wanted), request.value("seen", json()));
+  if (!all.keys.empty()) data_.change_version();
   const bool is_one = request.contains("id") || request["ids"].size() == 1;
   json out = saved(all, is_one && !clips.empty() ? clips.front() : nullptr);
   out["gone"] = gone;
@@ -74,17 +74,17 @@ json Studio::edit(const json& request) {
   return out;
 }
 
-Saved Studio::change(const std::vector<const Clip*>& clips, Wish wish, const json& seen) {
-  std::vector<std::vector<Target>> by_job(jobs_.size());
+Saved Studio::change(const std::vector<const Clip*>& clips, EditRequest wanted, const json& seen) {
+  std::vector<std::vector<Target>> by_job(data_.jobs().size());
   for (const Clip* clip : clips)
     by_job[clip->job].push_back({clip->key, own_values(*clip), footage_of(*clip)});
-  wish.time = time_now();  // of all jobs, so that they are undone together
+  wanted.time = time_now();  // of all jobs, so that they are undone together
   Saved out;
-  for (size_t job = 0; job < jobs_.size(); ++job) {
+  for (size_t job = 0; job < by_job.size(); ++job) {
     const bool is_known = seen.is_array() && job < seen.size() && seen[job].is_number_unsigned();
-    wish.seen = is_known ? seen[job].get<size_t>() : SIZE_MAX;
+    wanted.seen = is_known ? seen[job].get<size_t>() : SIZE_MAX;
     if (by_job[job].empty()) continue;
-    Saved of_job = core::or_throw(journals_[job].change(by_job[job], wish));
+    Saved of_job = core::or_throw(data_.journals()[job].change(by_job[job], wanted));
     std::ranges::move(of_job.keys, std::back_inserter(out.keys));
     std::ranges::move(of_job.conflicts, std::back_inserter(out.conflicts));
   }
@@ -100,17 +100,18 @@ json Studio::saved(const Saved& all, const Clip* clip) const {
       all.keys.begin(), all.keys.begin() + static_cast<ptrdiff_t>(std::min(kNamed, all.keys.size())));
   json out{{"changed", all.keys.size()}, {"keys", keys}, {"conflicts", std::move(conflicts)}};
   out["at_work"] =
-      std::ranges::any_of(jobs_, [](const auto& job) { return source_of(job) != Source::items; });
-  out["version"] = version_;
+      std::ranges::any_of(data_.jobs(), [](const auto& job) { return source_of(job) != Source::items; });
+  out["version"] = data_.version();
+  // It fails if the clip's job begins just now.
   const auto whole =
-      core::catching([&] { return clip ? detail(*clip) : json(); });  // its job may begin just now
+      core::catching([&] { return clip ? detail_json(data_, *clip, meaning_.offer().pictures) : json(); });
   out["clip"] = whole ? *whole : json();
   return out;
 }
 
 json Studio::copies(const json& request) {
   const Lock lock(mutex_);
-  refresh();
+  data_.refresh();
   size_t gone = 0;
   const auto clips = targets(request, false, gone);
   const std::set<const Clip*> chosen(clips.begin(), clips.end());
@@ -119,8 +120,8 @@ json Studio::copies(const json& request) {
   int64_t replaced = 0;
   for (const Clip* clip : clips) {
     bool has_one = false;
-    for (const auto& id : copies_left(*clip)) {
-      const Clip& copy = need(id);
+    for (const auto& id : data_.copies_left(*clip)) {
+      const Clip& copy = data_.need(id);
       if (chosen.contains(&copy)) continue;
       has_one = true;
       if (copies.insert(&copy).second && keys.size() < kNamed) keys.push_back(copy.key);
@@ -140,7 +141,7 @@ json Studio::save_view(const json& request) {
   saved_views_.save({{"name", name},
                      {"view", view},
                      {"where", core::text_in(request, "where")},
-                     {"author", journals_.front().author()},
+                     {"author", data_.journals().front().author()},
                      {"time", time_now()}});
   return saved_views_.all();
 }
@@ -148,32 +149,33 @@ json Studio::save_view(const json& request) {
 // Undoes or redoes the author's last step in any job, by time. A step of several jobs has one time.
 json Studio::stepped(bool back) {
   const Lock lock(mutex_);
-  refresh(true);
+  data_.refresh(true);
   const auto next = [&](const EditJournal& journal) {
     const auto step =
         back ? journal.history().undoable(journal.author()) : journal.history().redoable(journal.author());
     return step.empty() ? "" : step.front()->time;
   };
   std::string time;
-  for (const auto& journal : journals_)
+  for (const auto& journal : data_.journals())
     if (const std::string its = next(journal);
         time.empty() || (!its.empty() && (back ? its > time : its < time)))
       time = its;
   Saved all;
   std::vector<std::string> ids;
-  for (size_t job = 0; job < jobs_.size(); ++job) {
-    if (next(journals_[job]) != time) continue;
+  for (size_t job = 0; job < data_.jobs().size(); ++job) {
+    if (next(data_.journals()[job]) != time) continue;
     const auto own = [&](const std::string& key) {
-      const Clip* clip = catalogue_.find(jobs_[job].name + "/" + key);
+      const Clip* clip = data_.catalogue().find(data_.jobs()[job].name + "/" + key);
       return clip ? own_values(*clip) : Change{"", "", true, core::Tags()};
     };
-    const Saved of_job = core::or_throw(back ? journals_[job].undo(own) : journals_[job].redo());
-    for (const auto& key : of_job.keys) ids.push_back(jobs_[job].name + "/" + key);
+    const Saved of_job =
+        core::or_throw(back ? data_.journals()[job].undo(own) : data_.journals()[job].redo());
+    for (const auto& key : of_job.keys) ids.push_back(data_.jobs()[job].name + "/" + key);
     std::ranges::copy(of_job.keys, std::back_inserter(all.keys));
     std::ranges::copy(of_job.conflicts, std::back_inserter(all.conflicts));
   }
-  ++version_;
-  return saved(all, ids.size() == 1 ? catalogue_.find(ids.front()) : nullptr);
+  data_.change_version();
+  return saved(all, ids.size() == 1 ? data_.catalogue().find(ids.front()) : nullptr);
 }
 
 json Studio::undo() { return stepped(true); }

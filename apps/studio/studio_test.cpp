@@ -268,7 +268,8 @@ TEST_F(StudioTest, SavedViewsAreSharedAndTheLastOfANameCounts) {
 
 TEST_F(StudioTest, AMovedBoundSaysWhatItChangesAndARowHasTheNumberOfItsOrder) {
   std::ofstream(folder_ / "one/job.json")
-      << R"({"kind": "curate", "components": [{"slot": "stages", "id": "stage/filter.blur", "options": {"mode": "on", "at_least": 3}}]})";
+      << R"({"kind": "curate", "components": [{"slot": "stages", "id": "stage/filter.blur", )"
+         R"("options": {"mode": "on", "at_least": 3}}]})";
   std::ofstream items(folder_ / "one/items.jsonl");
   for (int n = 1; n <= 6; ++n) {
     json item{{"key", "b" + std::to_string(n)},

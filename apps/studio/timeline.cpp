@@ -58,7 +58,7 @@ json clip_json(const Clip& clip, const EditsOf& edits) {
 
 }  // namespace
 
-json timeline(const Catalogue& catalogue, const EditsOf& edits, size_t job, const std::string& film,
+json timeline(const Catalogue& catalogue, const EditsOf& edits, size_t job, const std::string& video,
               const json& line) {
   const json shots = line.is_object() && line.contains("shots") && line["shots"].is_object() ? line["shots"]
                                                                                              : json::object();
@@ -67,7 +67,7 @@ json timeline(const Catalogue& catalogue, const EditsOf& edits, size_t job, cons
   double length = has_shots ? ranges.back().end_s : 0;
   for (size_t i = 0; i < catalogue.clips.size(); ++i) {
     const Clip& clip = catalogue.clips[i];
-    if (clip.job != job || clip.film != film) continue;
+    if (clip.job != job || clip.video != video) continue;
     const double first = catalogue.value("first_frame", i);
     if (std::isnan(first)) continue;
     if (!has_shots) {
@@ -85,7 +85,7 @@ json timeline(const Catalogue& catalogue, const EditsOf& edits, size_t job, cons
   for (const auto& s : ranges)
     list.push_back(
         {{"first", s.first}, {"end", s.end}, {"start_s", s.start_s}, {"end_s", s.end_s}, {"clips", s.clips}});
-  return {{"film", film},
+  return {{"video", video},
           {"fps", number(shots, "fps", 0)},
           {"frames", number(shots, "frames", 0)},
           {"length_s", length},

@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <fstream>
 #include <map>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 
 #include "apps/studio/edit_journal.hpp"
 #include "core/base/facts.hpp"
+#include "core/base/regular_stream.hpp"
 #include "core/io/file_locks.hpp"
 #include "kinora/error.hpp"
 
@@ -19,9 +19,9 @@ namespace kinora::studio {
 using nlohmann::json;
 
 json ViewFile::all() const {
-  std::ifstream in(file_, std::ios::binary);
+  auto in = core::regular_stream(file_);
   std::map<std::string, json> views;
-  for (std::string text; std::getline(in, text);) {
+  for (std::string text; in && std::getline(*in, text);) {
     const json line = core::parse_facts(text);
     const std::string name = core::text_in(line, "name"), view = core::text_in(line, "view");
     if (name.empty()) continue;
@@ -35,7 +35,8 @@ json ViewFile::all() const {
 }
 
 void ViewFile::save(const json& line) const {
-  const int file = open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
+  const int file =
+      open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
   bool is_saved = file >= 0 && (flock(file, LOCK_EX) == 0 || core::means_no_locks(errno));
   if (is_saved) {  // the newline before it ends a line whose writer was killed
     const std::string text = "\n" + line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";

@@ -27,8 +27,8 @@ std::vector<std::string> names_of(const std::string& fact) {
   return out;
 }
 
-// The numbers of a fact, which may have a short name, if they are all that an expression can find: no clip has the fact under
-// another of its names, or as something else than a number. Else null.
+// The numbers of a fact, which may have a short name, if they are all that an expression can find: no clip
+// has the fact under another of its names, or as something else than a number. Else null.
 const std::vector<double>* column_of(const Catalogue& catalogue, const std::string& fact) {
   const std::vector<double>* out = nullptr;
   for (const auto& name : names_of(fact)) {
@@ -150,13 +150,13 @@ bool is_column(const Catalogue& catalogue, const std::string& name) {
 
 bool is_of_facts(const Catalogue& catalogue, const Query& query) {
   const bool is_kept = query.ends.empty() || query.ends == std::set<std::string>{"kept"};
-  return is_kept && query.rules.empty() && query.decisions.empty() && query.film.empty() &&
+  return is_kept && query.rules.empty() && query.decisions.empty() && query.video.empty() &&
          !query.searches() && std::ranges::all_of(query.ranges, [&](const auto& range) {
            return range.first != kSimilarity && is_column(catalogue, range.first);
          });
 }
 
-std::string where_keys(const Shelf& shelf, const std::vector<size_t>& rows) {
+std::string where_keys(const QueryScope& scope, const std::vector<size_t>& rows) {
   constexpr size_t kMost = 1000;
   if (rows.empty() || rows.size() > kMost)
     throw Error(
@@ -165,7 +165,7 @@ std::string where_keys(const Shelf& shelf, const std::vector<size_t>& rows) {
                     "list of keys, which has 1 to {}; tag these clips and select the tag instead",
                     rows.size(), kMost));
   std::vector<std::string> keys;
-  for (const size_t i : rows) keys.push_back(quoted(shelf.catalogue.clips[i].key));
+  for (const size_t i : rows) keys.push_back(quoted(scope.catalogue.clips[i].key));
   return fmt::format("key in [{}]", fmt::join(keys, ", "));
 }
 
@@ -197,11 +197,11 @@ std::string range_text(const std::string& name, const Range& range, const std::v
 
 }  // namespace
 
-std::string where_of(const Shelf& shelf, const Query& query, const std::vector<size_t>& rows) {
-  if (!is_of_facts(shelf.catalogue, query)) return where_keys(shelf, rows);
+std::string where_of(const QueryScope& scope, const Query& query, const std::vector<size_t>& rows) {
+  if (!is_of_facts(scope.catalogue, query)) return where_keys(scope, rows);
   std::vector<std::string> all, tags;
   for (const auto& [name, range] : query.ranges) {
-    const auto* values = shelf.column(name);
+    const auto* values = scope.column(name);
     all.push_back(range_text(name, range, values ? *values : std::vector<double>()));
   }
   for (const auto& tag : query.tags) tags.push_back("tags contains " + quoted(tag));

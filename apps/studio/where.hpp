@@ -33,7 +33,7 @@ class Facts {
 // The condition that holds, among kept clips, for those of the query; `rows`: what the query selects. Searches,
 // decisions, outcomes and rules are no facts: a query by them becomes a list of keys. Throws
 // Error(KINORA_ERROR_INVALID) if that list would be longer than a run file should be.
-std::string where_of(const Shelf&, const Query&, const std::vector<size_t>& rows);
+std::string where_of(const QueryScope&, const Query&, const std::vector<size_t>& rows);
 
 // The name of the column that an expression finds first under this name of a fact, which may be short; "": none.
 std::string column_name(const Catalogue&, const std::string& fact);

@@ -36,16 +36,16 @@ class WhereTest : public testing::Test {
         << json{{"key", key}, {"end", "kept"}, {"parent", "f"}, {"facts", facts}} << "\n";
   }
   void read() { catalogue_ = read_catalogue(curate_jobs(folder_)); }
-  Shelf shelf(const Query& query) {
-    Shelf out{catalogue_, [this](const Clip& clip) {
-                return edits_.contains(clip.key) ? edits_.at(clip.key) : Change();
-              }};
+  QueryScope scope(const Query& query) {
+    QueryScope out{catalogue_, [this](const Clip& clip) {
+                     return edits_.contains(clip.key) ? edits_.at(clip.key) : Change();
+                   }};
     if (!query.where.empty()) out.holds = facts_.condition(query.where, catalogue_, out.edits);
     return out;
   }
   std::vector<std::string> keys(const Query& query) {
     std::vector<std::string> out;
-    for (const size_t i : select(shelf(query), query)) out.push_back(catalogue_.clips[i].key);
+    for (const size_t i : select(scope(query), query)) out.push_back(catalogue_.clips[i].key);
     return out;
   }
   std::vector<std::string> keys_where(const std::string& where) {
@@ -53,7 +53,7 @@ class WhereTest : public testing::Test {
     query.where = where;
     return keys(query);
   }
-  std::string where(const Query& query) { return where_of(shelf(query), query, select(shelf(query), query)); }
+  std::string where(const Query& query) { return where_of(scope(query), query, select(scope(query), query)); }
   std::string error(const std::string& condition) {
     try {
       (void)keys_where(condition);
@@ -135,8 +135,8 @@ TEST_F(WhereTest, TheTextOfAViewSelectsItsClips) {
   }
 }
 
-// Facts that are numbers in some clips and something else in others: a condition selects what core::Where, which select jobs
-// ask, says of each clip's facts.
+// Facts that are numbers in some clips and something else in others: a condition selects what core::Where,
+// which select jobs ask, says of each clip's facts.
 TEST_F(WhereTest, AConditionOnMixedFactsSelectsWhatASelectJobChooses) {
   std::mt19937 random(7);
   const auto below = [&](size_t n) { return static_cast<size_t>(random()) % n; };

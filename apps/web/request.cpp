@@ -1,8 +1,11 @@
-// What a request says: its address, its range, its sender.
+// The parts of a request: its address, its range, its sender.
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <fstream>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
 
 #include "apps/web/server.hpp"
 
@@ -80,19 +83,33 @@ std::optional<std::pair<uint64_t, uint64_t>> range_of(std::string_view header, u
   return std::pair{*first, to.empty() ? size - 1 : std::min(*last, size - 1)};
 }
 
-// A socket that its process has closed has inode 0, and says nothing about a user.
-std::string owner_of_client(uint16_t client_port, uint16_t server_port) {
-  for (int tries = 0; tries < 3; ++tries) {  // a table that changes while it is read may lack a line
-    std::ifstream table("/proc/net/tcp");
-    for (std::string line; std::getline(table, line);) {
-      unsigned from = 0, from_port = 0, to = 0, to_port = 0, user = 0;
-      unsigned long inode = 0;
-      if (std::sscanf(line.c_str(), " %*u: %x:%x %x:%x %*x %*x:%*x %*x:%*x %*x %u %*d %lu", &from, &from_port,
-                      &to, &to_port, &user, &inode) == 6 &&
-          from_port == client_port && to_port == server_port && inode != 0)
-        return std::to_string(user);
+namespace {
+
+// "0100007F:1F90", as the tables have it: the address as the bytes of the network, read as a number of this machine.
+std::string in_table(const End& end) { return fmt::format("{:08X}:{:04X}", htonl(end.address), end.port); }
+
+}  // namespace
+
+// A socket that its process has closed has inode 0, and says nothing about a user. One of IPv6 that speaks
+// IPv4 has addresses "::ffff:a.b.c.d", which the table shows as four numbers.
+std::string owner_of_client(const End& client, const End& server) {
+  const std::string mapped = fmt::format("0000000000000000{:08X}", htonl(0xffff));
+  for (int tries = 0; tries < 3; ++tries)  // a table that changes while it is read may lack a line
+    for (const auto& [path, prefix] :
+         {std::pair{"/proc/net/tcp", std::string()}, std::pair{"/proc/net/tcp6", mapped}}) {
+      const std::string ends = " " + prefix + in_table(client) + " " + prefix + in_table(server) + " ";
+      std::ifstream table(path);
+      for (std::string line; std::getline(table, line);) {
+        const size_t at = line.find(ends);
+        unsigned user = 0;
+        unsigned long inode = 0;
+        if (at != line.npos &&
+            std::sscanf(line.c_str() + at + ends.size(), "%*x %*x:%*x %*x:%*x %*x %u %*d %lu", &user,
+                        &inode) == 2 &&
+            inode != 0)
+          return std::to_string(user);
+      }
     }
-  }
   return "";
 }
 

@@ -11,7 +11,9 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/string.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/field.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/status.hpp>
@@ -29,7 +31,8 @@ namespace {
 
 class Session;
 
-// After a refusal, the rest of a body is read and thrown away: closing at once would make the client's system discard the answer.
+// After a refusal, the rest of a body is read and thrown away: closing at once would make the client's system
+// discard the answer.
 constexpr std::chrono::seconds kLinger{2};
 constexpr size_t kSpare = 4 << 10;  // of the buffer, beyond the headers
 
@@ -139,25 +142,41 @@ class Session : public std::enable_shared_from_this<Session> {
         return send(refusal(400, "a header is given twice: " + name));
       }
     }
-    if (!owner_) owner_ = find_owner();
-    request_.owner = *owner_;
+    request_.owner = [this] { return owner(); };
     if (state_.guard)
-      if (auto no = state_.guard(request_, added_)) {
-        discards_ = !parser_->is_done();
-        is_last_ = is_last_ || discards_;
-        return send(std::move(*no));
-      }
+      if (auto no = state_.guard(request_, added_)) return refuse(std::move(*no));
+    const auto expects = from.find(http::field::expect);
+    if (expects == from.end() || parser_->is_done()) return take_body();
+    if (!boost::beast::iequals(expects->value(), "100-continue"))
+      return refuse(refusal(417, "only 100-continue may be expected"));
+    out_ = "HTTP/1.1 100 Continue\r\n\r\n";
+    stream_.expires_after(state_.limits.write);
+    asio::async_write(stream_, asio::buffer(out_), [self = shared_from_this()](Problem problem, size_t) {
+      problem ? self->close() : self->take_body();
+    });
+  }
+
+  // A client that is refused keeps no connection.
+  void refuse(Answer answer) {
+    discards_ = !parser_->is_done();
+    is_last_ = true;
+    send(std::move(answer));
+  }
+
+  void take_body() {
     stream_.expires_after(state_.limits.request);
     http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](Problem problem, size_t) {
       if (!self->refused(problem)) self->handle();
     });
   }
 
-  std::string find_owner() {
+  const std::string& owner() {
+    if (owner_) return *owner_;
     Problem none;
     const auto there = stream_.socket().remote_endpoint(none);
     const auto here = none ? there : stream_.socket().local_endpoint(none);
-    return none ? "" : owner_of_client(there.port(), here.port());
+    const auto end = [](const tcp::endpoint& e) { return End{e.address().to_v4().to_uint(), e.port()}; };
+    return owner_.emplace(none ? "" : owner_of_client(end(there), end(here)));
   }
 
   void handle() {
@@ -170,24 +189,27 @@ class Session : public std::enable_shared_from_this<Session> {
       return send(exists ? refusal(405, "this address has no such method")
                          : refusal(404, "there is nothing here"));
     }
-    on_pool([self = shared_from_this(), &handler = route->second] {
-      Answer answer;
-      try {
-        answer = handler(self->request_);
-      } catch (const std::exception& e) {
-        answer = refusal(500, e.what());
-      }
-      self->on_io([self, answer = std::move(answer)]() mutable { self->send(std::move(answer)); });
-    });
+    on_pool(
+        [&handler = route->second](Session& self) {
+          try {
+            return handler(self.request_);
+          } catch (const std::exception& e) {
+            return refusal(500, e.what());
+          }
+        },
+        [](Session& self, Answer answer) { self.send(std::move(answer)); });
   }
 
-  template <class F>
-  void on_pool(F f) {
-    asio::post(state_.pool, std::move(f));
-  }
-  template <class F>
-  void on_io(F f) {
-    asio::post(state_.io, std::move(f));
+  // Calls f in a thread of the pool, and take with its result in the thread of run(), in which this object ends too.
+  template <class F, class Take>
+  void on_pool(F f, Take take) {
+    asio::post(state_.pool, [self = shared_from_this(), f, take]() mutable {
+      auto result = f(*self);
+      auto& io = self->state_.io;
+      asio::post(io, [self = std::move(self), take, result = std::move(result)]() mutable {
+        take(*self, std::move(result));
+      });
+    });
   }
 
   void send(Answer answer) {
@@ -230,14 +252,15 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void make_next() {
-    on_pool([self = shared_from_this()] {
-      std::optional<std::string> part;
-      try {
-        part = self->answer_.next();
-      } catch (const std::exception&) {  // the headers are sent: only the end of the connection can tell
-      }
-      self->on_io([self, part = std::move(part)]() mutable { self->send_next(std::move(part)); });
-    });
+    on_pool(
+        [](Session& self) -> std::optional<std::string> {
+          try {
+            return self.answer_.next();
+          } catch (const std::exception&) {  // the headers are sent: only the end of the connection can tell
+            return std::nullopt;
+          }
+        },
+        [](Session& self, std::optional<std::string> part) { self.send_next(std::move(part)); });
   }
 
   void send_next(std::optional<std::string> part) {

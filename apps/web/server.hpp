@@ -1,5 +1,5 @@
-// A small HTTP/1.1 server on loopback for pages and APIs of this machine's user. Whatever a client sends is bounded in bytes, connections and
-// time before a handler sees it, and no client's slowness holds a thread.
+// A small HTTP/1.1 server on loopback for pages and APIs of this machine's user. Whatever a client sends is
+// bounded in bytes, connections and time before a handler sees it, and no client's slowness holds a thread.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -21,7 +21,9 @@ struct Request {
   Parameters parameters;                                    // decoded
   std::map<std::string, std::string, std::less<>> headers;  // names in lower case
   std::string body;                                         // empty while the guard is asked
-  std::string owner;  // user id of the process at the other end; "" where the system does not say
+  // User id of the process at the other end; "" where the system does not say. The first call of a connection reads the
+  // system's whole table of sockets, so ask only for who has shown a secret.
+  std::function<std::string()> owner;
 
   std::string header(std::string_view lower_case_name) const;
   std::string parameter(const std::string& name) const;  // the first of this name, or ""
@@ -32,8 +34,9 @@ struct Answer {
   std::string type;  // Content-Type
   Headers headers{};
   std::string body{};
-  // Instead of `body`: the next bytes each time that the client has taken those before, "" at the end. It may block, since it runs on a thread
-  // of the handlers; an exception ends the connection. Without a length the body is chunked, as for what is still being made.
+  // Instead of `body`: the next bytes each time that the client has taken those before, "" at the end. It may
+  // block, since it runs on a thread of the handlers; an exception ends the connection. Without a length the
+  // body is chunked, as for what is still being made.
   std::function<std::string()> next{};
   std::optional<uint64_t> length{};
 };
@@ -42,8 +45,8 @@ struct Limits {
   size_t header_bytes = 32 << 10, body_bytes = 16 << 20;
   size_t connections =
       512;  // of a further one, the connection that has waited longest for a request is closed
-  // From the end of an answer, or the start of a connection, to the end of the next request. A browser does not repeat a request whose
-  // connection, opened ahead of need, is closed just then, so this is not short.
+  // From the end of an answer, or the start of a connection, to the end of the next request. A browser does
+  // not repeat a request whose connection, opened ahead of need, is closed just then, so this is not short.
   std::chrono::milliseconds request{20'000};
   std::chrono::milliseconds write{5'000};  // for each part of an answer (256 KiB of a file)
   size_t threads = 16;                     // of handlers
@@ -51,7 +54,8 @@ struct Limits {
 
 using Handler = std::function<Answer(const Request&)>;
 
-// Routes are literal paths, so a name in a request is always looked up and never joined to a path. [one thread, except as said]
+// Routes are literal paths, so a name in a request is always looked up and never joined to a path. [one
+// thread, except as said]
 class Server {
  public:
   explicit Server(Limits limits = {});
@@ -61,7 +65,8 @@ class Server {
 
   // Sent with every answer.
   void set_headers(Headers headers);
-  // Asked before the body of a request is read; an answer refuses it. The guard may add headers to the answer of a request it accepts.
+  // Called before the body of a request is read; an answer refuses it and ends the connection. The guard may
+  // add headers to the answer of a request it accepts.
   using Guard = std::function<std::optional<Answer>(const Request&, Headers& added)>;
   void set_guard(Guard guard);
   // A handler of GET also answers HEAD. Handlers run on several threads at a time.
@@ -79,7 +84,8 @@ class Server {
   std::unique_ptr<State> state_;
 };
 
-// The bytes of a file, or the part that the header Range requests (206, or 416 where it does not fit). Without a value: no file with any bytes.
+// The bytes of a file, or the part that the header Range requests (206, or 416 where it does not fit).
+// Without a value: no file with any bytes.
 std::optional<Answer> file_answer(const Request&, const std::string& path, const std::string& type);
 
 // "a%20b+c" to "a b c"; nothing for an incomplete escape.
@@ -87,11 +93,16 @@ std::optional<std::string> decoded(std::string_view text);
 // Parts of "/path?a=b&c=d". False for a damaged escape.
 bool split_target(std::string_view target, std::string& path, Parameters& parameters);
 
-// First and last byte of a file of `size` bytes that "bytes=0-99", "bytes=100-" or "bytes=-50" requests; nothing if it does not fit, is of
-// several ranges or is damaged.
+// First and last byte of a file of `size` bytes that "bytes=0-99", "bytes=100-" or "bytes=-50" requests;
+// nothing if it does not fit, is of several ranges or is damaged.
 std::optional<std::pair<uint64_t, uint64_t>> range_of(std::string_view header, uint64_t size);
 
-// The user id of the process that owns the client's end of a connection over 127.0.0.1, from the kernel's table of sockets; "" if unknown.
-std::string owner_of_client(uint16_t client_port, uint16_t server_port);
+struct End {
+  uint32_t address = 0;  // IPv4, in the machine's order of bytes
+  uint16_t port = 0;
+};
+// The user id of the process that owns the client's end of a connection, from the kernel's tables of sockets
+// (proc(5)); "" if unknown.
+std::string owner_of_client(const End& client, const End& server);
 
 }  // namespace kinora::web

@@ -24,7 +24,15 @@ using testing::StartsWith;
 
 class Client {
  public:
-  explicit Client(int port) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+  // from: the last byte of this end's address 127.0.0.x, and its port; 0: any.
+  explicit Client(int port, uint32_t from = 1, int from_port = 0) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    const int on = 1;
+    setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    sockaddr_in here{};
+    here.sin_family = AF_INET;
+    here.sin_port = htons(static_cast<uint16_t>(from_port));
+    here.sin_addr.s_addr = htonl(0x7f000000U + from);
+    EXPECT_EQ(bind(socket_, reinterpret_cast<const sockaddr*>(&here), sizeof here), 0);
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(static_cast<uint16_t>(port));
@@ -44,16 +52,26 @@ class Client {
     }
     return is_open_;
   }
-  // What arrives until the server closes the connection, or until `end` has arrived.
+  // What arrives until the server closes the connection, or up to `end`; what has arrived behind it is for
+  // the next call.
   std::string receive(std::string_view end = "") {
-    std::string out;
     char bytes[4096];
-    while (end.empty() || !out.ends_with(end)) {
+    size_t at = std::string::npos;
+    while (end.empty() || (at = arrived_.find(end)) == std::string::npos) {
       const ssize_t n = recv(socket_, bytes, sizeof bytes, 0);
       if (n <= 0) break;
-      out.append(bytes, static_cast<size_t>(n));
+      arrived_.append(bytes, static_cast<size_t>(n));
     }
+    const size_t taken = at == std::string::npos ? arrived_.size() : at + end.size();
+    std::string out = arrived_.substr(0, taken);
+    arrived_.erase(0, taken);
     return out;
+  }
+  End end() const {
+    sockaddr_in here{};
+    socklen_t size = sizeof here;
+    EXPECT_EQ(getsockname(socket_, reinterpret_cast<sockaddr*>(&here), &size), 0);
+    return {ntohl(here.sin_addr.s_addr), ntohs(here.sin_port)};
   }
   bool is_closed_by_server() {
     pollfd wait{socket_, POLLIN, 0};
@@ -64,6 +82,7 @@ class Client {
  private:
   int socket_;
   bool is_open_ = false;
+  std::string arrived_;  // and is not received yet
 };
 
 class Running {
@@ -81,7 +100,7 @@ class Running {
     server_.post("/text",
                  [](const Request& r) { return Answer{.body = std::to_string(r.body.size()) + " bytes"}; });
     server_.get("/throws", [](const Request&) -> Answer { throw std::runtime_error("it broke"); });
-    server_.get("/owner", [](const Request& r) { return Answer{.body = "owner " + r.owner}; });
+    server_.get("/owner", [](const Request& r) { return Answer{.body = "owner " + r.owner()}; });
     server_.get("/stream", [](const Request&) {
       return Answer{
           .next = [n = 0]() mutable { return n < 3 ? "part " + std::to_string(n++) + "\n" : std::string(); }};
@@ -127,6 +146,45 @@ TEST(WebServer, AnswersWhatItsRoutesSay) {
       server.get("/stream?t=secret"),
       AllOf(HasSubstr("chunked"), EndsWith("7\r\npart 0\n\r\n7\r\npart 1\n\r\n7\r\npart 2\n\r\n0\r\n\r\n")));
   EXPECT_THAT(server.get("/owner?t=secret"), EndsWith("owner " + std::to_string(getuid())));
+}
+
+TEST(WebServer, KnowsTheOwnerByTheWholeConnection) {
+  Running server;
+  const std::string me = std::to_string(getuid());
+  const End here{INADDR_LOOPBACK, static_cast<uint16_t>(server.port)};
+  Client mine(server.port);
+  const End end = mine.end();
+  EXPECT_EQ(owner_of_client(end, here), me);
+  EXPECT_EQ(owner_of_client({end.address + 6, end.port}, here), "");  // its port at another address
+  EXPECT_EQ(owner_of_client(end, {here.address + 6, here.port}), "");
+  Client same_port(server.port, 7, end.port);
+  EXPECT_EQ(owner_of_client(same_port.end(), here), me);
+
+  const int six = socket(AF_INET6, SOCK_STREAM, 0);
+  if (six < 0) return;  // a system without IPv6
+  sockaddr_in6 to{};
+  to.sin6_family = AF_INET6;
+  to.sin6_port = htons(here.port);
+  ASSERT_EQ(inet_pton(AF_INET6, "::ffff:127.0.0.1", &to.sin6_addr), 1);
+  ASSERT_EQ(connect(six, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+  socklen_t size = sizeof to;
+  ASSERT_EQ(getsockname(six, reinterpret_cast<sockaddr*>(&to), &size), 0);
+  EXPECT_EQ(owner_of_client({INADDR_LOOPBACK, ntohs(to.sin6_port)}, here), me);
+  close(six);
+}
+
+TEST(WebServer, AnswersWhoWaitsToSendABody) {
+  Running server;
+  const std::string head = "Host: x\r\nContent-Length: 5\r\nExpect: ";
+  Client waits(server.port), odd(server.port), unknown(server.port);
+  waits.send("POST /text?t=secret HTTP/1.1\r\n" + head + "100-Continue\r\n\r\n");
+  EXPECT_EQ(waits.receive("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  waits.send("hello");
+  EXPECT_THAT(waits.receive("bytes"), AllOf(StartsWith("HTTP/1.1 200"), EndsWith("5 bytes")));
+  odd.send("POST /text?t=secret HTTP/1.1\r\n" + head + "200-ok\r\n\r\n");
+  EXPECT_THAT(odd.receive(), StartsWith("HTTP/1.1 417"));
+  unknown.send("POST /text HTTP/1.1\r\n" + head + "100-continue\r\n\r\n");
+  EXPECT_THAT(unknown.receive(), StartsWith("HTTP/1.1 403"));
 }
 
 TEST(WebServer, KeepsAConnectionAndTakesRequestsThatArriveTogether) {

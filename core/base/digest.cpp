@@ -1,7 +1,6 @@
 #include "core/base/digest.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <span>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include <openssl/evp.h>
 
 #include "core/base/cancel.hpp"
+#include "core/base/regular_stream.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {
@@ -47,7 +47,7 @@ std::string sha256(std::string_view bytes) {
 }
 
 std::string sha256_of_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
+  std::ifstream in = or_throw(regular_stream(path));
   Sha256 hash;
   std::vector<char> piece(size_t{1} << 20);
   while (in) {
@@ -71,31 +71,6 @@ std::string fault_of(const std::filesystem::path& folder, const ListedFile& file
   if (with_digest && sha256_of_file(path) != file.sha256)
     return file.name + " is damaged: its SHA-256 is not that of what was written";
   return "";
-}
-
-// Sorted, since a folder lists its files in any order; sizes and times only, so that a folder of many gigabytes costs no reading. Paths
-// are relative to the parent: a folder that was moved is the same.
-std::string stat_digest(const std::filesystem::path& path) {
-  namespace fs = std::filesystem;
-  std::vector<std::string> lines;
-  const auto add = [&](const fs::path& p) {
-    std::error_code error;
-    const auto size = fs::file_size(p, error);
-    const auto time = fs::last_write_time(p, error);
-    lines.push_back(fmt::format("{} {} {}", p.lexically_relative(path.parent_path()).string(), size,
-                                time.time_since_epoch().count()));
-  };
-  std::error_code error;
-  if (fs::is_directory(path, error)) {
-    for (const auto& entry : fs::recursive_directory_iterator(path, error))
-      if (entry.is_regular_file(error)) add(entry.path());
-  } else {
-    add(path);
-  }
-  std::sort(lines.begin(), lines.end());
-  std::string all;
-  for (const auto& line : lines) all += line + "\n";
-  return sha256(all);
 }
 
 }  // namespace kinora::core

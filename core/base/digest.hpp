@@ -39,7 +39,4 @@ struct ListedFile {
 // with_digest: reads the file whole. Throws as sha256_of_file.
 std::string fault_of(const std::filesystem::path& folder, const ListedFile&, bool with_digest);
 
-// Identity of a file or folder without reading it: relative names, sizes and modification times, in order.
-std::string stat_digest(const std::filesystem::path&);
-
 }  // namespace kinora::core

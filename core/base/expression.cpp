@@ -177,7 +177,8 @@ class ExpressionLexer {
     return {ExpressionToken::Type::symbol, std::string(text_.substr(begin, at_ - begin)), begin};
   }
 
-  // "; a fact called 'a (v2)' is written `a (v2)`" if a comparison comes after such a name, which begins at this offset.
+  // "; a fact called 'a (v2)' is written `a (v2)`" if a comparison comes after such a name, which begins at
+  // this offset.
   std::string name_hint(size_t begin) const {
     const size_t end = std::min(
         {text_.find_first_of("=!<>", begin), text_.find(" in [", begin), text_.find(" contains ", begin)});

@@ -9,12 +9,13 @@
 //   has(FACT)
 //   not, and, or, ( )    `not` binds closest, then `and`
 //
-// Dots in the name of a fact lead into objects, and `key` is the key of the sample. A name that no fact has is looked
-// up in `scores.filter`, then in `scores`, then in `user`: `blur` is `scores.filter.blur`. A name that is not one word, or a
-// word of this language, is written whole in backquotes: `quality score`, `user.2nd`, `has`. A comparison is false if the fact
-// is missing, null or of another type than the value, also with !=. The types are those of each sample's own value: compared
-// with a number, a text that is a number counts as one, as those of a CSV, and any other text is of another type. In quotes
-// and backquotes, a backslash takes the next character as it is.
+// Dots in the name of a fact lead into objects, and `key` is the key of the sample. A name that no fact has
+// is looked up in `scores.filter`, then in `scores`, then in `user`: `blur` is `scores.filter.blur`. A name
+// that is not one word, or a word of this language, is written whole in backquotes: `quality score`,
+// `user.2nd`, `has`. A comparison is false if the fact is missing, null or of another type than the value,
+// also with !=. The types are those of each sample's own value: compared with a number, a text that is a
+// number counts as one, as those of a CSV, and any other text is of another type. In quotes and backquotes, a
+// backslash takes the next character as it is.
 #pragma once
 #include <array>
 #include <memory>

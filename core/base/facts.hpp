@@ -2,12 +2,12 @@
 // missing.
 #pragma once
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
+
+#include "core/base/regular_file.hpp"
 
 namespace kinora::core {
 
@@ -63,10 +63,10 @@ inline std::string valid_utf8(std::string_view text) {
   return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
 }
 
-// The object in a file from an untrusted source; an empty one if it is missing or not an object.
+// The object in a file from an untrusted source; an empty one if it is missing, not a regular file or not an object.
 inline nlohmann::json object_in_file(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  auto value = parse_facts(std::string(std::istreambuf_iterator<char>(in), {}));
+  const auto text = read_regular_file(file);
+  auto value = text ? parse_facts(*text) : nlohmann::json::object();
   if (!value.is_object()) value = nlohmann::json::object();
   return value;
 }

@@ -108,6 +108,8 @@ std::string log_level() {
 
 void divert_log(std::function<void(int32_t, std::string_view)> to) { diverted() = std::move(to); }
 
+void end_log_files() { outputs()->set_sinks({outputs()->sinks().at(0)}); }
+
 void quiet_terminal() { outputs()->sinks().at(0)->set_level(spdlog::level::warn); }
 
 Result<LogFile> LogFile::open(const std::filesystem::path& path) {

@@ -27,6 +27,9 @@ void quiet_terminal();
 // "" if there is none.
 std::string log_to_files(std::string_view message);
 
+// [any-thread] From now on the open files get no lines any more.
+void end_log_files();
+
 // [any-thread] Also appends the same lines, with their date, to a file, during the lifetime of the object.
 class LogFile {
  public:

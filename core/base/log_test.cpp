@@ -21,7 +21,7 @@ TEST(Log, FileGetsTheLinesOfItsTimeAndNoForgedOnes) {
   {
     auto file = LogFile::open(path);
     ASSERT_TRUE(file);
-    log_warn("film {}", "a\n2030-01-01 error forged\x1b[2J");
+    log_warn("video {}", "a\n2030-01-01 error forged\x1b[2J");
     log_line(KINORA_LOG_DEBUG, "below the level");
     EXPECT_EQ(log_to_files("for the file alone"), path);
     log_info("kept if the process is killed now");
@@ -31,7 +31,7 @@ TEST(Log, FileGetsTheLinesOfItsTimeAndNoForgedOnes) {
   log_warn("after the file was closed");
   const std::string errors = testing::internal::GetCapturedStderr();
   const std::string text = text_of(path);
-  EXPECT_THAT(text, testing::HasSubstr("film a\\n2030-01-01 error forged\\x1b[2J\n"));
+  EXPECT_THAT(text, testing::HasSubstr("video a\\n2030-01-01 error forged\\x1b[2J\n"));
   EXPECT_THAT(text, testing::HasSubstr("for the file alone\n"));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
   EXPECT_THAT(errors, testing::HasSubstr("after the file was closed"));

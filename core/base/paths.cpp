@@ -19,13 +19,17 @@ fs::path executable_folder() {
   return error ? fs::path() : self.parent_path();
 }
 
+fs::path library_folder() {
+  Dl_info library{};
+  if (dladdr(reinterpret_cast<const void*>(&library_folder), &library) == 0) return executable_folder();
+  return fs::path(library.dli_fname).parent_path();
+}
+
 fs::path program_folder() {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   if (!error && self.filename() == "kinora") return self.parent_path();
-  Dl_info library{};
-  if (dladdr(reinterpret_cast<const void*>(&program_folder), &library) == 0) return executable_folder();
-  const fs::path folder = fs::canonical(fs::path(library.dli_fname).parent_path(), error);
+  const fs::path folder = fs::canonical(library_folder(), error);
   return error ? executable_folder() : (folder / "../bin").lexically_normal();
 }
 

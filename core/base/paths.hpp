@@ -13,6 +13,9 @@ namespace kinora::core {
 // Folder of the running executable, links resolved.
 std::filesystem::path executable_folder();
 
+// Folder of libkinora, as the process has opened it.
+std::filesystem::path library_folder();
+
 // Folder of the program `kinora`: of this one, or of the one that is installed with the libkinora that
 // another program has loaded.
 std::filesystem::path program_folder();

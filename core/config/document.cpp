@@ -6,7 +6,9 @@
 #include <fmt/ranges.h>
 #include <toml++/toml.h>
 
+#include "core/base/facts.hpp"
 #include "core/base/suggest.hpp"
+#include "core/base/text_encoding.hpp"
 
 namespace kinora::core {
 namespace {
@@ -66,12 +68,6 @@ Failure syntax_error(const toml::parse_error& e, const std::string& name) {
   return {KINORA_ERROR_INVALID, format({at, std::string(e.description()) + syntax_remedy(e.description())})};
 }
 
-// The table of a job by its name, or a table by its key.
-json* descend(json& at, const std::string& key) {
-  if (at.is_object() && at.contains(key)) return &at[key];
-  return nullptr;
-}
-
 json* job_by_name(json& root, const std::string& name) {
   if (!root.contains("job") || !root["job"].is_array()) return nullptr;
   for (auto& job : root["job"])
@@ -108,7 +104,7 @@ std::string format(const Diagnostic& d) {
   return out + ": " + d.message;
 }
 
-Result<Document> Document::read(const std::filesystem::path& file) {
+Result<std::string> read_toml(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored))
@@ -116,7 +112,12 @@ Result<Document> Document::read(const std::filesystem::path& file) {
   if (!in) return Failure{KINORA_ERROR_NOT_FOUND, file.string() + ": no such file, or it cannot be read"};
   std::ostringstream text;
   text << in.rdbuf();
-  return parse(text.str(), file.string());
+  return utf8_text(text.str(), file.string());
+}
+
+Result<Document> Document::read(const std::filesystem::path& file) {
+  const auto text = read_toml(file);
+  return text ? parse(*text, file.string()) : text.failure();
 }
 
 Result<Document> Document::parse(std::string_view text, const std::string& name) {
@@ -138,7 +139,26 @@ Result<Document> Document::parse(std::string_view text, const std::string& name)
   return out;
 }
 
+namespace {
+
+// For --set PATH=VALUE whose first word is the name of no job.
+Failure no_job(const json& root, const std::string& file, const std::string& path, const std::string& job) {
+  const std::vector<std::string> jobs = job_names(root);
+  std::vector<std::string> names = jobs;
+  names.emplace_back("run");
+  std::string rest = did_you_mean(job, names);
+  if (rest.empty()) rest = did_you_mean_or_list(job, jobs, "there are") + "; run.KEY sets the run's own";
+  return fail(KINORA_ERROR_INVALID, "--set {}: {} has no job '{}'{}", path, file, job, rest);
+}
+
+}  // namespace
+
 Status Document::set(std::string_view assignment) {
+  if (valid_utf8(assignment) != assignment)
+    return Failure{KINORA_ERROR_INVALID,
+                   "--set " + valid_utf8(assignment) +
+                       ": this is not UTF-8; set the terminal to UTF-8, or write the value "
+                       "into the run file"};
   const auto equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0)
     return Failure{KINORA_ERROR_INVALID,
@@ -157,15 +177,10 @@ Status Document::set(std::string_view assignment) {
     pointer = "/job/" + std::to_string(at - &root_["job"][0]);
   } else {
     if (parts.front() == "storage" && !root_.contains("storage")) root_["storage"] = json::object();
-    at = descend(root_, parts.front());
+    at = root_.contains(parts.front()) ? &root_[parts.front()] : nullptr;
     pointer = child("", parts.front());
   }
-  if (!at) {
-    std::vector<std::string> names = job_names(root_);
-    names.emplace_back("run");
-    return fail(KINORA_ERROR_INVALID, "--set {}: {} has no job '{}'{}", path, name_, parts.front(),
-                did_you_mean_or_list(parts.front(), names, "there are"));
-  }
+  if (!at) return no_job(root_, name_, path, parts.front());
   if (parts.size() < 2)
     return fail(KINORA_ERROR_INVALID, "--set {}: expected an option; write {}.OPTION=VALUE", path, path);
   const Location here{"--set " + std::string(assignment), 0, 0};

@@ -27,10 +27,13 @@ struct Diagnostic {
 // "quickstart.toml:31:1: message"; without a line, only the file.
 std::string format(const Diagnostic&);
 
+// The text of a TOML file as UTF-8, whatever program saved it; see utf8_text(). KINORA_ERROR_NOT_FOUND if
+// there is no such file.
+Result<std::string> read_toml(const std::filesystem::path& file);
+
 class Document {
  public:
-  // Fails at the first syntax error, since TOML cannot be read past it. KINORA_ERROR_NOT_FOUND if there is no
-  // such file.
+  // Fails at the first syntax error, since TOML cannot be read past it, and as read_toml().
   static Result<Document> read(const std::filesystem::path& file);
   // name: the file's, or a flag's such as "--pipeline", whose text has no lines that a user could look up.
   static Result<Document> parse(std::string_view text, const std::string& name);

@@ -1,5 +1,9 @@
 #include "core/config/document.hpp"
 
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,6 +39,38 @@ TEST(Document, OfAFlagHasPlacesWithoutLines) {
   EXPECT_EQ(format({file->value("/a"), "wrong"}), "run.toml:1:5: wrong");
   ASSERT_TRUE(flag->set("a.height=3"));
   EXPECT_EQ(format({flag->value("/job/0/height"), "wrong"}), "--set a.height=3: wrong");
+}
+
+// As Windows' Notepad saves a file: "Unicode", "Unicode big endian", "UTF-8" with its mark, "ANSI".
+TEST(Document, IsTheSameInEveryEncoding) {
+  const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / "encoded.toml";
+  const std::string text = "[run]\r\nname = \"caf\u00e9\"\r\n";
+  const auto wide = [&](bool is_big, bool has_mark) {
+    std::string out;
+    const auto add = [&](int c) {
+      out += static_cast<char>(is_big ? c >> 8 : c & 255);
+      out += static_cast<char>(is_big ? c & 255 : c >> 8);
+    };
+    if (has_mark) add(0xFEFF);
+    for (const char c : std::string("[run]\r\nname = \"caf\xE9\"\r\n")) add(static_cast<uint8_t>(c));
+    return out;
+  };
+  const auto read = [&](const std::string& bytes) {
+    std::ofstream(file, std::ios::binary) << bytes;
+    return Document::read(file);
+  };
+  for (const std::string& bytes : {text, "\xEF\xBB\xBF" + text, wide(false, true), wide(true, true),
+                                   wide(false, false), std::string("[run]\r\nname = \"caf\xE9\"\r\n")}) {
+    const auto document = read(bytes);
+    ASSERT_TRUE(document) << document.failure().message;
+    EXPECT_EQ(document->root()["run"]["name"], "caf\u00e9");
+    EXPECT_EQ(format({document->value("/run/name"), "wrong"}), file.string() + ":2:8: wrong");
+  }
+  EXPECT_THAT(read(wide(false, true) + "x").failure().message,
+              HasSubstr("encoded.toml:3: half a character in UTF-16"));
+  EXPECT_THAT(read(std::string("a = 1\n\0", 7)).failure().message, HasSubstr("encoded.toml:2: a NUL byte"));
+  EXPECT_THAT(read(wide(true, true).substr(0, 20)).failure().message, HasSubstr("encoded.toml:2:"));
+  std::filesystem::remove(file);
 }
 
 }  // namespace

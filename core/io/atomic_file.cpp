@@ -10,6 +10,8 @@
 
 #include <sys/stat.h>
 
+#include "core/io/fence.hpp"
+
 namespace kinora::core {
 namespace {
 
@@ -146,6 +148,7 @@ Status AtomicFile::commit(bool flush) {
   const bool closed = close(std::exchange(fd_, -1)) == 0;
   if (error) return system_failure(error, "flushing", final_);
   if (!closed) return system_failure(errno, "closing", final_);
+  if (auto status = may_publish(final_); !status) return status;
   if (rename(temporary_.c_str(), final_.c_str()) != 0) return system_failure(errno, "renaming to it", final_);
   temporary_.clear();
   return flush ? flush_folder(folder_of(final_)) : Status();
@@ -186,6 +189,7 @@ AtomicFolder::~AtomicFolder() {
 
 Status AtomicFolder::commit(bool replace) {
   if (auto status = flush_folder(temporary_); !status) return status;
+  if (auto status = may_publish(final_); !status) return status;
   if (auto status = put_in_place(temporary_, final_, replace); !status) return status;
   std::error_code ignored;
   fs::remove_all(std::exchange(temporary_, {}), ignored);  // the replaced contents

@@ -23,8 +23,8 @@ class AtomicFile {
 
   Status write(const void* data, uint64_t size);
   Status write(std::string_view text) { return write(text.data(), text.size()); }
-  // Gives the file its final name, replacing an existing one. Call once. flush: else a power cut may leave
-  // other bytes under the name, for files that can be made again and are checked when they are read.
+  // Gives the file its final name, replacing an existing one. Call once. flush = false is only for
+  // files that can be made again and are verified on reading: a loss of power may leave wrong contents.
   Status commit(bool flush = true);
   // For libraries that write by name.
   const std::filesystem::path& temporary() const { return temporary_; }

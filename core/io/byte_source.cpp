@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <sys/stat.h>
 
+#include "core/base/regular_file.hpp"
 #include "kinora/io.hpp"
 
 namespace kinora::core {
@@ -56,13 +56,6 @@ class Remote final : public ByteSource {
   Reader reader_;
 };
 
-const char* kind_of(mode_t mode) {
-  if (S_ISDIR(mode)) return "a folder";
-  if (S_ISFIFO(mode)) return "a pipe";
-  if (S_ISSOCK(mode)) return "a socket";
-  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "a file of an unknown kind";
-}
-
 // Appends up to `size` bytes, fewer only at the end.
 template <class Bytes>
 Status read_growing(const ByteSource& source, uint64_t offset, uint64_t size, bool keep, Bytes& out) {
@@ -82,11 +75,6 @@ Status read_growing(const ByteSource& source, uint64_t offset, uint64_t size, bo
   return {};
 }
 
-Status no_regular_file(const std::string& path, mode_t mode) {
-  return fail(KINORA_ERROR_INVALID, "{}: not a regular file but {}; give the path of a file", path,
-              kind_of(mode));
-}
-
 }  // namespace
 
 Status check_regular_file(const std::string& path) {
@@ -99,20 +87,16 @@ Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri) {
   if (uri.find("://") != std::string_view::npos)
     return catching([&]() -> std::shared_ptr<const ByteSource> { return std::make_shared<Remote>(uri); });
   std::string path(uri);
-  // A pipe may never get a writer: opening it must not wait.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor < 0 && errno == ENXIO)  // a socket, or a device like a pipe without its other side
-    if (const auto regular = check_regular_file(path); !regular) return regular.failure();
-  if (descriptor < 0)
-    return fail(errno == ENOENT ? KINORA_ERROR_NOT_FOUND : KINORA_ERROR_INVALID,
-                "{}: cannot be opened ({}); check the path and its permissions", path, std::strerror(errno));
+  const auto descriptor = open_regular_file(path);
+  if (!descriptor) return descriptor.failure();
   struct stat info {};
-  if (::fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
-    ::close(descriptor);
-    return no_regular_file(path, info.st_mode).failure();
+  if (::fstat(*descriptor, &info) != 0) {
+    const int error = errno;
+    ::close(*descriptor);
+    return fail(KINORA_ERROR_IO, "{}: its size is unknown ({}); check the disk", path, std::strerror(error));
   }
   return std::shared_ptr<const ByteSource>(
-      std::make_shared<LocalFile>(std::move(path), descriptor, static_cast<uint64_t>(info.st_size)));
+      std::make_shared<LocalFile>(std::move(path), *descriptor, static_cast<uint64_t>(info.st_size)));
 }
 
 Result<std::string> read_text(std::string_view uri, uint64_t limit) {

@@ -28,8 +28,8 @@ class ByteSource {
 // A local path, or "scheme://..." through kinora.io/1. Pipes, sockets, devices and folders are refused
 // without blocking.
 Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri);
-// Exactly these bytes, or a failure with KINORA_ERROR_DATA. `size` may be what a stranger's file or server says: memory grows with the
-// bytes that arrive, 16 MiB ahead of them at most. keep: by read_kept.
+// Exactly these bytes, or a failure with KINORA_ERROR_DATA. `size` may be what a stranger's file or server
+// says: memory grows with the bytes that arrive, 16 MiB ahead of them at most. keep: by read_kept.
 Result<std::vector<uint8_t>> read_exactly(const ByteSource& source, uint64_t offset, uint64_t size,
                                           bool keep = false);
 // A failure that names the kind of file at this local path if it is not a regular file; nothing if it cannot

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cctype>
+#include <csignal>
 
+#include "core/base/cancel.hpp"
 #include "core/base/paths.hpp"
+#include "core/io/fence.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/options.hpp"
 #include "kinora/webdataset_files.hpp"
@@ -18,10 +21,13 @@ struct kinora_reader {
 struct kinora_writer {
   std::shared_ptr<kinora::core::Store> store;
   void* writer = nullptr;
+  std::string file;  // of this machine; empty: elsewhere
 };
 
 namespace kinora::core {
 namespace {
+
+constexpr std::chrono::milliseconds kInterruptEvery(50);
 
 // A reader or writer of a storage, closed in any case.
 struct Handle {
@@ -32,6 +38,10 @@ struct Handle {
     if (it) end(store->self, it);
   }
 };
+
+bool can_be_interrupted(const Store& store) {
+  return KINORA_HAS(store.table, interrupt) && store.table->interrupt;
+}
 
 int32_t take_entry(void* user, const kinora_entry* e) {
   return guard([&] {
@@ -78,7 +88,28 @@ Result<std::shared_ptr<Store>> Io::store(const std::string& scheme) {
     return Failure{e.code(), e.what()};
   }
   const std::lock_guard lock(mutex_);
+  if (can_be_interrupted(*made) && !interrupts_.joinable()) {
+    sigset_t all, before;  // a signal that this thread took would not reach a signalfd (kinora launch)
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    interrupts_ = std::jthread([this](const std::stop_token& end) { interrupt_when_cancelled(end); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
   return stores_.try_emplace(scheme, std::move(made)).first->second;  // another thread may have been first
+}
+
+// Again and again, for calls that begin after the run was asked to stop.
+void Io::interrupt_when_cancelled(const std::stop_token& end) {
+  for (; !end.stop_requested(); std::this_thread::sleep_for(kInterruptEvery)) {
+    if (!cancelled()) continue;
+    std::map<std::string, std::shared_ptr<Store>> all;
+    {
+      const std::lock_guard lock(mutex_);
+      all = stores_;
+    }
+    for (const auto& [scheme, store] : all)
+      if (can_be_interrupted(*store)) store->table->interrupt(store->self);
+  }
 }
 
 Result<std::vector<Listed>> Io::list(std::string_view text) {
@@ -349,6 +380,7 @@ int32_t create(kinora_str uri, kinora_writer** out) {
     auto w = std::make_unique<kinora_writer>();
     check(t.store->table->begin(t.store->self, str(t.uri.path), &w->writer));
     w->store = std::move(t.store);
+    if (t.uri.scheme == "file") w->file = t.uri.path;
     *out = w.release();
   });
 }
@@ -359,6 +391,10 @@ int32_t write(kinora_writer* w, const void* data, uint64_t bytes) {
 
 int32_t commit(kinora_writer* w) {
   const std::unique_ptr<kinora_writer> ended(w);
+  if (!w->file.empty()) {
+    const int32_t status = guard([&] { or_throw(core::may_publish(w->file)); });
+    if (status != KINORA_OK) return w->store->table->abort(w->store->self, w->writer), status;
+  }
   return w->store->table->commit(w->store->self, w->writer);
 }
 
@@ -367,11 +403,23 @@ void abort_writer(kinora_writer* w) {
   delete w;
 }
 
+int32_t list(kinora_str uri, void* user, int32_t (*each)(void*, const kinora_entry*)) {
+  Target t;
+  const int32_t status = guard([&] { t = target(uri); });
+  return status == KINORA_OK ? t.store->table->list(t.store->self, str(t.uri.path), user, each) : status;
+}
+
+int32_t remove(kinora_str uri) {
+  Target t;
+  const int32_t status = guard([&] { t = target(uri); });
+  return status == KINORA_OK ? t.store->table->remove(t.store->self, str(t.uri.path)) : status;
+}
+
 }  // namespace
 
 void serve_io(Io* io) {
-  static const kinora_io_api table{sizeof(kinora_io_api), 0, open, size, read, close, create, write, commit,
-                                   abort_writer};
+  static const kinora_io_api table{
+      sizeof(kinora_io_api), 0, open, size, read, close, create, write, commit, abort_writer, list, remove};
   served = io;
   register_interface(KINORA_INTERFACE_IO, KINORA_ABI_MINOR, &table);
 }

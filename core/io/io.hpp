@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 
 #include "core/plugin/registry.hpp"
 #include "kinora/abi/io.h"
@@ -46,16 +47,17 @@ class Io {
   explicit Io(Registry& registry) : registry_(registry) {}
   // Sets options for a scheme's storage; call before its first use.
   void configure(const std::string& scheme, json options);
-  // Those options, by scheme: what another process needs to read the same files.
+  // These options by scheme, for another process that reads the same files.
   json configured();
   Result<std::shared_ptr<Store>> store(const std::string& scheme);
   // The direct contents of a folder, by name.
   Result<std::vector<Listed>> list(std::string_view uri);
-  // All files below a folder at any depth, by name; for a file, itself under the name "". A web server lists only a file.
+  // All files below a folder at any depth, by name; for a file, itself under the name "". A web server lists
+  // only a file.
   Result<std::vector<Listed>> list_all(std::string_view uri);
-  // One line per file of list_all(), or that a pattern such as "s3://bucket/s-{000..012}.tar" names: name, size, time; of
-  // a folder of a web server, that of its index of shards. Listing is slow, so the first result is kept for the lifetime
-  // of this object.
+  // One line per file of list_all(), or that a pattern such as "s3://bucket/s-{000..012}.tar" names: name,
+  // size, time; of a folder of a web server, that of its index of shards. Listing is slow, so the first
+  // result is kept for the lifetime of this object.
   Result<std::string> contents(const std::string& uri);
   Status remove(std::string_view uri);
   // Reads whole small files; bounded, so that a hostile size cannot exhaust memory.
@@ -66,11 +68,13 @@ class Io {
   Result<std::vector<Listed>> list_one(std::string_view uri);
   Result<std::vector<Listed>> list_index(std::string_view uri);
   Result<std::vector<Listed>> list_named(const std::string& pattern);
+  void interrupt_when_cancelled(const std::stop_token&);
   Registry& registry_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Store>> stores_;
   std::map<std::string, json> options_;
   std::map<std::string, std::string> contents_;
+  std::jthread interrupts_;  // once a storage has interrupt(); ends first
 };
 
 // Offers kinora.io/1 over `io` (null: every call fails). One at a time per process.

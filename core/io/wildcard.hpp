@@ -12,7 +12,7 @@ bool is_pattern(std::string_view text);
 // Both are '/'-separated and relative to the same folder.
 bool matches(std::string_view pattern, std::string_view path);
 
-// Splits a pattern: the folder before its first wildcard ("films/" of "films/**/*.mp4", with its slash; empty
+// Splits a pattern: the folder before its first wildcard ("videos/" of "videos/**/*.mp4", with its slash; empty
 // if there is none), and the rest.
 struct SplitPattern {
   std::string folder, rest;

@@ -55,8 +55,7 @@ Status check_component(const kinora_plugin& p, const kinora_component& c, const 
   const auto* kind = find_kind(manifest.component(c.id)->kind);
   if (!kind) return differs(p, "kind", "one that this host knows", manifest.component(c.id)->kind);
   const std::string_view found = c.interface_id ? c.interface_id : "none";
-  if (found != kind->interface)
-    return differs(p, fmt::format("interface of {}", c.id), kind->interface, found);
+  if (!kind->accepts(found)) return differs(p, fmt::format("interface of {}", c.id), kind->interface, found);
   if (!c.api) return differs(p, fmt::format("table of {}", c.id), "a table of functions", "null");
   // Every interface's table begins with its struct_size and one more number.
   const auto* head = static_cast<const uint32_t*>(c.api);

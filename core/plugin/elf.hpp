@@ -14,7 +14,7 @@ namespace kinora::core {
 // KINORA_ERROR_DATA with the reason if it is not a shared library for this machine.
 Result<std::optional<std::string>> read_embedded_manifest(const std::filesystem::path& library);
 
-// What the dynamic linker will look for, and where besides its usual places.
+// The libraries that the dynamic linker will look for, and the folders besides its usual ones.
 struct Needs {
   std::vector<std::string> libraries;  // DT_NEEDED: "libavcodec.so.59"
   std::string run_path;                // DT_RUNPATH, else DT_RPATH: folders joined by ':', with "$ORIGIN"

@@ -147,6 +147,16 @@ Status ensure_torch() {
   return *t.answer;
 }
 
+namespace {
+std::atomic<void (*)(std::string_view)> then_do = nullptr;
+}  // namespace
+
+void after_calls(void (*then)(std::string_view who)) { then_do = then; }
+
+void after_call(std::string_view who) {
+  if (const auto then = then_do.load(std::memory_order_relaxed)) then(who);
+}
+
 void forget_error() { last() = {}; }
 
 Failure take_error(std::string_view what) {
@@ -160,25 +170,30 @@ void* made(const std::function<void*()>& create, std::string_view id) {
   forget_error();
   void* instance = nullptr;
   guard([&] { instance = create(); });
+  after_call(id);
   if (instance) return forget_error(), instance;
   const Failure why = take_error("create");
   throw Error(why.code, named(id, why.message));
 }
 
 Status from_abi(int32_t status, std::string_view what) {
+  after_call(what);
   LastError error = std::exchange(last(), {});
   if (status == KINORA_OK) return {};
+  if (status > KINORA_OK || status < KINORA_ERROR_REFUSED)  // abi/base.h, rule 11
+    return fail(KINORA_ERROR_FAILED, "{}: returned {}, which is no status of this Kinora{}{}", what, status,
+                error.message.empty() ? "" : ": ", error.message);
   if (error.code == status && !error.message.empty()) return Failure{status, std::move(error.message)};
   return fail(status, "{}: failed with status {} and no message", what, status);
 }
 
 void called(int32_t status, std::string_view id) {
-  if (status == KINORA_OK) return forget_error();
+  if (status == KINORA_OK) return after_call(id), forget_error();
   if (status == KINORA_SIGNAL_STOP)
     throw Error(KINORA_ERROR_FAILED,
                 fmt::format("{} returned KINORA_SIGNAL_STOP, which only calls of a context may", id));
   const Failure failure = from_abi(status, id).failure();
-  throw Error(status, named(id, failure.message));
+  throw Error(failure.code, named(id, failure.message));
 }
 
 }  // namespace kinora::core

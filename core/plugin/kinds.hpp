@@ -31,6 +31,11 @@ struct Kind {
   const char* slots;      // names of its functions, in order, from byte 8 on; "?" after one that may be null
   const char* word = "reserved";  // the number at byte 4,
   uint32_t last_known = 0;        // and the largest value of it that this host knows (abi/base.h, rule 11)
+  // Drafts that became this interface unchanged, separated by spaces: their plugins keep working.
+  const char* was = "";
+
+  // Whether a component that is built for this interface fits.
+  bool accepts(std::string_view id) const;
 };
 
 std::span<const Kind> kinds();
@@ -49,38 +54,40 @@ struct kinora_job {
 };
 inline constexpr const char* kJobInterface = "kinora.job/host";
 
+// The table of a component of kind "service" (core/plugin/service.hpp), of tier "host" too.
+struct kinora_service {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const void* (
+      *object)();  // [any-thread] constant, lives as long as the library; its class is known by the component's id
+};
+inline constexpr const char* kServiceInterface = "kinora.service/host";
+
+// Whether components of this kind are C++ objects of this one build of Kinora, of tier "host".
+constexpr bool is_host_kind(std::string_view name) { return name == "job" || name == "service"; }
+
 // The kind of component that has this table.
 template <class Table>
 inline constexpr const char* kTableKind = nullptr;
-template <>
-inline constexpr const char* kTableKind<kinora_stage> = "stage";
-template <>
-inline constexpr const char* kTableKind<kinora_storage> = "storage";
-template <>
-inline constexpr const char* kTableKind<kinora_engine> = "engine";
-template <>
-inline constexpr const char* kTableKind<kinora_tokenizer> = "tokenizer";
-template <>
-inline constexpr const char* kTableKind<kinora_model> = "model";
-template <>
-inline constexpr const char* kTableKind<kinora_loss> = "loss";
-template <>
-inline constexpr const char* kTableKind<kinora_sampler> = "sampler";
-template <>
-inline constexpr const char* kTableKind<kinora_optimizer> = "optimizer";
-template <>
-inline constexpr const char* kTableKind<kinora_score> = "score";
-template <>
-inline constexpr const char* kTableKind<kinora_parallel> = "parallel";
-template <>
-inline constexpr const char* kTableKind<kinora_precision> = "precision";
-template <>
-inline constexpr const char* kTableKind<kinora_cache> = "cache";
-template <>
-inline constexpr const char* kTableKind<kinora_source> = "source";
-template <>
-inline constexpr const char* kTableKind<kinora_collective> = "collective";
-template <>
-inline constexpr const char* kTableKind<kinora_job> = "job";
+#define KINORA_TABLE_KIND(name) \
+  template <>                   \
+  inline constexpr const char* kTableKind<kinora_##name> = #name
+KINORA_TABLE_KIND(stage);
+KINORA_TABLE_KIND(storage);
+KINORA_TABLE_KIND(engine);
+KINORA_TABLE_KIND(tokenizer);
+KINORA_TABLE_KIND(model);
+KINORA_TABLE_KIND(loss);
+KINORA_TABLE_KIND(sampler);
+KINORA_TABLE_KIND(optimizer);
+KINORA_TABLE_KIND(score);
+KINORA_TABLE_KIND(parallel);
+KINORA_TABLE_KIND(precision);
+KINORA_TABLE_KIND(cache);
+KINORA_TABLE_KIND(source);
+KINORA_TABLE_KIND(collective);
+KINORA_TABLE_KIND(job);
+KINORA_TABLE_KIND(service);
+#undef KINORA_TABLE_KIND
 
 }  // namespace kinora::core

@@ -1,22 +1,17 @@
 #include "core/plugin/library.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <link.h>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <spawn.h>
-#include <unistd.h>
 #include <utility>
 
 #include <boost/dll/shared_library.hpp>
-#include <sys/mman.h>
-#include <sys/wait.h>
 
 #include "core/base/paths.hpp"
+#include "core/base/program_output.hpp"
 #include "core/build_info.hpp"
 #include "core/plugin/elf.hpp"
 #include "core/plugin/host.hpp"
@@ -35,6 +30,10 @@ std::string explain(const fs::path& library, const std::string& text) {
   }
   const std::string place = library.string() + ": ";
   const std::string said = text.starts_with(place) ? text.substr(place.size()) : text;
+  if (said.find("static TLS") != said.npos)
+    return said +
+           "; it has too many thread-local variables for a library that is opened later: build it with "
+           "-ftls-model=global-dynamic";
   if (said.find("undefined symbol") != said.npos)
     return said +
            "; a source file or a library (-l) is missing where it is linked, or it was built against other "
@@ -47,26 +46,6 @@ struct Opened {
   Result<const kinora_plugin*> plugin;
 };
 
-Result<const kinora_plugin*> enter(boost::dll::shared_library& library, const fs::path& path) {
-  using Entry = const kinora_plugin*(const kinora_host*);
-  if (!library.has(KINORA_PLUGIN_ENTRY)) {
-    return fail(KINORA_ERROR_INVALID,
-                "{}: exports no function {}; a plugin's source ends in KINORA_PLUGIN(...)", path.string(),
-                KINORA_PLUGIN_ENTRY);
-  }
-  forget_error();
-  try {
-    const kinora_plugin* plugin = library.get<Entry>(KINORA_PLUGIN_ENTRY)(&core_host());
-    if (plugin) return plugin;
-    const Failure why = take_error("its entry");
-    return fail(why.code, "{}: cannot be used here: {}", path.string(), why.message);
-  } catch (const std::exception& e) {
-    return fail(KINORA_ERROR_FAILED, "{}: its entry threw: {}", path.string(), e.what());
-  } catch (...) {  // also an exception of another C++ library
-    return fail(KINORA_ERROR_FAILED, "{}: its entry threw an exception of unknown type", path.string());
-  }
-}
-
 Opened open_now(const fs::path& path) {
   auto library = std::make_unique<boost::dll::shared_library>();
   boost::dll::fs::error_code error;
@@ -77,11 +56,31 @@ Opened open_now(const fs::path& path) {
     return {nullptr, fail(KINORA_ERROR_UNSUPPORTED, "{}: {}", path.string(),
                           explain(path, text ? text : error.message()))};
   }
-  auto plugin = enter(*library, path);
+  Result<const kinora_plugin*> plugin =
+      fail(KINORA_ERROR_INVALID, "{}: exports no function {}; a plugin's source ends in KINORA_PLUGIN(...)",
+           path.string(), KINORA_PLUGIN_ENTRY);
+  if (library->has(KINORA_PLUGIN_ENTRY))
+    plugin =
+        enter(library->get<const kinora_plugin*(const kinora_host*)>(KINORA_PLUGIN_ENTRY), path.string());
+  after_call(path.string());
   return {std::move(library), std::move(plugin)};
 }
 
 }  // namespace
+
+Result<const kinora_plugin*> enter(kinora_plugin_entry_fn entry, const std::string& what) {
+  forget_error();
+  try {
+    const kinora_plugin* plugin = entry(&core_host());
+    if (plugin) return plugin;
+    const Failure why = take_error("its entry");
+    return fail(why.code, "{}: cannot be used here: {}", what, why.message);
+  } catch (const std::exception& e) {
+    return fail(KINORA_ERROR_FAILED, "{}: its entry threw: {}", what, e.what());
+  } catch (...) {  // also an exception of another C++ library
+    return fail(KINORA_ERROR_FAILED, "{}: its entry threw an exception of unknown type", what);
+  }
+}
 
 Result<const kinora_plugin*> open_library(const fs::path& library) {
   // Never destroyed, so never closed.
@@ -214,10 +213,14 @@ std::string dynamic_linker() {
   return out;
 }
 
+bool is_of_libtorch(const std::string& library) {
+  return library.starts_with("libtorch") || library.starts_with("libc10");
+}
+
 // Libraries that must not come into the process with a plugin. A stable plugin's own libtorch would be opened
 // instead of the host's, and the runtime of these sanitizers ends the process unless it was there first.
 std::string why_refused(const std::string& library, Tier tier) {
-  if (tier == Tier::stable && (library.starts_with("libtorch") || library.starts_with("libc10")))
+  if (tier == Tier::stable && is_of_libtorch(library))
     return fmt::format(
         "requires {}, which a plugin of tier stable may not; take tier pinned, or link nothing of "
         "libtorch: kinora.tensors/1 offers it",
@@ -234,27 +237,10 @@ std::string why_refused(const std::string& library, Tier tier) {
 // The linker's report on everything that a library needs, one line each: "\tlibfoo.so.3 => not found". Runs
 // in a separate process that executes none of the code (ld.so(8), LD_TRACE_LOADED_OBJECTS); "" if it fails.
 std::string linker_says(const fs::path& library) {
-  std::string linker = dynamic_linker(), file = fs::absolute(library).string(), said;
-  std::string trace = "LD_TRACE_LOADED_OBJECTS=1";
-  char* words[] = {linker.data(), file.data(), nullptr};
-  std::vector<char*> variables{trace.data()};
-  for (char** one = environ; *one; ++one) variables.push_back(*one);
-  variables.push_back(nullptr);
-  const int out = memfd_create("kinora-needed", MFD_CLOEXEC);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  pid_t child = -1;
-  const bool runs = out >= 0 && !linker.empty() &&
-                    posix_spawn(&child, linker.c_str(), &actions, nullptr, words, variables.data()) == 0;
-  while (runs && waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;
-  posix_spawn_file_actions_destroy(&actions);
-  char piece[4096];
-  for (ssize_t n; (n = pread(out, piece, sizeof piece, static_cast<off_t>(said.size()))) > 0;)
-    said.append(piece, static_cast<size_t>(n));
-  if (out >= 0) ::close(out);
-  return said;
+  const std::string linker = dynamic_linker();
+  return linker.empty()
+             ? ""
+             : output_of({"env", "LD_TRACE_LOADED_OBJECTS=1", linker, fs::absolute(library).string()});
 }
 
 }  // namespace
@@ -281,8 +267,7 @@ Status check_needed(const fs::path& library, Tier tier, const HostFacts& host, P
     own.add(host.torch_folder / "../../nvidia/cu13/lib");  // libtorch loads CUDA's libraries from there
   }
   if (tier != Tier::stable && !host.why_no_torch.empty() && !is_in_process("libtorch_cpu.so") &&
-      std::find(needs->libraries.begin(), needs->libraries.end(), "libtorch_cpu.so") !=
-          needs->libraries.end())
+      std::ranges::any_of(needs->libraries, is_of_libtorch))
     return fail(KINORA_ERROR_UNSUPPORTED, "{}", host.why_no_torch);
   usual.add_list(environment("LD_LIBRARY_PATH"), executable_folder(), ":;");
   for (const auto* folder : system_folders) usual.add(folder);

@@ -39,11 +39,14 @@ Status check_compatible(const PluginSpec& plugin, const HostFacts& host);
 Status check_needed(const std::filesystem::path& library, Tier tier, const HostFacts& host,
                     PassedFolders* passed = nullptr);
 
-// What to install for a library with this name: a package, or how to find one.
+// The package to install for a library with this name, or how to find one.
 std::string remedy_for(std::string_view library);
 
 // [any-thread] Opens the library and calls its entry, or returns the result of the first call.
 Result<const kinora_plugin*> open_library(const std::filesystem::path& library);
+
+// Calls the entry of a plugin. what: begins the message of a failure.
+Result<const kinora_plugin*> enter(kinora_plugin_entry_fn entry, const std::string& what);
 
 // Checks after opening that its tables can be read by this host's ABI.
 Status check_shape(const kinora_plugin& opened, const std::string& name);

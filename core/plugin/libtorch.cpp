@@ -2,8 +2,6 @@
 
 #include <fstream>
 
-#include <boost/dll/runtime_symbol_info.hpp>
-
 #include "core/base/paths.hpp"
 #include "core/build_info.hpp"
 #include "core/plugin/elf.hpp"
@@ -87,9 +85,8 @@ Result<fs::path> find_libtorch(const fs::path& beside, const std::string& versio
 }
 
 const Result<fs::path>& libtorch_folder() {
-  static const auto folder = find_libtorch(
-      fs::path(boost::dll::this_line_location().parent_path().string()) / KINORA_LIBRARY("kinora_torch"),
-      KINORA_TORCH_VERSION, KINORA_TORCH_PLACE);
+  static const auto folder = find_libtorch(library_folder() / KINORA_LIBRARY("kinora_torch"),
+                                           KINORA_TORCH_VERSION, KINORA_TORCH_PLACE);
   return folder;
 }
 

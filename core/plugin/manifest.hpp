@@ -12,6 +12,7 @@
 //   help = "EDM's Heun sampler, order 2"
 //   interface = "kinora.model/1-draft.1"    # of a kind whose interface is a draft: the one it was built for
 //   draws = true             # what a stage makes depends on the run's seed
+//   results = 2              # raised when the same options and inputs give other results; without it: 1
 //   input.noise = { shape = "[B, ...]", dtype = "float64" }
 //   input.mask = { shape = "[B]", dtype = "bool", optional = true }    # the component works without it
 //   output.frames = { shape = "[T, H, W, 3]", dtype = "uint8", per = "clip", when = "sample_fps" }
@@ -82,8 +83,8 @@ struct TensorSpec {
   std::string when, when_value;
   bool is_optional = false;  // of an input: the component works without it
 
-  // The shapes that the tensor may have, each as the names or sizes of its axes: "[B] or [B, F]" is {{"B"}, {"B", "F"}}.
-  // Empty for a tensor without a stated shape ("" or "[...").
+  // The shapes that the tensor may have, each as the names or sizes of its axes: "[B] or [B, F]" is {{"B"},
+  // {"B", "F"}}. Empty for a tensor without a stated shape ("" or "[...").
   std::vector<std::vector<std::string>> shapes() const;
   // Whether the tensor is made or read with these options of the component.
   bool is_in_use(const json& options) const;
@@ -112,16 +113,22 @@ struct Slot {
   std::string weights{};
 };
 
+// A model whose forward must not be recorded as a CUDA graph.
+inline constexpr const char* kNeedsEager = "eager";
+
 struct ComponentSpec {
   std::string id, kind, name, help;   // id = kind/name
   std::string interface {};           // the manifest's; empty: the only one of its kind
   std::string unusable{};             // why it cannot be used here, and what to do; empty: it can
   std::vector<std::string> formerly;  // names that it had before
+  std::vector<std::string> needs;     // what a host must understand to use it: kNeedsEager
   std::vector<OptionSpec> options;    // in the manifest's order, like inputs and outputs
   std::vector<TensorSpec> inputs, outputs;
   std::vector<ScoreSpec> scores;    // of a stage
   std::vector<LayoutSpec> layouts;  // of a model or tokenizer
   bool draws = false;               // of a stage or job: its results depend on the run's seed
+  // Part of the identity of jobs that use it, instead of its plugin's version.
+  int64_t results = 1;
   // For a job.
   std::vector<Slot> slots;
   std::vector<std::string> reads;  // kinds of jobs whose output it reads; "path": files

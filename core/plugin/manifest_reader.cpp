@@ -143,9 +143,14 @@ class ComponentReader {
                        out.id, name_rule);
       check_kind(t, out);
     }
+    needs(t, out);
     if (!out.unusable.empty()) return out;  // its other keys may mean what this host does not know
     out.formerly = t.texts("formerly");
     out.draws = t.node("draws") ? t.truth("draws") : out.kind == "job";
+    if (const auto* node = t.node("results")) {
+      out.results = node->value_exact<int64_t>().value_or(0);
+      if (out.results < 1) to_.errors.add(t.place("results"), "'results' must be an integer of at least 1");
+    }
     Places conditions;
     out.inputs = tensors(t, "input", out, conditions);
     out.outputs = tensors(t, "output", out, conditions);
@@ -158,6 +163,7 @@ class ComponentReader {
     for (const auto* all : {&out.inputs, &out.outputs})
       for (const auto& tensor : *all) check_condition(tensor, out, conditions);
     if (out.kind == "job") job(t, out);
+    if (is_host_kind(out.kind)) out.has_tensors = t.truth("tensors");
     if (to_.is_known) t.finish();
     return out;
   }
@@ -165,11 +171,24 @@ class ComponentReader {
  private:
   using Places = std::map<std::string, toml::source_region>;  // of each tensor's `when`, by the tensor's name
 
+  // What a host must understand to use the component.
+  void needs(TomlTable& t, ComponentSpec& to) {
+    to.needs = t.texts("needs");
+    for (const auto& word : to.needs)
+      if (word != kNeedsEager)
+        disable(t, "needs", to,
+                fmt::format("{} needs '{}', which this Kinora does not know; use a newer one", to.id, word));
+  }
+
+  // A newer Kinora may know what this one does not: the component alone cannot be used.
+  void disable(const TomlTable& t, const char* key, ComponentSpec& of, const std::string& why) {
+    if (of.unusable.empty()) of.unusable = to_.errors.located(t.place(key).begin, why);
+  }
+
   // The declarations that only a job has.
   void job(TomlTable& t, ComponentSpec& to) {
     to.reads = t.texts("reads");
     if (t.node("needs_input")) to.needs_input = t.truth("needs_input");
-    to.has_tensors = t.truth("tensors");
     const auto* slots = t.table("slot");
     if (!slots) return;
     for (const auto& [key, node] : in_file_order(*slots)) slot(*key, *node, to);
@@ -183,7 +202,8 @@ class ComponentReader {
     TomlTable t(*table, what, to_.errors);
     Slot out{.name = name, .kind = t.text("kind", true)};
     if (!out.kind.empty() && !find_kind(out.kind))
-      to_.errors.add(t.place("kind"), "unknown kind '{}' of {}", out.kind, what);
+      disable(t, "kind", to,
+              fmt::format("unknown kind '{}' of {} (a newer Kinora may know it)", out.kind, what));
     out.use = t.text("default");
     out.required = t.truth("required");
     out.list = t.truth("list");
@@ -223,9 +243,10 @@ class ComponentReader {
   void check_kind(const TomlTable& t, ComponentSpec& c) {
     if (!to_.is_known) return;
     if (const auto* kind = find_kind(c.kind)) {
-      if ((c.kind == "job") != (to_.tier == Tier::host))
-        to_.errors.add(t.place("id"), "component '{}': jobs, and only jobs, belong to tier \"host\"", c.id);
-      c.unusable = why_other_interface(c, kind->interface);
+      if (is_host_kind(c.kind) != (to_.tier == Tier::host))
+        to_.errors.add(t.place("id"),
+                       "component '{}': jobs and services, and only they, belong to tier \"host\"", c.id);
+      c.unusable = why_other_interface(c, *kind);
       return;
     }
     std::vector<std::string> names;
@@ -235,8 +256,9 @@ class ComponentReader {
                                          c.kind, c.id, did_you_mean_or_list(c.kind, names, "kinds")));
   }
 
-  static std::string why_other_interface(const ComponentSpec& c, std::string_view here) {
-    if (c.interface == here || (c.interface.empty() && !is_draft(here))) return "";
+  static std::string why_other_interface(const ComponentSpec& c, const Kind& kind) {
+    const std::string_view here = kind.interface;
+    if (kind.accepts(c.interface) || (c.interface.empty() && !is_draft(here))) return "";
     const std::string built =
         c.interface.empty() ? "does not name the draft that it is built for" : "is built for " + c.interface;
     return fmt::format("{} {}, this Kinora has {}; build the plugin again with this Kinora's SDK", c.id,
@@ -265,8 +287,10 @@ class ComponentReader {
       made.help = t.text("help");
       made.per = t.text("per");
       if (!made.per.empty() && made.per != "clip")
-        to_.errors.add(t.place("per"), "'per' of {} '{}' of {} must be \"clip\", got \"{}\"", way, name,
-                       owner, made.per);
+        disable(t, "per", of,
+                fmt::format(
+                    "'per' of {} '{}' of {} is \"{}\" (a newer Kinora may know it); this one knows \"clip\"",
+                    way, name, owner, made.per));
       condition(t.text("when"), made);
       if (!made.when.empty()) conditions.emplace(name, t.place("when"));
       if (std::string_view(way) == "input") made.is_optional = t.truth("optional");
@@ -276,17 +300,14 @@ class ComponentReader {
     return out;
   }
 
-  // A newer Kinora may know more dtypes and shapes, so that another one disables the component alone.
   void check_rules(const TomlTable& t, const std::string& what, const TensorSpec& tensor, ComponentSpec& of) {
-    const auto disable = [&](const char* key, const std::string& why) {
-      if (of.unusable.empty()) of.unusable = to_.errors.located(t.place(key).begin, why);
-    };
     const auto& known = tensor_dtypes();
     if (!tensor.dtype.empty() && std::find(known.begin(), known.end(), tensor.dtype) == known.end())
-      disable("dtype", fmt::format("unknown dtype '{}' of {} (a newer Kinora may know it); dtypes: {}",
-                                   tensor.dtype, what, fmt::join(known, ", ")));
+      disable(t, "dtype", of,
+              fmt::format("unknown dtype '{}' of {} (a newer Kinora may know it); dtypes: {}", tensor.dtype,
+                          what, fmt::join(known, ", ")));
     if (!is_tensor_shape(tensor.shape))
-      disable("shape", fmt::format("shape '{}' of {}: {}", tensor.shape, what, tensor_shape_rule));
+      disable(t, "shape", of, fmt::format("shape '{}' of {}: {}", tensor.shape, what, tensor_shape_rule));
   }
 
   void score(const toml::key& key, const toml::node& node, ComponentSpec& to) {
@@ -352,11 +373,10 @@ class ComponentReader {
         return true;
       }
     }
-    if (!type.empty() && of.unusable.empty())
-      of.unusable = to_.errors.located(
-          t.place("type").begin,
-          fmt::format("unknown type '{}' of option '{}' of {} (a newer Kinora may know it){}", type, out.name,
-                      of.id, did_you_mean_or_list(type, names, "types")));
+    if (!type.empty())
+      disable(t, "type", of,
+              fmt::format("unknown type '{}' of option '{}' of {} (a newer Kinora may know it){}", type,
+                          out.name, of.id, did_you_mean_or_list(type, names, "types")));
     return false;
   }
 
@@ -374,6 +394,7 @@ class ComponentReader {
     if (!given)
       return to_.errors.add(node.source(), "a default is a number, a string, a bool or a list of them");
     std::vector<Problem> problems;
+    out.default_value = *given;  // an infinite one is meant
     out.default_value = checked_value(out, *given, owner, problems);
     // The default of a required option is only an example; it may be empty.
     if (out.required) return;

@@ -1,4 +1,4 @@
-// What the manifest's parser is made of: tables of TOML with a fixed set of keys, and the reading of one
+// The parts of the manifest's parser: tables of TOML with a fixed set of keys, and the reading of one
 // [[component]]. Private to manifest.cpp.
 #pragma once
 #include <string>
@@ -78,7 +78,7 @@ struct Reading {
   TomlErrors& errors;
   bool
       is_known;  // an unknown key is a warning; an unknown kind or another draft makes the component unusable
-  Tier tier;     // tier of the plugin: jobs, and only jobs, belong to tier host
+  Tier tier;     // tier of the plugin: jobs and services, and only they, belong to tier host
 };
 
 ComponentSpec read_component(const toml::table& table, Reading reading);

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/plugin/kinds.hpp"
 #include "core/plugin/tensor_rules.hpp"
 #include "kinora/abi/model.h"
 
@@ -146,8 +147,6 @@ const Case cases[] = {
      "'required' of option 'weights' of sampler/edm-heun must be true or false"},
     {"choices = [\"a\", \"b\"]", "choices = [\"a\", 2]",
      "'choices' of option 'mode' of sampler/edm-heun must be a list of strings"},
-    {"per = \"clip\"", "per = \"shot\"",
-     "'per' of output 'parts' of sampler/edm-heun must be \"clip\", got \"shot\""},
     {"when = \"steps\"", "when = \"stepz\"",
      "plugin.toml:14:71: 'when' of tensor 'mask' of sampler/edm-heun: unknown option 'stepz', did you mean "
      "'steps'?"},
@@ -228,6 +227,12 @@ TEST(Manifest, AComponentThatIsUnknownIsUnusableAlone) {
        "bool, none"},
       {"shape = \"[K]\"", "shape = \"[T, H W\"",
        "plugin.toml:17:26: shape '[T, H W' of output 'parts' of sampler/edm-heun: write \"[B, C, 3]\""},
+      {"per = \"clip\"", "per = \"shot\"",
+       "'per' of output 'parts' of sampler/edm-heun is \"shot\" (a newer Kinora may know it); this one knows "
+       "\"clip\""},
+      {"help = \"order 2\"", "needs = [\"eager\", \"two-hosts\"]\nlayout = 3",
+       "plugin.toml:12:9: sampler/edm-heun needs 'two-hosts', which this Kinora does not know; use a newer "
+       "one"},
       {"help = \"order 2\"", "interface = \"kinora.sampler/2\"",
        "sampler/edm-heun is built for kinora.sampler/2, this Kinora has kinora.sampler/1; build the plugin "
        "again with "
@@ -240,6 +245,14 @@ TEST(Manifest, AComponentThatIsUnknownIsUnusableAlone) {
     EXPECT_THAT(p->components[0].unusable, HasSubstr(c.says));
     EXPECT_EQ(p->components[1].unusable, "");
   }
+}
+
+TEST(Manifest, ADraftThatBecameStableKeepsItsPlugins) {
+  const Kind kind{"x", "kinora.x/1", 16, "create", "reserved", 0, "kinora.x/1-draft.3 kinora.x/1-draft.4"};
+  for (const char* id : {"kinora.x/1", "kinora.x/1-draft.3", "kinora.x/1-draft.4"})
+    EXPECT_TRUE(kind.accepts(id)) << id;
+  for (const char* id : {"", "kinora.x/1-draft.2", "kinora.x/2", "kinora.x/1-draft.3 kinora.x/1-draft.4"})
+    EXPECT_FALSE(kind.accepts(id)) << id;
 }
 
 TEST(Manifest, ADraftIsNamedAndMustBeThisKinoras) {
@@ -275,6 +288,24 @@ TEST(Manifest, AJobDrawsUnlessItDeniesItAndAStageIfItSaysSo) {
   EXPECT_TRUE(draws("stage/x", "draws = true\n"));
 }
 
+// The number that counts for the identity of jobs, instead of the plugin's version.
+TEST(Manifest, AComponentStatesItsResults) {
+  const auto read = [](const std::string& line) {
+    return parse_manifest(
+        "[plugin]\nname = \"x\"\nversion = \"0\"\nabi = \"1.0\"\ntier = \"stable\"\n"
+        "[[component]]\nid = \"stage/x\"\nhelp = \"h\"\n" +
+            line,
+        "p");
+  };
+  EXPECT_EQ(or_throw(read("")).components.at(0).results, 1);
+  EXPECT_EQ(or_throw(read("results = 3\n")).components.at(0).results, 3);
+  for (const char* line : {"results = 0\n", "results = \"2\"\n", "results = 1.5\n"}) {
+    ASSERT_FALSE(read(line)) << line;
+    EXPECT_THAT(read(line).failure().message,
+                HasSubstr("p:9:11: 'results' must be an integer of at least 1"));
+  }
+}
+
 TEST(Manifest, ReportsAllErrorsInTheFilesOrder) {
   const auto p =
       parse_manifest("[plugin]\nname = 1\nversion = 2\n[[component]]\nid = \"stage/x\"\ncolour = 3\n", "p");
@@ -284,8 +315,8 @@ TEST(Manifest, ReportsAllErrorsInTheFilesOrder) {
       "p:1:1: [plugin] has no 'abi'\np:1:1: [plugin] has no 'tier'\np:2:8: 'name' of [plugin] must be "
       "a string\n"
       "p:3:11: 'version' of [plugin] must be a string\n"
-      "p:6:1: unknown key 'colour' in [[component]]; keys: id, help, interface, formerly, draws, input, "
-      "output, score, layout, option");
+      "p:6:1: unknown key 'colour' in [[component]]; keys: id, help, interface, needs, formerly, draws, "
+      "results, input, output, score, layout, option");
 }
 
 TEST(Manifest, EmptyTextIsNoManifest) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -63,19 +64,18 @@ std::optional<json> item_of(OptionType type, const json& v) {
   }
 }
 
+// Infinity and NaN are meant where the default is one ("inf: none"), infinity as a bound too: it drops nothing.
+bool is_meant(const OptionSpec& spec, double v) {
+  const json said = portable_json(spec.default_value), given = portable_json(v);
+  return (spec.is_bound && !std::isnan(v)) || said == given ||
+         (said.is_array() && std::find(said.begin(), said.end(), given) != said.end());
+}
+
 // Replaces an invalid item, so that the options still have the manifest's types.
 json zero_of(OptionType type) {
-  switch (type) {
-    case OptionType::integer:
-    case OptionType::size:
-      return int64_t{0};
-    case OptionType::real:
-      return 0.0;
-    case OptionType::boolean:
-      return false;
-    default:
-      return "";
-  }
+  if (type == OptionType::integer || type == OptionType::size) return int64_t{0};
+  if (type == OptionType::real) return 0.0;
+  return type == OptionType::boolean ? json(false) : json("");
 }
 
 class Check {
@@ -92,7 +92,9 @@ class Check {
       problem(path, found_text(given) + (is_bad_size ? "; write for example \"2 GiB\"" : ""));
       return zero_of(item_type(spec_.type));
     }
-    if (v->is_number() && !in_bounds(spec_, v->get<double>()))
+    if (v->is_number_float() && !std::isfinite(v->get<double>()) && !is_meant(spec_, v->get<double>()))
+      problem(path, fmt::format("{}; write a finite number", v->get<double>()));
+    else if (v->is_number() && !in_bounds(spec_, v->get<double>()))
       problem(path, given.is_string() ? given.dump() : v->dump());
     if (v->is_string() && !spec_.choices.empty()) choice(path, v->get_ref<const std::string&>());
     return *v;
@@ -118,10 +120,7 @@ class Check {
 
 const char* type_name(OptionType type) { return type_names[static_cast<size_t>(type)]; }
 
-bool is_list(OptionType type) {
-  return type == OptionType::integers || type == OptionType::reals || type == OptionType::strings ||
-         type == OptionType::paths;
-}
+bool is_list(OptionType type) { return item_type(type) != type; }
 
 OptionType item_type(OptionType type) {
   switch (type) {
@@ -168,13 +167,11 @@ std::string found_text(const json& given) {
 }
 
 json portable_json(const json& v) {
-  if (v.is_array()) {
-    json out = json::array();
-    for (const auto& item : v) out.push_back(portable_json(item));
-    return out;
-  }
-  if (!v.is_number_float() || std::isfinite(v.get<double>())) return v;
-  return std::isnan(v.get<double>()) ? "nan" : v.get<double>() > 0 ? "inf" : "-inf";
+  if (v.is_number_float() && !std::isfinite(v.get<double>()))
+    return std::isnan(v.get<double>()) ? "nan" : v.get<double>() > 0 ? "inf" : "-inf";
+  json out = v;
+  if (v.is_array()) std::transform(v.begin(), v.end(), out.begin(), portable_json);
+  return out;
 }
 
 json checked_value(const OptionSpec& spec, const json& given, std::string_view owner,

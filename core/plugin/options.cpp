@@ -35,13 +35,6 @@ Result<std::string> absolute_path(const std::string& text, const fs::path& base)
   return (folder / text).lexically_normal().string();
 }
 
-std::vector<json*> items_of(json& v) {
-  if (!v.is_array()) return {&v};
-  std::vector<json*> out;
-  for (auto& item : v) out.push_back(&item);
-  return out;
-}
-
 Options::Value stored(OptionType type, const json& v) {
   const bool list = is_list(type);
   const auto items = [&]<class E>(E) { return list ? v.get<std::vector<E>>() : std::vector<E>{v.get<E>()}; };
@@ -58,16 +51,11 @@ Options::Value stored(OptionType type, const json& v) {
   }
 }
 
-std::vector<std::string> names_of(const ComponentSpec& spec) {
+void find_unknown(const ComponentSpec& spec, const json& given, std::vector<Problem>& problems) {
   std::vector<std::string> names;
   for (const auto& o : spec.options) names.push_back(o.name);
-  return names;
-}
-
-void find_unknown(const ComponentSpec& spec, const json& given, std::vector<Problem>& problems) {
   for (const auto& [name, value] : given.items()) {
     if (spec.option(name)) continue;
-    const auto names = names_of(spec);
     const std::string rest = names.empty() ? "; it has none" : did_you_mean_or_list(name, names, "it has");
     problems.push_back({name, fmt::format("unknown option '{}' of {}{}", name, spec.id, rest)});
   }
@@ -99,10 +87,10 @@ Options Options::make(const ComponentSpec& spec, const json& given, std::vector<
     // An example of a required option need not exist.
     const bool example = option.required && !table.contains(option.name);
     if (item_type(option.type) == OptionType::path && !example)
-      for (json* item : items_of(v)) {
-        auto path = absolute_path(item->get<std::string>(), base);
+      for (json& item : v) {  // a lone path is one item
+        auto path = absolute_path(item.get<std::string>(), base);
         if (path) {
-          *item = *path;
+          item = *path;
           if (!path->empty()) out.paths_.push_back(*path);
         } else {
           problems.push_back({option.name, fmt::format("option '{}' of {}: {}", option.name, spec.id,

@@ -23,6 +23,8 @@ id = "sampler/x"
 option.steps = { type = "int", default = 35, min = 1, max = 1000, unit = "intervals" }
 option.sigma_min = { type = "float", default = 0.002, above = 0 }
 option.sigma_max = { type = "float", default = inf, above = 0.0 }
+option.shift = { type = "float", default = 1.0 }
+option.at_most = { type = "float", default = 1e300, bound = true }
 option.churn = { type = "bool", default = false }
 option.cache = { type = "size", default = "64 MiB", min = 4096, max = 1073741824 }
 option.mode = { type = "string", default = "fast", choices = ["fast", "exact"] }
@@ -63,6 +65,14 @@ TEST(Options, ReportsWhatIsWrongAndWhatIsRight) {
       {R"(null)", nullptr, ""},
       {R"({"steps": 1000, "sigma_min": 1, "cache": "2 MiB", "sizes": [], "churn": true})", nullptr, ""},
       {R"({"sigma_max": "inf"})", nullptr, ""},
+      {R"({"sigma_max": "nan"})", "sigma_max", "takes a float above 0, found nan; write a finite number"},
+      {R"({"sigma_min": "inf"})", "sigma_min",
+       "option 'sigma_min' of sampler/x takes a float above 0, found inf"},
+      {R"({"shift": "-inf"})", "shift", "takes a float, found -inf; write a finite number"},
+      {R"({"shift": "nan"})", "shift", "takes a float, found nan; write a finite number"},
+      {R"({"at_most": "inf"})", nullptr, ""},
+      {R"({"at_most": "nan"})", "at_most", "found nan"},
+      {R"({"scales": [0.5, "-inf"]})", "scales[1]", "found -inf"},
       {R"([1])", "", "options of sampler/x are a table, found a list of 1 item"},
       {R"({"stpes": 3})", "stpes", "unknown option 'stpes' of sampler/x, did you mean 'steps'?"},
       {R"({"colour": 3})", "colour", "unknown option 'colour' of sampler/x; it has: steps, sigma_min,"},
@@ -118,8 +128,8 @@ TEST(Options, CompletesDefaultsInCanonicalJsonThatReadsBack) {
   const auto made = or_throw(Options::make(sampler(), {{"steps", 20}, {"sigma_min", 0.1}}));
   EXPECT_EQ(
       made.canonical(),
-      R"({"cache":67108864,"churn":false,"files":[],"mode":"fast","scales":[],"sigma_max":"inf","sigma_min":0.1,"sizes":[1,2],)"
-      R"("steps":20,"tags":["a"],"weights":""})");
+      R"({"at_most":1e+300,"cache":67108864,"churn":false,"files":[],"mode":"fast","scales":[],"shift":1.0,)"
+      R"("sigma_max":"inf","sigma_min":0.1,"sizes":[1,2],"steps":20,"tags":["a"],"weights":""})");
   EXPECT_EQ(or_throw(Options::make(sampler(), made.values())).canonical(), made.canonical());
 }
 
@@ -186,10 +196,10 @@ TEST(Options, DescribedMembersComeBack) {
 // library.
 TEST(Options, ADraftIsPartOfTheDescription) {
   Describe<Nothing> d;
-  d.name("x").help("h").formerly("y");
+  d.name("x").help("h").formerly("y").needs("eager");
   EXPECT_EQ(d.toml("model", "kinora.model/1-draft.3"),
             "[[component]]\nid = \"model/x\"\nhelp = \"h\"\ninterface = \"kinora.model/1-draft.3\"\nformerly "
-            "= [\"y\"]\n");
+            "= [\"y\"]\nneeds = [\"eager\"]\n");
   EXPECT_EQ(d.toml("stage", "kinora.stage/1"), d.toml("stage"));
 }
 
@@ -199,6 +209,8 @@ TEST(Options, ADescriptionSaysWhetherResultsDependOnTheSeed) {
   draws.name("x").help("h").draws();
   EXPECT_EQ(still.toml("stage"), "[[component]]\nid = \"stage/x\"\nhelp = \"h\"\n");
   EXPECT_EQ(draws.toml("stage"), still.toml("stage") + "draws = true\n");
+  still.results(2);
+  EXPECT_EQ(still.toml("stage"), "[[component]]\nid = \"stage/x\"\nhelp = \"h\"\nresults = 2\n");
 }
 
 std::string path_of(const json& given) {

@@ -68,6 +68,7 @@ std::string PluginsLock::text() const {
 }
 
 Status PluginsLock::allows(const PluginInfo& plugin) const {
+  if (plugin.library.empty()) return {};  // it is part of the program
   const std::string renew =
       fmt::format("if this plugin is meant to be used, renew the lock: kinora --plugins {} plugins lock {}",
                   plugin.folder.parent_path().string(), file_.string());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/paths.hpp"
 #include "core/base/suggest.hpp"
 #include "core/build_info.hpp"
 #include "core/plugin/elf.hpp"
@@ -76,6 +77,9 @@ std::string Registry::new_name(std::string_view kind, std::string_view name) con
   return "";
 }
 
+// The most names that a message lists; among more of them a reader does not find the right one.
+constexpr size_t kMostListed = 16;
+
 Failure Registry::not_found(std::string_view kind, std::string_view name) const {
   // Where the kind is known people write bare names, so bare names are suggested.
   const bool bare = name.find('/') == name.npos;
@@ -93,6 +97,9 @@ Failure Registry::not_found(std::string_view kind, std::string_view name) const 
     if (at != names.end())
       rest = ", did you mean '" + candidates[static_cast<size_t>(at - names.begin())] + "'?";
   }
+  if (rest.empty() && candidates.size() > kMostListed)
+    rest = fmt::format("; `kinora plugins list{}` shows the {} there are, --plugins FOLDER adds others",
+                       kind.empty() ? "" : fmt::format(" {}", kind), candidates.size());
   if (rest.empty() && !kind.empty())
     rest = candidates.empty() ? "; there is none" : did_you_mean_or_list(name, candidates, "there are");
   if (name == "nccl" || name == "collective/nccl")
@@ -107,7 +114,8 @@ Failure Registry::not_found(std::string_view kind, std::string_view name) const 
     rest += fmt::format(" ({} plugin{} cannot be read: {}{})", unreadable.size(),
                         unreadable.size() == 1 ? "" : "s", unreadable.front(),
                         unreadable.size() == 1 ? "" : "; see `kinora plugins`");
-  return fail(KINORA_ERROR_NOT_FOUND, "unknown {} '{}'{}", kind.empty() ? "component" : kind, name, rest);
+  const std::string_view what = kind.empty() ? "component" : kind == "job" ? "kind of job" : kind;
+  return fail(KINORA_ERROR_NOT_FOUND, "unknown {} '{}'{}", what, name, rest);
 }
 
 Result<Registry::Place> Registry::locate(std::string_view kind, std::string_view name) const {
@@ -141,6 +149,13 @@ Result<std::string> Registry::version_of(std::string_view id) const {
   return place->entry->info.spec.version;
 }
 
+Result<PluginInfo> Registry::plugin_of(std::string_view id) const {
+  const auto place = locate({}, id);
+  if (!place) return place.failure();
+  const std::lock_guard lock(locks_->state);
+  return place->entry->info;
+}
+
 Result<Component> Registry::open(std::string_view kind, std::string_view name) {
   const auto place = locate(kind, name);
   if (!place) return place.failure();
@@ -155,6 +170,15 @@ Result<Component> Registry::open(std::string_view kind, std::string_view name) {
 
 namespace {
 
+// Whether the library links libtorch, itself or through other libraries of Kinora.
+bool needs_torch(const std::filesystem::path& library) {
+  const auto needs = read_needs(library);
+  return needs && std::ranges::any_of(needs->libraries, [](const std::string& name) {
+           if (name.starts_with("libtorch") || name == KINORA_LIBRARY("kinora_torch")) return true;
+           return name.starts_with("libkinora_") && needs_torch(library_folder() / name);
+         });
+}
+
 // Whether libtorch must be in the process before the plugin is opened: nothing else leads the linker to it.
 bool requires_torch(const PluginInfo& plugin) {
   const auto& components = plugin.spec.components;
@@ -162,11 +186,7 @@ bool requires_torch(const PluginInfo& plugin) {
       std::any_of(components.begin(), components.end(), [](const auto& c) { return c.has_tensors; }))
     return true;
   if (plugin.spec.tier == Tier::stable) return false;
-  const auto needs = read_needs(plugin.library);
-  return needs && std::any_of(needs->libraries.begin(), needs->libraries.end(), [](const std::string& name) {
-           return name.starts_with("libtorch") || name == KINORA_LIBRARY("kinora_torch") ||
-                  name == KINORA_LIBRARY("kinora_training");
-         });
+  return needs_torch(plugin.library);
 }
 
 }  // namespace
@@ -193,7 +213,8 @@ Status Registry::load(Entry& entry) {
     const auto torch = ensure_torch();
     if (!torch) return disable(torch.failure());
   }
-  const auto opened = open_library(entry.info.library);
+  const auto opened =
+      entry.entry ? enter(entry.entry, entry.info.spec.name) : open_library(entry.info.library);
   if (!opened) return disable(opened.failure());
   const kinora_plugin& plugin = **opened;
   if (const auto status = check_opened(plugin, entry.info.spec); !status) return disable(status.failure());

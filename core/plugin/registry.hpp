@@ -1,4 +1,4 @@
-// The plugins that this host found. Built once by scan(); after that only states change: a plugin is opened
+// The plugins that this host found. Built once by scan() and add(); after that only states change: a plugin is opened
 // on the first use of one of its components, and if it cannot be opened, only that plugin is disabled.
 #pragma once
 #include <atomic>
@@ -35,7 +35,7 @@ const char* state_name(PluginState state);
 
 struct PluginInfo {
   PluginSpec spec;  // if its manifest is unreadable, only the name, taken from the folder
-  std::filesystem::path folder, library;
+  std::filesystem::path folder, library;  // empty: it is part of the program
   PluginState state = PluginState::ready;
   std::string reason;  // why it is disabled or shadowed
   std::map<std::string, std::string>
@@ -66,6 +66,10 @@ class Registry {
   Registry& operator=(Registry&&) noexcept;
   ~Registry();
 
+  // Adds a plugin that is part of the program: its entry, and the text of a plugin.toml. Call before threads use the
+  // registry. KINORA_ERROR_INVALID if another plugin has its name, or a component of the same id.
+  Status add(kinora_plugin_entry_fn entry, const std::string& manifest);
+
   // [any-thread] Copies, in search order.
   std::vector<PluginInfo> plugins() const;
   // Folders that were not searched, and why.
@@ -89,6 +93,8 @@ class Registry {
   Result<const ComponentSpec*> find(std::string_view kind, std::string_view name) const;
   // [any-thread] Version of the plugin of the component that find() returns; the same errors.
   Result<std::string> version_of(std::string_view id) const;
+  // [any-thread] A copy of that plugin; the same errors.
+  Result<PluginInfo> plugin_of(std::string_view id) const;
 
   // [any-thread] The same, and opens its plugin; for one of the pinned tier, libtorch first (host.hpp,
   // ensure_torch).
@@ -100,6 +106,7 @@ class Registry {
     PluginInfo info;  // state and reason are guarded by Locks::state, the rest is constant after scan()
     std::map<const ComponentSpec*, const void*> apis;  // written before `loaded`
     std::atomic<bool> loaded = false;
+    kinora_plugin_entry_fn entry = nullptr;  // of a plugin without a library
   };
   struct Locks {
     std::mutex state;
@@ -114,7 +121,7 @@ class Registry {
   };
   explicit Registry(HostFacts host);
   void scan_folder(const SearchFolder& folder);
-  void add(PluginInfo examined);
+  Entry& add(PluginInfo examined);
   void offer(Entry& entry);
   Result<Place> locate(std::string_view kind, std::string_view name) const;
   Failure not_found(std::string_view kind, std::string_view name) const;

@@ -8,6 +8,7 @@
 
 #include "core/base/log.hpp"
 #include "core/base/paths.hpp"
+#include "core/base/regular_file.hpp"
 #include "core/plugin/elf.hpp"
 #include "core/plugin/library.hpp"
 #include "core/plugin/registry.hpp"
@@ -17,21 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t max_manifest = size_t{1} << 20;
-
-Result<std::string> read_text(const fs::path& path) {
-  std::error_code error;
-  const auto size = fs::file_size(path, error);
-  if (!error && size > max_manifest)
-    return fail(KINORA_ERROR_DATA, "{}: larger than 1 MiB, so not a manifest", path.string());
-  std::string text(error ? 0 : size, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (error || file.bad() || !file.is_open())
-    return fail(KINORA_ERROR_IO, "{}: cannot be read; check its permissions", path.string());
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text;
-}
+constexpr uint64_t max_manifest = uint64_t{1} << 20;
 
 std::vector<fs::path> libraries_in(const fs::path& folder) {
   std::error_code error;
@@ -79,7 +66,7 @@ Status read_plugin(PluginInfo& info) {
   const bool has_file = fs::exists(file, error);
   std::string text, place = file.string();
   if (has_file) {
-    auto read = read_text(file);
+    auto read = read_regular_file(file, max_manifest);
     if (!read) return read.failure();
     text = *std::move(read);
   } else {
@@ -116,10 +103,14 @@ Status read_plugin(PluginInfo& info) {
   return {};
 }
 
+bool is_in_use(const PluginInfo& info) {
+  return info.state == PluginState::ready || info.state == PluginState::loaded;
+}
+
 // A plugin of which nothing can be used hides none of the same name.
 bool hides_others(const PluginInfo& info) {
   const auto& all = info.spec.components;
-  return info.state == PluginState::ready &&
+  return is_in_use(info) &&
          std::any_of(all.begin(), all.end(), [](const auto& c) { return c.unusable.empty(); });
 }
 
@@ -240,7 +231,24 @@ void Registry::scan_folder(const SearchFolder& folder) {
   for (auto& info : broken) add(std::move(info));
 }
 
-void Registry::add(PluginInfo examined) {
+Status Registry::add(kinora_plugin_entry_fn entry, const std::string& manifest) {
+  PluginInfo info;
+  auto spec = parse_manifest(manifest, "the manifest of the program's plugin");
+  if (!spec) return spec.failure();
+  info.spec = *std::move(spec);
+  if (auto status = check_compatible(info.spec, host_); !status) return status;
+  for (const auto& other : entries_)
+    for (const auto& c : info.spec.components)
+      if (hides_others(other->info) &&
+          (other->info.spec.name == info.spec.name || other->info.spec.component(c.id)))
+        return fail(KINORA_ERROR_INVALID,
+                    "plugin '{}': plugin '{}', which is there already, has this name or {}; give it another",
+                    info.spec.name, other->info.spec.name, c.id);
+  add(std::move(info)).entry = entry;
+  return {};
+}
+
+Registry::Entry& Registry::add(PluginInfo examined) {
   auto entry = std::make_unique<Entry>();
   auto& info = entry->info = std::move(examined);
   for (const auto& other : entries_) {
@@ -249,12 +257,12 @@ void Registry::add(PluginInfo examined) {
     info.reason = "by " + other->info.folder.string();
   }
   if (info.state != PluginState::shadowed) offer(*entry);
-  entries_.push_back(std::move(entry));
+  return *entries_.emplace_back(std::move(entry));
 }
 
 void Registry::offer(Entry& entry) {
   const auto is_usable = [](const Place& place) {
-    return place.entry->info.state == PluginState::ready && place.spec->unusable.empty();
+    return is_in_use(place.entry->info) && place.spec->unusable.empty();
   };
   for (const auto& component : entry.info.spec.components) {
     const auto [it, first] = by_id_.try_emplace(component.id, Place{&entry, &component});

@@ -35,6 +35,7 @@ std::optional<ComponentUse> read_component(const Document& doc, const Registry& 
   }
   use.version = or_throw(registry.version_of(use.id));
   use.draws = (*spec)->draws;
+  use.results = (*spec)->results;
   return use;
 }
 

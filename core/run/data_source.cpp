@@ -1,6 +1,6 @@
 #include "core/run/data_source.hpp"
 
-#include "core/run/opening.hpp"
+#include "core/plugin/opening.hpp"
 #include "core/run/run_file.hpp"
 
 namespace kinora::core {
@@ -14,7 +14,8 @@ ReadSource source_reader(const Document& doc, Registry& registry, const std::fil
         use->id, use->version, use->options.values(),
         [&registry, id = use->id, options = use->options](const std::string& path) {
           return std::make_unique<SourceInstance>(open_component(registry, "source", id), options, path);
-        });
+        },
+        use->results);
   };
 }
 

@@ -17,9 +17,14 @@ struct DataSource {
   nlohmann::json options;   // complete
   // Opens all of the data at a path or URI. Throws Error.
   std::function<std::unique_ptr<SourceInstance>(const std::string& path)> open;
+  int64_t results = 1;  // ComponentSpec::results
 
   // Returns the values that a result depends on.
-  nlohmann::json identity() const { return {{"id", id}, {"version", version}, {"options", options}}; }
+  nlohmann::json identity() const {
+    nlohmann::json out{{"id", id}, {"version", version}, {"options", options}};
+    if (results != 1) out["results"] = results;
+    return out;
+  }
 };
 
 // Reads the value at a pointer: the name of a source, or a table with `use` and options. Null after a problem.

@@ -19,7 +19,7 @@ std::vector<std::string> expand_input(const std::filesystem::path& run_file, con
 std::string explain_missing_input(const std::filesystem::path& run_file, const std::string& input,
                                   const std::vector<std::string>& jobs);
 
-// Whether an input is a URI such as "s3://bucket/films/" rather than a local path.
+// Whether an input is a URI such as "s3://bucket/videos/" rather than a local path.
 bool is_uri(std::string_view text);
 // Checks such an input without reading it: no storage has its scheme, or its form is wrong.
 Status check_uri(const Registry& registry, std::string_view text);

@@ -4,7 +4,8 @@
 
 #include "core/base/cancel.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/run/opening.hpp"
+#include "core/io/fence.hpp"
+#include "core/plugin/opening.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {
@@ -16,13 +17,14 @@ Metrics::Metrics(const std::filesystem::path& file) : file_(file), out_(file, st
 }
 
 void Metrics::line(const nlohmann::json& entry) {
+  or_throw(may_publish(file_));
   out_ << entry.dump() << '\n';
   out_.flush();
   if (!out_) throw Error(KINORA_ERROR_NO_MEMORY, "metrics.jsonl: cannot be written; is the disk full?");
 }
 
-// A job that continues from the checkpoint of `step` computes the later steps again: their lines would be there twice. The last line may be
-// half of one after a kill, and goes too.
+// A job that continues from the checkpoint of `step` computes the later steps again: their lines would be
+// there twice. The last line may be half of one after a kill, and goes too.
 void Metrics::rewind(int64_t step) {
   if (!std::filesystem::is_regular_file(file_)) return;
   std::string kept;
@@ -38,6 +40,7 @@ void Metrics::rewind(int64_t step) {
 
 void Metrics::clear() {
   if (!std::filesystem::is_regular_file(file_)) return;
+  or_throw(may_publish(file_));
   out_.close();
   out_.open(file_, std::ios::trunc);
   out_.close();
@@ -45,8 +48,9 @@ void Metrics::clear() {
 }
 
 JobContext::JobContext(Runtime& runtime, const RunFile& run, const JobSpec& spec, bool writes,
-                       std::filesystem::path folder)
+                       JobIdentity identity, std::filesystem::path folder)
     : JobView(runtime, run, spec),
+      identity_(std::move(identity)),
       folder_(folder.empty() ? run.out / spec.name : std::move(folder)),
       out_uri_(folder_.string()) {
   std::filesystem::create_directories(folder_);

@@ -13,8 +13,9 @@
 
 #include "core/plugin/options.hpp"
 #include "core/plugin/registry.hpp"
-#include "core/run/call.hpp"
+#include "core/run/identity.hpp"
 #include "core/run/run_file.hpp"
+#include "core/runtime/call.hpp"
 #include "core/runtime/runtime.hpp"
 #include "kinora/options.hpp"
 #include "kinora/run.hpp"
@@ -72,9 +73,13 @@ class JobContext : public JobView {
  public:
   // writes: this process writes the job's metrics (rank 0 of a launch).
   // folder: where it works instead of in the job's own folder; empty: there.
-  JobContext(Runtime&, const RunFile&, const JobSpec&, bool writes = true, std::filesystem::path folder = {});
+  JobContext(Runtime&, const RunFile&, const JobSpec&, bool writes = true, JobIdentity identity = {},
+             std::filesystem::path folder = {});
 
-  // The job's own folder, or the one that takes its place when the job is done; it exists. Only results and temporary files belong there.
+  const JobIdentity& identity() const { return identity_; }
+
+  // The job's own folder, or the one that takes its place when the job is done; it exists. Only results and
+  // temporary files belong there.
   const std::filesystem::path& folder() const { return folder_; }
 
   Metrics& metrics() { return *metrics_; }
@@ -86,6 +91,7 @@ class JobContext : public JobView {
   kinora_run call(Progress* progress = nullptr, int64_t first_sample = 0);
 
  private:
+  const JobIdentity identity_;
   std::filesystem::path folder_;
   std::string out_uri_;
   std::unique_ptr<Metrics> metrics_;
@@ -109,7 +115,7 @@ class JobType {
 
   // Completes a job's table that names the folder of a published pipeline (option `pipeline`): what the table
   // omits comes from the folder. before: kinds of the upstream jobs. A kind without that option has no such
-  // folder.
+  // folder. An array of tables, each with a name of its own: the table stands for several jobs.
   virtual nlohmann::json from_pipeline(const std::string& kind, const std::string& job, nlohmann::json table,
                                        const std::filesystem::path& folder,
                                        const std::set<std::string>& before) const {
@@ -117,21 +123,39 @@ class JobType {
     return table;
   }
 
-  // Whether the job lists its inputs itself, one by one. It can then identify what affects results
-  // (inputs_identity), count failed inputs and retry them (--retry-failed).
+  // Whether a table that names no pipeline takes over that of `input`, a direct input whose table names one.
+  virtual bool takes_pipeline_of(const nlohmann::json& table, const JobSpec& input) const {
+    (void)table, (void)input;
+    return false;
+  }
+  // Replaces values of options that do not count as they are for the job's identity by what counts instead.
+  virtual void count_options(Contents&, nlohmann::json& options) const { (void)options; }
+
+  // Whether the job lists its inputs itself, one by one. It can then identify what affects results, count
+  // failed inputs and retry them (--retry-failed).
   virtual bool lists_inputs() const { return false; }
-  virtual std::string inputs_identity(const RunFile&, const JobSpec&) const { return {}; }
+  // Lists them; null for other kinds.
+  virtual std::shared_ptr<const JobInputs> list_inputs(const RunFile&, const JobSpec&) const {
+    return nullptr;
+  }
   // Whether finished work on remaining inputs stays valid when other inputs are added or removed.
   virtual bool keeps_work() const { return false; }
-  // Numbers among its options that may be raised: a run then continues from the earlier results instead of starting from
-  // scratch, as a training does beyond its last step.
+  // Numbers among its options that may be raised: a run then continues from the earlier results instead of
+  // starting from scratch, as a training does beyond its last step.
   virtual std::vector<std::string> grows_by() const { return {}; }
   // Identity of the manual edits to the job's inputs that the job respects; "" if there are none.
   virtual std::string edits_identity(const RunFile&, const JobSpec&) const { return {}; }
 
+  // Digest of the data that other jobs read in this one's folder, without reading a sample: ranks whose digests differ
+  // do not start. "": names, sizes and indices of shards count, if there are any.
+  virtual std::string data_digest(const std::filesystem::path& folder) const {
+    (void)folder;
+    return {};
+  }
+
   // Logs how a run that continues `folder` would begin; writes nothing. retries: the number of retries of
   // failures that such a run would have.
-  virtual void foresee(Runtime&, const RunFile&, const JobSpec&, const std::filesystem::path& folder,
+  virtual void predict(const JobView&, const JobIdentity&, const std::filesystem::path& folder,
                        int64_t retries) const {
     (void)folder, (void)retries;
   }
@@ -140,8 +164,8 @@ class JobType {
     (void)summary;
     return {};
   }
-  // Whether its finished results stay in its folder while it runs again, until the new ones replace them in one step: for
-  // jobs of seconds, which resume nothing.
+  // Whether its finished results stay in its folder while it runs again, until the new ones replace them in
+  // one step: for jobs of seconds, which resume nothing.
   virtual bool replaces_at_once() const { return false; }
 };
 

@@ -6,8 +6,8 @@
 #include "core/run/inputs.hpp"
 #include "core/run/job.hpp"
 #include "core/run/job_stages.hpp"
-#include "core/run/one_stage.hpp"
-#include "core/run/place.hpp"
+#include "core/runtime/place.hpp"
+#include "core/stages/one_stage.hpp"
 #include "core/workers/service.hpp"
 
 namespace kinora::core {

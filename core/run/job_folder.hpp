@@ -1,46 +1,22 @@
-// A job's folder across runs: which job it belongs to, whether that is finished, what a killed process left
-// there.
+// A job's folder across runs: which job it belongs to, and the results of others that are set aside for it and come
+// back.
 #pragma once
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
-#include "core/base/status.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/run/identity.hpp"
 
 namespace kinora::core {
 
-// Whether summary.json says that the job of this identity is done and all its results still exist; otherwise
-// `why` receives the reason.
-bool finished(const std::filesystem::path& folder, const std::string& digest, std::string* why = nullptr);
-
-// Whether a job, of whatever identity, has finished there.
-bool is_done(const std::filesystem::path& folder);
-
-// Number of failed inputs and clips of a finished curate job.
-int64_t failures_in(const std::filesystem::path& folder);
 // The folder with the results of the job of this base: its own, or the one set aside.
 std::filesystem::path results_of(const std::filesystem::path& folder, const std::string& base);
 // How often the job of this base has retried its failures; each retry may change its results.
 int64_t retries(const std::filesystem::path& folder, const std::string& base);
 // Adds one to retries(), if the folder is of that base.
 void count_retry(const std::filesystem::path& folder, const std::string& base);
-// The digest of everything that a finished job of this digest keeps (summary.json's kept_sha256); empty if it
-// has none, or is not finished.
-std::string kept_by(const std::filesystem::path& folder, const std::string& digest);
-
-// Why a job of another run cannot read the results in this folder; empty: it can. kinds: of jobs, "curate", that it reads.
-std::string problem_of_results(const std::filesystem::path& folder, const std::vector<std::string>& kinds);
-// The identity of a finished job's results: what it keeps, else the job's digest.
-std::string results_digest(const std::filesystem::path& folder);
-
-// Adds the time of an interrupted run to the folder's job.json.
-void add_spent(const std::filesystem::path& folder, double seconds);
-// That time, of all interrupted runs that the job continues.
-double spent_before(const std::filesystem::path& folder);
 
 // What a job of this identity finds before it does anything.
 struct Beginning {
@@ -49,31 +25,30 @@ struct Beginning {
   bool warns = false;          // options were changed, so the earlier results, which took long, do not apply
 };
 // is_quick: the job decodes and computes little, so that running it again is nothing to warn of.
-Beginning beginning(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
-                    const std::string& digest, const std::string& base, bool is_quick = false);
+Beginning beginning(const std::filesystem::path& folder, const std::string& name, const JobIdentity&,
+                    bool is_quick = false);
 
 // Why the results in the folder must not be replaced by those of a job with this identity unasked: they are another
 // run file's or of another input, or people's edits are about them. Empty: nothing would be lost, since the job
 // continues results there, or only its options have changed.
-std::string reason_to_keep(const std::filesystem::path& folder, const nlohmann::json& spec,
-                           const std::string& digest, const std::string& base);
+std::string reason_to_keep(const std::filesystem::path& folder, const JobIdentity&);
 
 // Prepares the folder for a job. Results of a job of another identity, finished or not, are set aside with a
 // line in the log until drop_before(); earlier results of this job come back. Results of the same job stay,
 // except temporary files of dead processes. Only the last finished and the last unfinished results are kept
 // aside. Throws Error if the folder has files but no job made it: files of unknown origin are never removed.
-// `spec`, with the run's "seed" if the job draws, becomes job.json. base: see job_base(); if the folder has the same base,
-// everything stays, unless a number in spec's "grows_by" has become smaller. from_scratch: sets this job's own results aside
-// too. The user's edits (edits.jsonl, views.jsonl) stay as they are in the folder; only a folder that no
-// job has prepared takes them from results set aside, with a line in the log.
-void prepare_folder(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
-                    const std::string& digest, const std::string& base = "", bool is_quick = false,
-                    bool from_scratch = false);
+// The identity's description becomes job.json. If the folder has the same base, everything stays, unless a
+// number in its "grows_by" has become smaller. from_scratch: sets this job's own results aside too. The
+// user's edits (edits.jsonl, views.jsonl) stay as they are in the folder; only a folder that no job has
+// prepared takes them from results set aside, with a line in the log.
+void prepare_folder(const std::filesystem::path& folder, const std::string& name, const JobIdentity&,
+                    bool is_quick = false, bool from_scratch = false);
 
-// For a job that replaces its results at once (JobType::replaces_at_once): a folder next to this one, with its job.json, in
-// which the job works; commit(true) replaces this one. Nothing: no finished results are here, and it must prepare_folder().
+// For a job that replaces its results at once (JobType::replaces_at_once): a folder next to this one, with
+// its job.json, in which the job works; commit(true) replaces this one. Nothing: no finished results are
+// here, and it must prepare_folder().
 std::optional<AtomicFolder> prepare_beside(const std::filesystem::path& folder, const std::string& name,
-                                           const nlohmann::json& spec, const std::string& digest);
+                                           const JobIdentity&);
 
 // Whether take_back() would return true.
 bool may_take_back(const std::filesystem::path& folder, const std::string& digest);
@@ -89,19 +64,5 @@ void drop_if_empty(const std::filesystem::path& folder);
 std::vector<std::filesystem::path> lying_aside(const std::filesystem::path& folder);
 // Removes results set aside, once the job is done.
 void drop_before(const std::filesystem::path& folder);
-
-// Whether an entry of a job's folder records how the job went rather than being a result.
-bool is_record(std::string_view name);
-
-// Names of the results in the folder, with the size of each file in bytes and the number of entries of each
-// folder.
-nlohmann::json results_in(const std::filesystem::path& folder);
-
-// Rank 0 writes its failure next to the folder, for the ranks that wait for it.
-void leave_failure(const std::filesystem::path& folder, const std::string& digest,
-                   const std::string& message);
-// That message, if the job of this identity has failed after `since`.
-std::optional<std::string> failure_left(const std::filesystem::path& folder, const std::string& digest,
-                                        std::filesystem::file_time_type since);
 
 }  // namespace kinora::core

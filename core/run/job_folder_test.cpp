@@ -10,6 +10,7 @@
 
 #include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/run/job_results.hpp"
 #include "core/run/run_folder.hpp"
 
 namespace kinora::core {
@@ -30,7 +31,9 @@ class JobFolder : public testing::Test {
     fs::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
-  void prepare(const std::string& digest) { prepare_folder(folder_, "clips", {{"kind", "curate"}}, digest); }
+  void prepare(const std::string& digest) {
+    prepare_folder(folder_, "clips", {digest, "", {{"kind", "curate"}}});
+  }
   void finish(const std::string& digest) {
     put(folder_ / "summary.json",
         json{{"digest", digest}, {"status", "done"}, {"results", results_in(folder_)}}.dump());
@@ -62,10 +65,10 @@ TEST_F(JobFolder, WhatPeopleLookedAtIsNotReplacedUnasked) {
   const auto why = [&](const json& more, const std::string& digest = "b", const std::string& base = "other") {
     json spec = mine;
     if (more.is_object()) spec.update(more);  // {} is null
-    return reason_to_keep(folder_, spec, digest, base);
+    return reason_to_keep(folder_, {digest, base, spec});
   };
   EXPECT_EQ(why({}), "") << "nothing is there";
-  prepare_folder(folder_, "clips", mine, "a", "base");
+  prepare_folder(folder_, "clips", {"a", "base", mine});
   EXPECT_EQ(why({{"file", "/b.toml"}}), "") << "it has made nothing";
   put(folder_ / "items.jsonl");
   finish("a");
@@ -136,7 +139,7 @@ TEST_F(JobFolder, SetsFinishedResultsAsideUntilTheJobThatReplacesThemIsDone) {
 
 TEST_F(JobFolder, KeepsFinishedResultsWhileNewOnesAreMadeBesideIt) {
   const auto beside = [&](const std::string& digest) {
-    return prepare_beside(folder_, "clips", {{"kind", "select"}}, digest);
+    return prepare_beside(folder_, "clips", {digest, "", {{"kind", "select"}}});
   };
   EXPECT_FALSE(beside("a")) << "no results are here";
   prepare("a");
@@ -178,7 +181,7 @@ TEST_F(JobFolder, SaysWhyAnotherRunCannotReadItAndWhatItKeeps) {
 }
 
 TEST_F(JobFolder, SaysWhatAFinishedJobKeepsAndCountsRetries) {
-  prepare_folder(folder_, "clips", {{"kind", "curate"}}, "a1", "a");
+  prepare_folder(folder_, "clips", {"a1", "a", {{"kind", "curate"}}});
   count_retry(folder_, "a"), count_retry(folder_, "a"), count_retry(folder_, "b");
   EXPECT_EQ(retries(folder_, "a"), 2);
   const auto kept = [&](const char* status) {
@@ -190,14 +193,14 @@ TEST_F(JobFolder, SaysWhatAFinishedJobKeepsAndCountsRetries) {
   EXPECT_EQ(kept_by(folder_, "a2"), "") << "the results are of other inputs";
   EXPECT_EQ(kept("failed"), "");
   put(folder_ / "data/1.mp4");
-  prepare_folder(folder_, "clips", {{"kind", "curate"}}, "b1", "b");  // set aside, then restored
-  prepare_folder(folder_, "clips", {{"kind", "curate"}}, "a1", "a");
+  prepare_folder(folder_, "clips", {"b1", "b", {{"kind", "curate"}}});  // set aside, then restored
+  prepare_folder(folder_, "clips", {"a1", "a", {{"kind", "curate"}}});
   EXPECT_EQ(retries(folder_, "a"), 2);
 }
 
 TEST_F(JobFolder, KeepsUnfinishedResultsWhenAnOptionChanges) {
   const auto prepare_as = [&](const std::string& digest, const std::string& base) {
-    prepare_folder(folder_, "clips", {{"kind", "curate"}}, digest, base);
+    prepare_folder(folder_, "clips", {digest, base, {{"kind", "curate"}}});
   };
   const auto put_finished = [&](const std::string& digest) {
     put(folder_ / "summary.json",
@@ -231,7 +234,7 @@ TEST_F(JobFolder, KeepsUnfinishedResultsWhenAnOptionChanges) {
 
 TEST_F(JobFolder, BringsBackNoEditsThatAPersonRemoved) {
   const auto prepare_as = [&](const std::string& digest, const std::string& base) {
-    prepare_folder(folder_, "clips", {{"kind", "curate"}}, digest, base);
+    prepare_folder(folder_, "clips", {digest, base, {{"kind", "curate"}}});
   };
   const fs::path edits = folder_ / "edits.jsonl", views = folder_ / "views.jsonl";
   prepare_as("a1", "a");
@@ -279,13 +282,13 @@ TEST_F(JobFolder, ThatIsGoneTakesTheNewerEditsSetAsideAndSaysSo) {
 
 TEST_F(JobFolder, WarnsOfAChangedOptionOnlyWhereWorkIsLost) {
   const auto spec = [](const char* where) { return json{{"options", {{"where", where}}}}; };
-  prepare_folder(folder_, "good", spec("blur > 1"), "a");
+  prepare_folder(folder_, "good", {"a", "", spec("blur > 1")});
   put(folder_ / "decisions.jsonl");
   finish("a");
-  const Beginning slow = beginning(folder_, "good", spec("blur > 2"), "b", "");
+  const Beginning slow = beginning(folder_, "good", {"b", "", spec("blur > 2")});
   EXPECT_TRUE(slow.warns);
   EXPECT_THAT(slow.said, HasSubstr("starts from scratch"));
-  const Beginning quick = beginning(folder_, "good", spec("blur > 2"), "b", "", true);
+  const Beginning quick = beginning(folder_, "good", {"b", "", spec("blur > 2")}, true);
   EXPECT_FALSE(quick.warns);
   EXPECT_EQ(
       quick.said,
@@ -293,12 +296,26 @@ TEST_F(JobFolder, WarnsOfAChangedOptionOnlyWhereWorkIsLost) {
       "done");
 }
 
+TEST_F(JobFolder, WithADamagedDescriptionSaysSo) {
+  const json spec{{"options", {{"steps", 4}, {"batch", 2}}}};
+  prepare_folder(folder_, "dit", {"a", "base", spec});
+  put(folder_ / "checkpoints/step-000002/state.json");
+  for (const char* text : {"", "{\"digest\": \"a"}) {
+    put(folder_ / "job.json", text);
+    const Beginning begins = beginning(folder_, "dit", {"a", "base", spec});
+    EXPECT_TRUE(begins.warns);
+    EXPECT_THAT(begins.said, HasSubstr((folder_ / "job.json").string() + " is damaged"));
+    EXPECT_THAT(begins.said, HasSubstr("the old results are kept until it is done"));
+    EXPECT_THAT(begins.said, testing::Not(HasSubstr("absent")));
+  }
+}
+
 // A training of more steps continues from its checkpoints; one of fewer does not, and gets its own results back.
 TEST_F(JobFolder, OfAJobThatGrowsIsContinued) {
   const auto prepare = [&](int steps, bool from_scratch = false) {
     const json spec{{"kind", "train"}, {"options", {{"steps", steps}}}, {"grows_by", {"steps"}}};
     testing::internal::CaptureStderr();
-    prepare_folder(folder_, "dit", spec, "with " + std::to_string(steps), "base", false, from_scratch);
+    prepare_folder(folder_, "dit", {"with " + std::to_string(steps), "base", spec}, false, from_scratch);
     return testing::internal::GetCapturedStderr();
   };
   ASSERT_TRUE(start_log("info"));
@@ -321,21 +338,45 @@ TEST_F(JobFolder, OfAJobThatGrowsIsContinued) {
   EXPECT_FALSE(fs::exists(folder_ / "checkpoints/step-000006")) << "the checkpoints aside are not touched";
   EXPECT_THAT(prepare(3), HasSubstr("starts from scratch"));
   EXPECT_FALSE(fs::exists(folder_ / "checkpoints"));
+  finish("with 3");
+  EXPECT_THROW(prepare(5), Error) << "there is no checkpoint to continue from";
+  testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(fs::exists(folder_ / "summary.json")) << "the results stay";
   put(folder_ / "checkpoints/step-000002/state.json");
   EXPECT_THAT(prepare(3, true), HasSubstr("dit: it starts from scratch; the old results are kept"));
   EXPECT_FALSE(fs::exists(folder_ / "checkpoints"));
 }
 
+// --from-scratch on a finished job.
+TEST_F(JobFolder, BegunAgainContinuesOnceItHasMadeSomething) {
+  const auto prepare = [&](bool from_scratch) {
+    prepare_folder(folder_, "dit", {"a", "base", {{"kind", "train"}}}, false, from_scratch);
+  };
+  prepare(false);
+  put(folder_ / "weights.safetensors", "old");
+  finish("a");
+  prepare(true);
+  EXPECT_FALSE(fs::exists(folder_ / "weights.safetensors"));
+  EXPECT_TRUE(may_take_back(folder_, "a")) << "it was stopped before its first result";
+  put(folder_ / "checkpoints/step-000002/state.json");
+  EXPECT_FALSE(take_back(folder_, "a")) << "it was stopped after it";
+  prepare(false);
+  EXPECT_TRUE(fs::exists(folder_ / "checkpoints/step-000002/state.json"));
+  fs::remove_all(folder_ / "checkpoints");
+  EXPECT_TRUE(take_back_after_failure(folder_));
+  EXPECT_TRUE(finished(folder_, "a"));
+}
+
 TEST_F(JobFolder, CountsHowOftenItsFailuresWereTriedAgain) {
-  prepare_folder(folder_, "clips", {{"kind", "curate"}}, "a", "base");
+  prepare_folder(folder_, "clips", {"a", "base", {{"kind", "curate"}}});
   EXPECT_EQ(retries(folder_, "base"), 0);
   count_retry(folder_, "another");
   EXPECT_EQ(retries(folder_, "base"), 0);
   count_retry(folder_, "base");
-  prepare_folder(folder_, "clips", {{"kind", "curate"}}, "a with 1", "base");
+  prepare_folder(folder_, "clips", {"a with 1", "base", {{"kind", "curate"}}});
   EXPECT_EQ(retries(folder_, "base"), 1);
   put(folder_ / "data/1.mp4");
-  prepare_folder(folder_, "clips", {{"kind", "curate"}}, "b", "other");
+  prepare_folder(folder_, "clips", {"b", "other", {{"kind", "curate"}}});
   EXPECT_EQ(retries(folder_, "other"), 0);
   EXPECT_EQ(retries(folder_, "base"), 1) << "the digest of the results set aside depends on it";
   put(folder_ / "summary.json", R"({"status": "done", "failed": 2, "clips": {"kept": 1, "failed": 3}})");

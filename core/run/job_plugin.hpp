@@ -4,7 +4,9 @@
 //    public:
 //     struct Options {
 //       int64_t threads = 0;
-//       static void describe(kinora::Describe<Options>& d) { d.name("count").help("Counts the clips of a curate job"); }
+//       static void describe(kinora::Describe<Options>& d) {
+//         d.name("count").help("Counts the clips of a curate job");
+//       }
 //     };
 //     static kinora::core::JobParts parts() { return {.reads = {"curate"}}; }
 //     void run(kinora::core::JobContext& job) const override;
@@ -27,8 +29,8 @@ namespace kinora::core {
 // A job's slots and the kinds of jobs it reads, for its manifest.
 struct JobParts {
   std::vector<Slot> slots{};
-  std::vector<std::string>
-      reads{};  // kinds of jobs, "path", "data", "folder" (of such a finished job of another run); empty: every other job of the run
+  // Kinds of jobs, "path", "data", "folder" (of such a finished job of another run); empty: every other job of the run.
+  std::vector<std::string> reads{};
   bool needs_input = true;
   bool tensors = false;  // load libtorch before the job's library
   bool draws = true;     // its results depend on the run's seed; false: only if a stage of it draws

@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,13 +19,14 @@ struct ComponentUse {
   std::string slot;
   std::string id;       // "sampler/edm-heun"
   Options options;      // all options of the manifest, checked
-  std::string version;  // of the plugin: part of the job's identity
+  std::string version;  // of the plugin
   Location at;          // where the file names it
   // For a stage in a list: its name for other stages, "" if the file gives none; and the stages whose output
   // it takes, nullopt if the file gives none (then the one before it).
   std::string name{};
   std::optional<std::vector<std::string>> from{};
-  bool draws = false;  // what it makes depends on the run's seed
+  bool draws = false;   // what it makes depends on the run's seed
+  int64_t results = 1;  // ComponentSpec::results: part of the job's identity
 
   // The stage's name, else its component's.
   std::string called() const { return name.empty() ? id.substr(id.find('/') + 1) : name; }
@@ -32,6 +34,7 @@ struct ComponentUse {
 
 struct JobSpec {
   std::string name;
+  std::string group;  // the name of a table that stands for several jobs, of which it is one; else ""
   const ComponentSpec* kind = nullptr;
   std::vector<size_t> inputs;      // earlier jobs
   std::vector<std::string> paths;  // files and folders, absolute, patterns expanded, and URIs; in order
@@ -43,14 +46,14 @@ struct JobSpec {
   nlohmann::json made_with;
   std::map<std::string, Location> places;  // of the values that the file gives, by key
   bool sound = true;                       // nothing was found wrong in reading it
-  mutable std::string paths_identity;      // identity of the files behind `paths`, cached by job_digest()
-  mutable std::shared_ptr<const void>
-      listing;  // what the job's type found behind `paths`, which it lists once
 
   // The place of an option in the file; that of the job if the file omits the option.
   const Location& place(const std::string& option) const;
   const ComponentUse* component(const std::string& slot) const;
   std::vector<const ComponentUse*> list(const std::string& slot) const;
+  bool is_called(const std::string& asked) const {
+    return asked == name || (!group.empty() && asked == group);
+  }
   // Whether its results depend on the run's seed.
   bool draws() const;
   // Whether its paths are folders of finished jobs of other runs.

@@ -16,6 +16,7 @@
 #include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/file_locks.hpp"
+#include "core/run/description.hpp"
 #include "core/run/identity.hpp"
 
 namespace kinora::core {
@@ -78,11 +79,13 @@ fs::path file_in(const fs::path& out) { return out / ".launch.json"; }
 
 json read_launch_record(const fs::path& out) { return object_in_file(file_in(out)); }
 
-json record_of(const RunFile& run, const std::vector<bool>& jobs) {
+json record_of(JobIdentities& identities, const std::vector<bool>& jobs) {
+  const RunFile& run = identities.run();
   json out{{"seed", run.seed}, {"jobs", json::array()}};
   for (size_t i = 0; i < run.jobs.size(); ++i)
     if (jobs[i])
-      out["jobs"].push_back({{"spec", spec_json(run.jobs[i])}, {"digest", job_digest(run, run.jobs[i])}});
+      out["jobs"].push_back(
+          {{"spec", spec_json(run.jobs[i])}, {"digest", identities.digest_of_today(run.jobs[i])}});
   return out;
 }
 
@@ -112,17 +115,18 @@ std::string differences(const json& first, const json& mine) {
 
 }  // namespace
 
-void write_launch_record(const RunFile& run, const std::vector<bool>& jobs) {
+void write_launch_record(JobIdentities& identities, const std::vector<bool>& jobs) {
   std::random_device device;
-  json record = record_of(run, jobs);
+  json record = record_of(identities, jobs);
   record["host"] = host_name();
   record["number"] = fmt::format("{:08x}{:08x}", device(), device());
-  or_throw(write_file_atomically(file_in(run.out),
+  or_throw(write_file_atomically(file_in(identities.run().out),
                                  record.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
 }
 
-void await_launch_record(const RunFile& run, const std::vector<bool>& jobs, const LaunchPlace& place) {
-  const json mine = record_of(run, jobs);
+void await_launch_record(JobIdentities& identities, const std::vector<bool>& jobs, const LaunchPlace& place) {
+  const json mine = record_of(identities, jobs);
+  const RunFile& run = identities.run();
   const auto begin = Clock::now(), end = begin + std::chrono::milliseconds(place.timeout_ms);
   auto held_since = Clock::time_point::max();  // by rank 0 of this launch, as far as is known
   std::string what, said;

@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "core/base/status.hpp"
-#include "core/run/place.hpp"
-#include "core/run/run_file.hpp"
+#include "core/runtime/place.hpp"
 
 namespace kinora::core {
+
+class JobIdentities;
 
 // One process at a time writes to an output folder. The lock is held until the object is destroyed or the
 // process ends in any way.
@@ -36,12 +37,12 @@ class FolderLock {
 // Called by rank 0 once it has the lock: writes the selected jobs and a unique launch number. The other ranks
 // compare the record with their own jobs before they wait for rank 0 or compute with it: a rank with another
 // run file or output folder would wait forever, or train with ranks of another run. Throws Error.
-void write_launch_record(const RunFile&, const std::vector<bool>& jobs);
+void write_launch_record(JobIdentities&, const std::vector<bool>& jobs);
 
 // Called by the other ranks: returns when rank 0 has begun the same jobs, or when the run is cancelled.
 // Throws Error(KINORA_ERROR_INVALID) that names what differs, and Error(KINORA_ERROR_TIMEOUT) if rank 0 does
 // not begin in this folder within the place's limit.
-void await_launch_record(const RunFile&, const std::vector<bool>& jobs, const LaunchPlace&);
+void await_launch_record(JobIdentities&, const std::vector<bool>& jobs, const LaunchPlace&);
 
 // The launch number in the folder's record; empty: there is no record.
 std::string launch_number(const std::filesystem::path& out);

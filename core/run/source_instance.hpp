@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/plugin/options.hpp"
-#include "core/plugin/registry.hpp"
+#include "core/plugin/opening.hpp"
+#include "core/runtime/call.hpp"
 #include "kinora/abi/source.h"
 #include "kinora/sample.hpp"
 
@@ -22,9 +22,9 @@ class SourceInstance {
  public:
   // Opens the data. Throws Error if the component is not a source, cannot be created, or finds no data at `path`.
   SourceInstance(const Component&, const Options&, std::string_view path, const SourcePart& part = {});
+
   SourceInstance(const SourceInstance&) = delete;
   SourceInstance& operator=(const SourceInstance&) = delete;
-  ~SourceInstance() { api_.destroy(self_); }
 
   const std::string& id() const { return spec_.id; }
   // The next sample, or nothing after the last. Throws Error: KINORA_ERROR_DATA for what the source has passed
@@ -37,14 +37,16 @@ class SourceInstance {
   // The number of samples of this part; nothing if the source does not know it without reading.
   std::optional<uint64_t> count() const;
   bool has_at() const { return KINORA_HAS(&api_, at) && api_.at; }
-  // [any-thread] If has_at(): sample i of this part, i < count(), in the order of next(). Throws Error: KINORA_ERROR_DATA
-  // for a damaged sample.
+  // [any-thread] If has_at(): sample i of this part, i < count(), in the order of next(). Throws Error:
+  // KINORA_ERROR_DATA for a damaged sample.
   Sample at(uint64_t i) const;
 
  private:
   const ComponentSpec& spec_;
   const kinora_source& api_;
-  void* self_;
+  Instance self_;
+  Call call_;
+  const kinora_run run_ = run_of(call_);
 };
 
 }  // namespace kinora::core

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/cancel.hpp"
 #include "core/plugin/host.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -24,37 +25,37 @@ int32_t with_message(int32_t status) {
   return status < 0 ? set_error(status, "shard-3.tar is damaged") : status;
 }
 
-const kinora_source kTable = {sizeof(kinora_source),
-                              0,
-                              [](const kinora_host*, const kinora_options*) -> void* {
-                                ++trial.alive;
-                                return &trial;
-                              },
-                              [](void*) { --trial.alive; },
-                              [](void*, kinora_str, uint64_t, uint64_t) { return with_message(trial.open); },
-                              [](void*, kinora_sample** out) {
-                                if (trial.next == KINORA_OK && trial.sample) *out = Sample("a").release();
-                                return with_message(trial.next);
-                              },
-                              [](void*, const kinora_sink* out) {
-                                for (size_t i = 0; i < trial.state.size(); i += 1000)
-                                  out->write(out->self, trial.state.data() + i,
-                                             std::min<size_t>(1000, trial.state.size() - i));
-                                return KINORA_OK;
-                              },
-                              [](void*, kinora_bytes state) {
-                                trial.restored = {static_cast<const char*>(state.data), state.size};
-                                return KINORA_OK;
-                              },
-                              [](void*, uint64_t* out) {
-                                if (trial.count == KINORA_OK) *out = 12;
-                                return with_message(trial.count);
-                              },
-                              [](void*, uint64_t i, kinora_sample** out) {
-                                if (trial.next == KINORA_OK && trial.sample)
-                                  *out = Sample("a" + std::to_string(i)).release();
-                                return with_message(trial.next);
-                              }};
+const kinora_source kTable = {
+    sizeof(kinora_source),
+    0,
+    [](const kinora_host*, const kinora_options*) -> void* {
+      ++trial.alive;
+      return &trial;
+    },
+    [](void*) { --trial.alive; },
+    [](void*, kinora_str, uint64_t, uint64_t, const kinora_run*) { return with_message(trial.open); },
+    [](void*, const kinora_run* run, kinora_sample** out) {
+      if (run->cancelled(run->self) != KINORA_OK) return with_message(KINORA_ERROR_CANCELLED);
+      if (trial.next == KINORA_OK && trial.sample) *out = Sample("a").release();
+      return with_message(trial.next);
+    },
+    [](void*, const kinora_sink* out) {
+      for (size_t i = 0; i < trial.state.size(); i += 1000)
+        out->write(out->self, trial.state.data() + i, std::min<size_t>(1000, trial.state.size() - i));
+      return KINORA_OK;
+    },
+    [](void*, kinora_bytes state) {
+      trial.restored = {static_cast<const char*>(state.data), state.size};
+      return KINORA_OK;
+    },
+    [](void*, uint64_t* out) {
+      if (trial.count == KINORA_OK) *out = 12;
+      return with_message(trial.count);
+    },
+    [](void*, uint64_t i, const kinora_run*, kinora_sample** out) {
+      if (trial.next == KINORA_OK && trial.sample) *out = Sample("a" + std::to_string(i)).release();
+      return with_message(trial.next);
+    }};
 
 class TrialSource : public ::testing::Test {
  protected:
@@ -78,6 +79,19 @@ TEST_F(TrialSource, GivesSamplesUntilTheEnd) {
   EXPECT_FALSE(source.next());
   trial.next = KINORA_ERROR_DATA;
   EXPECT_EQ(test::refusal([&] { source.next(); }), "source/trial: shard-3.tar is damaged");
+}
+
+TEST_F(TrialSource, IsAskedToStop) {
+  auto source = made();
+  cancel();
+  try {
+    source.next();
+    ADD_FAILURE() << "it goes on";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), KINORA_ERROR_CANCELLED);
+  }
+  cancel(false);
+  EXPECT_TRUE(source.next());
 }
 
 TEST_F(TrialSource, WithWrongResultsIsRefusedByName) {

@@ -39,10 +39,9 @@ std::vector<std::string> slots_of(const ComponentSpec& kind) {
 }
 
 std::vector<std::string> keys_of(const ComponentSpec& kind) {
-  std::vector<std::string> out;
+  std::vector<std::string> out = slots_of(kind);
   for (const auto& option : kind.options) out.push_back(option.name);
   out.insert(out.end(), {"name", "kind", "input"});
-  for (const auto& slot : kind.slots) out.push_back(slot.name);
   return out;
 }
 

@@ -1,5 +1,6 @@
-// A chain of one process on the CPU (core/torch/context/chain.hpp) for code that links no libtorch: how
-// `kinora plugins validate` calls a model, a tokenizer and the links of precisions and caches.
+// A chain of one process on the CPU (core/torch/chain/chain.hpp) for code that links no libtorch
+// (tensor_service.hpp): how `kinora plugins validate` calls a model, a tokenizer and the links of precisions
+// and caches.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -36,14 +37,5 @@ class PlainChain {
   // A tensor of the same shape and dtype on the chain's device: the given one, or one of the meta device.
   virtual kinora_tensor on_device(kinora_tensor given) const = 0;
 };
-
-// Opens libkinora_torch. The links must outlive the chain. Throws kinora::Error.
-std::unique_ptr<PlainChain> plain_chain(const PlainChainOptions&,
-                                        const std::vector<const kinora_link*>& links = {});
-
-using PlainChainFunction = std::unique_ptr<PlainChain> (*)(const PlainChainOptions&,
-                                                           const std::vector<const kinora_link*>&);
-// Called by libkinora_torch when it is opened.
-void register_plain_chain(PlainChainFunction);
 
 }  // namespace kinora::core

@@ -10,11 +10,12 @@
 
 #include "core/base/facts.hpp"
 #include "kinora/error.hpp"
+#include "kinora/sample.hpp"
 
 namespace kinora::core {
 namespace {
 
-// A field's bytes: a copy, or somebody's memory that is handed back at the end.
+// A field's bytes: a copy, or memory of its owner that is handed back at the end.
 struct Blob {
   std::string copy;
   kinora_bytes view{};
@@ -59,34 +60,20 @@ void put(std::vector<NamedItem<T>>& items, const char* name, std::shared_ptr<T> 
   }
 }
 
-// From the first to the last element, as strides spread them; a shape with a zero has none.
 uint64_t tensor_bytes(const kinora_dl_tensor& t) {
-  uint64_t elements = 1;
-  int64_t last = 0;
-  for (int32_t i = 0; i < t.ndim; ++i) {
-    if (t.shape[i] == 0) return 0;
-    elements *= static_cast<uint64_t>(t.shape[i]);
-    if (t.strides) last += (t.shape[i] - 1) * std::abs(t.strides[i]);
-  }
-  const uint64_t spread = t.strides ? static_cast<uint64_t>(last) + 1 : elements;
-  return std::min(elements, spread) * t.bits * t.lanes / 8;
+  uint64_t bytes = t.bits / 8;
+  for (int32_t i = 0; i < t.ndim; ++i) bytes *= static_cast<uint64_t>(t.shape[i]);
+  return bytes;
 }
 
-// Whether the number of bytes, and the distance between the first and the last element, have 62 bits: readers multiply both.
-// Dimensions of size 0 count as 1, since readers multiply in any order.
+// Whether the number of bytes has 62 bits. Dimensions of size 0 count as 1, since readers multiply in any order.
 bool has_possible_size(const kinora_dl_tensor& t) {
   constexpr int64_t kMost = int64_t{1} << 62;
-  int64_t bytes = t.bits / 8, spread = 0;
-  for (int32_t i = 0; i < t.ndim; ++i) {
-    const int64_t n = std::max<int64_t>(t.shape[i], 1);
-    if (__builtin_mul_overflow(bytes, n, &bytes) || bytes > kMost) return false;
-    int64_t step = 0;
-    if (t.strides &&
-        (t.strides[i] == INT64_MIN || __builtin_mul_overflow(n - 1, std::abs(t.strides[i]), &step) ||
-         __builtin_add_overflow(spread, step, &spread) || spread > kMost / (t.bits / 8)))
+  int64_t bytes = t.bits / 8;
+  for (int32_t i = 0; i < t.ndim; ++i)
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(t.shape[i], 1), &bytes) || bytes > kMost)
       return false;
-  }
-  return true;
+  return t.byte_offset <= static_cast<uint64_t>(kMost);
 }
 
 void check_tensor(const char* name, const kinora_dl_managed* m) {
@@ -102,13 +89,27 @@ void check_tensor(const char* name, const kinora_dl_managed* m) {
   for (int32_t i = 0; i < t.ndim; ++i)
     if (t.shape[i] < 0)
       throw Error(KINORA_ERROR_INVALID, fmt::format("tensor '{}': dimension {} is {}", name, i, t.shape[i]));
-  if (t.lanes != 1 || t.bits == 0 || t.bits % 8 != 0)
-    throw Error(KINORA_ERROR_UNSUPPORTED,
-                fmt::format("tensor '{}': elements of {} bits in {} lanes; give whole bytes in 1 lane", name,
-                            t.bits, t.lanes));
+  if (t.lanes != 1 || (t.bits != 8 && t.bits != 16 && t.bits != 32 && t.bits != 64))
+    throw Error(
+        KINORA_ERROR_UNSUPPORTED,
+        fmt::format("tensor '{}': elements of {} bits in {} lanes; give 8, 16, 32 or 64 bits in 1 lane", name,
+                    t.bits, t.lanes));
+  if (t.code != KINORA_DL_INT && t.code != KINORA_DL_UINT && t.code != KINORA_DL_FLOAT &&
+      t.code != KINORA_DL_BFLOAT && t.code != KINORA_DL_BOOL)
+    throw Error(
+        KINORA_ERROR_UNSUPPORTED,
+        fmt::format("tensor '{}': elements of the unknown type {}; give integers, floats or truth values",
+                    name, t.code));
   if (!has_possible_size(t))
     throw Error(KINORA_ERROR_INVALID,
-                fmt::format("tensor '{}': its shape or its strides exceed any memory", name));
+                fmt::format("tensor '{}': its shape or its offset exceed any memory", name));
+  if (tensor_bytes(t) > 0 && !is_row_major(t))
+    throw Error(
+        KINORA_ERROR_UNSUPPORTED,
+        fmt::format("tensor '{}': its strides are not those of row-major order; copy it first", name));
+  if (!t.data && tensor_bytes(t) > 0)
+    throw Error(KINORA_ERROR_INVALID,
+                fmt::format("tensor '{}': elements without memory (data is null)", name));
 }
 
 // Fields become file names inside a shard.
@@ -116,8 +117,9 @@ void check_field_name(std::string_view name) {
   if (name.empty() || name[0] == '.' || name.size() > 255)
     throw Error(
         KINORA_ERROR_INVALID,
-        fmt::format("'{}' is no field name; use an extension without its leading dot, for example \"mp4\"",
-                    name));
+        fmt::format(
+            "'{}' is not a valid field name; use an extension without its leading dot, for example \"mp4\"",
+            name));
   for (const char c : name)
     if (c == '/' || static_cast<unsigned char>(c) < 0x20)
       throw Error(KINORA_ERROR_INVALID, "a field name has no '/' and no control characters");
@@ -143,7 +145,7 @@ std::string checked_key(kinora_str key) {
     std::string shown;
     for (const char c : text.substr(0, 80)) shown += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
     throw Error(KINORA_ERROR_INVALID,
-                fmt::format("sample key '{}': {}; keys are relative names such as \"film-0003\" or \"a/b\"",
+                fmt::format("sample key '{}': {}; keys are relative names such as \"video-0003\" or \"a/b\"",
                             shown, why));
   };
   for (size_t begin = 0; begin <= text.size();) {

@@ -68,10 +68,10 @@ TEST_F(SampleTest, EmptyFieldIsThere) {
 TEST_F(SampleTest, ClonesShareBytesAndKeepThemAlive) {
   auto bytes = std::vector<uint8_t>(1000, 7);
   const auto* where = bytes.data();
-  std::optional<Sample> film(std::in_place, "film");
-  film->set("mp4", std::move(bytes));
-  const Sample clip = film->clone("film-0001");
-  film.reset();
+  std::optional<Sample> video(std::in_place, "film");
+  video->set("mp4", std::move(bytes));
+  const Sample clip = video->clone("film-0001");
+  video.reset();
   EXPECT_EQ(clip.bytes("mp4")->data(), where);
   EXPECT_EQ(clip.bytes("mp4")->back(), 7);
 }
@@ -134,19 +134,33 @@ TEST_F(SampleTest, RefusesTensorsItCannotRead) {
   bad.major = 1;
   bad.tensor.device_type = KINORA_DL_CUDA;
   EXPECT_EQ(samples_table().set_tensor(s.get(), "x", &bad), KINORA_ERROR_UNSUPPORTED);
+  bad.tensor.device_type = KINORA_DL_CPU;
+  EXPECT_EQ(samples_table().set_tensor(s.get(), "x", &bad), KINORA_ERROR_INVALID)
+      << "elements without memory";
+  uint8_t two[2];
+  bad.tensor.data = two;
+  EXPECT_EQ(samples_table().set_tensor(s.get(), "x", &bad), KINORA_OK);
+  s.remove("x");
+  bad.tensor.code = 17;
+  EXPECT_EQ(samples_table().set_tensor(s.get(), "x", &bad), KINORA_ERROR_UNSUPPORTED)
+      << "no type that we know";
+  bad.tensor.code = KINORA_DL_UINT;
+  bad.tensor.byte_offset = UINT64_MAX;
+  EXPECT_EQ(samples_table().set_tensor(s.get(), "x", &bad), KINORA_ERROR_INVALID);
 }
 
 TEST_F(SampleTest, RefusesTensorsWhoseSizeWraps) {
   Sample s("a");
   const auto put = [&](std::vector<int64_t> shape, std::vector<int64_t> strides, uint8_t bits = 32,
                        uint16_t lanes = 1) {
+    static uint64_t some[8];
     kinora_dl_managed given{1,
                             0,
                             nullptr,
                             nullptr,
                             0,
-                            {nullptr, KINORA_DL_CPU, 0, static_cast<int32_t>(shape.size()), KINORA_DL_UINT,
-                             bits, lanes, shape.data(), strides.empty() ? nullptr : strides.data(), 0}};
+                            {some, KINORA_DL_CPU, 0, static_cast<int32_t>(shape.size()), KINORA_DL_UINT, bits,
+                             lanes, shape.data(), strides.empty() ? nullptr : strides.data(), 0}};
     const int32_t status = samples_table().set_tensor(s.get(), "x", &given);
     if (status == KINORA_OK) s.remove("x");
     return status;
@@ -155,12 +169,17 @@ TEST_F(SampleTest, RefusesTensorsWhoseSizeWraps) {
   EXPECT_EQ(put({2, 3}, {3, 1}), KINORA_OK);
   EXPECT_EQ(put({0, 3}, {}), KINORA_OK);
   EXPECT_EQ(put({int64_t{1} << 32, int64_t{1} << 32}, {}), KINORA_ERROR_INVALID) << "the product wraps to 0";
-  EXPECT_EQ(put({kFar, 0, kFar}, {}), KINORA_ERROR_INVALID) << "a 0 hides it from who multiplies in order";
+  EXPECT_EQ(put({0, kFar, kFar}, {}), KINORA_ERROR_INVALID) << "a 0 hides it from who multiplies in order";
   EXPECT_EQ(put({kFar}, {}), KINORA_ERROR_INVALID) << "of elements, not of bytes";
-  EXPECT_EQ(put({2, 2}, {kFar, kFar}), KINORA_ERROR_INVALID);
-  EXPECT_EQ(put({2}, {INT64_MIN}), KINORA_ERROR_INVALID);
+  EXPECT_EQ(put({2, 3}, {1, 2}), KINORA_ERROR_UNSUPPORTED) << "columns first";
+  EXPECT_EQ(put({2, 2}, {kFar, kFar}), KINORA_ERROR_UNSUPPORTED);
+  EXPECT_EQ(put({2}, {INT64_MIN}), KINORA_ERROR_UNSUPPORTED);
+  EXPECT_EQ(put({1, 3}, {7, 1}), KINORA_OK) << "the stride of one row moves nothing";
+  EXPECT_EQ(put({0, 3}, {7, 7}), KINORA_OK) << "nor does that of none";
   EXPECT_EQ(put({2}, {1}, 32, 4), KINORA_ERROR_UNSUPPORTED) << "lanes";
   EXPECT_EQ(put({2}, {1}, 4), KINORA_ERROR_UNSUPPORTED) << "half bytes";
+  EXPECT_EQ(put({2}, {1}, 24), KINORA_ERROR_UNSUPPORTED) << "three bytes";
+  EXPECT_EQ(put({2}, {1}, 0), KINORA_ERROR_UNSUPPORTED) << "no bits";
 }
 
 TEST_F(SampleTest, MemoryCountsFieldsAndTensors) {

@@ -1,13 +1,14 @@
-// Entry point of the library: registers the tensor interface, its tools, and apply for tensors.
+// Entry point of the library: registers the tensor interface, and offers its service.
+#include "core/torch/open.hpp"
+
 #include <cstdlib>
 #include <malloc.h>
 
+#include "core/apply/apply.hpp"
 #include "core/plugin/host.hpp"
-#include "core/run/apply.hpp"
-#include "core/runtime/runtime.hpp"
 #include "core/torch/apply/tools.hpp"
-#include "core/torch/context/fitting.hpp"
-#include "core/torch/context/plain_chain.hpp"
+#include "core/torch/chain/plain_chain.hpp"
+#include "core/torch/network/fitting.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/tensors_api.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
@@ -17,9 +18,31 @@
 namespace kinora::core {
 namespace {
 
-int32_t noise(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like, kinora_tensor* out) {
-  return torch_guard([&] { *out = give(sample_noise(borrow<at::Tensor>(like), seed, first_sample, key)); });
-}
+// Its functions throw libtorch's errors as kinora::Error, without their stack traces.
+class Tensors final : public TensorService {
+ public:
+  int32_t noise(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like,
+                kinora_tensor* out) const override {
+    return torch_guard([&] { *out = give(sample_noise(borrow<at::Tensor>(like), seed, first_sample, key)); });
+  }
+  json fitted(const Component& component, const json& given,
+              const std::vector<std::filesystem::path>& weights) const override {
+    return with_plain_errors([&] { return with_fitting_size(component, given, weights); });
+  }
+  std::unique_ptr<PlainChain> plain_chain(const PlainChainOptions& options,
+                                          const std::vector<const kinora_link*>& links) const override {
+    return make_plain_chain(options, links);
+  }
+  ApplyResult apply(Runtime& runtime, const ApplyRequest& request) const override {
+    return with_plain_errors([&] { return apply_tensors(runtime, request); });
+  }
+  json convert(Runtime& runtime, const json& request) const override {
+    return with_plain_errors([&] { return convert_weights(runtime, request); });
+  }
+  json inspect(Runtime& runtime, const json& request) const override {
+    return with_plain_errors([&] { return inspect_component(runtime, request); });
+  }
+};
 
 // Tensors come and go with every layer. By default glibc requests each large one from the kernel again and
 // returns it, and its pages are zeroed every time: 3 to 14 % of a training step in three pairs of runs.
@@ -31,6 +54,12 @@ void keep_freed_memory() {
 }
 
 }  // namespace
+
+const TensorService& torch_tensors() {
+  static const Tensors service;
+  return service;
+}
+
 }  // namespace kinora::core
 
 extern "C" KINORA_EXPORT void kinora_torch_open(const kinora_host* host) {
@@ -38,16 +67,5 @@ extern "C" KINORA_EXPORT void kinora_torch_open(const kinora_host* host) {
   kinora::g_host = host;
   keep_freed_memory();
   register_interface(KINORA_INTERFACE_TENSORS, KINORA_ABI_MINOR, tensors_api_table());
-  register_noise(noise);
-  register_fitting(
-      plain<with_fitting_size, const Component, const json, const std::vector<std::filesystem::path>>);
-  register_plain_chain(make_plain_chain);
-  register_tool("convert", plain<static_cast<ToolFunction>(convert_weights), Runtime, const json>);
-  register_tool("inspect", plain<inspect_component, Runtime, const json>);
-  register_apply("tokenizer", plain<apply_tokenizer, Runtime, const ApplyRequest>);
-  register_apply("model", plain<apply_model, Runtime, const ApplyRequest>);
-  register_apply("loss", plain<apply_loss, Runtime, const ApplyRequest>);
-  register_apply("sampler", plain<apply_sampler, Runtime, const ApplyRequest>);
-  register_apply("score", plain<apply_score, Runtime, const ApplyRequest>);
-  register_apply("precision", plain<apply_precision, Runtime, const ApplyRequest>);
+  offer_tensors(torch_tensors());
 }

@@ -71,6 +71,19 @@ Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+void Message::parse(std::string_view packet) {
+  uint32_t size = 0;
+  if (packet.size() >= sizeof size) {
+    std::memcpy(&size, packet.data(), sizeof size);
+    packet.remove_prefix(sizeof size);
+  }
+  const auto* begin = reinterpret_cast<const uint8_t*>(packet.data());
+  if (size > 0 && size <= packet.size() && is_shallow_cbor(begin, begin + size))
+    head = json::from_cbor(begin, begin + size, true, false);
+  if (!head.is_object()) throw Error(KINORA_ERROR_DATA, "the other side sent a malformed message");
+  bytes = packet.substr(size);
+}
+
 void Channel::send(const Message& message) const {
   const std::vector<uint8_t> head = nlohmann::json::to_cbor(message.head);
   if (head.size() > kMostHead || message.bytes.size() > Message::kMostBytes ||
@@ -121,15 +134,8 @@ Channel::Got Channel::receive(Message& out, int milliseconds) const {
   if (got <= 0) return Got::closed;
   out = {};
   out.shared = descriptors_in(packet);
-  uint32_t size = 0;
-  const auto all = static_cast<size_t>(got);
-  if (all >= sizeof size) std::memcpy(&size, room.get(), sizeof size);
-  const auto* head = reinterpret_cast<const uint8_t*>(room.get()) + sizeof size;
-  if (size > 0 && size <= all - sizeof size && is_shallow_cbor(head, head + size))
-    out.head = nlohmann::json::from_cbor(head, head + size, true, false);
-  if ((packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || !out.head.is_object())
-    throw Error(KINORA_ERROR_DATA, "a worker sent what is no message");
-  out.bytes.assign(room.get() + sizeof size + size, all - sizeof size - size);
+  const bool is_cut = (packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+  out.parse({room.get(), is_cut ? 0 : static_cast<size_t>(got)});
   return Got::message;
 }
 

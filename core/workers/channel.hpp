@@ -38,6 +38,9 @@ struct Message {
   std::vector<Descriptor> shared;  // at most kMostShared
 
   static constexpr size_t kMostBytes = 48 << 10, kMostShared = 64;
+
+  // Sets head and bytes to those of a packet as above. Throws Error(KINORA_ERROR_DATA).
+  void parse(std::string_view packet);
 };
 
 class Channel {

@@ -31,24 +31,25 @@ constexpr size_t kInFile = 32 << 20;
 constexpr size_t kLarge = 32 << 10;  // from this size on a mapping costs less than a copy
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 
+Descriptor duplicate(int fd) { return Descriptor(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+
 // A piece mapped into this process's memory. The mapping is private: writing to it changes no one else's
 // data.
-class Mapping {
+class MappedMessage final : public SamplePiece {
  public:
   // Throws Error(KINORA_ERROR_DATA) if the piece is too short, or is memory that its sender could still
   // shrink.
-  Mapping(const Descriptor& piece, size_t size);
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping();
-  uint8_t* data() const { return static_cast<uint8_t*>(data_); }
-  // The piece again, for sending it on without a copy; empty for a small one, since open files are limited.
-  Descriptor again() const;
+  MappedMessage(const Descriptor& piece, size_t size);
+  MappedMessage(const MappedMessage&) = delete;
+  MappedMessage& operator=(const MappedMessage&) = delete;
+  ~MappedMessage() override { ::munmap(data_, size_); }
+  uint8_t* data() const override { return static_cast<uint8_t*>(data_); }
+  Descriptor again() const override { return kept_ ? duplicate(kept_.get()) : Descriptor(); }
 
  private:
   void* data_ = nullptr;
   size_t size_;
-  Descriptor kept_;
+  Descriptor kept_;  // of a large one alone, since open files are limited
 };
 
 [[noreturn]] void fail(bool in_file, size_t size) {
@@ -70,8 +71,6 @@ Descriptor file_without_name() {
   if (file) ::unlink(name.c_str());
   return file;
 }
-
-Descriptor duplicate(int fd) { return Descriptor(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
 // The name in /proc/self/maps of the file behind a shared mapping that begins at `data` with the file's first
 // byte.
@@ -130,14 +129,14 @@ Descriptor file_behind(const void* data, size_t size) {
   return Descriptor();
 }
 
-Mapping::Mapping(const Descriptor& piece, size_t size) : size_(size) {
+MappedMessage::MappedMessage(const Descriptor& piece, size_t size) : size_(size) {
   struct stat s {};
   // A file cannot be sealed: a compromised worker could shorten it under its owner, which would then die of
   // SIGBUS. Copying it would need the memory that files are there to save.
   const bool sealed = (::fcntl(piece.get(), F_GET_SEALS) & kSeals) == kSeals, large = size >= kInFile;
   if (::fstat(piece.get(), &s) != 0 || !S_ISREG(s.st_mode) || (!large && !sealed) ||
       static_cast<uint64_t>(s.st_size) < size)
-    throw Error(KINORA_ERROR_DATA, "a worker sent memory that is not sealed or too short");
+    throw Error(KINORA_ERROR_DATA, "the other side sent memory that is not sealed or too short");
   data_ = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, piece.get(), 0);
   if (data_ == MAP_FAILED)
     throw Error(KINORA_ERROR_NO_MEMORY,
@@ -145,25 +144,21 @@ Mapping::Mapping(const Descriptor& piece, size_t size) : size_(size) {
   if (large) kept_ = duplicate(piece.get());
 }
 
-Mapping::~Mapping() { ::munmap(data_, size_); }
-
-Descriptor Mapping::again() const { return kept_ ? duplicate(kept_.get()) : Descriptor(); }
-
 // A tensor whose memory is a mapping or a copy of its own.
 struct Owned {
   kinora_dl_managed managed{};
-  std::shared_ptr<Mapping> mapping;
+  std::shared_ptr<SamplePiece> mapping;
   std::vector<uint8_t> copy;
   std::vector<int64_t> shape;  // and strides
 };
 
 void delete_owned(kinora_dl_managed* m) { delete static_cast<Owned*>(m->manager); }
-void delete_mapping(void* user) { delete static_cast<std::shared_ptr<Mapping>*>(user); }
+void delete_mapping(void* user) { delete static_cast<std::shared_ptr<SamplePiece>*>(user); }
 
 // The piece that contained a field, for sending it on; empty if there was none, or a small one.
 Descriptor piece_of_field(const Sample& sample, std::string_view name) {
   const auto* kept =
-      static_cast<std::shared_ptr<Mapping>*>(user_of_field(sample.get(), name, delete_mapping));
+      static_cast<std::shared_ptr<SamplePiece>*>(user_of_field(sample.get(), name, delete_mapping));
   return kept ? (*kept)->again() : Descriptor();
 }
 
@@ -176,62 +171,38 @@ Descriptor piece_of_tensor(const kinora_dl_managed& m, const void* data, size_t 
 }
 
 // Describes where the bytes of one field or tensor are: {"size", "at": n} in the message, or {"size",
-// "piece": n}. `ready`: a piece that already contains them.
-json put_bytes(Message& message, const void* data, size_t size, Descriptor ready) {
-  const bool has_room = message.bytes.size() + size <= Message::kMostBytes;
-  if (size < kLarge && has_room) {
-    message.bytes.append(static_cast<const char*>(data), size);
-    return {{"size", size}, {"at", message.bytes.size() - size}};
-  }
-  message.shared.push_back(ready ? std::move(ready) : piece_of(data, size));
-  return {{"size", size}, {"piece", message.shared.size() - 1}};
+// "piece": n}.
+json put_bytes(Message& message, const PutPiece& put, const LargeData& what) {
+  const bool has_room = message.bytes.size() + what.size <= Message::kMostBytes;
+  if (what.size >= kLarge || !has_room) return {{"size", what.size}, {"piece", put(what)}};
+  message.bytes.append(static_cast<const char*>(what.data), what.size);
+  return {{"size", what.size}, {"at", message.bytes.size() - what.size}};
 }
 
-// A row-major copy if the tensor is not row-major itself.
-std::vector<uint8_t> row_major(const kinora_dl_tensor& t, size_t element, const uint8_t* from) {
-  std::vector<uint8_t> out;
-  std::vector<int64_t> at(static_cast<size_t>(t.ndim));
-  for (;;) {
-    int64_t offset = 0;
-    for (int32_t d = 0; d < t.ndim; ++d) offset += at[static_cast<size_t>(d)] * t.strides[d];
-    out.insert(out.end(), from + offset * static_cast<int64_t>(element),
-               from + (offset + 1) * static_cast<int64_t>(element));
-    int32_t d = t.ndim - 1;
-    while (d >= 0 && ++at[static_cast<size_t>(d)] == t.shape[d]) at[static_cast<size_t>(d--)] = 0;
-    if (d < 0) return out;
-  }
-}
-
-json put_tensor(Message& message, const std::string& name, const kinora_dl_managed& managed) {
+json put_tensor(Message& message, const PutPiece& put, const Sample& sample, const std::string& name) {
+  const kinora_dl_managed& managed = *managed_tensor(sample.get(), name);
   const kinora_dl_tensor& t = managed.tensor;
-  if (t.device_type != KINORA_DL_CPU)
-    throw Error(KINORA_ERROR_UNSUPPORTED, "tensor '" + name +
-                                              "' is on a GPU, and another process cannot have it; run "
-                                              "its stages in this process (engine option isolate)");
-  const size_t element = static_cast<size_t>(t.bits) * t.lanes / 8;
-  size_t size = element;
+  size_t size = t.bits / 8;
   json shape = json::array();
   for (int32_t d = 0; d < t.ndim; ++d) shape.push_back(t.shape[d]), size *= static_cast<size_t>(t.shape[d]);
   const auto* data = static_cast<const uint8_t*>(t.data) + t.byte_offset;
-  const bool ordered = size == 0 || is_row_major(t);
-  json out = ordered ? put_bytes(message, data, size, piece_of_tensor(managed, data, size))
-                     : put_bytes(message, row_major(t, element, data).data(), size, Descriptor());
+  json out = put_bytes(message, put, {sample, name, &managed, data, size});
   out.update({{"name", name}, {"code", t.code}, {"bits", t.bits}, {"shape", std::move(shape)}});
   return out;
 }
 
 // The bytes that put_bytes() described; `mapped` keeps them alive if they are in a piece of their own.
-std::span<uint8_t> find_bytes(const Message& message, const json& where, std::shared_ptr<Mapping>& mapped) {
+std::span<uint8_t> find_bytes(const Message& message, const TakePiece& take, const json& where,
+                              std::shared_ptr<SamplePiece>& mapped) {
   const auto size = where.at("size").get<uint64_t>();
   if (size == 0) return {};
   if (where.contains("piece")) {
-    const auto& piece = message.shared.at(where["piece"].get<size_t>());
-    mapped = std::make_shared<Mapping>(piece, size);
+    mapped = take(where["piece"].get<size_t>(), size);
     return {mapped->data(), size};
   }
   const auto at = where.at("at").get<uint64_t>();
   if (at > message.bytes.size() || size > message.bytes.size() - at)
-    throw Error(KINORA_ERROR_DATA, "a worker sent a field that is not in its message");
+    throw Error(KINORA_ERROR_DATA, "the other side sent a field that is not in its message");
   return {reinterpret_cast<uint8_t*>(const_cast<char*>(message.bytes.data())) + at, size};
 }
 
@@ -241,37 +212,40 @@ std::string name_in(const json& of, const char* member) {
   const std::filesystem::path path(name);
   const bool leaves = path.is_absolute() || std::find(path.begin(), path.end(), "..") != path.end();
   if (name.empty() || leaves || name.find('\0') != std::string::npos)
-    throw Error(KINORA_ERROR_DATA, "a worker sent a name that is not a valid file name");
+    throw Error(KINORA_ERROR_DATA, "the other side sent a name that is not a valid file name");
   return name;
 }
 
-void take_field(const Message& message, const json& field, Sample& into) {
-  std::shared_ptr<Mapping> mapped;
-  const auto bytes = find_bytes(message, field, mapped);
+void take_field(const Message& message, const TakePiece& take, const json& field, Sample& into) {
+  std::shared_ptr<SamplePiece> mapped;
+  const auto bytes = find_bytes(message, take, field, mapped);
   const auto name = name_in(field, "name");
   if (!mapped)
     return into.set(name.c_str(),
                     std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-  auto* kept = new std::shared_ptr<Mapping>(std::move(mapped));
+  auto* kept = new std::shared_ptr<SamplePiece>(std::move(mapped));
   const int32_t status =
       samples_api().set(into.get(), name.c_str(), {bytes.data(), bytes.size()}, delete_mapping, kept);
   if (status != KINORA_OK) delete kept;
   check(status);
 }
 
-void take_tensor(const Message& message, const json& tensor, Sample& into) {
+void take_tensor(const Message& message, const TakePiece& take, const json& tensor, Sample& into) {
   auto owned = std::make_unique<Owned>();
-  const auto bytes = find_bytes(message, tensor, owned->mapping);
+  const auto bytes = find_bytes(message, take, tensor, owned->mapping);
   if (!owned->mapping) owned->copy.assign(bytes.begin(), bytes.end());
   owned->shape = tensor.at("shape").get<std::vector<int64_t>>();
   const auto bits = tensor.at("bits").get<uint8_t>();
   uint64_t size = bits / 8;
-  for (const int64_t n : owned->shape)
-    if (n < 0 || __builtin_mul_overflow(size, static_cast<uint64_t>(n), &size))
-      throw Error(KINORA_ERROR_DATA, "a worker sent a tensor of an impossible shape");
+  int64_t strides = bits / 8;  // in bytes: also those beside a dimension of size 0 are computed
+  for (const int64_t n : owned->shape) {
+    if (n < 0 || __builtin_mul_overflow(strides, std::max<int64_t>(n, 1), &strides))
+      throw Error(KINORA_ERROR_DATA, "the other side sent a tensor of an impossible shape");
+    size *= static_cast<uint64_t>(n);
+  }
   const size_t dimensions = owned->shape.size();
   if (bits == 0 || bits % 8 != 0 || size != bytes.size())
-    throw Error(KINORA_ERROR_DATA, "a worker sent a tensor that is not as large as its shape says");
+    throw Error(KINORA_ERROR_DATA, "the other side sent a tensor that is not as large as its shape says");
   owned->shape = shape_and_strides(std::move(owned->shape));
   owned->managed.major = 1;
   owned->managed.manager = owned.get();
@@ -292,31 +266,47 @@ void take_tensor(const Message& message, const json& tensor, Sample& into) {
 
 }  // namespace
 
-void put_sample(Message& message, const Sample& sample) {
+void put_sample(Message& message, const Sample& sample, const PutPiece& put) {
   json fields = json::array(), tensors = json::array();
   for (const auto& field : sample.fields()) {
     json told =
-        put_bytes(message, field.bytes.data(), field.bytes.size(), piece_of_field(sample, field.name));
+        put_bytes(message, put, {sample, field.name, nullptr, field.bytes.data(), field.bytes.size()});
     told["name"] = field.name;
     fields.push_back(std::move(told));
   }
   for (const auto& name : tensor_names(sample.get()))
-    tensors.push_back(put_tensor(message, name, *managed_tensor(sample.get(), name)));
+    tensors.push_back(put_tensor(message, put, sample, name));
   message.head["sample"] = {
       {"key", sample.key()}, {"fields", std::move(fields)}, {"tensors", std::move(tensors)}};
 }
 
+void put_sample(Message& message, const Sample& sample) {
+  put_sample(message, sample, [&](const LargeData& what) {
+    Descriptor ready = what.managed ? piece_of_tensor(*what.managed, what.data, what.size)
+                                    : piece_of_field(what.sample, what.name);
+    message.shared.push_back(ready ? std::move(ready) : piece_of(what.data, what.size));
+    return message.shared.size() - 1;
+  });
+}
+
 Sample take_sample(const Message& message) {
+  return take_sample(message, [&](size_t number, size_t size) {
+    return std::make_shared<MappedMessage>(message.shared.at(number), size);
+  });
+}
+
+Sample take_sample(const Message& message, const TakePiece& take) {
   try {
     const json& told = message.head.at("sample");
     Sample out(name_in(told, "key"));
-    for (const json& field : told.at("fields")) take_field(message, field, out);
-    for (const json& tensor : told.at("tensors")) take_tensor(message, tensor, out);
+    for (const json& field : told.at("fields")) take_field(message, take, field, out);
+    for (const json& tensor : told.at("tensors")) take_tensor(message, take, tensor, out);
     return out;
-  } catch (const json::exception& e) {
-    throw Error(KINORA_ERROR_DATA, std::string("a worker sent what is no sample: ") + e.what());
+  } catch (const json::exception&) {
+    throw Error(KINORA_ERROR_DATA,
+                "the other side sent a malformed sample: it lacks a part, or has one of another type");
   } catch (const std::out_of_range&) {
-    throw Error(KINORA_ERROR_DATA, "a worker sent a sample without its memory");
+    throw Error(KINORA_ERROR_DATA, "the other side sent a sample without its memory");
   }
 }
 

@@ -13,6 +13,7 @@
 #include "core/base/log.hpp"
 #include "core/plugin/options.hpp"
 #include "core/runtime/runtime.hpp"
+#include "core/runtime/tensor_service.hpp"
 #include "core/workers/sample_message.hpp"
 #include "core/workers/service.hpp"
 #include "core/workers/worker.hpp"
@@ -95,7 +96,8 @@ class Serving {
     out_ = call.head.at("out").get<std::string>();
     const kinora_run run = run_of_call(call.head);
     const kinora_emit emit = emit_table();
-    if (!std::exchange(started_, true)) start_stage(*stage_, self_, run);
+    if (!started_) start_stage(*stage_, self_, run);
+    started_ = true;
     forget_error();  // of start()
     if (what == "finish") return stage_->finish ? check(stage_->finish(self_, &emit, &run)) : void();
     const Sample in = take_sample(call);

@@ -78,6 +78,8 @@ int32_t ask(const kinora_worker_spec* spec, kinora_resources* out) {
   });
 }
 
+void over(const char* id) { after_call(id); }
+
 }  // namespace
 
 bool is_built_in(const PluginInfo& plugin) {
@@ -85,16 +87,12 @@ bool is_built_in(const PluginInfo& plugin) {
     std::error_code error;
     return std::filesystem::canonical(search_folders({}).back().path, error);
   }();
-  return !folder.empty() && plugin.folder.parent_path() == folder;
+  return plugin.library.empty() || (!folder.empty() && plugin.folder.parent_path() == folder);
 }
 
 bool is_third_party(const Registry& registry, std::string_view id) {
-  for (const auto& plugin : registry.plugins()) {
-    const bool offers_it = plugin.spec.component(id) && !plugin.shadowed.contains(std::string(id)) &&
-                           (plugin.state == PluginState::ready || plugin.state == PluginState::loaded);
-    if (offers_it) return !is_built_in(plugin);
-  }
-  return false;
+  const auto plugin = registry.plugin_of(id);
+  return plugin && !is_built_in(*plugin);
 }
 
 bool workers_are_offered() { return !the_program().program.empty(); }
@@ -116,7 +114,7 @@ kinora_resources ask_apart(const kinora_worker_spec& spec) {
 
 void offer_workers(WorkerProgram program) {
   static const kinora_workers_api table{
-      sizeof(kinora_workers_api), 0, start, stop, process, finish, ended, pid, ask};
+      sizeof(kinora_workers_api), 0, start, stop, process, finish, ended, pid, ask, over};
   for (auto& dir : program.plugin_dirs) dir = std::filesystem::absolute(dir);
   if (!program.plugins_lock.empty()) program.plugins_lock = std::filesystem::absolute(program.plugins_lock);
   the_program() = std::move(program);

@@ -9,7 +9,7 @@ class Runtime;
 struct PluginInfo;
 class Registry;
 
-// Whether the plugin came with the program: it is in its built-in folder.
+// Whether the plugin came with the program: it is in its built-in folder, or part of the program.
 bool is_built_in(const PluginInfo&);
 // Whether the component's plugin did not. A stage of such a plugin runs in a process of its own unless the
 // run says otherwise: its resources are answered with isolated = 1.

@@ -196,7 +196,7 @@ int32_t Worker::converse(const Message& call, const kinora_emit* emit, const kin
       if (!gone && (got == Channel::Got::nothing || is_due)) watch(run);
     }
   } catch (const nlohmann::json::exception&) {
-    end("killed: it sent what is no message");
+    end("killed: it sent a malformed message");
   } catch (const Error& e) {
     if (ended_ || (!is_asked && e.code() == KINORA_ERROR_UNSUPPORTED)) throw;
     // If the socket was closed, the reason for that is more informative.
@@ -248,7 +248,7 @@ int32_t Worker::passed_on(Message& message, const kinora_emit& emit) {
     for (const json& key : head.at("keys")) keys.push_back(str(key.get_ref<const std::string&>()));
     return emit.made_of(emit.self, keys.data(), keys.size());
   }
-  throw Error(KINORA_ERROR_DATA, "it sent what is no message");
+  throw Error(KINORA_ERROR_DATA, "it sent a malformed message");
 }
 
 // The stage does not emit its input and has set these fields of it.
@@ -279,6 +279,7 @@ void Worker::watch(const kinora_run* run) {
   if (const uint64_t beats = signs_.page().beats.load(std::memory_order_relaxed); beats != beats_) {
     beats_ = beats;
     lived_ = now;
+    if (run && run->progress) run->progress(run->self, 0, 0, nullptr);
   }
   if (run && hang_ > 0 && std::chrono::duration<double>(now - lived_).count() > hang_)
     end(fmt::format("killed after {:g} s without a sign of life (item_timeout)", hang_));
@@ -336,7 +337,7 @@ void Worker::hear_the_rest() {
       if (message.head.value("is", "") == "log")
         log_line(message.head.at("level").get<int32_t>(), message.head.at("text").get<std::string>());
   });
-  if (status != KINORA_OK) log_warn("{}: its process sent what is no message before it ended", name_);
+  if (status != KINORA_OK) log_warn("{}: its process sent a malformed message before it ended", name_);
   output_.read();
   output_.say(KINORA_LOG_WARN, true);
 }

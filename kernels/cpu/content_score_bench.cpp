@@ -27,8 +27,8 @@ using Bytes = std::vector<uint8_t>;
 // cache.
 constexpr size_t kFrames = 8;
 
-struct Film {
-  explicit Film(FrameSize frame_size)
+struct Video {
+  explicit Video(FrameSize frame_size)
       : size(frame_size), chroma{(size.width + 1) / 2, (size.height + 1) / 2} {
     std::mt19937_64 random(1);
     const size_t luma_bytes = static_cast<size_t>(size.width) * size.height;
@@ -55,31 +55,32 @@ FrameSize size_of(const benchmark::State& state) {
 }
 
 void scorer_on_yuv420(benchmark::State& state) {
-  const Film film(size_of(state));
-  FrameMeter scorer(film.size, content_score_size(film.size), {});
+  const Video video(size_of(state));
+  FrameMeter scorer(video.size, content_score_size(video.size), {});
   size_t index = 0;
-  for (auto _ : state) benchmark::DoNotOptimize(scorer.push(film.view(index++), kBt709Limited));
+  for (auto _ : state) benchmark::DoNotOptimize(scorer.push(video.view(index++), kBt709Limited));
   state.SetItemsProcessed(state.iterations());
 }
 
 void scorer_on_bgr(benchmark::State& state) {
-  const Film film(size_of(state));
-  std::vector<Bytes> frames(kFrames, Bytes(3 * static_cast<size_t>(film.size.width) * film.size.height));
+  const Video video(size_of(state));
+  std::vector<Bytes> frames(kFrames, Bytes(3 * static_cast<size_t>(video.size.width) * video.size.height));
   for (size_t i = 0; i < kFrames; ++i) {
-    reference::yuv420_to_bgr(film.view(i), film.size, kBt709Limited, frames[i].data(), 3 * film.size.width);
+    reference::yuv420_to_bgr(video.view(i), video.size, kBt709Limited, frames[i].data(),
+                             3 * video.size.width);
   }
-  FrameMeter scorer(film.size, content_score_size(film.size), {});
+  FrameMeter scorer(video.size, content_score_size(video.size), {});
   size_t index = 0;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(scorer.push({frames[index++ % kFrames].data(), 3 * film.size.width}));
+    benchmark::DoNotOptimize(scorer.push({frames[index++ % kFrames].data(), 3 * video.size.width}));
   }
   state.SetItemsProcessed(state.iterations());
 }
 
 // The rows one by one, with the processor's best kernels or the plain ones.
 void rows(benchmark::State& state, bool plain) {
-  const Film film(size_of(state));
-  const ResizePlan plan(film.size, content_score_size(film.size));
+  const Video video(size_of(state));
+  const ResizePlan plan(video.size, content_score_size(video.size));
   const RowKernels& kernels = plain ? plain_rows() : rows_for(&plan);
   const YuvFactors factors = yuv_factors(kBt709Limited);
   const size_t width = static_cast<size_t>(padded_width(plan.scaled.width));
@@ -88,7 +89,7 @@ void rows(benchmark::State& state, bool plain) {
   const PlanarRow hsv{&row[3 * width], &row[4 * width], &row[5 * width]};
   size_t index = 0;
   for (auto _ : state) {
-    const Yuv420View frame = film.view(index++);
+    const Yuv420View frame = video.view(index++);
     for (int y = 0; y < plan.scaled.height; ++y) {
       kernels.sample_yuv420(plan, frame, factors, y, bgr);
       if (state.range(2) != 0) kernels.to_hsv(bgr, plan.scaled.width, hsv);
@@ -100,15 +101,15 @@ void rows(benchmark::State& state, bool plain) {
 }
 
 void full_frame_reference(benchmark::State& state) {
-  const Film film(size_of(state));
-  const FrameSize scaled = content_score_size(film.size);
-  Bytes full(3 * static_cast<size_t>(film.size.width) * film.size.height);
+  const Video video(size_of(state));
+  const FrameSize scaled = content_score_size(video.size);
+  Bytes full(3 * static_cast<size_t>(video.size.width) * video.size.height);
   std::vector<Bytes> small(2, Bytes(3 * static_cast<size_t>(scaled.width) * scaled.height));
   size_t index = 0;
   for (auto _ : state) {
-    reference::yuv420_to_bgr(film.view(index), film.size, kBt709Limited, full.data(), 3 * film.size.width);
+    reference::yuv420_to_bgr(video.view(index), video.size, kBt709Limited, full.data(), 3 * video.size.width);
     Bytes& current = small[index % 2];
-    reference::resize_linear_bgr({full.data(), 3 * film.size.width}, film.size, current.data(),
+    reference::resize_linear_bgr({full.data(), 3 * video.size.width}, video.size, current.data(),
                                  3 * scaled.width, scaled);
     benchmark::DoNotOptimize(reference::content_difference({small[(index + 1) % 2].data(), 3 * scaled.width},
                                                            {current.data(), 3 * scaled.width}, scaled));

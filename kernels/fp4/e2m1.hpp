@@ -33,15 +33,12 @@ KINORA_BOTH inline uint32_t offset_nearest_e2m1(float x) {
 KINORA_BOTH inline uint32_t nearest_e2m1(float x) { return offset_nearest_e2m1(x) - kNearestOffset; }
 
 // The code of |x| rounded up with a probability equal to its distance from the code below, in steps of 2^-16.
-// noise: uniform in [0, 65536). An exact value never moves.
-// The first form has the code plus kStochasticOffset in its upper half.
+// noise: uniform in [0, 65536). An exact value never moves. The upper half of the result is the code plus
+// kStochasticOffset.
 constexpr uint32_t kStochasticOffset = 0x4340u;
 KINORA_BOTH inline uint32_t offset_stochastic_e2m1(float x, uint32_t noise) {
   constexpr float kSixteenth = 0x1.8p7f;  // its last place counts 2^-16
   return bits_of(add_position(kSixteenth, magnitude(x))) + noise;
-}
-KINORA_BOTH inline uint32_t stochastic_e2m1(float x, uint32_t noise) {
-  return (offset_stochastic_e2m1(x, noise) >> 16) - kStochasticOffset;
 }
 
 // The number of a code, 0 to 15: its bits are those of a float32 whose exponent is 126 too small.

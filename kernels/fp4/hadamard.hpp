@@ -36,9 +36,5 @@ KINORA_BOTH inline void random_hadamard(float (&v)[16]) {
   flip_signs(v);
   hadamard(v);
 }
-KINORA_BOTH inline void inverse_random_hadamard(float (&v)[16]) {
-  hadamard(v);
-  flip_signs(v);
-}
 
 }  // namespace kinora::fp4

@@ -31,21 +31,6 @@ void dequantize(const Shape& n, const uint8_t* codes, const uint8_t* scales, boo
   reference::dequantize(n, codes, scales, swizzled, global_scale, x);
 }
 
-void swizzle_scales(const Shape& n, const uint8_t* scales, uint8_t* swizzled) {
-  std::memset(swizzled, 0, static_cast<size_t>(scale_bytes(n, true)));
-  const int64_t blocks = blocks_a_row(n);
-  for (int64_t row = 0; row < n.rows; ++row)
-    for (int64_t block = 0; block < blocks; ++block)
-      swizzled[scale_place(blocks, true, row, block)] = scales[row * blocks + block];
-}
-
-void unswizzle_scales(const Shape& n, const uint8_t* swizzled, uint8_t* scales) {
-  const int64_t blocks = blocks_a_row(n);
-  for (int64_t row = 0; row < n.rows; ++row)
-    for (int64_t block = 0; block < blocks; ++block)
-      scales[row * blocks + block] = swizzled[scale_place(blocks, true, row, block)];
-}
-
 template Amax find_amax(const Shape&, const float*, bool, bool);
 template Amax find_amax(const Shape&, const Bfloat16*, bool, bool);
 template float quantize(const Shape&, const float*, const Options&, float, uint8_t*, uint8_t*);

@@ -32,7 +32,7 @@ struct Options {
 };
 
 // The largest finite magnitude of a matrix, after the transform if there is one, and the count of values that
-// are not finite. Of a transformed block whose input is finite, the overflows count. Codes of a matrix with a
+// are not finite. The overflows of a transformed block count if its input is finite. Codes of a matrix with a
 // count are undefined: refuse it.
 struct Amax {
   float value = 0;
@@ -52,10 +52,6 @@ float quantize(const Shape&, const T* x, const Options&, float amax, uint8_t* co
 template <class T>
 void dequantize(const Shape&, const uint8_t* codes, const uint8_t* scales, bool swizzled, float global_scale,
                 T* x);
-
-// Reorders scales [rows, (cols + 15) / 16] to or from the swizzled order.
-void swizzle_scales(const Shape&, const uint8_t* scales, uint8_t* swizzled);
-void unswizzle_scales(const Shape&, const uint8_t* swizzled, uint8_t* scales);
 
 namespace reference {
 template <class T>

@@ -18,10 +18,11 @@ using at::Tensor;
 Tensor wide(const Tensor& x) { return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat); }
 
 // Chooses the implementation for a block. On the CPU, for operands that are float32 or float64 by then.
-enum class Way { kernel, flash, plain };
-Way way_of(const Tensor& q, const Tensor& v, const Tensor& mask) {
-  if (!q.is_cpu() || v.size(3) != q.size(3)) return Way::plain;
-  return q.scalar_type() == at::kFloat && !mask.defined() && has_attention() ? Way::kernel : Way::flash;
+enum class Backend { kernel, flash, plain };
+Backend way_of(const Tensor& q, const Tensor& v, const Tensor& mask) {
+  if (!q.is_cpu() || v.size(3) != q.size(3)) return Backend::plain;
+  return q.scalar_type() == at::kFloat && !mask.defined() && has_attention() ? Backend::kernel
+                                                                             : Backend::flash;
 }
 
 // The float32 kernel of kernels/cpu. Its sums are logarithms to base 2, [B, H, S].
@@ -122,9 +123,9 @@ AttentionBlock attention_block(const Tensor& q_in, const Tensor& k_in, const Ten
                                const Tensor& mask) {
   const Tensor q = wide(q_in), k = wide(k_in), v = wide(v_in);
   switch (way_of(q, v, mask)) {
-    case Way::kernel:
+    case Backend::kernel:
       return by_kernel(q, k, v, scale);
-    case Way::flash:
+    case Backend::flash:
       return by_flash(q, k, v, scale, mask);
     default:
       return reference::attention_block(q, k, v, scale, mask);
@@ -136,9 +137,9 @@ AttentionGradient attention_block_backward(const Tensor& grad_in, const Tensor& 
                                            const Tensor& mask) {
   const Tensor q = wide(q_in), k = wide(k_in), v = wide(v_in), grad = wide(grad_in);
   switch (way_of(q, v, mask)) {
-    case Way::kernel:
+    case Backend::kernel:
       return by_kernel_backward(grad, q, k, v, all, scale);
-    case Way::flash:
+    case Backend::flash:
       return by_flash_backward(grad, q, k, v, all, scale, mask);
     default:
       return reference::attention_block_backward(grad, q, k, v, all, scale, mask);

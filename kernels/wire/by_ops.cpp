@@ -23,8 +23,8 @@ Tensor in_blocks(const Tensor& x, int64_t block) {
 
 Tensor as_bytes(const Tensor& x) { return x.contiguous().view(at::kByte).flatten(1); }
 
-// Bytes [parts, rows, n] of numbers of `dtype`, which begin at byte `at`. Copies them, since a number needs an address that its size
-// divides.
+// Bytes [parts, rows, n] of numbers of `dtype`, which begin at byte `at`. Copies them, since a number needs
+// an address that its size divides.
 Tensor numbers_at(const Tensor& bytes, int64_t at, int64_t rows, int64_t n, at::ScalarType dtype) {
   const auto size = static_cast<int64_t>(at::elementSize(dtype));
   return bytes.narrow(1, at, rows * n * size)

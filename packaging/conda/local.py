@@ -2,11 +2,14 @@
 """The conda packages. Needs the Python packages py-rattler-build and py-rattler.
 
 usage: local.py render                 renders recipe.yaml with variants.yaml and prints what it would build
-       local.py pack PREFIX CHANNEL    packs an installation (`cmake --install --prefix PREFIX --strip`), built with this system's compiler and libraries,
+       local.py pack PREFIX CHANNEL    packs an installation (`cmake --install --prefix PREFIX --strip`), built with
+       this system's compiler and libraries,
                                        as the recipe's three packages, and indexes the folder CHANNEL
-       local.py try CHANNEL TARGET     solves kinora and kinora-sdk from CHANNEL alone, without a network, installs them into the new folder TARGET and runs it
+       local.py try CHANNEL TARGET     solves kinora and kinora-sdk from CHANNEL alone, without a network, installs them
+       into the new folder TARGET and runs it
 
-What `pack` makes needs the system's libraries (packaging/LIBRARIES.md) and finds libtorch as docs/operate.md says; it is for this system only."""
+What `pack` makes needs the system's libraries (packaging/LIBRARIES.md) and finds libtorch as docs/operate.md says; it
+is for this system only."""
 import asyncio, datetime, os, pathlib, subprocess, sys
 
 try:
@@ -25,28 +28,35 @@ PLATFORM = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}[os.uname().machine
 def rendered():
     recipe = rattler_build.Stage0Recipe.from_file(HERE / "recipe.yaml")
     platform = rattler_build.PlatformConfig(target_platform=PLATFORM)
-    return recipe.render(rattler_build.VariantConfig.from_file(HERE / "variants.yaml"), rattler_build.RenderConfig(platform=platform))
+    return recipe.render(rattler_build.VariantConfig.from_file(HERE / "variants.yaml"),
+                         rattler_build.RenderConfig(platform=platform))
 
 
 def render():
     for one in rendered():
         recipe = one.recipe.to_dict()
-        print(one.recipe.package.name, one.recipe.package.version, one.recipe.build.string, *recipe["requirements"]["run"], sep="  ")
+        print(one.recipe.package.name, one.recipe.package.version, one.recipe.build.string,
+              *recipe["requirements"]["run"], sep="  ")
 
 
 def globs(files):
-    """(included, excluded) patterns of a package's `files`, which is a list or, for the rest of an installation, {exclude: list}."""
+    """(included, excluded) patterns of a package's `files`, which is a list or, for the rest of an installation,
+    {exclude: list}."""
     return (files.get("include") or ["**"], files.get("exclude", [])) if isinstance(files, dict) else (files, [])
 
 
 def pack(prefix, channel):
     """The recipe says which files are in which package."""
     if not (prefix / "bin/kinora").is_file():
-        sys.exit(f"{prefix} is not an installation, since it has no bin/kinora: cmake --install build/dev --prefix {prefix} --strip")
-    version = dict(line.split(None, 1) for line in sbom.output_of(prefix / "bin/kinora", "--version").splitlines())["kinora"]
+        sys.exit(
+            f"{prefix} is not an installation, since it has no bin/kinora: cmake --install build/dev --prefix {prefix} "
+            f"--strip")
+    version = dict(line.split(None, 1)
+                   for line in sbom.output_of(prefix / "bin/kinora", "--version").splitlines())["kinora"]
     major, minor = wheel.glibc(wheel.elf_files(prefix))
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH", 0)) or 315532800
-    depends = {"libkinora": [f"__glibc >={major}.{minor}"], "kinora": [f"libkinora =={version} local_0"], "kinora-sdk": [f"kinora =={version} local_0"]}
+    depends = {"libkinora": [f"__glibc >={major}.{minor}"], "kinora": [f"libkinora =={version} local_0"],
+               "kinora-sdk": [f"kinora =={version} local_0"]}
     packed, done = set(), set()
     for one in rendered():
         name = one.recipe.package.name
@@ -57,8 +67,10 @@ def pack(prefix, channel):
         files = rattler_build.collect_files(prefix, include_globs=include, exclude_globs=exclude)
         packed.update(str(file.destination) for file in files)
         out = rattler_build.assemble_package(
-            name, version, PLATFORM, "local_0", channel / PLATFORM, files=files, license=one.recipe.to_dict()["about"]["license"], depends=depends[name], compression_level=3,
-            summary="From raw video to a video foundation model and back to video", license_files=[prefix / "share/doc/kinora/LICENSE"],
+            name, version, PLATFORM, "local_0", channel / PLATFORM, files=files,
+            license=one.recipe.to_dict()["about"]["license"], depends=depends[name], compression_level=3,
+            summary="From raw video to a video foundation model and back to video",
+            license_files=[prefix / "share/doc/kinora/LICENSE"],
             timestamp=datetime.datetime.fromtimestamp(epoch, datetime.timezone.utc))
         print(f"{out.path}: {len(files)} files, {pathlib.Path(out.path).stat().st_size >> 10} KiB")
     left = sorted({str(f.relative_to(prefix)) for f in prefix.rglob("*") if f.is_symlink() or f.is_file()} - packed)
@@ -69,7 +81,8 @@ def pack(prefix, channel):
 
 
 async def install(channel, target):
-    records = await rattler.solve([rattler.Channel(channel.resolve().as_uri())], ["kinora", "kinora-sdk"], platforms=[PLATFORM, "noarch"],
+    records = await rattler.solve([rattler.Channel(channel.resolve().as_uri())], ["kinora", "kinora-sdk"],
+                                  platforms=[PLATFORM, "noarch"],
                                   virtual_packages=rattler.VirtualPackage.detect())
     print("solved:", *sorted(f"{r.name.normalized} {r.version}" for r in records), sep="  ")
     await rattler.install(records, target, cache_dir=target.parent / f"{target.name}.cache", show_progress=False)
@@ -80,7 +93,9 @@ def run_it(channel, target):
         sys.exit(f"{target} exists; name a new folder")
     for folder in (PLATFORM, "noarch"):
         if not (channel / folder / "repodata.json").is_file():
-            sys.exit(f"{channel} is not a channel, since it has no {folder}/repodata.json; `local.py pack PREFIX {channel}` makes one")
+            sys.exit(
+                f"{channel} is not a channel, since it has no {folder}/repodata.json; `local.py pack PREFIX {channel}` "
+                f"makes one")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         asyncio.run(install(channel, target))
@@ -89,7 +104,9 @@ def run_it(channel, target):
     for command in (["--version"], ["plugins", "list", "--ids"]):
         done = subprocess.run([target / "bin/kinora", *command], capture_output=True, text=True)
         if done.returncode:
-            sys.exit(f"{target}/bin/kinora {' '.join(command)} ended with {done.returncode}; see packaging/LIBRARIES.md for the libraries that it needs:\n{done.stderr}")
+            sys.exit(
+                f"{target}/bin/kinora {' '.join(command)} ended with {done.returncode}; see packaging/LIBRARIES.md for "
+                f"the libraries that it needs:\n{done.stderr}")
         print(f"kinora {' '.join(command)}: {len(done.stdout.splitlines())} lines; {done.stdout.splitlines()[0]}")
 
 

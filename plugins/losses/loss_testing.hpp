@@ -6,7 +6,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/instances.hpp"
+#include "core/torch/network/instances.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/plugins.hpp"
 

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "core/torch/apply/mixture.hpp"
-#include "core/torch/context/instances.hpp"
+#include "core/torch/network/instances.hpp"
 #include "kinora/aten.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/plugins.hpp"
@@ -178,7 +178,7 @@ inline void expect_error_passes(const std::string& id, const json& options) {
   EXPECT_EQ(out, nullptr);
   d.needs = 7;  // what only a newer sampler can know
   EXPECT_EQ(s->sample(s.self(), &d, handle(noise), &r.abi, &out), KINORA_ERROR_UNSUPPORTED);
-  EXPECT_NE(last_error().find("the denoiser needs 7"), std::string::npos) << last_error();
+  EXPECT_NE(last_error().find("needs of the denoiser is 7"), std::string::npos) << last_error();
   EXPECT_EQ(out, nullptr);
 }
 

@@ -2,15 +2,16 @@
 #
 # One shared library with one exported symbol. Its manifest is in the same folder and in its section .kinora.manifest:
 #   lib/kinora/plugins/NAME/{libNAME.so, plugin.toml}
-# plugin.toml is in the folder that calls this. Where KINORA_PROGRAM is found, each build updates it from describe(). In Kinora's own build,
-# whose program comes after its plugins, a change of describe() needs: cmake --build ... --target NAME.manifest
-# Works inside Kinora's own build and, with find_package(kinora-sdk), in any other project.
+# plugin.toml is in the folder that calls this. Where KINORA_PROGRAM is found, each build updates it from describe(). In
+# Kinora's own build, whose program comes after its plugins, a change of describe() needs: cmake --build ... --target
+# NAME.manifest Works inside Kinora's own build and, with find_package(kinora-sdk), in any other project.
 set(KINORA_VERSION_SCRIPT "${CMAKE_CURRENT_LIST_DIR}/plugin.map")
 set(KINORA_SDK_INCLUDE "${CMAKE_CURRENT_LIST_DIR}/../include")
 set(KINORA_DESCRIBE "${CMAKE_CURRENT_LIST_DIR}/describe.cmake")
 
-# _kinora_describe(TARGET NAME SOURCES ...): links the sources without a manifest too, and updates plugin.toml from that library, before
-# the plugin itself is linked with it. In the caller's scope `sources` is what replaces the sources, `described` what plugin.toml waits for.
+# _kinora_describe(TARGET NAME SOURCES ...): links the sources without a manifest too, and updates plugin.toml from that
+# library, before the plugin itself is linked with it. In the caller's scope `sources` is what replaces the sources,
+# `described` what plugin.toml waits for.
 function(_kinora_describe target name tier manifest)
   add_library(${target}.objects OBJECT ${ARGN})
   add_library(${target}.described MODULE $<TARGET_OBJECTS:${target}.objects>)
@@ -25,12 +26,11 @@ function(_kinora_describe target name tier manifest)
     target_link_options(${target}.${part} PRIVATE $<TARGET_PROPERTY:${target},LINK_OPTIONS>)
   endforeach()
   set(stamp "${CMAKE_CURRENT_BINARY_DIR}/${name}.described")
-  if(NOT EXISTS "${manifest}")
-    file(TOUCH "${manifest}")
-  endif()
-  set(describe "${CMAKE_COMMAND}" "-DPROGRAM=${KINORA_PROGRAM}" "-DLIBRARY=$<TARGET_FILE:${target}.described>" -DTIER=${tier}
+  set(describe "${CMAKE_COMMAND}" "-DPROGRAM=${KINORA_PROGRAM}" "-DLIBRARY=$<TARGET_FILE:${target}.described>"
+      -DTIER=${tier}
       "-DTORCH=${KINORA_TORCH_ROOT}" "-DMANIFEST=${manifest}" "-DSTAMP=${stamp}" -P "${KINORA_DESCRIBE}")
-  add_custom_command(OUTPUT "${stamp}" COMMAND ${describe} DEPENDS ${target}.described "${KINORA_PROGRAM}" "${KINORA_DESCRIBE}"
+  add_custom_command(OUTPUT "${stamp}" COMMAND ${describe} DEPENDS ${target}.described "${KINORA_PROGRAM}"
+      "${KINORA_DESCRIBE}"
                      COMMENT "Updating plugin.toml of ${name}" VERBATIM)
   set(described "${stamp}" PARENT_SCOPE)
   set(sources $<TARGET_OBJECTS:${target}.objects> "${stamp}" PARENT_SCOPE)
@@ -45,7 +45,9 @@ function(kinora_add_plugin)
     set(P_TIER stable)
   endif()
   if(P_TIER STREQUAL "pinned" AND NOT TARGET kinora_libtorch)
-    message(FATAL_ERROR "plugin ${P_NAME} is pinned to libtorch; pass -DKINORA_TORCH_ROOT=<folder of the torch package>, which python3 -c 'import torch; print(torch.__path__[0])' prints")
+    message(FATAL_ERROR "plugin ${P_NAME} is pinned to libtorch; "
+                        "pass -DKINORA_TORCH_ROOT=<folder of the torch package>, which "
+                        "python3 -c 'import torch; print(torch.__path__[0])' prints")
   endif()
   set(libraries "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
   if(NOT libraries)
@@ -53,8 +55,12 @@ function(kinora_add_plugin)
   endif()
   set(target plugin.${P_NAME})
   set(manifest "${CMAKE_CURRENT_SOURCE_DIR}/plugin.toml")
+  if(NOT EXISTS "${manifest}")  # of a new plugin: NAME.manifest writes it from the library, which includes it
+    file(TOUCH "${manifest}")
+  endif()
   set(section "${CMAKE_CURRENT_BINARY_DIR}/${P_NAME}.manifest.S")
-  file(CONFIGURE OUTPUT "${section}" CONTENT ".section .kinora.manifest,\"a\"\n.incbin \"${manifest}\"\n.section .note.GNU-stack,\"\",@progbits\n")
+  file(CONFIGURE OUTPUT "${section}" CONTENT
+      ".section .kinora.manifest,\"a\"\n.incbin \"${manifest}\"\n.section .note.GNU-stack,\"\",@progbits\n")
   set(sources ${P_SOURCES})
   set(described)
   if(KINORA_PROGRAM AND NOT TARGET kinora_core AND NOT CMAKE_CROSSCOMPILING)
@@ -69,15 +75,18 @@ function(kinora_add_plugin)
   target_include_directories(${target} PRIVATE "${KINORA_SDK_INCLUDE}")
   if(TARGET kinora_core)
     target_include_directories(${target} PRIVATE "${CMAKE_SOURCE_DIR}")  # kernels/
-    # CMake would turn a build run path that differs from the installed one into one with an empty entry: the current folder.
+    # CMake would turn a build run path that differs from the installed one into one with an empty entry: the current
+    # folder.
     set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
   else()
     target_link_libraries(${target} PRIVATE kinora::sdk)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
     # The folders of the libraries that it links, in the build and after installing: see above.
-    set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON)
+    set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF BUILD_WITH_INSTALL_RPATH ON
+        INSTALL_RPATH_USE_LINK_PATH ON)
   endif()
-  target_compile_definitions(${target} PRIVATE KINORA_PLUGIN_NAME="${P_NAME}" KINORA_PLUGIN_VERSION="${P_VERSION}" ${P_DEFINITIONS})
+  target_compile_definitions(${target} PRIVATE KINORA_PLUGIN_NAME="${P_NAME}" KINORA_PLUGIN_VERSION="${P_VERSION}"
+      ${P_DEFINITIONS})
   target_link_options(${target} PRIVATE "-Wl,--version-script=${KINORA_VERSION_SCRIPT}")
   if(NOT KINORA_SANITIZE)  # the program provides the sanitizer's run-time library
     target_link_options(${target} PRIVATE -Wl,--no-undefined)
@@ -111,7 +120,8 @@ function(kinora_add_plugin)
       COMMAND $<TARGET_FILE:kinora> plugins manifest "$<TARGET_FILE:${target}>" --tier ${P_TIER} --out "${manifest}"
       DEPENDS ${target} kinora VERBATIM)
     if(KINORA_TESTS)
-      add_test(NAME manifest.${P_NAME} COMMAND kinora plugins manifest "$<TARGET_FILE:${target}>" --tier ${P_TIER} --check "${manifest}")
+      add_test(NAME manifest.${P_NAME} COMMAND kinora plugins manifest "$<TARGET_FILE:${target}>" --tier ${P_TIER}
+          --check "${manifest}")
       set_tests_properties(manifest.${P_NAME} PROPERTIES LABELS unit)
       kinora_time_test(manifest.${P_NAME})
     endif()
@@ -136,7 +146,8 @@ function(kinora_without_torch target)
   set_property(GLOBAL APPEND PROPERTY KINORA_PROGRAMS_WITHOUT_TORCH ${target})
 endfunction()
 
-# kinora_add_test(NAME name SOURCES ... [LIBS ...] [LABELS ...]): one GoogleTest program; tests/times.cmake has its running time.
+# kinora_add_test(NAME name SOURCES ... [LIBS ...] [LABELS ...]): one GoogleTest program; tests/times.cmake has its
+# running time.
 function(kinora_add_test)
   cmake_parse_arguments(T "TORCH" "NAME" "SOURCES;LIBS;LABELS;DEFINITIONS" ${ARGN})
   if(NOT KINORA_TESTS)
@@ -149,7 +160,8 @@ function(kinora_add_test)
   if("${T_SOURCES}" MATCHES "TARGET_OBJECTS:plugin[.]")
     set(host "${CMAKE_SOURCE_DIR}/tests/support/host_of_plugins.cpp")
     target_sources(${T_NAME} PRIVATE "${host}")
-    set_source_files_properties("${host}" TARGET_DIRECTORY ${T_NAME} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
+    set_source_files_properties("${host}" TARGET_DIRECTORY ${T_NAME} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
+        SKIP_PRECOMPILE_HEADERS ON)
   endif()
   kinora_test_program(${T_NAME})
   target_include_directories(${T_NAME} PRIVATE "${CMAKE_SOURCE_DIR}" "${KINORA_SDK_INCLUDE}")
@@ -160,7 +172,9 @@ function(kinora_add_test)
     target_link_libraries(${T_NAME} PRIVATE kinora_training kinora_libtorch)
     target_precompile_headers(${T_NAME} REUSE_FROM kinora_torch_test_pch)
   else()
-    kinora_without_torch(${T_NAME})
+    if(NOT "gpu" IN_LIST T_LABELS)
+      kinora_without_torch(${T_NAME})
+    endif()
     if(TARGET kinora_test_pch)
       target_precompile_headers(${T_NAME} REUSE_FROM kinora_test_pch)
     endif()

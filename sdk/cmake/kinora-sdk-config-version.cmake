@@ -1,4 +1,5 @@
-# The version of the SDK is that of the ABI: compatible if the major is equal and the requested minor is not newer than the headers'.
+# The version of the SDK is that of the ABI: compatible if the major is equal and the requested minor is not newer than
+# the headers'.
 file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../include/kinora/abi/base.h" abi REGEX "define KINORA_ABI_(MAJOR|MINOR) ")
 string(REGEX REPLACE "[^0-9;]" "" abi "${abi}")
 list(JOIN abi "." PACKAGE_VERSION)

@@ -1,10 +1,11 @@
 # find_package(kinora-sdk [ABI]): provides kinora_add_plugin(), and the target kinora::sdk, which is the headers.
 #
-# For a source tree pass -DCMAKE_PREFIX_PATH=<repository>/sdk, for an installation its prefix. Its version is the
-# ABI's. Plugins of tier stable need nothing else. Those of tier pinned need the libtorch that Kinora runs with: an installation
-# finds it where the program does (torch_root.cmake), otherwise pass -DKINORA_TORCH_ROOT=<folder of the torch package>. They may link kinora::kernels of an installation.
-# Jobs (tier host) are built with the Kinora that runs them: its libkinora, nlohmann_json and fmt.
-# KINORA_PROGRAM is the program that writes and checks manifests, if it is found.
+# For a source tree pass -DCMAKE_PREFIX_PATH=<repository>/sdk, for an installation its prefix. Its version is the ABI's.
+# Plugins of tier stable need nothing else. Those of tier pinned need the libtorch that Kinora runs with: an
+# installation finds it where the program does (torch_root.cmake), otherwise pass -DKINORA_TORCH_ROOT=<folder of the
+# torch package>. They may link kinora::kernels of an installation. Jobs (tier host) are built with the Kinora that runs
+# them: its libkinora, nlohmann_json and fmt. KINORA_PROGRAM is the program that writes and checks manifests, if it is
+# found.
 include(GNUInstallDirs)
 enable_language(ASM)
 if(NOT TARGET kinora::sdk)
@@ -35,9 +36,12 @@ if(KINORA_PROGRAM AND EXISTS "${_host}/core/run/job_plugin.hpp" AND NOT TARGET k
   if(NOT KINORA_LIBRARY)
     set(KINORA_HOST_LACKS "libkinora.so is missing in ${_bin}/../lib; ${KINORA_HOST_LACKS}")
   elseif(NOT fmt_FOUND)
-    set(KINORA_HOST_LACKS "it needs fmt's CMake package, which is not found; install libfmt-dev, or add its prefix to CMAKE_PREFIX_PATH")
+    set(KINORA_HOST_LACKS
+        "it needs fmt's CMake package, which is not found; install libfmt-dev, or add its prefix to CMAKE_PREFIX_PATH")
   elseif(NOT nlohmann_json_FOUND)
-    set(KINORA_HOST_LACKS "it needs nlohmann_json's CMake package, which is not found; install nlohmann-json3-dev, or add its prefix to CMAKE_PREFIX_PATH")
+    string(CONCAT KINORA_HOST_LACKS
+        "it needs nlohmann_json's CMake package, which is not found; "
+        "install nlohmann-json3-dev, or add its prefix to CMAKE_PREFIX_PATH")
   else()
     add_library(kinora::host INTERFACE IMPORTED)
     set_target_properties(kinora::host PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${_host}"
@@ -48,10 +52,12 @@ include("${CMAKE_CURRENT_LIST_DIR}/torch_root.cmake" OPTIONAL)
 if(KINORA_TORCH_ROOT AND NOT TARGET kinora_libtorch)
   include("${CMAKE_CURRENT_LIST_DIR}/KinoraTorch.cmake")
 endif()
-set(_kernels "${CMAKE_CURRENT_LIST_DIR}/../lib/libkinora_kernels_torch.a" "${CMAKE_CURRENT_LIST_DIR}/../lib/libkinora_kernels.a")
+set(_kernels "${CMAKE_CURRENT_LIST_DIR}/../lib/libkinora_kernels_torch.a"
+    "${CMAKE_CURRENT_LIST_DIR}/../lib/libkinora_kernels.a")
 list(GET _kernels 0 _first)
 if(TARGET kinora_libtorch AND EXISTS "${_first}" AND NOT TARGET kinora::kernels)
   add_library(kinora::kernels INTERFACE IMPORTED)
-  set_target_properties(kinora::kernels PROPERTIES INTERFACE_LINK_LIBRARIES "${_kernels};kinora_libtorch;${KINORA_TORCH_LIB}/libgomp.so.1")
+  set_target_properties(kinora::kernels PROPERTIES INTERFACE_LINK_LIBRARIES
+      "${_kernels};kinora_libtorch;${KINORA_TORCH_LIB}/libgomp.so.1")
 endif()
 include("${CMAKE_CURRENT_LIST_DIR}/KinoraPlugin.cmake")

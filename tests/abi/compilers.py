@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""One plugin from any compiler: two stages in C, a stage and a sampler in C++, each built by several compilers, standard libraries and flags, by plain calls,
-through CMake and by the Makefile of sdk/README.md, are valid, run, have the same manifest and export one symbol. usage: compilers.py KINORA ROOT SCRATCH"""
+"""One plugin from any compiler: two stages in C, a stage and a sampler in C++, each built by several compilers,
+standard libraries and flags, by plain calls, through CMake and by the Makefile of sdk/README.md, are valid, run, have
+the same manifest and export one symbol. usage: compilers.py KINORA ROOT SCRATCH"""
 import pathlib, re, shutil, sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,10 +11,11 @@ from headers import run
 from skips import skip
 
 KINORA, ROOT, SCRATCH = (pathlib.Path(p).resolve() for p in sys.argv[1:4])
-INCLUDE, FILM = ROOT / "sdk/include", ROOT / "tests/data/film_excerpt.webm"
+INCLUDE, VIDEO = ROOT / "sdk/include", ROOT / "tests/data/film_excerpt.webm"
 ONE_SYMBOL = f"-Wl,--version-script={ROOT / 'sdk/cmake/plugin.map'}"
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
-IDS = {"dim-scenes": "stage/dim-scenes", "geometric": "sampler/geometric", "pure_c_stage": "stage/count.bytes", "dim-plain": "stage/dim-plain"}
+IDS = {"dim-scenes": "stage/dim-scenes", "geometric": "sampler/geometric", "pure_c_stage": "stage/count.bytes",
+       "dim-plain": "stage/dim-plain"}
 LIBCXX = "clang++ with libc++"
 CPP = {
     "g++": ["g++", "-O1", "-fvisibility=hidden", *WARNINGS],
@@ -30,7 +32,8 @@ def usable(name, command):
     """Whether the compiler and its standard library are installed; says what is not."""
     if not shutil.which(command[0]):
         skip(name, f"no {command[0]}; packaging/dev.sh setup installs it")
-    elif run(*command, "-fsyntax-only", "-x", "c" if name in C else "c++", "-", input="#include <stdint.h>\n" if name in C else "#include <string>\n").returncode:
+    elif run(*command, "-fsyntax-only", "-x", "c" if name in C else "c++", "-",
+             input="#include <stdint.h>\n" if name in C else "#include <string>\n").returncode:
         skip(name, f"{' '.join(command)} finds no standard library; packaging/dev.sh setup installs it")
     else:
         return True
@@ -43,7 +46,8 @@ def makes(source, folder):
     text = (ROOT / "sdk/README.md").read_text().split("## Without CMake\n", 1)[1]
     (folder / "Makefile").write_text(text.split("```make\n", 1)[1].split("```", 1)[0])
     shutil.copy(source, folder)
-    done("make", "-C", folder, f"SDK={ROOT / 'sdk'}", f"KINORA={KINORA}", f"NAME={source.stem}", *(f"{name}={' '.join([*CCACHE, compiler])}" for name, compiler in (("CC", "gcc"), ("CXX", "g++"))))
+    done("make", "-C", folder, f"SDK={ROOT / 'sdk'}", f"KINORA={KINORA}", f"NAME={source.stem}",
+         *(f"{name}={' '.join([*CCACHE, compiler])}" for name, compiler in (("CC", "gcc"), ("CXX", "g++"))))
     return folder / f"plugins/{source.stem}/lib{source.stem}.so"
 
 
@@ -51,8 +55,10 @@ def through_cmake(source, flags):
     """Builds a generated project with clang as its own CMakeLists.txt says. Returns the library."""
     place = SCRATCH / f"cmake{flags}"
     build = place / f"build/{source.stem}"
-    done("cmake", "-G", "Ninja", "-S", source.parent, "-B", build, f"-DCMAKE_PREFIX_PATH={ROOT / 'sdk'}", f"-DKINORA_PROGRAM={KINORA}", "-DBUILD_TESTING=OFF",
-         "-DCMAKE_CXX_COMPILER=clang++", f"-DCMAKE_CXX_FLAGS={flags}", *(f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}" for launcher in CCACHE))
+    done("cmake", "-G", "Ninja", "-S", source.parent, "-B", build, f"-DCMAKE_PREFIX_PATH={ROOT / 'sdk'}",
+         f"-DKINORA_PROGRAM={KINORA}", "-DBUILD_TESTING=OFF",
+         "-DCMAKE_CXX_COMPILER=clang++", f"-DCMAKE_CXX_FLAGS={flags}",
+         *(f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}" for launcher in CCACHE))
     done("cmake", "--build", build)
     shutil.copytree(build / f"lib/kinora/plugins/{source.stem}", place / f"plugins/{source.stem}")
     return place / f"plugins/{source.stem}/lib{source.stem}.so"
@@ -63,7 +69,8 @@ def exported(library):
     return [line.split()[2] for line in done("nm", "-D", "--defined-only", library).splitlines()]
 
 
-SDK_SYMBOL = re.compile(r"_Z(T[ISTV]|GV)?Z?NK?6kinora")  # a name in namespace kinora, its typeinfo, vtable, static variable or guard
+# a name in namespace kinora, its typeinfo, vtable, static variable or guard
+SDK_SYMBOL = re.compile(r"_Z(T[ISTV]|GV)?Z?NK?6kinora")
 
 
 def built(sources):
@@ -74,7 +81,9 @@ def built(sources):
         flags = [*command[1:], ONE_SYMBOL]
         mine = [s for s in sources if (s.suffix == ".c") == (name in C)]
         if usable(name, command):
-            jobs += [(name, s, lambda s=s, c=command, f=flags, d=folder: compiled(c[:1], s, d / f"{s.stem}/lib{s.stem}.so", *f, include=[INCLUDE])) for s in mine]
+            jobs += [(name, s, lambda s=s, c=command, f=flags,
+                      d=folder: compiled(c[:1], s, d / f"{s.stem}/lib{s.stem}.so", *f, include=[INCLUDE]))
+                     for s in mine]
     jobs += [("make", s, lambda s=s: makes(s, SCRATCH / "make")) for s in sources]
     for name, flags in CMAKE.items():
         if usable(name, ["clang++", *flags.split()]):
@@ -91,7 +100,8 @@ def check_manifests(folders):
         for library in sorted(folder.glob("*/*.so")):
             text = manifest(KINORA, library)
             first, expected = texts.setdefault(library.stem, (way, text))
-            assert text == expected, f"{library.stem}: the manifest from {way} differs from that of {first}:\n{text}\n{expected}"
+            assert text == expected, (
+                f"{library.stem}: the manifest from {way} differs from that of {first}:\n{text}\n{expected}")
             done(KINORA, "plugins", "validate", library)
             shown = done(KINORA, "--plugins", folder, "plugins", "inspect", IDS[library.stem[3:]])
             assert str(library) in shown or library.stem[3:] in shown, shown
@@ -102,7 +112,8 @@ def check_symbols(folders, sampler):
     for way, folder in folders.items():
         for library in folder.glob("*/*.so"):
             assert exported(library) == ["kinora_plugin_entry"], f"{library}: {exported(library)}"
-    bare = compiled(["g++"], sampler, SCRATCH / "bare/plugins/geometric/libgeometric.so", include=[INCLUDE])  # no flag at all
+    # no flag at all
+    bare = compiled(["g++"], sampler, SCRATCH / "bare/plugins/geometric/libgeometric.so", include=[INCLUDE])
     mine = [symbol for symbol in exported(bare) if SDK_SYMBOL.match(symbol)]
     assert not mine, f"code of the SDK's headers is exported without -fvisibility: {mine}"
     assert len(exported(bare)) > 10, "nm finds nothing in a library that hides nothing"
@@ -113,7 +124,8 @@ def check_runs(folders):
     import numpy as np
     import safetensors.numpy
     given = SCRATCH / "mixture.safetensors"
-    safetensors.numpy.save_file({"mean": np.zeros((1, 2)), "std": np.ones(1), "weight": np.ones(1), "noise": np.ones((1, 2))}, given)
+    safetensors.numpy.save_file({"mean": np.zeros((1, 2)), "std": np.ones(1), "weight": np.ones(1),
+                                 "noise": np.ones((1, 2))}, given)
     ways = [way for way in folders if way not in C]
     for i, way in enumerate(ways):
         both = SCRATCH / f"both{i}"
@@ -121,16 +133,19 @@ def check_runs(folders):
         if way != "make":
             in_c = [c for c in C if c in folders]
             shutil.copytree(folders[in_c[i % len(in_c)]], both, dirs_exist_ok=True)
-        curated(KINORA, both, FILM, SCRATCH / f"run{i}", '{ use = "video.read", frames = 4, height = 36 }', '{ use = "dim-scenes", at_least = 0.0 }',
+        curated(KINORA, both, VIDEO, SCRATCH / f"run{i}", '{ use = "video.read", frames = 4, height = 36 }',
+                '{ use = "dim-scenes", at_least = 0.0 }',
                 '{ use = "count.bytes", field = "json" }')
-        out = done(KINORA, "--plugins", both, "apply", "sampler/geometric", "--inputs", given, "--set", "steps=5", "--json")
+        out = done(KINORA, "--plugins", both, "apply", "sampler/geometric", "--inputs", given, "--set", "steps=5",
+                   "--json")
         assert '"nfe":5' in out.replace(" ", ""), out
         print(f"ok    {way}", flush=True)
 
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-templates = [new(KINORA, kind, name, SCRATCH / f"new-{name}") for kind, name in (("stage", "dim-scenes"), ("sampler", "geometric"))]
+templates = [new(KINORA, kind, name, SCRATCH / f"new-{name}")
+             for kind, name in (("stage", "dim-scenes"), ("sampler", "geometric"))]
 plain = new(KINORA, "stage", "dim-plain", SCRATCH / "new-dim-plain", "c")
 FOLDERS = built([*templates, ABI / "pure_c_stage.c", plain])
 check_symbols(FOLDERS, templates[1])

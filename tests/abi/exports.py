@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
-"""Kinora's own libraries export what the program, the jobs and the installed headers need, and nothing that they merely contain: a plugin could
-otherwise be bound to a host's copy of the SDK's or the standard library's code. usage: exports.py KINORA ROOT
+"""Kinora's own libraries export what the program, the jobs and the installed headers need, and nothing that they merely
+contain: a plugin could otherwise be bound to a host's copy of the SDK's or the standard library's code. usage:
+exports.py KINORA ROOT
 
 The exports, as core/exports.map and CMAKE_VISIBILITY_INLINES_HIDDEN leave them:
- - in C: libkinora the functions of embed.h and kinora_core_host, libkinora_loading those of data.h, another library its NAME_open
- - in C++: functions, variables and types of namespace kinora::core that a header declares. Inline functions, their static variables and instances
+ - in C: libkinora kinora_core_host, libkinora_embed the functions of embed.h and data.h and nothing else, another
+ library its NAME_open
+ - in C++: functions, variables and types of namespace kinora::core that a header declares. Inline functions, their
+ static variables and instances
    of templates are weak symbols, and are not exported: each user has a copy
 Plugins of the tiers stable and pinned need none of them."""
 import pathlib, re, subprocess, sys, tempfile, tomllib
 
 KINORA, ROOT = (pathlib.Path(p).resolve() for p in sys.argv[1:3])
 LIBRARIES = KINORA.parents[1] / "lib"
-HEADERS = [h for top in ("core", "plugins/jobs", "apps/bench") for h in (ROOT / top).rglob("*.hpp")]
-CORE = re.compile(r"_Z(T[ISVT]|GVZ|Z|Thn\d+_)?NK?6kinora4core")  # also types, static variables of inline functions, thunks
+EMBED = "libkinora_embed.so"
+HEADERS = [h for top in ("core", "plugins/jobs") for h in (ROOT / top).rglob("*.hpp")]
+# also types, static variables of inline functions, thunks
+CORE = re.compile(r"_Z(T[ISVT]|GVZ|Z|Thn\d+_)?NK?6kinora4core")
 OURS = re.compile(rf"{CORE.pattern}|kinora_\w+$")
 
 
@@ -47,17 +52,21 @@ def strange(exported, in_c, words):
 def entry_points(library):
     """The functions in C of a library."""
     if library.name == "libkinora.so":
-        return {"kinora_core_host", *re.findall(r"\b(kinora_embed_\w+)\(", (ROOT / "sdk/include/kinora/embed.h").read_text())} - {"kinora_embed_draft"}
-    if library.name == "libkinora_loading.so":
-        return set(re.findall(r"\b(kinora_data_\w+)\(", (ROOT / "sdk/include/kinora/data.h").read_text()))
+        return {"kinora_core_host"}
+    if library.name == EMBED:
+        headers = "".join((ROOT / "sdk/include/kinora" / name).read_text() for name in ("embed.h", "data.h"))
+        return set(re.findall(r"\b(kinora_(?:embed|data)_\w+)\(", headers)) - {"kinora_embed_draft"}
     return {library.name[3:-3] + "_open"}
 
 
 def check_variables():
-    """An inline variable of a header is one object for all libraries that include it, but each of them destroys it: one of a class with a destructor
-    is destroyed twice. Its guard, which is in the table of all symbols, shows it. Such constants belong into a function."""
-    guards = {library.name: {line.split()[-1] for line in run("nm", library).splitlines() if "_ZGVN6kinora" in line} for library in LIBRARIES.glob("libkinora*.so")}
-    twice = sorted(f"{a} and {b}: {name[4:]}" for a in guards for b in guards if a < b for name in guards[a] & guards[b])
+    """An inline variable of a header is one object for all libraries that include it, but each of them destroys it: one
+    of a class with a destructor is destroyed twice. Its guard, which is in the table of all symbols, shows it. Such
+    constants belong into a function."""
+    guards = {library.name: {line.split()[-1] for line in run("nm", library).splitlines() if "_ZGVN6kinora" in line}
+              for library in LIBRARIES.glob("libkinora*.so")}
+    twice = sorted(f"{a} and {b}: {name[4:]}" for a in guards for b in guards if a < b
+                   for name in guards[a] & guards[b])
     assert not twice, "both libraries destroy one object:\n" + "\n".join(twice)
 
 
@@ -65,8 +74,10 @@ def check_libraries(words):
     wrong, found = {}, {}
     for library in sorted(LIBRARIES.glob("libkinora*.so")):
         found[library] = symbols(library, "--defined-only")
-        wrong |= {f"{library.name}: {name}": why for name, why in strange(found[library], entry_points(library), words).items()}
-    lost = {name for of in ("libkinora.so", "libkinora_loading.so") for name in entry_points(LIBRARIES / of) - set(found[LIBRARIES / of])}
+        wrong |= {f"{library.name}: {name}": why
+                  for name, why in strange(found[library], entry_points(library), words).items()}
+    lost = {name for of in ("libkinora.so", EMBED)
+            for name in entry_points(LIBRARIES / of) - set(found[LIBRARIES / of])}
     return found, wrong | {name: "embed.h or data.h declares it, and no library exports it" for name in lost}
 
 
@@ -82,9 +93,11 @@ def check_users(exports):
     for file in [KINORA, *exports, *plugins]:
         needs = {name for name in symbols(file, "--undefined-only") if OURS.match(name)}
         used |= needs
-        wrong |= {f"{file.name}: {name}": "needed, and no library exports it" for name in needs - exports.keys() - set().union(*exports.values())}
+        wrong |= {f"{file.name}: {name}": "needed, and no library exports it"
+                  for name in needs - exports.keys() - set().union(*exports.values())}
         if plugins.get(file, "host") != "host" and needs:
-            wrong[f"{file.name}: {sorted(needs)[0]}"] = f"a plugin of the tier {plugins[file]} must do without Kinora's libraries"
+            why = f"a plugin of the tier {plugins[file]} must do without Kinora's libraries"
+            wrong[f"{file.name}: {sorted(needs)[0]}"] = why
     return used, wrong
 
 
@@ -101,7 +114,12 @@ inline int& once() { static int kept = twice(3); return kept; }
 template <class T> T thrice(T x) { return x * 3; }
 struct Undeclared { int f(); };
 int Undeclared::f() { return 1; }
-std::vector<Spec> registry(int x) { std::vector<Spec> all; all.emplace_back(); all.push_back(all[0]); return check(x) + once() + twice(x) + thrice(x) > 3 ? all : std::vector<Spec>(); }
+std::vector<Spec> registry(int x) {
+  std::vector<Spec> all;
+  all.emplace_back();
+  all.push_back(all[0]);
+  return check(x) + once() + twice(x) + thrice(x) > 3 ? all : std::vector<Spec>();
+}
 }
 }
 extern "C" int kinora_core_host() { return 1; }
@@ -111,8 +129,8 @@ extern "C" int sqlite3_open() { return 1; }
 
 
 def check_the_rules():
-    """They find what a library without core/exports.map exports. With it and hidden inline functions, what is left for the rules are names in C,
-    templates that are not inline, and functions that no header declares."""
+    """They find what a library without core/exports.map exports. With it and hidden inline functions, what is left for
+    the rules are names in C, templates that are not inline, and functions that no header declares."""
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / "probe.cpp"
         source.write_text(PROBE)
@@ -120,13 +138,16 @@ def check_the_rules():
 
         def found(*flags):
             run("g++", "-std=c++20", "-O0", "-fPIC", "-shared", "-fno-gnu-unique", *flags, source, "-o", library)
-            return strange(symbols(library, "--defined-only"), {"kinora_core_host"}, {"registry", "Spec", "twice", "thrice", "once"})
+            return strange(symbols(library, "--defined-only"), {"kinora_core_host"},
+                           {"registry", "Spec", "twice", "thrice", "once"})
 
         bare = found()
         mapped = found("-fvisibility-inlines-hidden", f"-Wl,--version-script={ROOT / 'core/exports.map'}")
-    for name in ("kinora::check", "vtable for kinora::Error", "sqlite3_open", "kinora_secret", "kinora::core::twice", "kinora::core::once()::kept", "kinora::core::thrice<int>", "kinora::core::Undeclared::f"):
+    for name in ("kinora::check", "vtable for kinora::Error", "sqlite3_open", "kinora_secret", "kinora::core::twice",
+                 "kinora::core::once()::kept", "kinora::core::thrice<int>", "kinora::core::Undeclared::f"):
         assert name in bare, name
-    assert any("std::vector" in name for name in bare) and "kinora::core::registry" not in bare and "vtable for kinora::core::Spec" not in bare
+    assert any("std::vector" in name for name in bare), bare
+    assert "kinora::core::registry" not in bare and "vtable for kinora::core::Spec" not in bare, bare
     assert set(mapped) == {"kinora_secret", "kinora::core::thrice<int>", "kinora::core::Undeclared::f"}, mapped
 
 
@@ -135,7 +156,9 @@ check_variables()
 exports, wrong = check_libraries(set(re.findall(r"\w+", "\n".join(h.read_text() for h in HEADERS))))
 used, lacking = check_users(exports)
 for library, names in exports.items():
-    print(f"{library.name}: {len(names)} symbols, {len(used & set(names))} of them used by the program, plugins and other libraries of Kinora")
+    print(
+        f"{library.name}: {len(names)} symbols, {len(used & set(names))} of them used by the program, plugins and "
+        f"other libraries of Kinora")
     assert names, library
 print(*(f"{name}: {why}" for name, why in sorted((wrong | lacking).items())), sep="\n")
 sys.exit(bool(wrong | lacking))

@@ -1,9 +1,11 @@
 """The headers of the ABI as text: their structs, and copies in which every struct has grown."""
 import pathlib, re, shutil, subprocess
 
-FROZEN = "base plugin host options sample dlpack io run storage stage tensor noise sampler loss layout".split()  # what 1.0 freezes; the others are drafts
+# what 1.0 freezes; the others are drafts
+FROZEN = "base plugin host options sample dlpack io run storage stage tensor noise sampler loss layout".split()
 STRUCT = re.compile(r"typedef struct (kinora_\w+) \{(.*?)\n\} \1;", re.S)
-PINNED = re.compile(r"^KINORA_(?:SLOT|SIZE)\((\w+), (?:(\w+), )?(\d+)\);\n", re.M)  # struct, member or nothing, offset or size
+# struct, member or nothing, offset or size
+PINNED = re.compile(r"^KINORA_(?:SLOT|SIZE)\((\w+), (?:(\w+), )?(\d+)\);\n", re.M)
 
 
 def run(*command, **more):
@@ -17,7 +19,8 @@ def without_comments(text):
 def texts(include, names=None):
     """{name: text without comments} of the headers in include/kinora/abi."""
     folder = pathlib.Path(include) / "kinora/abi"
-    return {name: without_comments((folder / f"{name}.h").read_text()) for name in names or sorted(f.stem for f in folder.glob("*.h"))}
+    return {name: without_comments((folder / f"{name}.h").read_text())
+            for name in names or sorted(f.stem for f in folder.glob("*.h"))}
 
 
 def includes(names):
@@ -29,7 +32,8 @@ def may_grow(body):
 
 
 def grow(include, to):
-    """Copies the SDK's headers; every struct with struct_size has 8 more bytes at its end, as in a later minor. Returns their number."""
+    """Copies the SDK's headers; every struct with struct_size has 8 more bytes at its end, as in a later minor. Returns
+    their number."""
     shutil.copytree(include, to)
     n = 0
     for file in sorted((to / "kinora/abi").glob("*.h")):
@@ -38,7 +42,8 @@ def grow(include, to):
             if not may_grow(without_comments(body)):
                 continue
             text = text.replace(f"{body}\n}} {name};", f"{body}\n  uint64_t grown;\n}} {name};")
-            text = re.sub(rf"KINORA_SIZE\({name}, (\d+)\)", lambda size: f"KINORA_SIZE({name}, {int(size[1]) + 8})", text)
+            text = re.sub(rf"KINORA_SIZE\({name}, (\d+)\)", lambda size: f"KINORA_SIZE({name}, {int(size[1]) + 8})",
+                          text)
             n += 1
         file.write_text(text)
     return n

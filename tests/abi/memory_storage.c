@@ -1,5 +1,7 @@
 /* storage/memory: a few small objects in this process, for tests of kinora.io/1. Not for use from several
  * threads. */
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,8 +33,20 @@ static void* create(const kinora_host* h, const kinora_options* options) {
   return (void*)h;
 }
 static void destroy(void* self) { (void)self; }
+static atomic_int interrupts;
+static void interrupt(void* self) {
+  (void)self;
+  ++interrupts;
+}
+/* The object "interrupts" is how often the host called interrupt(). */
 static int32_t open_object(void* self, kinora_str path, void** reader, uint64_t* size) {
+  static char number[16];
+  static object count = {"interrupts", number, 0};
   object* o = find(path);
+  if (path.size == 10 && memcmp(path.data, "interrupts", 10) == 0) {
+    count.size = (uint64_t)snprintf(number, sizeof number, "%d", (int)interrupts);
+    o = &count;
+  }
   (void)self;
   if (!o) return error(KINORA_ERROR_NOT_FOUND, "memory: no such object");
   *reader = o;
@@ -108,9 +122,9 @@ static int32_t remove_object(void* self, kinora_str path) {
 }
 
 static const kinora_storage table = {
-    sizeof(kinora_storage), 0,     create, destroy, open_object,  read_object,
-    close_object,           begin, append, commit,  abort_writer, list,
-    remove_object};
+    sizeof(kinora_storage), 0,        create, destroy, open_object,  read_object,
+    close_object,           begin,    append, commit,  abort_writer, list,
+    remove_object,          interrupt};
 static const kinora_component component = {
     sizeof(kinora_component), 0, "storage/memory", KINORA_INTERFACE_STORAGE, &table, NULL, NULL};
 static const kinora_plugin plugin = {sizeof(kinora_plugin), 1, 0, 1, "memory_storage", "0.1.0", &component};

@@ -42,7 +42,8 @@ static int32_t minimal_resources(void* self, kinora_resources* out) {
 }
 static int32_t minimal_process(void* self, kinora_sample* in, const kinora_emit* emit,
                                const kinora_run* run) {
-  (void)self, (void)in, (void)emit, (void)run;
+  (void)self, (void)in, (void)emit;
+  if (run->needs) return KINORA_ERROR_UNSUPPORTED;
   MINIMAL_IN_PROCESS;
   return KINORA_OK;
 }

@@ -1,5 +1,5 @@
 // Opening a plugin that takes long.
-#include "core/run/opening.hpp"
+#include "core/plugin/opening.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -19,7 +19,7 @@
   "\"stable\"\n\n" COMPONENT
 
 /* Without the terminating NUL of a C string. */
-__attribute__((section(".kinora.manifest"), used)) static const char manifest[sizeof(MANIFEST) - 1] =
+__attribute__((section(".kinora.manifest"), used, retain)) static const char manifest[sizeof(MANIFEST) - 1] =
     MANIFEST;
 
 typedef struct stage {
@@ -64,7 +64,11 @@ static int32_t process(void* me, kinora_sample* in, const kinora_emit* emit, con
   kinora_bytes value, text;
   char number[32], message[160];
   int32_t status = self->samples->get(in, self->field, &value);
-  (void)run;
+  if (run->needs != 0) {
+    self->host->set_error(self->host, KINORA_ERROR_UNSUPPORTED,
+                          "stage/count.bytes does not know what this run needs");
+    return KINORA_ERROR_UNSUPPORTED;
+  }
   if (status != KINORA_OK) {
     snprintf(message, sizeof message, "the sample has no field '%s'; choose one with option 'field'",
              self->field);

@@ -1,5 +1,6 @@
 // The code in sdk/README.md equals the template's: an example that is not compiled goes stale.
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include <gtest/gtest.h>
@@ -46,6 +47,34 @@ TEST(SdkReadme, CodeIsTheTemplatesWithGaps) {
     at = found + 1;
     gap = false;
   }
+}
+
+// Words of the ABI that the document uses are words of its headers.
+TEST(SdkReadme, NamesWhatExists) {
+  std::string all;
+  for (const char* folder : {"include", "cmake", "template"})
+    for (const auto& file : fs::recursive_directory_iterator(fs::path(KINORA_SDK_FOLDER) / folder)) {
+      if (!file.is_regular_file()) continue;
+      std::ifstream in(file.path());
+      all += std::string{std::istreambuf_iterator<char>(in), {}};
+    }
+  static const std::regex word(R"(\b(?:kinora_[a-z_]+|KINORA_[A-Z_]+)\b)");
+  size_t n = 0;
+  for (const auto& line : lines_of("README.md"))
+    for (std::sregex_iterator i(line.begin(), line.end(), word), end; i != end; ++i, ++n)
+      EXPECT_NE(all.find(i->str()), all.npos) << i->str();
+  EXPECT_GT(n, 20u);
+}
+
+// The sampler's step is the template's.
+TEST(SdkReadme, TheSamplersStepIsTheTemplates) {
+  const auto readme = lines_of("README.md"), file = lines_of("template/kinds/sampler.cpp.in");
+  const auto section = std::find(readme.begin(), readme.end(), "## A sampler");
+  const auto code = std::find(section, readme.end(), "```cpp");
+  size_t n = 0;
+  for (auto line = code + 1; line < readme.end() && *line != "```"; ++line, ++n)
+    EXPECT_NE(std::find(file.begin(), file.end(), *line), file.end()) << *line;
+  EXPECT_EQ(n, 3u);
 }
 
 TEST(SdkReadme, ManifestIsTheTemplates) {

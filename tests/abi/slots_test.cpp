@@ -23,9 +23,9 @@ std::string without_comments(const fs::path& header) {
   return out;
 }
 
-// The declared name in "int32_t (*read)(void* self, ...)" or "const int64_t* shape".
+// The declared name in "int32_t (*read)(void* self, ...)", "const int64_t* shape" or "int64_t pairs[3]".
 std::string member_of(const std::string& declaration) {
-  static const std::regex function(R"(\(\*(\w+)\)\s*\()"), plain(R"((\w+)\s*$)");
+  static const std::regex function(R"(\(\*(\w+)\)\s*\()"), plain(R"((\w+)\s*(?:\[\w+\]\s*)?$)");
   std::smatch found;
   if (std::regex_search(declaration, found, function)) return found[1];
   return std::regex_search(declaration, found, plain) ? found[1].str() : "";

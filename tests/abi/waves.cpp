@@ -1,5 +1,5 @@
-// model/waves: a text encoder without weights, for libtorch_next.py. Channel c of a token is the sine of its id times c + 1,
-// computed in float64, so that another libtorch's sine gives the same float32.
+// model/waves: a text encoder without weights, for libtorch_next.py. Channel c of a token is the sine of its
+// id times c + 1, computed in float64, so that another libtorch's sine gives the same float32.
 #include "kinora/model.hpp"
 #include "kinora/plugin.hpp"
 

@@ -11,8 +11,8 @@
 #include <sys/inotify.h>
 
 #include "core/io/io.hpp"
-#include "core/run/call.hpp"
-#include "core/run/one_stage.hpp"
+#include "core/runtime/call.hpp"
+#include "core/stages/one_stage.hpp"
 #include "kinora/abi/stage.h"
 #include "tests/support/plugins.hpp"
 
@@ -70,7 +70,9 @@ json required(const std::string& id, const Folder& folder) {
   if (id == "stage/filter.facts") return {{"fact", "duration_s"}};
   if (id == "stage/text.wordpiece")
     return {{"vocab", folder.file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")}};
-  if (id == "stage/text.tokenizer") return {{"file", kData / "oracle/text_seed_t5.json"}};
+  if (id == "stage/text.tokenizer" || id == "stage/text.decode")
+    return {{"file", kData / "oracle/text_seed_t5.json"}};
+  if (id == "stage/text.chat") return {{"file", kData / "oracle/text_seed_t5.json"}, {"template", "plain"}};
   for (const char* asking :
        {"caption.endpoint", "caption.enhance", "filter.endpoint", "filter.ocr", "embed.endpoint"})
     if (id == std::string("stage/") + asking)
@@ -108,16 +110,16 @@ struct Made {
   }
 };
 
-bool opens_media(const Made& made, const Folder& folder, const std::string& film) {
-  const fs::path file = folder.file("film.mp4", film);
+bool opens_media(const Made& made, const Folder& folder, const std::string& video) {
+  const fs::path file = folder.file("film.mp4", video);
   const Watch watch(file);
   Sample by_name = sample();
   by_name.set("url", file.string());
   made.process(by_name);
   if (watch.opened()) return true;
   Sample whole = sample(), broken = sample();
-  whole.set("mp4", film);
-  broken.set("mp4", std::string(film.size(), 'x'));
+  whole.set("mp4", video);
+  broken.set("mp4", std::string(video.size(), 'x'));
   return (made.process(whole) == KINORA_OK) != (made.process(broken) == KINORA_OK);
 }
 
@@ -126,12 +128,12 @@ TEST(Conformance, AStageThatOpensMediaSaysSo) {
   core::serve_io(&io);
   const Folder folder;
   std::ifstream in(kData / "bbb_D.mp4", std::ios::binary);
-  const std::string film{std::istreambuf_iterator<char>(in), {}};
-  ASSERT_FALSE(film.empty());
+  const std::string video{std::istreambuf_iterator<char>(in), {}};
+  ASSERT_FALSE(video.empty());
   std::set<std::string> openers;
   for (const auto& id : test::plugins().ids("stage")) {
     const Made made{test::Instance<kinora_stage>(id, required(id, folder)), folder};
-    if (!opens_media(made, folder, film)) continue;
+    if (!opens_media(made, folder, video)) continue;
     openers.insert(id);
     EXPECT_TRUE(made.isolated()) << id << " opens media but does not set isolated = 1 in its resources()";
   }

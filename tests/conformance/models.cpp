@@ -194,7 +194,7 @@ Outcome run_model(const core::Component& model, const SmallModel& small,
   const auto options = core::or_throw(core::Options::make(*model.spec, small.options));
   core::ChainOptions chain;
   chain.dtype = at::kDouble;
-  core::Network network(model, options, chain, links);
+  core::Model network(model, options, chain, links);
   move_parameters(network.chain());
   auto inputs = draw_inputs(*model.spec, options, small);
   for (auto& [name, t] : inputs)

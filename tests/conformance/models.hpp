@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/plugin/registry.hpp"
-#include "core/torch/context/network.hpp"
+#include "core/torch/network/model.hpp"
 
 namespace kinora::test {
 

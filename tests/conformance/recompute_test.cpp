@@ -7,7 +7,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/mesh.hpp"
+#include "core/torch/ranks/mesh.hpp"
 #include "kinora/abi/parallel.h"
 #include "kinora/aten.hpp"
 #include "kinora/model.hpp"

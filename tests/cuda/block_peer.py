@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The peer of `kinora bench block --device cuda`: one block of the 7B DiT in PyTorch, eager and by torch.compile, bfloat16, forward and backward.
-usage: block_peer.py TOKENS. Prints one line of JSON: milliseconds, and the share of the rate of a large product."""
+"""The peer of `kinora bench block --device cuda`: one block of the 7B DiT in PyTorch, eager and by torch.compile,
+bfloat16, forward and backward. usage: block_peer.py TOKENS. Prints one line of JSON: milliseconds, and the share of the
+rate of a large product."""
 import json, sys, time
 import torch, torch.nn as nn, torch.nn.functional as F
 
@@ -39,7 +40,8 @@ class Block(nn.Module):
 
     def forward(self, x, c, text, cos, sin):
         m = self.rows(F.silu(c)).chunk(9, -1)
-        for i, part in enumerate((lambda y: self.own(y, turns=(cos, sin)), lambda y: self.across(y, text), lambda y: self.down(F.gelu(self.up(y))))):
+        for i, part in enumerate((lambda y: self.own(y, turns=(cos, sin)), lambda y: self.across(y, text),
+                                  lambda y: self.down(F.gelu(self.up(y))))):
             x = x + m[3 * i + 2] * part(F.layer_norm(x, (D,), eps=1e-6) * (1 + m[3 * i + 1]) + m[3 * i])
         return x
 
@@ -56,13 +58,16 @@ def fastest(work, times=5):
 
 
 bf16 = {"device": "cuda", "dtype": torch.bfloat16}
-block, x, c, text = Block().to(**bf16), torch.randn(1, TOKENS, D, **bf16), torch.randn(1, 1, D, **bf16), torch.randn(1, 512, TEXT, **bf16)
+block, x, c, text = Block().to(**bf16), torch.randn(1, TOKENS, D,
+                                                    **bf16), torch.randn(1, 1, D, **bf16), torch.randn(
+                                                        1, 512, TEXT, **bf16)
 angle = torch.randn(TOKENS, 1, d // 2, device="cuda")
 x.requires_grad_(True)
 a = torch.randn(8192, 8192, **bf16)
 peak = 2 * 8192**3 / fastest(lambda: a @ a)
 # Multiplications of one forward: projections, MLP and attention; three times that with the backward.
-flop = 3 * 2 * (TOKENS * D * (4 * D + 2 * D + 8 * D) + 512 * TEXT * 2 * D + 2 * TOKENS * TOKENS * D + 2 * TOKENS * 512 * D)
+flop = 3 * 2 * (TOKENS * D * (4 * D + 2 * D + 8 * D) + 512 * TEXT * 2 * D + 2 * TOKENS * TOKENS * D + 2 * TOKENS * 512
+                * D)
 out = {"tokens": TOKENS, "product_tflops": peak / 1e12, "tflop": flop / 1e12}
 for name, run in (("eager", block), ("compiled", torch.compile(block))):
     try:

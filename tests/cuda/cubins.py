@@ -1,5 +1,5 @@
-"""Lists the GPUs that a library has kernels for. The cubins in its section .nv_fatbin are ELF files for CUDA machines, and each
-records the -arch of its assembler.
+"""Lists the GPUs that a library has kernels for. The cubins in its section .nv_fatbin are ELF files for CUDA machines,
+and each records the -arch of its assembler.
 
 usage: cubins_test.py LIBRARY ARCH...
 """

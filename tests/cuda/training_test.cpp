@@ -6,7 +6,7 @@
 
 #include "core/torch/tensors/device.hpp"
 #include "plugins/jobs/training/batch_ahead.hpp"
-#include "plugins/jobs/training/generating/replays.hpp"
+#include "plugins/jobs/inference/replays.hpp"
 
 namespace kinora::core {
 namespace {

@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/meeting.hpp"
-#include "core/torch/context/parallelism.hpp"
-#include "core/torch/media/latents.hpp"
+#include "core/torch/ranks/meeting.hpp"
+#include "core/torch/ranks/parallelism.hpp"
+#include "plugins/jobs/latents/latents.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/run_file.hpp"
 
@@ -104,13 +104,13 @@ TEST(Agreement, DataAreKnownByTheirIndex) {
     std::ofstream(folder / ".nv-meta/.info.json") << "{}";
     std::ofstream(folder / "summary.json") << folder;
   }
-  EXPECT_EQ(data_digest(a), data_digest(b));
+  EXPECT_EQ(shards_digest(a), shards_digest(b));
   std::ofstream(b / ".nv-meta/.info.json") << "{ }";
-  EXPECT_NE(data_digest(a), data_digest(b));
+  EXPECT_NE(shards_digest(a), shards_digest(b));
   std::ofstream(b / ".nv-meta/.info.json") << "{}";
   std::ofstream(b / "shard-000000.tar") << "123456";
-  EXPECT_NE(data_digest(a), data_digest(b));
-  EXPECT_EQ(data_digest(run.folder() / "nowhere"), "none");
+  EXPECT_NE(shards_digest(a), shards_digest(b));
+  EXPECT_EQ(shards_digest(run.folder() / "nowhere"), "none");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Recipes of configs/ from video to video, with few steps. A second run redoes nothing. A recipe without a case here fails. Jobs that a recipe
-shares with the quickstart are done already (the fixture "quick"); the others read shorter videos (that theirs exist, the test `check` sees).
-usage: configs.py KINORA ROOT SCRATCH [RECIPE...]"""
+"""Recipes of configs/ from video to video, with few steps. A second run redoes nothing. A recipe without a case here
+fails. Jobs that a recipe shares with the quickstart are done already (the fixture "quick"); the others read shorter
+videos (that theirs exist, the test `check` sees). usage: configs.py KINORA ROOT SCRATCH [RECIPE...]"""
 import json, pathlib, re, shutil, subprocess, sys, tarfile, time
 
 import safetensors.numpy
@@ -11,9 +11,10 @@ sys.path.append(str(ROOT / "tests/support"))
 import quick
 
 DATA = ROOT / "tests/data"
-FILM = SCRATCH / "film.mp4"  # the first six shots of the video
+VIDEO = SCRATCH / "film.mp4"  # the first six shots of the video
 ELSEWHERE = {"quickstart"}  # quickstart.py
-BEGUN = {"autoregressive": ["clips", "shards"], "flow": ["clips", "shards"], "nvfp4": ["clips", "shards", "tokenizer", "latents"]}
+BEGUN = {"autoregressive": ["clips", "shards"], "flow": ["clips", "shards"],
+         "nvfp4": ["clips", "shards", "tokenizer", "latents"]}
 
 
 def small(encode):
@@ -22,24 +23,27 @@ def small(encode):
 
 def check_codes(out):
     """The file contains the codes as sampled, and the given ones first."""
-    film, continued = (json.loads((out / job / "videos/000.json").read_text()) for job in ("film", "continued"))
+    video, continued = (json.loads((out / job / "videos/000.json").read_text()) for job in ("film", "continued"))
     tokens = 2 * 4 * 6
-    assert (film["nfe"], film["model_calls"], film["cache_tokens"]) == (tokens, 2 * tokens, tokens), film
-    assert film["cache_bytes"] == 2 * 1 * 2 * tokens * 2 * 32 * 4, film["cache_bytes"]  # branches, layers, k and v, heads, size
+    assert (video["nfe"], video["model_calls"], video["cache_tokens"]) == (tokens, 2 * tokens, tokens), video
+    # branches, layers, k and v, heads, size
+    assert video["cache_bytes"] == 2 * 1 * 2 * tokens * 2 * 32 * 4, video["cache_bytes"]
     assert continued["nfe"] == tokens // 2 and continued["model_calls"] == tokens // 2, continued
-    codes = {job: safetensors.numpy.load_file(out / job / "videos/000.latents.safetensors")["codes"] for job in ("film", "continued")}
+    codes = {job: safetensors.numpy.load_file(out / job / "videos/000.latents.safetensors")["codes"]
+             for job in ("film", "continued")}
     for job, drawn in codes.items():
         assert drawn.shape == (1, 2, 4, 6) and drawn.min() >= 0 and drawn.max() < 1000, (job, drawn)
     assert (codes["film"] != codes["continued"]).any()
-    made = subprocess.run([KINORA, "generate", *command("autoregressive", out)[2:], "--from", str(out / "film/videos/000.mp4")], capture_output=True, text=True)
+    made = subprocess.run([KINORA, "generate", *command("autoregressive", out)[2:], "--from",
+                           str(out / "film/videos/000.mp4")], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     same = next(pathlib.Path(line) for line in made.stdout.splitlines() if line.endswith(".safetensors"))
     assert (safetensors.numpy.load_file(same)["codes"] == codes["film"]).all(), "not the same video as the original"
 
 
 def check_flow(out):
-    film = json.loads((out / "film/videos/000.json").read_text())
-    assert (film["sampler"], film["nfe"], film["model_calls"]) == ("sampler/unipc", 4, 8), film
+    video = json.loads((out / "film/videos/000.json").read_text())
+    assert (video["sampler"], video["nfe"], video["model_calls"]) == ("sampler/unipc", 4, 8), video
 
 
 def check_many_ranks(out):
@@ -48,8 +52,8 @@ def check_many_ranks(out):
     assert len(ranks["tokens"]) == RANKS["many-ranks"] and min(ranks["tokens"]) > 0, ranks
     last = sorted((out / "dit/checkpoints").iterdir())[-1]
     assert len(list(last.glob("weights-*.safetensors"))) > 1, list(last.iterdir())
-    films = [json.loads((out / f"film/videos/{n:03}.json").read_text()) for n in range(2)]
-    assert [(f["number"], f["nfe"], f["model_calls"]) for f in films] == [(0, 4, 8), (1, 4, 8)], films
+    videos = [json.loads((out / f"film/videos/{n:03}.json").read_text()) for n in range(2)]
+    assert [(f["number"], f["nfe"], f["model_calls"]) for f in videos] == [(0, 4, 8), (1, 4, 8)], videos
     check_video(out / "film/videos/001.mp4")
     alone = SCRATCH / "many-ranks-alone"
     for job in ("clips", "shards"):
@@ -63,15 +67,21 @@ def check_nvfp4(out):
     """Both trainings have nearly the same loss; each low layer has figures of four bits, and the report shows them."""
     bf16, nvfp4 = (json.loads((out / job / "metrics.jsonl").read_text().splitlines()[-1]) for job in ("bf16", "nvfp4"))
     # Gates that begin at zero hide the blocks from the first losses; the gradients behind them differ.
-    assert bf16["gradient_norm"] != nvfp4["gradient_norm"] and abs(nvfp4["loss"] / bf16["loss"] - 1) < 0.05, (bf16, nvfp4)
+    assert bf16["gradient_norm"] != nvfp4["gradient_norm"] and abs(nvfp4["loss"] / bf16["loss"] - 1) < 0.05, (
+        bf16, nvfp4)
     summary = json.loads((out / "nvfp4/summary.json").read_text())
     assert "rounding" not in json.loads((out / "bf16/summary.json").read_text())
-    measured = summary["rounding"]  # not linear_kv, which reads the text, and adaLN, which reads conditions: they stay high
-    assert len(measured) == 6 and {row["layer"].split(".")[-2] for row in measured} == {"linear_qkv", "linear_proj", "linear_q", "linear_fc1", "linear_fc2"}, measured
+    # not linear_kv, which reads the text, and adaLN, which reads conditions: they stay high
+    measured = summary["rounding"]
+    assert len(measured) == 6 and {row["layer"].split(".")[-2]
+                                   for row in measured} == {"linear_qkv", "linear_proj", "linear_q", "linear_fc1",
+                                                            "linear_fc2"}, measured
     for row in measured:
-        assert 15 < row["activations"]["sqnr"] < 30 and 15 < row["weights"]["sqnr"] < 30 and 5 < row["gradients"]["sqnr"] < 30, row
+        assert 15 < row["activations"]["sqnr"] < 30 and 15 < row["weights"]["sqnr"] < 30 and 5 < row["gradients"][
+            "sqnr"] < 30, row
     check_export(out, [row["layer"] for row in measured])
-    assert re.search(r"NVFP4: 6 of 15 weights are low; high: .*, decoder\.layers\.0\.adaLN\.adaLN_modulation\.1\.weight, .*linear_kv\.weight", (out / "kinora.log").read_text())
+    high = r".*, decoder\.layers\.0\.adaLN\.adaLN_modulation\.1\.weight, .*linear_kv\.weight"
+    assert re.search(rf"NVFP4: 6 of 15 weights are low; high: {high}", (out / "kinora.log").read_text())
     page = (out / "report.html").read_text()
     assert measured[0]["layer"] in page and '"validation_loss":' in page
 
@@ -81,37 +91,45 @@ def stored(path):
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8:8 + size])
-    return header.pop("__metadata__", {}), {name: data[8 + size:][slice(*t["data_offsets"])] for name, t in header.items()}
+    return header.pop("__metadata__", {}), {name: data[8 + size:][slice(*t["data_offsets"])]
+                                            for name, t in header.items()}
 
 
 def check_export(out, low):
-    """An export rounds what the training rounded, as it did, and nothing else; so does one of a checkpoint's weights, and one of an export."""
+    """An export rounds what the training rounded, as it did, and nothing else; so does one of a checkpoint's weights,
+    and one of an export."""
     def packed_by(name, *options, of=out / "nvfp4/weights.safetensors"):
         to = out / f"{name}.safetensors"
-        subprocess.run([KINORA, "convert", str(of), str(to), "--precision", "nvfp4", *options], check=True, capture_output=True)
+        subprocess.run([KINORA, "convert", str(of), str(to), "--precision", "nvfp4", *options], check=True,
+                       capture_output=True)
         return to
 
     def codes_in(path):
-        return {name: data for name, data in stored(path)[1].items() if name.endswith((".weight_packed", ".weight_scale"))}
+        return {name: data
+                for name, data in stored(path)[1].items() if name.endswith((".weight_packed", ".weight_scale"))}
 
     def noted_in(path):
         return {key: json.loads(text) for key, text in stored(path)[0].items() if key.startswith("low_")}
 
     packed = packed_by("packed")
-    assert packed.read_bytes() == packed_by("same", "--block", "16x16", "--scale-rule", "static_6").read_bytes() != packed_by("mse", "--scale-rule", "mse").read_bytes()
+    assert packed.read_bytes() == packed_by("same", "--block", "16x16", "--scale-rule",
+                                            "static_6").read_bytes() != packed_by(
+                                                "mse", "--scale-rule", "mse").read_bytes()
     assert {name.rsplit("_", 1)[0] for name in codes_in(packed)} == set(low), low
     assert codes_in(packed_by("again", of=packed)) == codes_in(packed)
     saved = sorted((out / "nvfp4/checkpoints").iterdir())[-1]
     averages = sorted(saved.glob("ema-*.safetensors"))
     assert len(averages) == 1, averages
     for path in (out / "nvfp4/weights.safetensors", saved / "weights.safetensors", *averages):
-        assert noted_in(path) == {"low_weights": low, "low_rule": {"scale_rule": "static_6", "block": "16x16"}}, (path, noted_in(path))
+        assert noted_in(path) == {"low_weights": low,
+                                  "low_rule": {"scale_rule": "static_6", "block": "16x16"}}, (path, noted_in(path))
     assert codes_in(packed_by("average", of=averages[0])) == codes_in(packed), "the job's weights are the average"
     assert codes_in(packed_by("last", of=saved / "weights.safetensors")).keys() == codes_in(packed).keys()
 
 
 def check_curate(out):
-    """Every remaining clip is in the shards with its caption and its scores, and a search for a caption finds its clip."""
+    """Every remaining clip is in the shards with its caption and its scores, and a search for a caption finds its
+    clip."""
     items = [json.loads(line) for line in (out / "clips/items.jsonl").read_text().splitlines()]
     clips = {i["key"]: i for i in items if "parent" in i and i["end"] == "kept"}
     assert len(clips) > 8 and not [i for i in items if i["end"] == "failed"], items
@@ -127,31 +145,47 @@ def check_curate(out):
         with tarfile.open(shard) as tar:
             packed.update({m.name: tar.extractfile(m).read() for m in tar})
     left = {d["key"] for d in decisions if d["end"] == "kept"}
-    sharp = {key for key, clip in clips.items() if (got := clip["facts"]["scores"])["filter.blur"] >= 20 and got["filter.frozen"] <= 0.8 and got["filter.text"] <= 0.05 and got["filter.letterbox"] <= 0.1}
+    sharp = {key
+             for key, clip in clips.items()
+             if (got := clip["facts"]["scores"])["filter.blur"] >= 20 and got["filter.frozen"] <= 0.8
+             and got["filter.text"] <= 0.05 and got["filter.letterbox"] <= 0.1}
     chosen = [json.loads(line) for line in (out / "chosen/decisions.jsonl").read_text().splitlines()]
-    assert {d["key"] for d in chosen} == set(clips) and {d["key"] for d in chosen if d["end"] == "kept"} == sharp >= left, chosen
+    assert {d["key"] for d in chosen} == set(clips) and {d["key"]
+                                                         for d in chosen if d["end"] == "kept"} == sharp >= left, chosen
     assert {d["of"] for d in decisions if "of" in d} <= left, "a copy stays out only for a clip that is in the shards"
-    assert {n.split(".")[0] for n in packed} == left and all({f"{k}.{e}" for e in ("mp4", "txt", "json", "classic.npy", "preview.webp")} <= set(packed) for k in left), sorted(packed)
+    assert {n.split(".")[0]
+            for n in packed} == left and all({f"{k}.{e}"
+                                              for e in ("mp4", "txt", "json", "classic.npy",
+                                                        "preview.webp")} <= set(packed) for k in left), sorted(packed)
     key = sorted(left)[0]
     for more, there in (([], set(clips) - {d["key"] for d in decisions if "of" in d}), (["--copies"], set(clips))):
-        said = subprocess.run([KINORA, "search", str(out), packed[f"{key}.txt"].decode(), "--top", "99", "--json", *more], capture_output=True, text=True, check=True)
+        said = subprocess.run([KINORA, "search", str(out), packed[f"{key}.txt"].decode(), "--top", "99", "--json",
+                               *more], capture_output=True, text=True, check=True)
         found = [json.loads(line) for line in said.stdout.splitlines()]
         assert {f["key"] for f in found} == there and "no caption matches" not in said.stderr, said
-    assert abs(max(f["score"] for f in found if f["key"] == key) - found[0]["score"]) < 1e-5 and found[0]["score"] > 0.99, found
-    said = subprocess.run([KINORA, "search", str(out), "two people cooking soup", "--top", "1"], capture_output=True, text=True, check=True)
-    assert len(said.stdout.splitlines()) == 1 and "no caption matches this text: the highest score is" in said.stderr, said
+    assert abs(max(f["score"]
+                   for f in found if f["key"] == key) - found[0]["score"]) < 1e-5 and found[0]["score"] > 0.99, found
+    said = subprocess.run([KINORA, "search", str(out), "two people cooking soup", "--top", "1"], capture_output=True,
+                          text=True, check=True)
+    assert len(
+        said.stdout.splitlines()) == 1 and "no caption matches this text: the highest score is" in said.stderr, said
 
 
 # Name of the recipe: its settings, the jobs that train, the jobs that generate, and further checks.
 CASES = {
-    "curate": ([f'clips.input=["{DATA}/bbb_D.mp4", "{DATA}/city_cc0.mp4", "{FILM}"]'], [], [], check_curate),
-    "autoregressive": ([*small("codes"), "ar.steps=2", "ar.batch=2", "ar.model.n_layers=1", "continued.condition_frames=1",
-                        'film.format=["mp4", "latents"]', 'continued.format=["mp4", "latents"]'], ["tokenizer", "ar"], ["film", "continued"], check_codes),
-    "flow": ([*small("latents"), "stdit.steps=2", "stdit.batch=2", "stdit.model.layers=1", "film.sampler.steps=4"], ["tokenizer", "stdit"], ["film"],
+    "curate": ([f'clips.input=["{DATA}/bbb_D.mp4", "{DATA}/city_cc0.mp4", "{VIDEO}"]'], [], [], check_curate),
+    "autoregressive": ([*small("codes"), "ar.steps=2", "ar.batch=2", "ar.model.n_layers=1",
+                        "continued.condition_frames=1",
+                        'film.format=["mp4", "latents"]', 'continued.format=["mp4", "latents"]'], ["tokenizer", "ar"],
+                       ["film", "continued"], check_codes),
+    "flow": ([*small("latents"), "stdit.steps=2", "stdit.batch=2", "stdit.model.layers=1", "film.sampler.steps=4"],
+             ["tokenizer", "stdit"], ["film"],
              check_flow),
-    "nvfp4": ([*small("latents"), "bf16.steps=4", "nvfp4.steps=4", "bf16.model.layers=1", "nvfp4.model.layers=1", "film.sampler.steps=4"],
+    "nvfp4": ([*small("latents"), "bf16.steps=4", "nvfp4.steps=4", "bf16.model.layers=1", "nvfp4.model.layers=1",
+               "film.sampler.steps=4"],
               ["tokenizer", "bf16", "nvfp4"], ["film"], check_nvfp4),
-    "many-ranks": ([f"clips.input={DATA}/bbb_*.mp4", *small("latents"), "dit.steps=2", "dit.checkpoint_every=1", "dit.shard_size=100000", "film.sampler.steps=4"], ["tokenizer", "dit"],
+    "many-ranks": ([f"clips.input={DATA}/bbb_*.mp4", *small("latents"), "dit.steps=2", "dit.checkpoint_every=1",
+                    "dit.shard_size=100000", "film.sampler.steps=4"], ["tokenizer", "dit"],
                    ["film"], check_many_ranks),
 }
 RANKS = {"many-ranks": 4}
@@ -171,17 +205,21 @@ def run(recipe, out):
 
 
 def files(folder):
-    return {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file() and p.name != "kinora.log" and p.parent.name != "logs"}
+    return {p: p.stat().st_mtime_ns
+            for p in folder.rglob("*")
+            if p.is_file() and p.name != "kinora.log" and p.parent.name != "logs" and not p.name.startswith(".lease-")}
 
 
 def check_video(path):
-    probe = json.loads(subprocess.run(["ffprobe", "-v", "error", "-of", "json", "-show_streams", str(path)], capture_output=True, text=True).stdout)
+    probe = json.loads(subprocess.run(["ffprobe", "-v", "error", "-of", "json", "-show_streams", str(path)],
+                                      capture_output=True, text=True).stdout)
     video = next(s for s in probe["streams"] if s["codec_type"] == "video")
-    assert (video["codec_name"], video["width"], video["height"], video["nb_frames"]) == ("h264", 48, 32, "5"), (path, video)
+    assert (video["codec_name"], video["width"], video["height"],
+            video["nb_frames"]) == ("h264", 48, 32, "5"), (path, video)
 
 
 def check(recipe):
-    _, trained, films, more = CASES[recipe]
+    _, trained, videos, more = CASES[recipe]
     out, start = SCRATCH / recipe, time.time()
     if recipe in BEGUN:
         quick.begun(KINORA, ROOT, out, BEGUN[recipe])
@@ -191,10 +229,10 @@ def check(recipe):
         lines = [json.loads(line) for line in (out / job / "metrics.jsonl").read_text().splitlines()]
         assert lines and all(line["loss"] == line["loss"] and not line.get("skipped") for line in lines), (job, lines)
         assert any((out / job / f"weights.safetensors{end}").exists() for end in ("", ".index.json")), job
-    for job in films:
+    for job in videos:
         check_video(out / job / "videos/000.mp4")
     more(out)
-    assert not films or "data:video/mp4;base64" in (out / "report.html").read_text()
+    assert not videos or "data:video/mp4;base64" in (out / "report.html").read_text()
     before = files(out)
     again = run(recipe, out)
     assert files(out) == before, f"{recipe}: a second run changed files"
@@ -208,7 +246,8 @@ def main():
     assert found == set(CASES) | ELSEWHERE, f"recipes {sorted(found)}, tested {sorted(set(CASES) | ELSEWHERE)}"
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    subprocess.run(["ffmpeg", "-v", "error", "-i", DATA / "film.mp4", "-c", "copy", "-t", "19.1", "-movflags", "+faststart", FILM], check=True)
+    subprocess.run(["ffmpeg", "-v", "error", "-i", DATA / "film.mp4", "-c", "copy", "-t", "19.1", "-movflags",
+                    "+faststart", VIDEO], check=True)
     for recipe in sys.argv[4:] or sorted(CASES):
         check(recipe)
 

@@ -12,15 +12,18 @@ import quick
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 STEPS = 4
-# AdamW divides a gradient by its own size, which would amplify rounding errors of tiny ones into the weights: hence eps.
-FEW = [*quick.FEW, f"dit.steps={STEPS}", "dit.batch=4", "dit.model.layers=2", "dit.threads=1", "dit.precision=\"fp64\"", "dit.warmup=0",
+# AdamW divides a gradient by its own size, which would amplify rounding errors of tiny ones into the weights: hence
+# eps.
+FEW = [*quick.FEW, f"dit.steps={STEPS}", "dit.batch=4", "dit.model.layers=2", "dit.threads=1", "dit.precision=\"fp64\"",
+       "dit.warmup=0",
        "dit.ema=0", "dit.optimizer={use=\"adamw\",eps=1e-5}", "dit.checkpoint_every=1", "dit.keep=10",
        "dit.validation_every=2", "dit.validation_samples=3", "dit.validation_sigmas=[0.3, 1.0]"]
 
 
 def start(out, strategies, **environment):
     sets = [a for s in [*FEW, f"dit.parallel={json.dumps(strategies)}"] for a in ("--set", s)]
-    return subprocess.Popen([KINORA, "run", str(ROOT / "configs/quickstart.toml"), "--out", str(out), "--only", "dit", *sets],
+    return subprocess.Popen([KINORA, "run", str(ROOT / "configs/quickstart.toml"), "--out", str(out), "--only", "dit",
+                             *sets],
                             env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True)
 
 
@@ -39,16 +42,20 @@ def tensors(file):
 
 
 def result(out):
-    """Losses and norms; after each step the weights and AdamW's first moments, which are running sums of every parameter's gradients."""
+    """Losses and norms; after each step the weights and AdamW's first moments, which are running sums of every
+    parameter's gradients."""
     lines = [json.loads(text) for text in (out / "dit/metrics.jsonl").read_text().splitlines()]
     steps = [out / f"dit/checkpoints/step-{n:06}" for n in range(1, STEPS + 1)]
     validated = [tuple(e["validation"]["loss"]) for e in lines if "validation" in e]
     levels = lines[-1]["loss_by_sigma"]
-    assert abs(sum(levels["count"]) - sum(4 * 0.99 ** n for n in range(STEPS))) < 1e-9 and len(validated) == STEPS // 2, lines
+    assert abs(sum(levels["count"]) - sum(4 * 0.99 ** n
+                                          for n in range(STEPS))) < 1e-9 and len(validated) == STEPS // 2, lines
     assert len(list((out / "dit/tensorboard").iterdir())) == 1  # written by rank 0 only
     means = tuple(m for m in levels["mean"] if m is not None)
-    return ([(e["loss"], e["gradient_norm"], e["weight_norm"]) for e in lines] + validated + [means], [tensors(s / "weights.safetensors") for s in steps],
-            [{n[6:]: t for n, t in tensors(s / "optimizer.safetensors").items() if n.startswith("first.")} for s in steps])
+    return ([(e["loss"], e["gradient_norm"], e["weight_norm"]) for e in lines] + validated + [means],
+            [tensors(s / "weights.safetensors") for s in steps],
+            [{n[6:]: t for n, t in tensors(s / "optimizer.safetensors").items() if n.startswith("first.")}
+             for s in steps])
 
 
 def gap(ours, theirs):
@@ -75,7 +82,8 @@ assert all(t.dtype == numpy.float64 for t in weights[-1].values())
 worst = numpy.max([abs(a - b) / abs(a) for x, y in zip(alone, spread) for a, b in zip(x, y, strict=True)])
 of_gradients = gap(gradients2, gradients)
 of_weights = gap(weights2, weights)
-print(f"largest relative difference: losses and norms {worst:.1e}, gradients {of_gradients[0]:.1e} ({of_gradients[1]}), "
+print(
+    f"largest relative difference: losses and norms {worst:.1e}, gradients {of_gradients[0]:.1e} ({of_gradients[1]}), "
       f"weights {of_weights[0]:.1e} ({of_weights[1]})")
 assert worst < 1e-10, (alone, spread)
 assert of_gradients[0] < 1e-10, of_gradients

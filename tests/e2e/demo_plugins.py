@@ -3,7 +3,8 @@
 usage: demo_plugins.py KINORA ROOT SCRATCH PLUGIN..."""
 import os, pathlib, shutil, subprocess, sys
 
-KINORA, ROOT, SCRATCH, PLUGINS = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2], pathlib.Path(sys.argv[3]), sys.argv[4:]
+KINORA, ROOT, SCRATCH, PLUGINS = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2], pathlib.Path(sys.argv[3]), sys.argv[
+    4:]
 
 
 def errors(plugins):
@@ -13,12 +14,13 @@ def errors(plugins):
     for folder in (SCRATCH / "bin", there / "kinora/plugins"):
         folder.mkdir(parents=True)
     shutil.copy(KINORA, SCRATCH / "bin")
-    for library in built.glob("*.so*"):
+    for library in (*built.glob("*.so*"), built / "torch"):  # the last: where the build tree finds libtorch
         (there / library.name).symlink_to(library)
     for plugin in plugins:
         (there / "kinora/plugins" / plugin).symlink_to(built / "kinora/plugins" / plugin)
     alone = {name: value for name, value in os.environ.items() if name != "KINORA_PLUGIN_PATH"}
-    done = subprocess.run([SCRATCH / "bin/kinora", "check", f"{ROOT}/configs/quickstart.toml"], capture_output=True, text=True, env=alone)
+    done = subprocess.run([SCRATCH / "bin/kinora", "check", f"{ROOT}/configs/quickstart.toml"], capture_output=True,
+                          text=True, env=alone)
     assert (done.returncode == 0) == ("no errors" in done.stdout + done.stderr), done
     return "" if done.returncode == 0 else done.stderr
 

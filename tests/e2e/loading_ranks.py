@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A training fed by a blend of shards, one clip of which is no video, continues at other numbers of ranks, after kill -9 and after Ctrl-C, with the losses,
-gradient norms and weights of one uninterrupted process: batches of one size, packed rows and buckets.
-usage: loading_ranks.py KINORA ROOT SCRATCH"""
+"""A training fed by a blend of shards, one clip of which is no video, continues at other numbers of ranks, after kill
+-9 and after Ctrl-C, with the losses, gradient norms and weights of one uninterrupted process: batches of one size,
+packed rows and buckets. usage: loading_ranks.py KINORA ROOT SCRATCH"""
 import io, json, os, pathlib, re, shutil, signal, subprocess, sys, tarfile, time
 
 import numpy as np
@@ -12,7 +12,8 @@ import quick
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 STEPS, BATCH = 12, 4
-# In float64, whose rounding differs with the order of sums: the bounds are those of the other tests of ranks. A smaller eps would show it in the weights.
+# In float64, whose rounding differs with the order of sums: the bounds are those of the other tests of ranks. A smaller
+# eps would show it in the weights.
 RUN = """[run]
 seed = 1
 out = "{out}"
@@ -34,7 +35,8 @@ text = {{ use = "minilm" }}
 name = "dit"
 kind = "train"
 input = "latents"
-model = {{ use = "dit", in_channels = 32, out_channels = 32, patch_space = 1, text_size = 384, layers = 1, heads = 1, head_size = 24 }}
+model = {{ use = "dit", in_channels = 32, out_channels = 32, patch_space = 1, text_size = 384, layers = 1, \
+  heads = 1, head_size = 24 }}
 loss = {{ use = "flow" }}
 optimizer = {{ use = "adamw", eps = 1e-4 }}
 precision = "fp64"
@@ -59,12 +61,16 @@ def write_shards():
     """Two sets: videos, one of them no video, and videos next to pictures."""
     made = SCRATCH / "made"
     made.mkdir()
-    subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=48x32:rate=8:duration=16", "-c:v", "mpeg4", "-g", "8", "-f", "segment", "-segment_time", "2",
+    subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=48x32:rate=8:duration=16", "-c:v",
+                    "mpeg4", "-g", "8", "-f", "segment", "-segment_time", "2",
                     "-reset_timestamps", "1", made / "video%d.mp4"], check=True)
-    subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=size=48x48:rate=1:duration=4", "-start_number", "0", made / "picture%d.png"], check=True)
+    subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=size=48x48:rate=1:duration=4",
+                    "-start_number", "0", made / "picture%d.png"], check=True)
     (made / "video3.mp4").write_bytes(b"x" * 5000)
     videos = [f"video{i}.mp4" for i in range(8)]
-    for name, shards in {"a": [videos[:3], videos[3:5]], "b": [["video5.mp4", "picture0.png", "picture1.png"], ["picture2.png", "video6.mp4", "picture3.png", "video7.mp4"]]}.items():
+    for name, shards in {"a": [videos[:3], videos[3:5]],
+                         "b": [["video5.mp4", "picture0.png", "picture1.png"],
+                               ["picture2.png", "video6.mp4", "picture3.png", "video7.mp4"]]}.items():
         (SCRATCH / name).mkdir()
         for number, files in enumerate(shards):
             with tarfile.open(SCRATCH / name / f"shard-{number}.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
@@ -79,8 +85,10 @@ def write_shards():
 def tokenizer():
     """The quickstart's tokenizer, with small settings, as a component and a file of weights."""
     folder = quick.begun(KINORA, ROOT, SCRATCH / "tokenizer", ["tokenizer"])
-    job = next(job for job in (ROOT / "configs/quickstart.toml").read_text().split("[[job]]") if 'name = "tokenizer"' in job)
-    return next(line for line in job.splitlines() if line.startswith("tokenizer =")).split("=", 1)[1], folder / "tokenizer/weights.safetensors"
+    job = next(job for job in (ROOT / "configs/quickstart.toml").read_text().split("[[job]]")
+               if 'name = "tokenizer"' in job)
+    return next(line for line in job.splitlines()
+                if line.startswith("tokenizer =")).split("=", 1)[1], folder / "tokenizer/weights.safetensors"
 
 
 class Training:
@@ -90,18 +98,22 @@ class Training:
         self.out, self.file = SCRATCH / f"{batches}-{name}", SCRATCH / f"{batches}-{name}.toml"
         component, weights = TOKENIZER
         several = batches != "plain"
-        self.file.write_text(RUN.format(out=self.out, shards=SCRATCH, tokenizer=component, weights=weights, sizes='["1x48x48"]' if several else "[]",
-                                        batches=batches if several else "packed", accumulate=2 if several else 1, steps=STEPS, batch=BATCH))
+        self.file.write_text(RUN.format(out=self.out, shards=SCRATCH, tokenizer=component, weights=weights,
+                                        sizes='["1x48x48"]' if several else "[]",
+                                        batches=batches if several else "packed", accumulate=2 if several else 1,
+                                        steps=STEPS, batch=BATCH))
         if like:  # its encode job has measured the same latents
             shutil.copytree(like.out / "latents", self.out / "latents")
 
     def start(self, ranks):
         launch = ["launch", "-n", str(ranks), "--"] if ranks > 1 else []
-        return subprocess.Popen([KINORA, *launch, "run", str(self.file)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen([KINORA, *launch, "run", str(self.file)], stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, text=True)
 
     def checkpoint(self):
         """The step of the last one, 0 if there is none."""
-        return max((int(state.parent.name.split("-")[1]) for state in self.out.glob("dit/checkpoints/step-*/state.json")), default=0)
+        return max((int(state.parent.name.split("-")[1])
+                    for state in self.out.glob("dit/checkpoints/step-*/state.json")), default=0)
 
     def interrupt(self, ranks, how):
         """Runs it until it has written a checkpoint, and ends it."""
@@ -134,7 +146,8 @@ class Training:
         """Losses and norms of every step, once each; the weights."""
         lines = [json.loads(line) for line in (self.out / "dit/metrics.jsonl").read_text().splitlines()]
         assert [line["step"] for line in lines] == list(range(1, STEPS + 1)), lines
-        return [[line["loss"], line["gradient_norm"]] for line in lines], safetensors.numpy.load_file(self.out / "dit/weights.safetensors")
+        return [[line["loss"], line["gradient_norm"]]
+                for line in lines], safetensors.numpy.load_file(self.out / "dit/weights.safetensors")
 
 
 def uninterrupted(batches):
@@ -152,9 +165,11 @@ def check(batches, whole, *parts, last):
     parted.finish(last)
     (numbers, weights), (want, expected) = parted.result(), whole.result()
     assert len({loss for loss, _ in want}) == STEPS and np.allclose(numbers, want, rtol=1e-10, atol=0), (numbers, want)
-    gaps = {name: float(np.abs(weights[name] - tensor).max() / np.abs(tensor).max()) for name, tensor in expected.items()}
+    gaps = {name: float(np.abs(weights[name] - tensor).max() / np.abs(tensor).max())
+            for name, tensor in expected.items()}
     assert weights.keys() == expected.keys() and max(gaps.values()) < 1e-10, gaps
-    assert parted.failed() == 1, "a sample that several parts or ranks met counts once, also if the last part has not met it"
+    assert parted.failed() == 1, (
+        "a sample that several parts or ranks met counts once, also if the last part has not met it")
     print(f"ok    {batches}", flush=True)
 
 
@@ -163,6 +178,7 @@ SCRATCH.mkdir(parents=True)
 write_shards()
 TOKENIZER = tokenizer()
 check("plain", uninterrupted("plain"), (2, signal.SIGKILL), (1, signal.SIGINT), last=2)
-several = uninterrupted("packed")  # a step has the same samples however they are divided, and each the loss that it would have alone
+# a step has the same samples however they are divided, and each the loss that it would have alone
+several = uninterrupted("packed")
 check("packed", several, (1, signal.SIGKILL), last=2)
 check("buckets", several, (2, signal.SIGINT), last=1)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Training data that a plugin's source gives instead of shards: the order, at any number of ranks and after a resume, the bytes, subsets and blends.
+"""Training data that a plugin's source gives instead of shards: the order, at any number of ranks and after a resume,
+the bytes, subsets and blends.
 The source is the one of the SDK's template, the lines of a text file.
 usage: loading_source.py KINORA ROOT SCRATCH PLUGINS"""
 import hashlib, io, itertools, json, os, pathlib, random, shutil, subprocess, sys, tarfile
@@ -11,7 +12,8 @@ os.environ["KINORA_PREFIX"] = str(pathlib.Path(KINORA).resolve().parents[1])
 os.environ.setdefault("KINORA_TORCH", str(ROOT / ".deps/torch/torch"))
 import kinora
 
-LINES = [hashlib.sha256(str(i).encode()).hexdigest()[:i % 40] for i in range(2500)]  # three shards of 1,024 and less; some are empty
+# three shards of 1,024 and less; some are empty
+LINES = [hashlib.sha256(str(i).encode()).hexdigest()[:i % 40] for i in range(2500)]
 SHUFFLED = '{ source = "lines", path = "lines.txt", shuffle = 100 }'
 
 
@@ -24,10 +26,15 @@ def run(*command, code=0):
 def order(table, ranks, steps, *more, code=0):
     """The keys that `kinora data order` prints, slot after slot; of an error what it says."""
     file = SCRATCH / "order.toml"
-    file.write_text(f'[run]\nseed = 3\n[[job]]\nname = "latents"\nkind = "encode"\ninput = {table}\ntokenizer = {{ use = "cosmos" }}\n'
-                    'tokenizer_weights = "vocab.txt"\ntext_weights = "vocab.txt"\nwords = { use = "text.wordpiece", vocab = "vocab.txt" }\ntext = { use = "minilm" }\n')
-    said = run(KINORA, "data", "order", file, "latents", "--ranks", ranks, "--steps", steps, "--batch", 20, "--json", *more, code=code)
-    return [key for line in said.splitlines() if line.startswith("{") for key in json.loads(line)["keys"]] if code == 0 else said
+    file.write_text(
+        f'[run]\nseed = 3\n[[job]]\nname = "latents"\nkind = "encode"\ninput = {table}\ntokenizer = {{ use = "cosmos" '
+        f'}}\n'
+                    'tokenizer_weights = "vocab.txt"\ntext_weights = "vocab.txt"\nwords = { use = "text.wordpiece", '
+                    'vocab = "vocab.txt" }\ntext = { use = "minilm" }\n')
+    said = run(KINORA, "data", "order", file, "latents", "--ranks", ranks, "--steps", steps, "--batch", 20, "--json",
+               *more, code=code)
+    return [key for line in said.splitlines() if line.startswith("{")
+            for key in json.loads(line)["keys"]] if code == 0 else said
 
 
 def check_order():
@@ -38,7 +45,8 @@ def check_order():
     assert all(order(SHUFFLED, ranks, 250) == two for ranks in (2, 4))
     draw, state, taken = random.Random(1), SCRATCH / "at.json", []
     while len(taken) < 3000:
-        taken += order(SHUFFLED, draw.choice((1, 2, 4, 5)), draw.randint(10, 60), "--save-state", state, *(("--state", state) if taken else ()))
+        taken += order(SHUFFLED, draw.choice((1, 2, 4, 5)), draw.randint(10, 60), "--save-state", state,
+                       *(("--state", state) if taken else ()))
     assert taken == (two + order(SHUFFLED, 1, 500)[5000:])[:len(taken)]
     (SCRATCH / "lines.txt").write_text("\n".join(LINES[:-1]) + "\n")
     assert "the position is of other data" in order(SHUFFLED, 1, 1, "--state", state, code=2)
@@ -68,7 +76,8 @@ def check_bytes():
 
 def check_errors():
     said = order('{ source = "webdataset", path = "s-0.tar" }', 1, 1, code=1)
-    assert "source/webdataset gives its samples only one after the other" in said and "the source needs at()" in said, said
+    assert ("source/webdataset gives its samples only one after the other" in said
+            and "the source needs at()" in said), said
     said = order('{ source = "linse", path = "lines.txt" }', 1, 1, code=2)
     assert "order.toml:6:20" in said and "lines" in said, said
     said = order('{ source = { use = "lines", colour = 1 }, path = "lines.txt" }', 1, 1, code=2)

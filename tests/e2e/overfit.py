@@ -14,9 +14,11 @@ seed = 1
 [[job]]
 name = "clips"
 kind = "curate"
-input = "{film}"
+input = "{video}"
 memory = "256 MiB"
-stages = [ {{ use = "video.probe" }}, {{ use = "shots.content" }}, {{ use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, crf = 10 }}, {{ use = "caption.describe" }} ]
+stages = [ {{ use = "video.probe" }}, {{ use = "shots.content" }},
+  {{ use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, crf = 10 }},
+  {{ use = "caption.describe" }} ]
 [[job]]
 name = "shards"
 kind = "shard"
@@ -27,7 +29,8 @@ name = "tokenizer"
 kind = "train-tokenizer"
 input = "shards"
 start = "principal"
-tokenizer = {{ use = "cosmos", latent_channels = 24, spatial_compression_ratio = 4, encoder_block_out_channels = [50, 50], decode_block_out_channels = [50, 50] }}
+tokenizer = {{ use = "cosmos", latent_channels = 24, spatial_compression_ratio = 4, \
+  encoder_block_out_channels = [50, 50], decode_block_out_channels = [50, 50] }}
 {size}
 steps = 1
 batch = 1
@@ -46,7 +49,8 @@ text = {{ use = "minilm" }}
 name = "dit"
 kind = "train"
 input = "latents"
-model = {{ use = "dit", in_channels = 24, out_channels = 24, text_size = 384, layers = 3, heads = 4, head_size = 48, adaln_lora = 16, learnable_pos_embed = true, max_size = [3, 6, 8] }}
+model = {{ use = "dit", in_channels = 24, out_channels = 24, text_size = 384, layers = 3, heads = 4, head_size = 48, \
+  adaln_lora = 16, learnable_pos_embed = true, max_size = [3, 6, 8] }}
 loss = {{ use = "{loss}" }}
 parallel = ["single"]
 steps = {steps}
@@ -70,15 +74,18 @@ threads = 1
 def run(out, *more, **settings):
     out.mkdir(parents=True, exist_ok=True)
     size = f"frames = {FRAMES}\nevery = {EVERY}\nheight = {HEIGHT}\nwidth = {WIDTH}"
-    (out / "run.toml").write_text(RUN.format(film=SCRATCH / "film.mp4", size=size, **settings))
-    done = subprocess.run([KINORA, "run", str(out / "run.toml"), "--out", str(out), *more], capture_output=True, text=True)
+    (out / "run.toml").write_text(RUN.format(video=SCRATCH / "film.mp4", size=size, **settings))
+    done = subprocess.run([KINORA, "run", str(out / "run.toml"), "--out", str(out), *more], capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stderr
 
 
-def frames(film, every):
-    raw = subprocess.run(["ffmpeg", "-v", "error", "-i", str(film), "-vf", f"select=not(mod(n\\,{every})),scale={WIDTH}:{HEIGHT}:flags=area:"
+def frames(video, every):
+    raw = subprocess.run(["ffmpeg", "-v", "error", "-i", str(video), "-vf",
+                          f"select=not(mod(n\\,{every})),scale={WIDTH}:{HEIGHT}:flags=area:"
                           f"force_original_aspect_ratio=increase,crop={WIDTH}:{HEIGHT}",
-                          "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"], capture_output=True, check=True).stdout
+                          "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"], capture_output=True,
+                         check=True).stdout
     return np.frombuffer(raw, np.uint8).reshape(-1, HEIGHT, WIDTH, 3).astype(float)[:FRAMES]
 
 
@@ -89,7 +96,8 @@ def psnr(a, b):
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    subprocess.run(["ffmpeg", "-v", "error", "-i", str(ROOT / "tests/data/film.mp4"), "-frames:v", "40", "-c:v", "libx264", "-crf", "10", "-an",
+    subprocess.run(["ffmpeg", "-v", "error", "-i", str(ROOT / "tests/data/film.mp4"), "-frames:v", "40", "-c:v",
+                    "libx264", "-crf", "10", "-an",
                     str(SCRATCH / "film.mp4")], check=True)
     want = frames(SCRATCH / "film.mp4", EVERY)
     assert want.shape[0] == FRAMES
@@ -99,7 +107,8 @@ def main():
             if (SCRATCH / "edm" / job).exists() and loss != "edm":
                 shutil.copytree(SCRATCH / "edm" / job, out / job)
         run(out, "--only", "clips", loss=loss, sampler=sampler, steps=STEPS, prompt='"any"')
-        caption = next(json.loads(x) for x in (out / "clips/items.jsonl").read_text().splitlines() if "caption" in x)["caption"]
+        caption = next(json.loads(x)
+                       for x in (out / "clips/items.jsonl").read_text().splitlines() if "caption" in x)["caption"]
         run(out, loss=loss, sampler=sampler, steps=STEPS, prompt=json.dumps(caption))
         made = frames(out / "film/videos/000.mp4", 1)
         tokenizer = json.loads((out / "tokenizer/summary.json").read_text())["psnr"]
@@ -107,7 +116,9 @@ def main():
         losses = [x["loss"] for x in lines if "loss" in x]
         fall = np.mean(losses[:20]) / np.mean(losses[-20:])
         judged = [x["validation_loss"] for x in lines if "validation_loss" in x]
-        print(f"{loss}: tokenizer {tokenizer:.1f} dB, generated {psnr(made, want):.1f} dB, training loss fell {fall:.1f} times, validation loss from "
+        print(
+            f"{loss}: tokenizer {tokenizer:.1f} dB, generated {psnr(made, want):.1f} dB, training loss fell {fall:.1f} "
+            f"times, validation loss from "
               f"step 50 on {judged[0] / judged[-1]:.1f} times")
         assert psnr(made, want) > 20, loss
         assert fall > 8, loss

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""The commands that README.md, docs/ and sdk/README.md show work as they are written, on small inputs of the names that they use.
-A command that is neither run here nor named below with a reason is an error. usage: page_commands.py KINORA ROOT SCRATCH"""
+"""The commands that README.md, docs/ and sdk/README.md show work as they are written, on small inputs of the names that
+they use.
+A command that is neither run here nor named below with a reason is an error. usage: page_commands.py KINORA ROOT
+SCRATCH"""
 import concurrent.futures, json, os, pathlib, re, resource, shlex, shutil, signal, subprocess, sys, time
 
 import numpy as np
 import safetensors
 import safetensors.numpy
 
-KINORA, ROOT, SCRATCH = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3]).resolve()
+KINORA, ROOT, SCRATCH = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(
+    sys.argv[3]).resolve()
 sys.path.append(str(ROOT / "tests/support"))
 import quick
 from pages import commands_of
 
-PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md")), "sdk/README.md"]
+PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")), "sdk/README.md"]
 DATA = ROOT / "tests/data"
 COSMOS = DATA / "oracle/cosmos_dit.safetensors"  # a small model with its options
 
@@ -22,11 +25,13 @@ def sets(*values):
 
 
 # The video is named as it was for the test `quick`, whose run is continued.
-FEW = sets(f"clips.input={DATA / 'film.mp4'}", *quick.FEW, "dit.batch=1", "dit.model.layers=1", "dit.steps=2", "film.sampler.steps=2")
-SMALL = sets(*(f"{name}={json.dumps(value)}" for name, value in json.loads(safetensors.safe_open(COSMOS, "np").metadata()["a"]).items()))
+FEW = sets(f"clips.input={DATA / 'film.mp4'}", *quick.FEW, "dit.batch=1", "dit.model.layers=1", "dit.steps=2",
+           "film.sampler.steps=2")
+SMALL = sets(*(f"{name}={json.dumps(value)}"
+               for name, value in json.loads(safetensors.safe_open(COSMOS, "np").metadata()["a"]).items()))
 
-# Words that are added to commands that would take more than three seconds, or that would need large weights: pattern, words. All others
-# run as they are written.
+# Words that are added to commands that would take more than three seconds, or that would need large weights: pattern,
+# words. All others run as they are written.
 ADDED = [
     (r"kinora run configs/curate\.toml$", "--dry-run"),
     (r"kinora run configs/curate\.toml --only shards$", "--set clips.input=tests/data/bbb_A.mp4"),
@@ -43,14 +48,20 @@ NOT_RUN = [
     (r"(bash )?packaging/dev\.sh \w+", "sets up or builds; that dev.sh has the command is checked here"),
     (r"KINORA_PRESET=cuda packaging/dev\.sh build$", "needs CUDA"),
     (r"cmake --install build/dev --prefix DIR$", "the test `installed` installs"),
-    (r"pip install --no-deps torch==|KINORA_ASSETS=FOLDER kinora run DIR/", "is of an installation: the test `installed`"),
-    (r"apt install python3-venv ffmpeg|KINORA_ASSETS=assets kinora-|tar -xzf kinora-|python3 -m venv env|mkdir assets|python3 kinora-|pip install kinora-", "is of a release: the test `installed` uses an installation"),
-    (r"pip install py-rattler|python3 packaging/conda/local\.py", "makes conda packages: the test `conda_recipe` renders the recipe"),
-    (r"kinora plugins lock |kinora run my/film|kinora --plugins-lock ", "plugins.lock: the test `command_line`"),
-    (r"kinora plugins validate (build|FILE)", "the checks of a plugin: the test `broken_plugins`"),
-    (r"cmake --build colourful/build|kinora --plugins \S+/build/", "builds a plugin: the tests `sdk_template`, `sdk_parallel`"),
+    (r"pip install --no-deps torch==|KINORA_ASSETS=FOLDER kinora run DIR/",
+     "is of an installation: the test `installed`"),
+    (r"apt install --no-install-recommends ca-certificates |KINORA_ASSETS=assets kinora-|tar -xzf kinora-|"
+     r"python3 -m venv env|mkdir assets|python3 kinora-|pip install kinora-",
+     "is of a release: the tests `installed` and `bare_root` use one"),
+    (r"pip install py-rattler|python3 packaging/conda/local\.py",
+     "makes conda packages: the test `conda_recipe` renders the recipe"),
+    (r"kinora plugins lock |kinora run my/video|kinora --plugins-lock ", "plugins.lock: the test `command_line`"),
+    (r"kinora plugins validate (build|mine/build|FILE)", "the checks of a plugin: the test `broken_plugins`"),
+    (r"cmake --build colourful/build|kinora --plugins \S+/build/",
+     "builds a plugin: the tests `sdk_template`, `sdk_parallel`"),
     (r"srun ", "needs Slurm: the test `slurm` sets its variables"),
-    (r"kinora bench$", "takes minutes: the test `bench`"),
+    (r"kinora bench( parallel| block --device cuda --tokens 8192)?$", "takes minutes, or a GPU: the test `bench`"),
+    (r"python3 tests/oracle/cuts_oracle\.py ", "takes minutes: the tests `cuts_oracle_all_1` to `_5`"),
     (r"kinora plan --calibrate$", "measures for a minute: the test `plan`"),
     (r"kinora plan my\.toml ", "the first command of docs/plan.md with other words: the test `plan`"),
     (r"kinora launch -n 4 -- run my\.toml", "as with configs/many-ranks.toml"),
@@ -58,31 +69,44 @@ NOT_RUN = [
     (r"kinora check my\.toml", "as with configs/quickstart.toml: the test `check`"),
     (r"kinora run configs/quickstart\.toml --(set|only) ", "as without these words: the tests `quickstart`, `running`"),
     (r"kinora generate configs/flow\.toml|kinora generate my\.toml", "trains first: the test `configs`"),
+    (r"vllm serve ", "another program: the test `endpoint` has a server of its own"),
     (r"kinora generate --pipeline Wan2\.1-I2V", "as with T2V: the test `engine`"),
     (r"kinora apply tokenizer/cosmos ", "as with sampler/edm-heun: the test `networks`"),
     (r"kinora data verify s3://", "needs a server: the test `data` verifies folders"),
     (r"kinora data order my\.toml", "the test `loading`"),
-    (r"kinora convert runs/nvfp4/|kinora convert base\.safetensors small --precision nvfp4$", "matrices of at least 16 columns: the tests `configs`, `torch_test`"),
+    (r"cut -c -300 runs/|sqlite3 runs/|mkdir videos$|cp tests/data/bbb_A|echo text > |kinora run small\.toml$|"
+     r"\(cd runs/.* && sha256sum|kinora convert two\.safetensors ",
+     "docs/formats: the test `formats` compares what they print"),
+    (r"kinora inspect packed/", "the output of a command that is not run: the test `packed_oracle`"),
+    (r"kinora convert runs/nvfp4/|kinora convert base\.safetensors small --precision nvfp4$",
+     "matrices of at least 16 columns: the tests `configs`, `torch_test`"),
     (r'kinora search runs/curate "a boat at sea"', "needs the vectors of captions: the test `curate`"),
-    (r"cmake -S |kinora --plugins build/|touch colourful/plugin\.toml$|cmake --build build --target colourful", "builds a plugin: the tests `sdk_template`, `sdk_parallel`"),
-    (r'cp "<kinora|mkdir -p plugins/pure_c_stage$|gcc |kinora plugins manifest plugins/pure_c_stage|kinora --plugins plugins ', "a stage in plain C: `check_stage_in_c` of the test `running`"),
+    (r"cmake -S |kinora --plugins build/|touch colourful/plugin\.toml$|cmake --build build --target colourful",
+     "builds a plugin: the tests `sdk_template`, `sdk_parallel`"),
+    (r'cp "<kinora|mkdir -p plugins/pure_c_stage$|gcc |kinora plugins manifest plugins/pure_c_stage|'
+     r'kinora --plugins plugins ', "a stage in plain C: `check_stage_in_c` of the test `running`"),
 ]
 # Lines of such blocks that are not commands.
-NO_COMMANDS = [r"The run is in runs/quickstart|runs/quickstart/\S+ {3}", r"(shard-000000\.tar|shard-000000\.tar\.idx|\.nv-meta/) "]
+NO_COMMANDS = [r"The run is in runs/quickstart|runs/quickstart/\S+ {3}",
+               r"(shard-000000\.tar|shard-000000\.tar\.idx|\.nv-meta/) "]
 
 
 def weights_of(case, file):
     """Writes the weights of a case of the oracle's small Cosmos model."""
     with safetensors.safe_open(COSMOS, "np") as held:
-        safetensors.numpy.save_file({k.split(".", 2)[2]: held.get_tensor(k) for k in held.keys() if k.startswith(f"{case}.weight.")}, file)
+        safetensors.numpy.save_file({k.split(".", 2)[2]: held.get_tensor(k)
+                                     for k in held.keys() if k.startswith(f"{case}.weight.")}, file)
 
 
 def prepare():
-    """Makes a folder in which the names exist that the pages use: the quickstart's run, a published pipeline, weights, an adapter, tensors."""
+    """Makes a folder in which the names exist that the pages use: the quickstart's run, a published pipeline, weights,
+    an adapter, tensors."""
     shutil.rmtree(SCRATCH, ignore_errors=True)
     (SCRATCH / "runs/my/dit").mkdir(parents=True)
-    for name, target in (("configs", ROOT / "configs"), ("tests", ROOT / "tests"), ("Wan2.1-T2V-1.3B-Diffusers", DATA / "oracle/wan_t2v"),
-                         ("runs/my/dit/adapter", DATA / "oracle/peft_dit_a"), ("transformer", DATA / "oracle/wan_t2v/transformer"),
+    for name, target in (("configs", ROOT / "configs"), ("tests", ROOT / "tests"),
+                         ("Wan2.1-T2V-1.3B-Diffusers", DATA / "oracle/wan_t2v"),
+                         ("runs/my/dit/adapter", DATA / "oracle/peft_dit_a"),
+                         ("transformer", DATA / "oracle/wan_t2v/transformer"),
                          ("lora.safetensors", DATA / "oracle/adapters/comfyui.safetensors")):
         (SCRATCH / name).symlink_to(target)
     quick.begun(KINORA, ROOT, SCRATCH / "begun").rename(SCRATCH / "runs/quickstart")
@@ -90,11 +114,14 @@ def prepare():
     weights_of("a", SCRATCH / "base.safetensors")
     shutil.copy(SCRATCH / "base.safetensors", SCRATCH / "IN")
     wan = json.loads((DATA / "oracle/wan_t2v/transformer/config.json").read_text())
-    safetensors.numpy.save_file({"latent": np.zeros((1, wan["in_channels"], 2, 4, 4), np.float32), "timestep": np.zeros(1, np.float32),
+    safetensors.numpy.save_file({"latent": np.zeros((1, wan["in_channels"], 2, 4, 4), np.float32),
+                                 "timestep": np.zeros(1, np.float32),
                                  "text": np.zeros((1, 3, wan["text_dim"]), np.float32)}, SCRATCH / "in.safetensors")
-    safetensors.numpy.save_file({"mean": np.zeros((1, 2)), "std": np.ones(1), "weight": np.ones(1), "noise": np.ones((1, 2))}, SCRATCH / "mixture.safetensors")
+    safetensors.numpy.save_file({"mean": np.zeros((1, 2)), "std": np.ones(1), "weight": np.ones(1),
+                                 "noise": np.ones((1, 2))}, SCRATCH / "mixture.safetensors")
     safetensors.numpy.save_file({"x": np.eye(32, 64, dtype=np.float32)}, SCRATCH / "matrix.safetensors")
-    safetensors.numpy.save_file({"x": np.eye(32, 64), "weight": np.eye(48, 64), "grad_output": np.eye(32, 48)}, SCRATCH / "layer.safetensors")
+    safetensors.numpy.save_file({"x": np.eye(32, 64), "weight": np.eye(48, 64), "grad_output": np.eye(32, 48)},
+                                SCRATCH / "layer.safetensors")
 
 
 def shown():
@@ -120,20 +147,24 @@ def run(command):
     words = command + "".join(f" {added}" for pattern, added in ADDED if re.match(pattern, command))
     if made := re.match(r"kinora plugins new \w+ (\S+)", command):
         shutil.rmtree(SCRATCH / made[1], ignore_errors=True)  # another page has made it
-    environment = {**os.environ, "PATH": f"{KINORA.parent}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(SCRATCH / "cache")}
+    environment = {**os.environ, "PATH": f"{KINORA.parent}:{os.environ['PATH']}",
+                   "XDG_CACHE_HOME": str(SCRATCH / "cache")}
     if command.startswith("kinora studio "):
         return run_studio(words, environment)
-    done = subprocess.run(["bash", "-c", words], cwd=SCRATCH, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(["bash", "-c", words], cwd=SCRATCH, env=environment, capture_output=True, text=True,
+                          timeout=300)
     return f"{words}: exit {done.returncode}\n{done.stdout[-500:]}{done.stderr[-1500:]}" if done.returncode else ""
 
 
 def run_studio(words, environment):
     """Ends the studio with Ctrl-C as soon as it prints its address."""
-    process = subprocess.Popen(shlex.split(words), cwd=SCRATCH, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(shlex.split(words), cwd=SCRATCH, env=environment, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True)
     address = next((line for line in process.stdout if "http://127.0.0.1:" in line), "")
     process.send_signal(signal.SIGINT)
     rest = process.communicate(timeout=60)[0]
-    return "" if address and process.returncode in (0, 130) else f"{words}: exit {process.returncode}, {address!r}\n{rest[-1500:]}"
+    return "" if address and process.returncode in (
+        0, 130) else f"{words}: exit {process.returncode}, {address!r}\n{rest[-1500:]}"
 
 
 def run_chain(commands):
@@ -158,7 +189,8 @@ def check_setup_commands(commands):
 def main():
     commands = shown()
     is_named = lambda command: any(re.match(pattern, command) for pattern, _ in NOT_RUN)
-    failures = list(check_setup_commands(commands)) + [(pattern, "no page shows such a command; remove the pattern") for pattern in stale_patterns(commands)]
+    failures = list(check_setup_commands(commands)) + [(pattern, "no page shows such a command; remove the pattern")
+                                                       for pattern in stale_patterns(commands)]
     chains = {}
     for command in commands:
         if is_named(command):
@@ -179,7 +211,9 @@ def main():
     for command, error in failures:
         print(f"WRONG {commands.get(command, 'page_commands.py')}: {command}: {error}", flush=True)
     ran = sum(map(len, chains.values()))
-    print(f"{ran} commands run, {sum(map(is_named, commands))} named; {len(failures)} failures; {time.monotonic() - start:.1f} s, "
+    print(
+        f"{ran} commands run, {sum(map(is_named, commands))} named; {len(failures)} failures; "
+        f"{time.monotonic() - start:.1f} s, "
           f"{after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime:.1f} s of a core")
     assert ran > 15, ran
     sys.exit(bool(failures))

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""The quickstart from video to report, with few steps; then again (nothing is redone), and killed in the middle (nothing is
-lost: the same losses). usage: quickstart.py KINORA ROOT SCRATCH"""
+"""The quickstart from video to report, with few steps; then again (nothing is redone), and killed in the middle
+(nothing is lost: the same losses). usage: quickstart.py KINORA ROOT SCRATCH"""
 import hashlib, json, os, pathlib, shutil, signal, subprocess, sys, tarfile, time
 
 import safetensors.numpy
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-FEW = ["tokenizer.steps=3", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5", "latents.height=32",
-       "latents.width=48", "dit.steps=12", "dit.batch=2", "dit.checkpoint_every=4", "dit.validation_every=4", "dit.model.layers=2", "film.sampler.steps=3"]
+FEW = ["tokenizer.steps=3", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "latents.frames=5",
+       "latents.height=32",
+       "latents.width=48", "dit.steps=12", "dit.batch=2", "dit.checkpoint_every=4", "dit.validation_every=4",
+       "dit.model.layers=2", "film.sampler.steps=3"]
 
 
 def command(out, *more):
@@ -26,15 +28,16 @@ def lines(file):
 
 
 def files(folder):
-    return {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file() and p.name != "kinora.log"}
+    return {p: p.stat().st_mtime_ns
+            for p in folder.rglob("*") if p.is_file() and p.name != "kinora.log" and not p.name.startswith(".lease-")}
 
 
 def check_clips(out):
     truth = json.loads((ROOT / "tests/data/film.json").read_text())
     items = lines(out / "clips/items.jsonl")
-    film = next(i for i in items if i["key"] == "film")
-    assert film["shots"]["cuts"] == truth["cuts"], (film["shots"]["cuts"], truth["cuts"])
-    assert film["shots"]["frames"] == truth["frames"]
+    video = next(i for i in items if i["key"] == "film")
+    assert video["shots"]["cuts"] == truth["cuts"], (video["shots"]["cuts"], truth["cuts"])
+    assert video["shots"]["frames"] == truth["frames"]
     clips = {i["key"]: i for i in items if i["key"] != "film"}
     bounds = [0, *truth["cuts"], truth["frames"]]
     assert len(clips) == len(bounds) - 1
@@ -44,8 +47,10 @@ def check_clips(out):
         assert clip["end"] in ("kept", "filtered")
         if clip["end"] == "kept":
             assert clip["caption"].endswith(".")
-            counted = subprocess.run(["ffprobe", "-v", "error", "-count_frames", "-select_streams", "v:0", "-show_entries", "stream=nb_read_frames",
-                                      "-of", "csv=p=0", str(out / f"clips/data/film-{n:04}.mp4")], capture_output=True, text=True).stdout
+            counted = subprocess.run(["ffprobe", "-v", "error", "-count_frames", "-select_streams", "v:0",
+                                      "-show_entries", "stream=nb_read_frames",
+                                      "-of", "csv=p=0", str(out / f"clips/data/film-{n:04}.mp4")], capture_output=True,
+                                     text=True).stdout
             assert int(counted.strip().strip(",")) == end - first, (n, counted)
     summary = json.loads((out / "clips/summary.json").read_text())
     ends = [i["end"] for i in clips.values()]
@@ -69,12 +74,15 @@ def check_shards(out, keys):
 def check_results(out):
     for job in ("tokenizer", "dit"):
         weights = safetensors.numpy.load_file(out / job / "weights.safetensors")
-        assert sum(w.size for w in weights.values()) >= json.loads((out / job / "summary.json").read_text())["parameters"]
+        assert sum(w.size for w in weights.values()) >= json.loads((out / job / "summary.json").read_text())[
+            "parameters"]
     dit = json.loads((out / "dit/summary.json").read_text())
     judged = [e["validation_loss"] for e in lines(out / "dit/metrics.jsonl") if "validation_loss" in e]
-    assert 0 < dit["held_out"] < dit["samples"] / 2 and len(judged) == 3 and judged[-1] == dit["validation_loss"], (dit, judged)
+    assert 0 < dit["held_out"] < dit["samples"] / 2 and len(judged) == 3 and judged[-1] == dit["validation_loss"], (
+        dit, judged)
     assert judged[0] > judged[1] > judged[2], judged
-    probe = json.loads(subprocess.run(["ffprobe", "-v", "error", "-of", "json", "-show_streams", "-show_format", str(out / "film/videos/000.mp4")],
+    probe = json.loads(subprocess.run(["ffprobe", "-v", "error", "-of", "json", "-show_streams", "-show_format",
+                                       str(out / "film/videos/000.mp4")],
                                       capture_output=True, text=True).stdout)
     video = next(s for s in probe["streams"] if s["codec_type"] == "video")
     assert (video["codec_name"], video["width"], video["height"], video["nb_frames"]) == ("h264", 48, 32, "5"), video
@@ -82,53 +90,70 @@ def check_results(out):
     assert about["sampler"] == "sampler/flow-euler" and about["nfe"] == 3 and about["seed"] == 1, about
     page = (out / "report.html").read_text()
     data = json.loads(page.split('id="data">')[1].split("</script>")[0])
-    films = next(job["films"]["list"] for job in data["jobs"] if "films" in job)
-    assert [len(film["shots"]) for film in films] == [12] and "data:video/mp4;base64" in page and "data:image/jpeg;base64" in page
+    sources = next(job["source_videos"]["list"] for job in data["jobs"] if "source_videos" in job)
+    assert [len(source["shots"])
+            for source in sources] == [12] and "data:video/mp4;base64" in page and "data:image/jpeg;base64" in page
     assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
 
 
 def check_generate(out):
-    """Generates by hand with the run's networks: the same video from its stored settings, another with one setting changed."""
+    """Generates by hand with the run's networks: the same video from its stored settings, another with one setting
+    changed."""
     def generate(*more):
         done = subprocess.run([KINORA, "generate", *command(out)[2:], *more], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return [pathlib.Path(line) for line in done.stdout.splitlines() if line.endswith(".mp4")]
     [same] = generate("--from", str(out / "film/videos/000.mp4"))
-    pixels = lambda path: subprocess.run(["ffmpeg", "-v", "error", "-i", str(path), "-f", "md5", "-"], capture_output=True, text=True, check=True).stdout
+    pixels = lambda path: subprocess.run(["ffmpeg", "-v", "error", "-i", str(path), "-f", "md5", "-"],
+                                         capture_output=True, text=True, check=True).stdout
     assert pixels(same) == pixels(out / "film/videos/000.mp4"), "not the same video as the original"
     [other] = generate("--from", str(out / "film/videos/000.mp4"), "--seed", "8")
     assert pixels(other) != pixels(same)
     assert same.exists(), "one setting replaced another"
-    wrong = subprocess.run([KINORA, "generate", *command(out)[2:], "--from", str(ROOT / "tests/data/film.mp4")], capture_output=True, text=True)
+    wrong = subprocess.run([KINORA, "generate", *command(out)[2:], "--from", str(ROOT / "tests/data/film.mp4")],
+                           capture_output=True, text=True)
     assert wrong.returncode == 1 and "does not say how it was made" in wrong.stderr, wrong.stderr
     check_other_weights(out, same)
     check_failure(out)
 
 
 def check_other_weights(out, video):
-    """A changed number in the tokenizer's weights: --from warns in one line, and does not mention plugins."""
-    weights = out / "tokenizer/weights.safetensors"
-    whole = weights.read_bytes()
-    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    done = subprocess.run([KINORA, "generate", *command(out)[2:], "--from", str(video), "--name", "others"], capture_output=True, text=True)
+    """The tokenizer's weights with another number: refused as damaged; as another training's, --from warns in one line,
+    and does not mention plugins."""
+    weights, summary = out / "tokenizer/weights.safetensors", out / "tokenizer/summary.json"
+    whole, listed = weights.read_bytes(), summary.read_text()
+    changed = whole[:-1] + bytes([whole[-1] ^ 1])
+    again = lambda: subprocess.run([KINORA, "generate", *command(out)[2:], "--from", str(video), "--name", "others"],
+                                   capture_output=True, text=True)
+    weights.write_bytes(changed)
+    damaged = again()
+    assert damaged.returncode == 1 and "tokenizer: weights.safetensors is damaged" in damaged.stderr, damaged.stderr
+    assert hashlib.sha256(whole).hexdigest() in listed
+    summary.write_text(listed.replace(hashlib.sha256(whole).hexdigest(), hashlib.sha256(changed).hexdigest()))
+    done = again()
     weights.write_bytes(whole)
+    summary.write_text(listed)
     told = [line for line in done.stderr.splitlines() if "may differ" in line]
     assert done.returncode == 0 and len(told) == 1, done.stderr
     digest = "sha256:" + hashlib.sha256(whole).hexdigest()[:12]
-    assert f"weights of tokenizer ({digest}, here sha256:" in told[0] and "components" not in told[0] and told[0].count("here") == 1, told
+    assert f"weights of tokenizer ({digest}, here sha256:" in told[0] and "components" not in told[0] and told[0].count(
+        "here") == 1, told
     assert "may differ" in (out / "kinora.log").read_text()
     shutil.rmtree(out / "others")
 
 
 def check_failure(out):
     """No partial result remains, and the log says why."""
-    before = sorted(p.name for p in out.iterdir())
+    names = lambda: sorted(p.name for p in out.iterdir() if not p.name.startswith(".lease-"))
+    before = names()
     broken = SCRATCH / "broken.png"
     broken.write_text("no picture")
-    for image, code in ((SCRATCH / "nothing.png", 2), (broken, 1)):  # one is noticed before the job begins, one when the file is read
-        wrong = subprocess.run([KINORA, "generate", *command(out)[2:], "--image", str(image)], capture_output=True, text=True)
+    # one is noticed before the job begins, one when the file is read
+    for image, code in ((SCRATCH / "nothing.png", 2), (broken, 1)):
+        wrong = subprocess.run([KINORA, "generate", *command(out)[2:], "--image", str(image)], capture_output=True,
+                               text=True)
         assert wrong.returncode == code and image.name in wrong.stderr, wrong.stderr
-        assert sorted(p.name for p in out.iterdir()) == before
+        assert names() == before
         assert image.name in (out / "kinora.log").read_text()
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A run under changes and disturbances: Ctrl-C, a full disk, other options, failing and missing ranks; and the program outside of the checkout.
-usage: running.py KINORA ROOT SCRATCH"""
+"""A run under changes and disturbances: Ctrl-C, a full disk, other options, failing and missing ranks; and the program
+outside of the checkout. usage: running.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, re, shutil, signal, subprocess, sys, time
 
 import numpy as np
@@ -20,7 +20,8 @@ def kinora(*arguments, code=0):
 
 def quick_run(out, steps):
     few = [*quick.FEW, "film.sampler.steps=2", "dit.batch=1", "dit.model.layers=1", f"dit.steps={steps}"]
-    return [KINORA, "run", str(ROOT / "configs/quickstart.toml"), "--out", str(out), *(a for s in few for a in ("--set", s))]
+    return [KINORA, "run", str(ROOT / "configs/quickstart.toml"), "--out", str(out),
+            *(a for s in few for a in ("--set", s))]
 
 
 def check_interrupt():
@@ -41,11 +42,13 @@ def check_interrupt():
     left = [p for p in out.rglob("*") if p.name.endswith((".tmp", ".part")) or ".tmp" in p.name]
     assert not left, left
     again = subprocess.run([*command, "--dry-run"], capture_output=True, text=True)
-    assert again.returncode == 0 and "latents: already done" in again.stderr and "dit: would run" in again.stderr, again.stdout + again.stderr
+    assert (again.returncode == 0 and "latents: already done" in again.stderr
+            and "dit: would run" in again.stderr), again.stdout + again.stderr
 
 
 def check_full_disk():
-    """The disk fills up during training: one line reports it, and no partial files remain; with free space the run resumes."""
+    """The disk fills up during training: one line reports it, and no partial files remain; with free space the run
+    resumes."""
     disk = SCRATCH / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", str(disk)], capture_output=True).returncode:
@@ -71,31 +74,48 @@ def check_full_disk():
 def check_noise():
     """A sampler that draws its own noise gets it from the run: another video, and the same one each time."""
     out = SCRATCH / "interrupted"
-    films = []
+    videos = []
     for name, churn in (("still", 0.0), ("churn", 2.0), ("again", 2.0)):
         folder = SCRATCH / name
         shutil.copytree(out, folder, ignore=shutil.ignore_patterns("film", "dit"))
         done = subprocess.run([*quick_run(folder, steps=2), "--only", "film", "--set", 'dit.loss={use="edm"}',
-                               "--set", f'film.sampler={{use="edm-heun", steps=4, s_churn={churn}}}'], capture_output=True, text=True)
+                               "--set", f'film.sampler={{use="edm-heun", steps=4, s_churn={churn}}}'],
+                              capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        films.append((folder / "film/videos/000.mp4").read_bytes())
-    assert films[0] != films[1] and films[1] == films[2]
+        videos.append((folder / "film/videos/000.mp4").read_bytes())
+    assert videos[0] != videos[1] and videos[1] == videos[2]
 
 
 def check_more_steps():
-    """A finished training with `steps` raised continues where it ended; --from-scratch does not, and fewer steps give its results back."""
+    """A finished training with `steps` raised continues where it ended; --from-scratch does not, and begins a finished
+    one again; fewer steps give its results back."""
     folder = SCRATCH / "still"
 
     def said(steps, *more):
-        done = subprocess.run([*quick_run(folder, steps), "--only", "dit", "--set", 'dit.loss={use="edm"}', *more], capture_output=True, text=True)
+        done = subprocess.run([*quick_run(folder, steps), "--only", "dit", "--set", 'dit.loss={use="edm"}', *more],
+                              capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stderr
 
     text = said(3)
-    assert "steps was 2 and is 3; it continues from the results in" in text and "dit: resuming after step 2; steps was 2 and is 3, so the" in text, text
+    assert ("steps was 2 and is 3; it continues from the results in" in text
+            and "dit: resuming after step 2; steps was 2 and is 3, so the" in text), text
     assert [json.loads(line)["step"] for line in (folder / "dit/metrics.jsonl").read_text().splitlines()] == [1, 2, 3]
     assert "dit: already done" in said(3, "--dry-run")
-    assert "steps was 3 and is 4; it continues" in said(4, "--dry-run") and "starts from scratch" in said(2, "--dry-run")
+    first = (folder / "dit/job.json").stat().st_mtime_ns
+    assert "dit: would run from scratch" in said(3, "--dry-run",
+                                                 "--from-scratch") and (
+                                                     folder / "dit/job.json").stat().st_mtime_ns == first
+    text = said(3, "--from-scratch")
+    assert ("dit: it starts from scratch; the old results are kept until it is done" in text
+            and "dit: resuming" not in text and "latents: already done" in text), text
+    assert [json.loads(line)["step"] for line in (folder / "dit/metrics.jsonl").read_text().splitlines()] == [1, 2, 3]
+    assert not (folder / ".dit.before").exists() and "dit: already done" in said(3)
+    every = subprocess.run([*quick_run(folder, 3), "--set", 'dit.loss={use="edm"}', "--from-scratch", "--dry-run"],
+                           capture_output=True, text=True)
+    assert "latents: already done; --from-scratch runs a finished job again with --only latents" in every.stderr, every
+    assert "steps was 3 and is 4; it continues" in said(4, "--dry-run") and "starts from scratch" in said(
+        2, "--dry-run")
     assert "dit: would run from scratch" in said(4, "--dry-run", "--from-scratch")
 
 
@@ -106,16 +126,19 @@ def check_identity():
     command = [*quick_run(out, steps=100000), "--dry-run", "--set"]
 
     def said(*sets):
-        done = subprocess.run([*command, f"latents.words.vocab={vocabulary}", *(a for s in sets for a in ("--set", s))], capture_output=True, text=True)
+        done = subprocess.run([*command, f"latents.words.vocab={vocabulary}", *(a for s in sets for a in ("--set", s))],
+                              capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stderr
 
     vocabulary.write_bytes((pathlib.Path(os.environ["KINORA_ASSETS"]) / "minilm/vocab.txt").read_bytes())
     redo = quick_run(out, steps=100000)
-    done = subprocess.run([*redo, "--only", "latents", "--set", f"latents.words.vocab={vocabulary}"], capture_output=True, text=True)
+    done = subprocess.run([*redo, "--only", "latents", "--set", f"latents.words.vocab={vocabulary}"],
+                          capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "latents: already done" in said()
-    assert "latents: already done" in said("latents.threads=1") and "tokenizer: already done" in said("tokenizer.checkpoint_every=1")
+    assert "latents: already done" in said("latents.threads=1") and "tokenizer: already done" in said(
+        "tokenizer.checkpoint_every=1")
     assert "tokenizer: would run" in said("tokenizer.learning_rate=1e-4")
     vocabulary.write_text("".join(reversed(vocabulary.read_text().splitlines(keepends=True))))
     assert "latents: would run" in said() and "tokenizer: already done" in said()
@@ -129,19 +152,24 @@ def check_identity():
     assert not (SCRATCH / "dry").exists()
     kinora("run", ROOT / "configs/quickstart.toml", "--out", SCRATCH / "dry", "--dry-run")
     assert not (SCRATCH / "dry").exists(), "a dry run writes nothing"
-    bad = subprocess.run([KINORA, "check", str(ROOT / "configs/quickstart.toml"), "--set", "run.log=debugg"], capture_output=True, text=True)
+    bad = subprocess.run([KINORA, "check", str(ROOT / "configs/quickstart.toml"), "--set", "run.log=debugg"],
+                         capture_output=True, text=True)
     assert bad.returncode == 2 and "did you mean 'debug'?" in bad.stderr + bad.stdout, bad
 
 
 def check_ranks():
     """A failure on rank 0 ends the ranks that wait for it, with its reason."""
-    film = SCRATCH / "no film.mp4"
-    film.write_bytes(b"")
+    video = SCRATCH / "no video.mp4"
+    video.write_bytes(b"")
     file = SCRATCH / "ranks.toml"
-    file.write_text(f'[run]\nout = "{SCRATCH / "ranks"}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "{film}"\nstages = ["video.probe"]\n')
-    both = [subprocess.Popen([KINORA, "run", str(file)], stderr=subprocess.PIPE, text=True, env={**os.environ, "RANK": rank, "WORLD_SIZE": "2"})
+    file.write_text(
+        f'[run]\nout = "{SCRATCH / "ranks"}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "{video}"\nstages = '
+        f'["video.probe"]\n')
+    both = [subprocess.Popen([KINORA, "run", str(file)], stderr=subprocess.PIPE, text=True,
+                             env={**os.environ, "RANK": rank, "WORLD_SIZE": "2"})
             for rank in ("1", "0")]
-    for process, words in zip(both, ("job 'clips' failed on rank 0: none of the 1 inputs", "job 'clips' failed: none of the 1 inputs")):
+    for process, words in zip(both, ("job 'clips' failed on rank 0: none of the 1 inputs",
+                                     "job 'clips' failed: none of the 1 inputs")):
         said = process.communicate(timeout=60)[1]
         assert process.returncode == 1 and words in said, said
 
@@ -152,7 +180,8 @@ def check_waiting_rank():
     out = SCRATCH / "waiting"
     shutil.copytree(SCRATCH / "interrupted", out, ignore=shutil.ignore_patterns("film", "dit"))
     command = [*quick_run(out, steps=2), "--only", "dit", "--set", 'dit.parallel=["ddp"]', "--set", "dit.batch=2"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": str(port)})
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": str(port)})
     said = ""
     for line in process.stderr:
         said += line
@@ -161,24 +190,31 @@ def check_waiting_rank():
     process.send_signal(signal.SIGINT)
     said += process.communicate(timeout=60)[1]  # not after the 600 s
     assert process.returncode == 130, (process.returncode, said)
-    assert f"waiting for rank 1 at 127.0.0.1:{port}, at most 600 s" in said and "MASTER_ADDR is not set, and the ranks meet at 127.0.0.1" in said, said
+    assert (f"waiting for rank 1 at 127.0.0.1:{port}, at most 600 s" in said
+            and "MASTER_ADDR is not set, and the ranks meet at 127.0.0.1" in said), said
     assert "[W" not in said and "Exception" not in said, said
     alone = subprocess.run([*command, "--set", 'dit.parallel=["single"]'], capture_output=True, text=True)
     assert alone.returncode == 0, alone.stderr
 
 
 def check_installed():
-    """The program outside the checkout, in an empty environment, finds its plugins, and libtorch where KINORA_TORCH says."""
+    """The program outside the checkout, in an empty environment, finds its plugins, and libtorch where KINORA_TORCH
+    says."""
     build, place = pathlib.Path(KINORA).resolve().parent.parent, SCRATCH / "installed"
     cmake = pathlib.Path(sys.executable).parent / "cmake"
     subprocess.run([cmake, "--install", build, "--prefix", place, "--strip"], check=True, capture_output=True)
     given = SCRATCH / "mixture.safetensors"
-    safetensors.numpy.save_file({"mean": np.zeros((1, 2)), "std": np.ones(1), "weight": np.ones(1), "noise": np.ones((1, 2))}, given)
-    done = subprocess.run([place / "bin/kinora", "apply", "sampler/euler", "--inputs", given, "--json"], capture_output=True, text=True,
-                          env=(bare := {"PATH": "/usr/bin:/bin", "HOME": str(SCRATCH), "KINORA_TORCH": str(ROOT / ".deps/torch/torch")}), cwd=SCRATCH)
+    safetensors.numpy.save_file({"mean": np.zeros((1, 2)), "std": np.ones(1), "weight": np.ones(1),
+                                 "noise": np.ones((1, 2))}, given)
+    done = subprocess.run([place / "bin/kinora", "apply", "sampler/euler", "--inputs", given, "--json"],
+                          capture_output=True, text=True,
+                          env=(bare := {"PATH": "/usr/bin:/bin", "HOME": str(SCRATCH),
+                                        "KINORA_TORCH": str(ROOT / ".deps/torch/torch")}), cwd=SCRATCH)
     assert done.returncode == 0 and json.loads(done.stdout)["nfe"] == 35, done
-    listed = subprocess.run([place / "bin/kinora", "plugins", "list", "--json"], capture_output=True, text=True, env=bare)
-    assert all(c["state"] == "ready" and c["library"].startswith(str(place)) for c in json.loads(listed.stdout)), listed.stdout
+    listed = subprocess.run([place / "bin/kinora", "plugins", "list", "--json"], capture_output=True, text=True,
+                            env=bare)
+    assert all(c["state"] == "ready" and c["library"].startswith(str(place))
+               for c in json.loads(listed.stdout)), listed.stdout
     check_stage_in_c(place)
 
 
@@ -190,7 +226,8 @@ def check_stage_in_c(place):
     work.mkdir()
     for command in commands:
         command = command.replace("<kinora's prefix>", str(place))
-        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=work, env={**os.environ, "PATH": f"{place}/bin:{os.environ['PATH']}"})
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=work,
+                              env={**os.environ, "PATH": f"{place}/bin:{os.environ['PATH']}"})
         assert done.returncode == 0, (command, done)
     assert len(commands) > 2 and "stage/count.bytes" in done.stdout, (commands, done.stdout)
 
@@ -199,7 +236,8 @@ def main():
     subprocess.run(["umount", str(SCRATCH / "disk")], capture_output=True)  # left by a killed run
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_interrupt, check_full_disk, check_identity, check_noise, check_more_steps, check_ranks, check_waiting_rank, check_installed):
+    for check in (check_interrupt, check_full_disk, check_identity, check_noise, check_more_steps, check_ranks,
+                  check_waiting_rank, check_installed):
         check()
         print("ok   ", check.__name__, flush=True)
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""packaging/slurm on real daemons: munged, slurmctld and three slurmd on loopback, whose nodes have names that do not resolve. Two ranks train one run; a
-rank that fails is restarted, a refused run is not; a requeued job continues while its lost attempt still runs; an array curates.
-usage: slurm_daemons.py KINORA ROOT SCRATCH"""
-import json, os, pathlib, secrets, shutil, signal, subprocess, sys, tempfile, time
+"""packaging/slurm on real daemons: munged, slurmctld and three slurmd on loopback, whose nodes have names that do not
+resolve. Two ranks train one run; a rank that fails is restarted, a refused run is not; a requeued job continues while
+its lost attempt still runs; an array curates. usage: slurm_daemons.py KINORA ROOT SCRATCH"""
+import json, os, pathlib, secrets, shlex, shutil, signal, subprocess, sys, tempfile, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import quick
@@ -67,7 +67,10 @@ class Cluster:
         os.environ["SLURM_CONF"] = str(self.place / "slurm.conf")
         self.conf = f"SLURM_CONF={self.place}/slurm.conf\0"
         try:
-            self.start("munged", "--force", *(f"--{name}={self.place}/munge.{end}" for name, end in (("key-file", "key"), ("socket", "sock"), ("pid-file", "pid"), ("log-file", "log"), ("seed-file", "seed"))))
+            self.start("munged", "--force",
+                       *(f"--{name}={self.place}/munge.{end}"
+                         for name, end in (("key-file", "key"), ("socket", "sock"), ("pid-file", "pid"),
+                                           ("log-file", "log"), ("seed-file", "seed"))))
             self.start("slurmctld", "-c", "-f", self.place / "slurm.conf")
             for node in NODES:
                 self.slurmd(node)
@@ -101,7 +104,8 @@ class Cluster:
 
 
 def run(*command, **environment):
-    return subprocess.run([str(c) for c in command], capture_output=True, text=True, env={**os.environ, **environment}, cwd=SCRATCH)
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, env={**os.environ, **environment},
+                          cwd=SCRATCH)
 
 
 def sbatch(script, options, arguments, **environment):
@@ -112,7 +116,8 @@ def sbatch(script, options, arguments, **environment):
 
 
 def facts(job):
-    return dict(word.split("=", 1) for word in run("scontrol", "show", "job", job, "--oneliner").stdout.split() if "=" in word)
+    return dict(word.split("=", 1)
+                for word in run("scontrol", "show", "job", job, "--oneliner").stdout.split() if "=" in word)
 
 
 def output(job):
@@ -122,7 +127,8 @@ def output(job):
 
 def ended(job, code):
     """Waits for the job's end with this exit code."""
-    found = until(lambda: (f := facts(job)).get("JobState") in ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT") and f, f"the end of job {job}")
+    found = until(lambda: (f := facts(job)).get("JobState") in ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL",
+                                                                "TIMEOUT") and f, f"the end of job {job}")
     assert found["ExitCode"] == f"{code}:0", (found["JobState"], found["ExitCode"], output(job))
 
 
@@ -135,7 +141,8 @@ TWO = ["--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=0", "--cpus-per-task
 
 def training(name, number):
     out = quick.begun(KINORA, ROOT, SCRATCH / name)
-    return out, [ROOT / "configs/quickstart.toml", "--out", out, "--only", "dit", *[a for s in (*FEW, f"dit.steps={number}", "dit.checkpoint_every=10") for a in ("--set", s)]]
+    return out, [ROOT / "configs/quickstart.toml", "--out", out, "--only", "dit",
+                 *[a for s in (*FEW, f"dit.steps={number}", "dit.checkpoint_every=10") for a in ("--set", s)]]
 
 
 def check_restart():
@@ -174,7 +181,8 @@ def processes(name, *variables):
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            if int(folder.name) != os.getpid() and name in ("", (folder / "comm").read_text().strip()) and all(v.encode() in (folder / "environ").read_bytes() for v in variables):
+            if int(folder.name) != os.getpid() and name in ("", (folder / "comm").read_text().strip()) and all(
+                v.encode() in (folder / "environ").read_bytes() for v in variables):
                 found.append(int(folder.name))
         except OSError:
             pass
@@ -190,32 +198,51 @@ def kill(pids):
 
 
 def check_lost_node(cluster):
-    """A node loses its daemon and its connection: Slurm requeues the job, and srun, which is stopped, ends no rank. The ranks of the lost attempt end
-    themselves, and every step is done once."""
+    """A node loses its daemon and its connection: Slurm requeues the job, and srun, which is stopped, ends no rank. The
+    ranks of the lost attempt end themselves, and every step is done once."""
     out, arguments = training("lost", 200)
-    job = sbatch("train", ["--nodes=1", "--ntasks-per-node=2", *TWO[2:]], arguments, KINORA=str(KINORA), KINORA_LEASE_SECONDS="4")
+    job = sbatch("train", ["--nodes=1", "--ntasks-per-node=2", *TWO[2:]], arguments, KINORA=str(KINORA),
+                 KINORA_LEASE_SECONDS="4")
     until(lambda: (out / "dit/metrics.jsonl").exists() and len(steps(out)) > 12, "twelve steps")
     node, lost = facts(job)["BatchHost"], processes("srun", f"SLURM_JOB_ID={job}\0", cluster.conf)
-    assert lost
+    ranks = processes("kinora", f"SLURM_JOB_ID={job}\0", cluster.conf)
+    assert lost and len(ranks) == 2, (lost, ranks)
     for pid in lost:
         os.kill(pid, signal.SIGSTOP)
     os.kill(int((cluster.place / f"slurmd-{node}.pid").read_text()), signal.SIGKILL)
     assert run("scontrol", "update", f"nodename={node}", "state=down", "reason=lost").returncode == 0
     # Slurm holds a requeued job for two minutes.
-    until(lambda: run("scontrol", "update", f"jobid={job}", "StartTime=now") and facts(job).get("Restarts") == "1" and facts(job).get("JobState") == "RUNNING", "the next attempt")
-    until(lambda: not processes("kinora", "EPOCH=0-", cluster.conf), "the end of the ranks that were lost")
+    until(lambda: run("scontrol", "update", f"jobid={job}",
+                      "StartTime=now") and facts(job).get("Restarts") == "1"
+          and facts(job).get("JobState") == "RUNNING", "the next attempt")
+    until(lambda: not {*ranks} & {*processes("kinora", cluster.conf)}, "the end of the ranks that were lost")
     kill(lost)
     ended(job, 0)
     assert steps(out) == list(range(1, 201)), steps(out)
     assert not list(SCRATCH.glob(".kinora-*")), list(SCRATCH.glob(".kinora-*"))
+    assert f"attempt 1 of Slurm job kinora/{job} takes over from attempt 0 (process " in output(job), output(job)
+
+
+def check_plain():
+    """`srun kinora run` in a script of one's own, on two nodes whose names only Slurm knows."""
+    out, arguments = training("plain", 4)
+    wrapped = " ".join(shlex.quote(str(a)) for a in ("srun", "--cpus-per-task=1", KINORA, "run", *arguments))
+    done = run("sbatch", "--parsable", *TWO, "--output=kinora-%j.out", "--wrap", wrapped)
+    assert done.returncode == 0, done
+    job = done.stdout.strip()
+    ended(job, 0)
+    assert steps(out) == [1, 2, 3, 4], output(job)
 
 
 def check_array():
     """Each task of an array curates its share of a list of videos."""
-    films = [ROOT / f"tests/data/bbb_{letter}.mp4" for letter in "ABCD"]
-    (SCRATCH / "videos.txt").write_text("".join(f"{film}\n" for film in films))
-    (SCRATCH / "cut.toml").write_text('[run]\nname = "cut"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "videos.txt"\nstages = ["video.probe", "shots.content", "video.clips"]\n')
-    job = sbatch("curate", ["--array=0-1", "--cpus-per-task=1"], ["cut.toml", "clips", "videos.txt", SCRATCH / "parts"], KINORA=str(KINORA))
+    videos = [ROOT / f"tests/data/bbb_{letter}.mp4" for letter in "ABCD"]
+    (SCRATCH / "videos.txt").write_text("".join(f"{video}\n" for video in videos))
+    (SCRATCH / "cut.toml").write_text(
+        '[run]\nname = "cut"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "videos.txt"\nstages = ["video.probe", '
+        '"shots.content", "video.clips"]\n')
+    job = sbatch("curate", ["--array=0-1", "--cpus-per-task=1"], ["cut.toml", "clips", "videos.txt", SCRATCH / "parts"],
+                 KINORA=str(KINORA))
     parts = [SCRATCH / f"parts/part-{task}/clips/summary.json" for task in (0, 1)]
     until(lambda: all(part.exists() for part in parts), f"both parts {list(SCRATCH.glob('kinora-*'))}")
     found = [json.loads(part.read_text()) for part in parts]
@@ -225,14 +252,16 @@ def check_array():
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    missing = [name for name in ("munged", "slurmctld", "slurmd", "sbatch") if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")]
+    missing = [name for name in ("munged", "slurmctld", "slurmd",
+                                 "sbatch") if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")]
     if missing:
         return skip("slurm_daemons", f"{missing[0]} is not installed; packaging/dev.sh slurm installs it")
     if os.geteuid() != 0:
         return skip("slurm_daemons", "only root may start Slurm's daemons")
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     with Cluster() as cluster:
-        for check, given in ((check_restart, []), (check_refused, []), (check_stopped, []), (check_array, []), (check_lost_node, [cluster])):
+        for check, given in ((check_restart, []), (check_refused, []), (check_stopped, []), (check_plain, []),
+                             (check_array, []), (check_lost_node, [cluster])):
             begun = time.monotonic()
             check(*given)
             print(f"ok    {check.__name__} ({time.monotonic() - begun:.0f} s)", flush=True)

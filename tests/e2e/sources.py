@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""`kinora apply source/webdataset` gives the samples that Python's webdataset reads from the same shards: those of the shard job, and those that webdataset
-writes. Parts have every sample once, a state continues exactly, and what is damaged is named and costs nothing else. usage: sources.py KINORA ROOT SCRATCH"""
+"""`kinora apply source/webdataset` gives the samples that Python's webdataset reads from the same shards: those of the
+shard job, and those that webdataset writes. Parts have every sample once, a state continues exactly, and what is
+damaged is named and costs nothing else. usage: sources.py KINORA ROOT SCRATCH"""
 import io, json, pathlib, random, shutil, subprocess, sys, tarfile
 
 import webdataset
@@ -13,7 +14,8 @@ SHARDS, COUNT = SCRATCH / "shards", 20
 
 
 def apply(path, *more, code=0):
-    done = subprocess.run([KINORA, "apply", "source/webdataset", str(path), "--json", *map(str, more)], capture_output=True, text=True, cwd=SCRATCH, timeout=60)
+    done = subprocess.run([KINORA, "apply", "source/webdataset", str(path), "--json", *map(str, more)],
+                          capture_output=True, text=True, cwd=SCRATCH, timeout=60)
     assert done.returncode == code, (path, more, done)
     return (json.loads(done.stdout), done.stderr) if done.stdout else ({}, done.stderr)
 
@@ -34,7 +36,8 @@ def write_shards():
     SHARDS.mkdir(parents=True)
     with webdataset.ShardWriter(str(SHARDS / "s-%06d.tar"), maxcount=8, verbose=0) as sink:
         for i in range(COUNT):
-            sink.write({"__key__": f"in.a/folder/{i:04d}", "txt": f"sample {i}", "json": {"n": i}, "a.bin": draw.randbytes(draw.randrange(3000))})
+            sink.write({"__key__": f"in.a/folder/{i:04d}", "txt": f"sample {i}", "json": {"n": i},
+                        "a.bin": draw.randbytes(draw.randrange(3000))})
 
 
 def check_equal_to_webdataset(folder, name):
@@ -79,7 +82,8 @@ def check_patterns(whole):
     assert keys(f"{SHARDS}/s-{{000000..000002}}.tar") == whole
     assert keys(f"{SHARDS}/s-{{000002,000000}}.tar") == whole[16:] + whole[:8]
     assert keys(SHARDS / "s-000001.tar") == whole[8:16]
-    for path, word in ((SCRATCH / "nowhere", "cannot be listed"), (f"{SHARDS}/s-{{2..1}}.tar", "is not a range of numbers")):
+    for path, word in ((SCRATCH / "nowhere", "cannot be listed"),
+                       (f"{SHARDS}/s-{{2..1}}.tar", "is not a range of numbers")):
         done = subprocess.run([KINORA, "apply", "source/webdataset", str(path)], capture_output=True, text=True)
         assert done.returncode in (1, 2) and word in done.stderr, done
 
@@ -98,17 +102,22 @@ def check_damage(whole):
     found, said = apply(folder, "--out", SCRATCH / "hostile", code=1)
     got = [s["key"] for s in found["samples"]]
     rest = got[1 + 8:-4]
-    assert got[0] == "good" and got[1:9] == whole[:8] and got[-4:] == whole[16:] and rest == whole[8:8 + len(rest)] and 0 < len(rest) < 8, got
-    for word in ("a-hostile.tar: sample key '../out'", "a-hostile.tar: entry 5 is a second 'k.txt'", "s-000001.tar: entry", "t-no-tar.tar: not a tar archive"):
+    assert got[0] == "good" and got[1:9] == whole[:8] and got[-4:] == whole[16:] and rest == whole[
+        8:8 + len(rest)] and 0 < len(rest) < 8, got
+    for word in ("a-hostile.tar: sample key '../out'", "a-hostile.tar: entry 5 is a second 'k.txt'",
+                 "s-000001.tar: entry", "t-no-tar.tar: not a tar archive"):
         assert sum(word in line for line in found["failed"]) == 1, (word, found["failed"])
     assert len(found["failed"]) == 8 and "(and 7 more)" in said, found["failed"]
-    assert not (SCRATCH / "out.txt").exists() and {p.name for p in (SCRATCH / "hostile").iterdir()} == {"good.txt", "in.a"}
+    assert not (SCRATCH / "out.txt").exists() and {p.name for p in (SCRATCH / "hostile").iterdir()} == {
+        "good.txt", "in.a"}
 
 
 def check_flags():
-    for more, word in ((["--part", "2/2"], "--part 2/2"), (["--part", "x"], "--part x"), (["--inputs", "x.safetensors"], "leave out --inputs"), (["--method", "m"], "no methods")):
+    for more, word in ((["--part", "2/2"], "--part 2/2"), (["--part", "x"], "--part x"),
+                       (["--inputs", "x.safetensors"], "leave out --inputs"), (["--method", "m"], "no methods")):
         assert word in apply(SHARDS, *more, code=2)[1], more
-    done = subprocess.run([KINORA, "apply", "stage/video.probe", "x.mp4", "--limit", "3"], capture_output=True, text=True)
+    done = subprocess.run([KINORA, "apply", "stage/video.probe", "x.mp4", "--limit", "3"], capture_output=True,
+                          text=True)
     assert done.returncode == 2 and "--limit is for sources" in done.stderr, done
     assert len(apply(SHARDS, "--set", "max_sample=8", code=1)[0]["failed"]) == COUNT
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Waiting threads of libgomp do not spin, in the program, in its workers and in a Python program, unless the user's environment says otherwise.
-usage: waiting_threads.py KINORA ROOT SCRATCH FAULTY"""
+"""Waiting threads of libgomp do not spin, in the program, in its workers and in a Python program, unless the user's
+environment says otherwise. usage: waiting_threads.py KINORA ROOT SCRATCH FAULTY"""
 import os, pathlib, shutil, subprocess, sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
@@ -23,8 +23,8 @@ def run(policy, *arguments):
     return said_by(policy, KINORA, "--plugins", FAULTY, *arguments)
 
 
-# How often a thread looks before it sleeps, which libgomp prints when libtorch loads it: never, "active", and what it does on its own. (The policy that it
-# prints is PASSIVE for the last one too.)
+# How often a thread looks before it sleeps, which libgomp prints when libtorch loads it: never, "active", and what it
+# does on its own. (The policy that it prints is PASSIVE for the last one too.)
 PASSIVE, ACTIVE, UNSET = (f"GOMP_SPINCOUNT = '{count}'" for count in (0, 30000000000, 300000))
 
 # "inspect" loads libtorch.
@@ -33,13 +33,15 @@ for policy, expected in ((None, PASSIVE), ("active", ACTIVE)):
     assert expected in said, said
 
 # The value that a stage in a separate process sees.
-film = ROOT / "tests/data/bbb_C.mp4"
+video = ROOT / "tests/data/bbb_C.mp4"
 for policy, expected in ((None, "passive"), ("active", "active")):
     out = SCRATCH / expected
-    run(policy, "apply", "stage/faulty", str(film), "--set", "how=none", "--set", "tells=OMP_WAIT_POLICY", "--out", str(out))
+    run(policy, "apply", "stage/faulty", str(video), "--set", "how=none", "--set", "tells=OMP_WAIT_POLICY", "--out",
+        str(out))
     assert (out / "bbb_C.told").read_text() == expected
 
-# A Python program: the module sets the policy when it is imported, or else the library when it is opened; if torch came first, a warning says so.
+# A Python program: the module sets the policy when it is imported, or else the library when it is opened; if torch came
+# first, a warning says so.
 PROGRAM = """
 import ctypes, importlib.machinery, logging, os, sys, types
 logging.basicConfig()
@@ -53,12 +55,16 @@ sys.path.insert(0, module)
 import kinora
 if case == "library":
     del os.environ["OMP_WAIT_POLICY"]
-kinora.run(file, out=out, only="dit", sets={"dit.steps": 1, "dit.batch": 2, "dit.model.layers": 1, "dit.sample_every": 0, %s})
+sets = {"dit.steps": 1, "dit.batch": 2, "dit.model.layers": 1, "dit.sample_every": 0, %s}
+kinora.run(file, out=out, only="dit", sets=sets)
 """ % ", ".join("%r: %s" % tuple(s.split("=")) for s in quick.FEW)
 WARNING = "libtorch was loaded before Kinora"
-for case, policy, expected in (("import", None, PASSIVE), ("library", None, PASSIVE), ("user", "active", ACTIVE), ("torch first", None, UNSET)):
+for case, policy, expected in (("import", None, PASSIVE), ("library", None, PASSIVE), ("user", "active", ACTIVE),
+                               ("torch first", None, UNSET)):
     out = quick.begun(KINORA, ROOT, SCRATCH / f"run-{case.replace(' ', '-')}")
-    said = said_by(policy, sys.executable, "-c", PROGRAM, ROOT / "packaging/wheel", ROOT / "configs/quickstart.toml", out, case,
-                   KINORA_PREFIX=str(pathlib.Path(KINORA).parents[1]), KINORA_TORCH=os.environ.get("KINORA_TORCH", str(ROOT / ".deps/torch/torch")))
+    said = said_by(policy, sys.executable, "-c", PROGRAM, ROOT / "packaging/wheel", ROOT / "configs/quickstart.toml",
+                   out, case,
+                   KINORA_PREFIX=str(pathlib.Path(KINORA).parents[1]),
+                   KINORA_TORCH=os.environ.get("KINORA_TORCH", str(ROOT / ".deps/torch/torch")))
     assert expected in said and (WARNING in said) == (case == "torch first"), said
 print("ok")

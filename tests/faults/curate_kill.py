@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A curate job killed at random moments, and on a full disk: the next run finishes no clip twice, leaves no partial results, and its
-bytes equal those of an uninterrupted run. usage: curate_kill.py KINORA ROOT SCRATCH [KILLS [SEED]]"""
+"""A curate job killed at random moments, and on a full disk: the next run finishes no clip twice, leaves no partial
+results, and its bytes equal those of an uninterrupted run. usage: curate_kill.py KINORA ROOT SCRATCH [KILLS [SEED]]"""
 import json, os, pathlib, random, shutil, signal, subprocess, sys, time
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
@@ -11,35 +11,45 @@ from skips import skip
 KILLS, SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 6, int(sys.argv[5]) if len(sys.argv) > 5 else 7
 DATA = ROOT / "tests/data"
 STAGES = ""  # of the current run
-OWN = {"summary.json", "metrics.jsonl", "live.json", "metrics.prom", "record.db"}  # times, memory, and the order of the work
+# times, memory, and the order of the work
+OWN = {"summary.json", "metrics.jsonl", "live.json", "metrics.prom", "record.db"}
 
 
 def make_inputs():
-    folder = SCRATCH / "films"
+    folder = SCRATCH / "videos"
     folder.mkdir()
     for name in ("bbb_A.mp4", "bbb_B.mp4", "bbb_C.mp4", "calais_1906.ogv", "film_excerpt.webm"):
         shutil.copy(DATA / name, folder / name)
     shutil.copy(DATA / "bbb_A.mp4", folder / "copy_of_A.mp4")
     short = folder / "film.mp4"  # the video's first shots
-    subprocess.run(["ffmpeg", "-v", "error", "-i", DATA / "film.mp4", "-c", "copy", "-t", "12", "-movflags", "+faststart", short], check=True)
-    film = short.read_bytes()
-    (folder / "cut_off.mp4").write_bytes(film[: len(film) // 2])
-    rotten = bytearray(film)
+    subprocess.run(["ffmpeg", "-v", "error", "-i", DATA / "film.mp4", "-c", "copy", "-t", "12", "-movflags",
+                    "+faststart", short], check=True)
+    video = short.read_bytes()
+    (folder / "cut_off.mp4").write_bytes(video[: len(video) // 2])
+    rotten = bytearray(video)
     rotten[150_000:150_400] = bytes(b ^ 0x5A for b in rotten[150_000:150_400])
     (folder / "rotten.mp4").write_bytes(rotten)
-    (folder / "text.mp4").write_text("this is not a film\n" * 100)
+    (folder / "text.mp4").write_text("this is not a video\n" * 100)
     (folder / "empty.mp4").write_bytes(b"")
 
 
-CHAIN = '''"video.probe", { use = "shots", detectors = ["content", "hash", "threshold"], decide = "content", sample_every = 0.5, sample_height = 64 },
-  { use = "clip.transcode", min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", copy = "auto", sample_fps = 2.0, sample_height = 64 },
+CHAIN = '''"video.probe",
+  { use = "shots", detectors = ["content", "hash", "threshold"], decide = "content", sample_every = 0.5, \
+    sample_height = 64 },
+  { use = "clip.transcode", min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, \
+    long_shots = "equal", preset = "ultrafast", copy = "auto", sample_fps = 2.0, sample_height = 64 },
   "embed.classic", { use = "clip.preview", height = 64 }, "caption.describe"'''
 # A graph with a branch of small clips that are kept too.
 GRAPH = '''{ use = "video.probe", name = "look" }, { use = "shots.content", name = "shots", from = ["look"] },
-  { use = "clip.transcode", from = ["shots"], min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", max_height = 180 }, "caption.describe",
-  { use = "clip.transcode", name = "small", from = ["shots"], min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", max_height = 60 }'''
+  { use = "clip.transcode", from = ["shots"], min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, \
+    long_shots = "equal", preset = "ultrafast", max_height = 180 },
+  "caption.describe",
+  { use = "clip.transcode", name = "small", from = ["shots"], min_length = 1.0, min_frames = 1, edge_crop = 0.0, \
+    max_length = 3.0, long_shots = "equal", preset = "ultrafast", max_height = 60 }'''
 # Shots and clips from a single decoding pass.
-ONE = '''"video.probe", { use = "video.clips", detectors = ["content"], min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", max_height = 180 },
+ONE = '''"video.probe",
+  { use = "video.clips", detectors = ["content"], min_length = 1.0, min_frames = 1, edge_crop = 0.0, \
+    max_length = 3.0, long_shots = "equal", preset = "ultrafast", max_height = 180 },
   "caption.describe"'''
 stages = CHAIN
 
@@ -51,7 +61,7 @@ out = "{out}"
 [[job]]
 name = "clips"
 kind = "curate"
-input = "{SCRATCH / "films"}"
+input = "{SCRATCH / "videos"}"
 stages = [{stages}]
 [[job]]
 name = "shards"
@@ -63,7 +73,8 @@ shard = {{ use = "shard.webdataset", max_count = 7 }}
 
 
 def start(out):
-    return subprocess.Popen([KINORA, "run", str(run_file(out))], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([KINORA, "run", str(run_file(out))], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                            text=True)
 
 
 def finish(out):
@@ -87,7 +98,8 @@ def tree(out):
 
 def finished_clips(out):
     """Files of kept samples that are recorded, with data that shows whether they were written again."""
-    stats = {name: (out / "clips/data" / name).stat() for end in record.outcomes(out / "clips") for name in end["files"]}
+    stats = {name: (out / "clips/data" / name).stat() for end in record.outcomes(out / "clips")
+             for name in end["files"]}
     return {name: (stat.st_ino, stat.st_mtime_ns) for name, stat in stats.items()}
 
 
@@ -102,23 +114,26 @@ def check_sums(out):
     """Every input and every clip is recorded once, and the totals match the record."""
     summary = json.loads((out / "clips/summary.json").read_text())
     items = [json.loads(line) for line in (out / "clips/items.jsonl").read_text().splitlines()]
-    films = [i for i in items if "parent" not in i]
-    assert len(films) == summary["inputs"] == 11 and len({f["key"] for f in films}) == 11, summary
-    for group, sums in ((films, summary), ([i for i in items if "parent" in i], summary["clips"])):
+    videos = [i for i in items if "parent" not in i]
+    assert len(videos) == summary["inputs"] == 11 and len({f["key"] for f in videos}) == 11, summary
+    for group, sums in ((videos, summary), ([i for i in items if "parent" in i], summary["clips"])):
         for end in ("kept", "filtered", "failed"):
             assert sum(i["end"] == end for i in group) == sums[end], (end, sums)
-    duplicate = next(f for f in films if f["key"] == "copy_of_A")
+    duplicate = next(f for f in videos if f["key"] == "copy_of_A")
     assert (duplicate["reason"], duplicate["of"]) == ("ingest.duplicate", "bbb_A"), duplicate
-    assert {f["key"] for f in films if f["end"] == "failed"} == {"cut_off", "rotten", "text", "empty"}, films
+    assert {f["key"] for f in videos if f["end"] == "failed"} == {"cut_off", "rotten", "text", "empty"}, videos
     clips = [i["facts"] for i in items if "parent" in i and i["end"] == "kept"]
     if stages is CHAIN:
-        assert any(c["copied"] > 0 for c in clips) and any(c["copied"] < c["frames"] for c in clips) and all("embeddings" in c for c in clips), clips
+        assert any(c["copied"] > 0 for c in clips) and any(c["copied"] < c["frames"]
+                                                           for c in clips) and all(
+                                                               "embeddings" in c for c in clips), clips
     manifest = [json.loads(line) for line in (out / "clips/manifest.jsonl").read_text().splitlines()]
     assert [m["key"] for m in manifest] == [i["key"] for i in items]
 
 
 def kill_again_and_again(whole, seconds, order):
-    """Kills one run at several random moments, then lets it end. Returns the kills, and the clips that were finished at each."""
+    """Kills one run at several random moments, then lets it end. Returns the kills, and the clips that were finished at
+    each."""
     out = SCRATCH / "killed"
     shutil.rmtree(out, ignore_errors=True)
     kills, before = 0, {}
@@ -145,16 +160,18 @@ def kill_again_and_again(whole, seconds, order):
     return kills, len(before)
 
 
-def ended_films(out):
+def ended_videos(out):
     """For a graph: the files of videos whose own outcome is recorded."""
     ends = record.outcomes(out / "clips")
     ended = {end["key"] for end in ends if not end["made"]}
     files = {name for end in ends if end["input"] in ended for name in end["files"]}
-    return {name: ((out / "clips/data" / name).stat().st_ino, (out / "clips/data" / name).stat().st_mtime_ns) for name in files}
+    return {name: ((out / "clips/data" / name).stat().st_ino, (out / "clips/data" / name).stat().st_mtime_ns)
+            for name in files}
 
 
 def kill_a_graph(order):
-    """A video that has ended is not processed again, another one is processed completely, and the bytes equal those of an uninterrupted run."""
+    """A video that has ended is not processed again, another one is processed completely, and the bytes equal those of
+    an uninterrupted run."""
     global stages
     stages = GRAPH
     begin = time.monotonic()
@@ -174,20 +191,23 @@ def kill_a_graph(order):
             process.send_signal(signal.SIGKILL)
             process.wait()
             kills += 1
-        before = ended_films(out)
+        before = ended_videos(out)
         finish(out)
-        after = ended_films(out)
+        after = ended_videos(out)
         assert all(after[name] == stat for name, stat in before.items()), "a finished video was processed again"
         compare(out, whole, "a killed graph")
         found += len(before)
     assert kills and found, (kills, found)
-    print(f"ok    {kills} kills of a graph: {found} files of finished videos found, none made again; {len(whole)} files equal to an uninterrupted run's")
+    print(
+        f"ok    {kills} kills of a graph: {found} files of finished videos found, none made again; {len(whole)} files "
+        f"equal to an uninterrupted run's")
 
 
 def full_disk(whole):
     disk = SCRATCH / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=900k", "tmpfs", str(disk)], capture_output=True).returncode != 0:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=900k", "tmpfs", str(disk)],
+                      capture_output=True).returncode != 0:
         skip("full disk", "no permission to mount a small file system")
         return
     try:
@@ -221,6 +241,8 @@ for stages in (CHAIN, ONE):
         more, clips = kill_again_and_again(whole, seconds, order)
         kills, found, runs = kills + more, found + clips, runs + 1
     assert found > 0, "no kill found a finished clip: the test shows nothing"
-    print(f"ok    {kills} kills in {runs} runs: {found} finished files found, none made again; {len(whole)} files equal to an undisturbed run's")
+    print(
+        f"ok    {kills} kills in {runs} runs: {found} finished files found, none made again; {len(whole)} files equal "
+        f"to an undisturbed run's")
 full_disk(whole)
 kill_a_graph(order)

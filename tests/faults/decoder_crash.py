@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A decoder that crashes inside train-tokenizer and encode costs the current clip, which is reported and counted, and not the job.
-usage: decoder_crash.py KINORA ROOT SCRATCH FAULTY_READER"""
+"""A decoder that crashes inside train-tokenizer and encode costs the current clip, which is reported and counted, and
+not the job. usage: decoder_crash.py KINORA ROOT SCRATCH FAULTY_READER"""
 import io, json, pathlib, shutil, subprocess, sys, tarfile
 
 KINORA, ROOT, SCRATCH, READER = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve(), sys.argv[4]
@@ -19,7 +19,8 @@ out = "{SCRATCH}/run"
 name = "tokenizer"
 kind = "train-tokenizer"
 input = "{SCRATCH}/shards"
-tokenizer = {{ use = "cosmos", latent_channels = 2, spatial_compression_ratio = 4, encoder_block_out_channels = [4, 4], decode_block_out_channels = [4, 4] }}
+tokenizer = {{ use = "cosmos", latent_channels = 2, spatial_compression_ratio = 4, \
+  encoder_block_out_channels = [4, 4], decode_block_out_channels = [4, 4] }}
 frames = 5
 height = 16
 width = 16
@@ -36,7 +37,8 @@ frames = 5
 height = 16
 width = 16
 """)
-done = subprocess.run([KINORA, "--plugins", READER, "run", SCRATCH / "run.toml"], capture_output=True, text=True, timeout=100)
+done = subprocess.run([KINORA, "--plugins", READER, "run", SCRATCH / "run.toml"], capture_output=True, text=True,
+                      timeout=100)
 said = done.stdout + done.stderr
 assert done.returncode == 0, (done.returncode, said)
 for job in ("tokenizer", "latents"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""JSON files of a stranger's folder that are nested so deeply that copying them would overflow the stack, or that hold what a
-terminal obeys: each costs one plain message. usage: hostile_json.py KINORA ROOT SCRATCH"""
+"""JSON files of a stranger's folder that are nested so deeply that copying them would overflow the stack, or that hold
+what a terminal obeys: each costs one plain message. usage: hostile_json.py KINORA ROOT SCRATCH"""
 import pathlib, shutil, subprocess, sys
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
@@ -46,7 +46,8 @@ sampler = "flow-euler"
 prompts = ["x"]
 ''')
     refused("check", "check", SCRATCH / "run.toml")
-    refused("a class that a terminal obeys", "inspect", folder("bell", "config.json", '{"_class_name": "\\u001b]0;pwn\\u0007"}'))
+    refused("a class that a terminal obeys", "inspect",
+            folder("bell", "config.json", '{"_class_name": "\\u001b]0;pwn\\u0007"}'))
 
 
 main()

@@ -1,5 +1,5 @@
-"""An OpenAI-compatible server for tests, on loopback. It checks every request against the types of OpenAI's Python client, answers by a
-known rule, and can misbehave: plan(request) -> None (answer) or the name of a fault."""
+"""An OpenAI-compatible server for tests, on loopback. It checks every request against the types of OpenAI's Python
+client, answers by a known rule, and can misbehave: plan(request) -> None (answer) or the name of a fault."""
 import base64, collections, hashlib, json, math, select, socket, ssl, struct, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -62,9 +62,11 @@ def answer(request):
     asked = request.body.get("response_format", {}).get("json_schema", {}).get("name")
     text = "caption " + request.fingerprint[:12]
     if asked == "verdict":
-        text = json.dumps({"keep": int(request.fingerprint[0], 16) % 2 == 0, "reason": "because of " + request.fingerprint[:6], "labels": ["Film"]})
+        text = json.dumps({"keep": int(request.fingerprint[0], 16) % 2 == 0,
+                           "reason": "because of " + request.fingerprint[:6], "labels": ["Film"]})
     if asked == "regions":
-        text = "```json\n" + json.dumps({"regions": [{"text": "TITLE", "box": [0, 0, 1000, int(request.fingerprint[:2], 16)]}]}) + "\n```"
+        text = "```json\n" + json.dumps(
+            {"regions": [{"text": "TITLE", "box": [0, 0, 1000, int(request.fingerprint[:2], 16)]}]}) + "\n```"
     if not request.pictures:
         text = "better " + text_of(request.body).rsplit("\n", 1)[-1]
     return chat(text)
@@ -72,7 +74,8 @@ def answer(request):
 
 def chat(text, reason="stop", **message):
     return {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
-            "choices": [{"index": 0, "finish_reason": reason, "logprobs": None, "message": {"role": "assistant", "content": text, "refusal": None, **message}}],
+            "choices": [{"index": 0, "finish_reason": reason, "logprobs": None,
+                         "message": {"role": "assistant", "content": text, "refusal": None, **message}}],
             "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}}
 
 
@@ -137,7 +140,8 @@ class ModelServer:
                 time.sleep(self.delay)
             if fault is None:
                 said = self.reply(request)  # bytes: an answer that no type of OpenAI's describes
-                self.send(http, 200, said if isinstance(said, bytes) else json.dumps(self.checked(said)).encode(), request)
+                self.send(http, 200, said if isinstance(said, bytes) else json.dumps(self.checked(said)).encode(),
+                          request)
             else:
                 getattr(self, fault)(http, request)
         except AssertionError as e:
@@ -183,7 +187,8 @@ class ModelServer:
     # Faults.
     def too_many(self, http, request):
         request.paused = time.monotonic()
-        self.send(http, 429, b'{"error":{"message":"Rate limit reached","code":"rate_limit_exceeded"}}', Retry_After="1")
+        self.send(http, 429, b'{"error":{"message":"Rate limit reached","code":"rate_limit_exceeded"}}',
+                  Retry_After="1")
 
     def no_money(self, http, _):
         self.send(http, 429, b'{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}')
@@ -225,10 +230,13 @@ class ModelServer:
         self.send(http, 200, b'{"foo": 1}')
 
     def no_model(self, http, request):
-        self.send(http, 404, json.dumps({"error": {"message": f"The model `{request.body['model']}` does not exist.", "type": "NotFoundError"}}).encode())
+        self.send(http, 404,
+                  json.dumps({"error": {"message": f"The model `{request.body['model']}` does not exist.",
+                                        "type": "NotFoundError"}}).encode())
 
     def invalid_model(self, http, request):
-        self.send(http, 400, json.dumps({"error": {"message": f"{request.body['model']} is not a valid model ID"}}).encode())
+        self.send(http, 400,
+                  json.dumps({"error": {"message": f"{request.body['model']} is not a valid model ID"}}).encode())
 
     def no_page(self, http, _):
         self.send(http, 404, b'{"detail": "Not Found"}')
@@ -256,7 +264,9 @@ class ModelServer:
         self.send(http, 302, b"", Location=f"http://127.0.0.1:{self.port}/v1/elsewhere/chat/completions")
 
     def bad_request(self, http, request):
-        told = {"error": {"message": "This model's maximum context length is 8192 tokens. Header was " + request.headers.get("Authorization", "none") + " " + "y" * 400}}
+        told = {
+            "error": {"message": "This model's maximum context length is 8192 tokens. Header was "
+                      + request.headers.get("Authorization", "none") + " " + "y" * 400}}
         self.send(http, 400, json.dumps(told).encode())
 
     def forbidden(self, http, request):
@@ -265,7 +275,8 @@ class ModelServer:
 
     def bad_key(self, http, request):
         key = request.headers.get("Authorization", "Bearer none").split()[1]
-        told = {"error": {"message": f"Incorrect API key provided: {key[:8]}{'*' * 12}{key[-4:]}.", "code": "invalid_api_key"}}
+        told = {"error": {"message": f"Incorrect API key provided: {key[:8]}{'*' * 12}{key[-4:]}.",
+                          "code": "invalid_api_key"}}
         self.send(http, 401, json.dumps(told).encode())
 
 

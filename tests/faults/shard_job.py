@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A shard job with several writers: the bytes of one writer, whatever fields the clips have, also after it was killed, stopped, or had no
-space. usage: shard_job.py KINORA ROOT SCRATCH"""
+"""A shard job with several writers: the bytes of one writer, whatever fields the clips have, also after it was killed,
+stopped, or had no space. usage: shard_job.py KINORA ROOT SCRATCH"""
 import json, pathlib, shutil, signal, subprocess, sys, tarfile, time
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
@@ -21,17 +21,22 @@ out = "{out}"
 name = "clips"
 kind = "curate"
 input = ["{ROOT / "tests/data/bbb_A.mp4"}", "{ROOT / "tests/data/bbb_B.mp4"}"]
-stages = ["video.probe", {{ use = "video.clips", min_length = 0.2, min_frames = 1, edge_crop = 0.0, max_length = 0.5, long_shots = "equal", preset = "ultrafast", max_height = 60, sample_fps = 2.0, sample_height = 32 }},
+stages = ["video.probe",
+  {{ use = "video.clips", min_length = 0.2, min_frames = 1, edge_crop = 0.0, max_length = 0.5, long_shots = "equal", \
+    preset = "ultrafast", max_height = 60, sample_fps = 2.0, sample_height = 32 }},
   "embed.classic", {{ use = "clip.preview", height = 32 }}, "caption.describe"]
 '''
     for name, (threads, layout) in JOBS.items():
-        text += f'[[job]]\nname = "{name}"\nkind = "shard"\ninput = "clips"\nthreads = {threads}\nlayout = "{layout}"\nshard = {{ use = "shard.webdataset", max_count = {COUNT}, val = 0.3 }}\n'
+        text += (
+            f'[[job]]\nname = "{name}"\nkind = "shard"\ninput = "clips"\nthreads = {threads}\nlayout = '
+            f'"{layout}"\nshard = {{ use = "shard.webdataset", max_count = {COUNT}, val = 0.3 }}\n')
     file.write_text(text)
     return file
 
 
 def start(job, out=OUT):
-    return subprocess.Popen([KINORA, "run", str(run_file(out)), "--only", job], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([KINORA, "run", str(run_file(out)), "--only", job], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, text=True)
 
 
 def run(job, out=OUT, code=0):
@@ -42,11 +47,14 @@ def run(job, out=OUT, code=0):
 
 
 def tree(job, out=OUT):
-    return {str(p.relative_to(out / job)): p.read_bytes() for p in (out / job).rglob("*") if p.is_file() and (p.name.endswith((".tar", ".idx")) or p.parent.name == ".nv-meta")}
+    return {str(p.relative_to(out / job)): p.read_bytes()
+            for p in (out / job).rglob("*")
+            if p.is_file() and (p.name.endswith((".tar", ".idx")) or p.parent.name == ".nv-meta")}
 
 
 def make_clips():
-    """Clips of any field: the first one becomes a picture without a duration, the second one a latent without a video."""
+    """Clips of any field: the first one becomes a picture without a duration, the second one a latent without a
+    video."""
     run("one")
     shutil.rmtree(OUT / "one")
     keys = sorted(p.stem for p in DATA.glob("*.mp4"))
@@ -60,19 +68,23 @@ def make_clips():
 
 
 def check_content(keys):
-    """The shards hold the files of the clips' folder: samples by key, fields by name, a new shard after COUNT samples."""
+    """The shards hold the files of the clips' folder: samples by key, fields by name, a new shard after COUNT
+    samples."""
     files = {p.name: p.read_bytes() for p in DATA.iterdir()}
     names = sorted(files, key=lambda name: name.split(".", 1))
-    assert {"jpg", "latent", "mp4", "json", "txt", "classic.npy", "preview.webp"} == {n.split(".", 1)[1] for n in names}, names
+    assert {"jpg", "latent", "mp4", "json", "txt", "classic.npy",
+            "preview.webp"} == {n.split(".", 1)[1] for n in names}, names
     found = []
     for number in range((len(keys) + COUNT - 1) // COUNT):
         with tarfile.open(OUT / "one" / f"shard-{number:06}.tar") as tar:
             members = [(m.name, tar.extractfile(m).read()) for m in tar]
-        assert {n.split(".")[0] for n, _ in members} == set(keys[number * COUNT:(number + 1) * COUNT]), (number, [n for n, _ in members])
+        names_of = [n for n, _ in members]
+        assert {n.split(".")[0] for n in names_of} == set(keys[number * COUNT:(number + 1) * COUNT]), (number, names_of)
         found += members
     assert [n for n, _ in found] == names and all(files[n] == bytes_ for n, bytes_ in found)
     counts = json.loads((OUT / "one/.nv-meta/.info.json").read_text())["shard_counts"]
-    assert list(counts) == [f"shard-{n:06}.tar" for n in range(number + 1)] and sum(counts.values()) == len(keys), counts
+    assert list(counts) == [f"shard-{n:06}.tar"
+                            for n in range(number + 1)] and sum(counts.values()) == len(keys), counts
 
 
 def check_writers(keys):
@@ -83,7 +95,9 @@ def check_writers(keys):
     folders = {n.rpartition("/")[0] for n in tree("bins-5") if n.endswith(".tar")}
     with tarfile.open(OUT / "bins-5/unknown/shard-000000.tar") as tar:
         assert f"{keys[0]}.jpg" in tar.getnames() and len(folders) > 1, folders
-    print(f"ok    {len(keys)} clips, {len(tree('one'))} files are those of one writer, with 2 and 5 writers, also in {len(folders)} bins")
+    print(
+        f"ok    {len(keys)} clips, {len(tree('one'))} files are those of one writer, with 2 and 5 writers, also in "
+        f"{len(folders)} bins")
 
 
 def interrupt(job, how):
@@ -119,7 +133,8 @@ def check_full_disk(whole):
     disk = SCRATCH / "disk"
     disk.mkdir()
     clips = sum(p.stat().st_size for p in (OUT / "clips").rglob("*") if p.is_file())
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={clips + 8 * PADDING}", "tmpfs", str(disk)], capture_output=True).returncode != 0:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={clips + 8 * PADDING}", "tmpfs", str(disk)],
+                      capture_output=True).returncode != 0:
         skip("full disk", "no permission to mount a small file system")
         return
     try:

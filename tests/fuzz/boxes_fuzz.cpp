@@ -30,8 +30,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   try {
-    MemorySource film{bytes};
-    if (const auto index = index_packets(film, "input", 48))
+    MemorySource video{bytes};
+    if (const auto index = index_packets(video, "input", 48))
       for (const auto& gop : index->gops)
         if (gop.first < 0 || gop.end < gop.first || gop.end > 48) std::abort();
   } catch (const MediaError& error) {

@@ -16,7 +16,7 @@ namespace core = kinora::core;
 
 void resume(const kinora::fuzz::Folder& folder) {
   std::vector<core::Input> inputs(2);
-  inputs[0].url = "/films/a.mp4", inputs[1].url = "/films/b.mp4";
+  inputs[0].url = "/videos/a.mp4", inputs[1].url = "/videos/b.mp4";
   try {
     core::read_record(folder.path(), [](int64_t, const std::string&) {});
     core::Record record(folder.path(), inputs, {.base = "base"});
@@ -34,7 +34,7 @@ void resume(const kinora::fuzz::Folder& folder) {
 // A whole record whose outcomes, keys and file names are these bytes.
 void write_record(const kinora::fuzz::Folder& folder, const std::string& text) {
   std::vector<core::Input> inputs(1);
-  inputs[0].url = "/films/a.mp4";
+  inputs[0].url = "/videos/a.mp4";
   core::Record(folder.path(), inputs, {.base = "base"});
   core::Database db(folder.path() / core::kRecordFile, core::Database::Access::write);
   db.run(

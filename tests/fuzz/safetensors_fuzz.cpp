@@ -2,9 +2,9 @@
 // eight bits with scales, or fail with a message.
 #include <cstdlib>
 
-#include "core/io/packed_matrix.hpp"
-#include "core/io/safetensors.hpp"
-#include "core/io/scaled_weight.hpp"
+#include "core/weights/packed_matrix.hpp"
+#include "core/weights/safetensors.hpp"
+#include "core/weights/scaled_weight.hpp"
 
 namespace {
 

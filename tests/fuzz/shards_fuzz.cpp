@@ -2,7 +2,7 @@
 // that names the index.
 #include <cstdlib>
 
-#include "core/io/safetensors.hpp"
+#include "core/weights/safetensors.hpp"
 #include "tests/fuzz/files.hpp"
 
 namespace {

@@ -12,17 +12,18 @@
 namespace {
 
 using kinora::webdataset::WebDatasetSource;
+const kinora::testing::Run run;
 
 std::string rest_of(WebDatasetSource& source) {
   std::string keys;
-  while (const auto sample = source.next()) keys += sample->key();
+  while (const auto sample = source.next(run)) keys += sample->key();
   return keys;
 }
 
 void check(const std::string& folder, std::string_view state) {
   const std::string all = "abc";
   WebDatasetSource source({});
-  source.open(folder, 0, 1);
+  source.open(folder, 0, 1, run);
   bool refused = false;
   try {
     source.restore(state);

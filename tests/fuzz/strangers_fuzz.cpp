@@ -5,6 +5,7 @@
 
 #include "apps/kinora/video_comment.hpp"
 #include "core/run/job_folder.hpp"
+#include "core/run/job_results.hpp"
 #include "kinora/error.hpp"
 #include "kinora/npy.hpp"
 #include "plugins/jobs/curation/drops.hpp"

@@ -1,6 +1,6 @@
 // Any bytes as a message from a worker process, whose memory a decoder may have corrupted: a sample with all
 // of its bytes present, or an error. The message comes with two pieces of memory, one sealed as required and
-// one not.
+// one not. The same bytes as the head of a packed sample (kinora/embed.h), with two pieces of the caller's.
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -11,6 +11,7 @@
 
 #include "core/runtime/runtime.hpp"
 #include "core/workers/sample_message.hpp"
+#include "kinora/embed.h"
 
 namespace {
 
@@ -58,11 +59,25 @@ uint64_t sum_of(const kinora::Sample& sample) {
   return sum;
 }
 
+// The memory is handed back once if a sample was made, after its end, and never otherwise.
+void unpack(const uint8_t* data, size_t size) {
+  alignas(8) static const char bytes[5000] = {};
+  const kinora_bytes pieces[] = {{bytes, sizeof bytes}, {bytes, sizeof bytes}};
+  int returned = 0;
+  kinora_sample* made = nullptr;
+  const auto give_back = [](void* count) { ++*static_cast<int*>(count); };
+  const int32_t status = kinora_embed_unpack({data, size}, pieces, 2, give_back, &returned, &made);
+  if (returned != 0 || (status == KINORA_OK) != (made != nullptr)) std::abort();
+  if (made) sum_of(kinora::Sample::adopt(made));
+  if (returned != (status == KINORA_OK) || (status != KINORA_OK && *kinora_embed_error() == 0)) std::abort();
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const auto host = core::or_throw(core::Runtime::start({.log_level = "error"}));
   auto [ours, theirs] = core::socket_pair();
+  unpack(data, size);
   if (size == 0) return 0;
   send(theirs.get(), data, size);
   theirs = core::Descriptor();

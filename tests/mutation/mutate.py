@@ -1,13 +1,15 @@
 """Breaks the code on purpose, one line at a time, and demands that a named test turns red.
 
 mutate.py [--part I/N] BUILD_FOLDER MUTATIONS.toml [NAME...]    a part is every N-th mutation, from the I-th on
-mutate.py --names BUILD_FOLDER MUTATIONS.toml                   compiles nothing: the texts, libraries and tests that a mutation names are there
+mutate.py --names BUILD_FOLDER MUTATIONS.toml                   compiles nothing: the texts, libraries and tests that a
+mutation names are there
 
-A mutation is a table [[mutation]] of MUTATIONS.toml: name, file, old (a text that occurs once in the file), new, library
-(the library, or the program itself, to rebuild), program and test (a GoogleTest program, and the test that must fail). Only the objects
-that read the file are recompiled, into BUILD_FOLDER/tests/scratch/mutants, which the next call empties; neither the sources nor what is built
-are touched. The first mutation of each library is made without its change too: the test must stay green, or a library that does not load would
-look like a broken one.
+A mutation is a table [[mutation]] of MUTATIONS.toml: name, file, old (a text that occurs once in the file), new,
+library (the library, or the program itself, to rebuild), program and test (a GoogleTest program, and the test that must
+fail). Only the objects that read the file are recompiled, into BUILD_FOLDER/tests/scratch/mutants, which the next call
+empties; neither the sources nor what is built are touched. The first mutation of each library is made without its
+change too: the test must stay green, or a library that does not load would look like a broken one. A program that
+cannot be started, or skips its test, has tested nothing: that is an error, and not a mutant that lives or is seen.
 """
 import functools
 import json
@@ -23,14 +25,17 @@ import tomllib
 
 def read_commands(build):
     """The commands that ninja would run, and every source's compile command with the files that it reads."""
-    compiles = json.loads(subprocess.run(["ninja", "-C", build, "-t", "compdb"], check=True, capture_output=True, text=True).stdout)
-    return {str(pathlib.Path(build, c["output"]).resolve()): c["command"] for c in compiles if " -o " in c["command"]}  # not the links to a library
+    compiles = json.loads(subprocess.run(["ninja", "-C", build, "-t", "compdb"], check=True, capture_output=True,
+                                         text=True).stdout)
+    # not the links to a library
+    return {str(pathlib.Path(build, c["output"]).resolve()): c["command"] for c in compiles if " -o " in c["command"]}
 
 
 def link_of(build, name, commands):
     """Output, command and objects of the link of a shared library, or of a test program."""
     for output, command in commands.items():
-        if re.fullmatch(rf"lib{re.escape(name)}\.so(\.[\d.]+)?|{re.escape(name)}", pathlib.Path(output).name) and " -o " in command and " -c " not in command:
+        if re.fullmatch(rf"lib{re.escape(name)}\.so(\.[\d.]+)?|{re.escape(name)}",
+                        pathlib.Path(output).name) and " -o " in command and " -c " not in command:
             objects = [w for w in shlex.split(command) if w.endswith(".o")]
             return output, command, objects
     sys.exit(f"mutate: nothing that is called {name} is linked in {build}")
@@ -40,13 +45,41 @@ def source_of(root, mutation):
     """The text of the file, in which the old text occurs once."""
     text = (root / mutation["file"]).read_text()
     if (times := text.count(mutation["old"])) != 1:
-        sys.exit(f"mutate: {mutation['name']}: its old text occurs {times} times in {mutation['file']}; fix the mutation")
+        sys.exit(
+            f"mutate: {mutation['name']}: its old text occurs {times} times in {mutation['file']}; fix the mutation")
     return text
 
 
 def reads(build, obj, file):
     listed = subprocess.run(["ninja", "-C", build, "-t", "deps", obj], capture_output=True, text=True).stdout
     return any(os.path.realpath(os.path.join(build, line.strip())) == file for line in listed.splitlines())
+
+
+def built_program(build, name):
+    program = pathlib.Path(build, "tests", name)
+    if not program.exists():
+        sys.exit(f"mutate: {program} is not built; build it first")
+    return program
+
+
+def verdict(test, code, stdout):
+    """What became of the one test: "red", "green", or why nothing was tested. code: the program's, negative for a
+    signal."""
+    if f"[ RUN      ] {test}" not in stdout:
+        return f"the test did not begin (exit code {code})"
+    if f"[       OK ] {test}" in stdout:
+        return "green"
+    # A program that dies within its test has failed it.
+    is_red = f"[  FAILED  ] {test}" in stdout or code < 0
+    return "red" if is_red else f"the test began and did not end (exit code {code})"
+
+
+assert verdict("A.b", 0, "[ RUN      ] A.b\n[       OK ] A.b (1 ms)\n") == "green"
+assert verdict("A.b", 1, "[ RUN      ] A.b\n[  FAILED  ] A.b (1 ms)\n") == "red"
+assert verdict("A.b", -11, "[ RUN      ] A.b\n") == "red"
+assert "did not begin" in verdict("A.b", 127, "")  # a library of the program is missing
+assert "did not begin" in verdict("A.b", -6, "")
+assert "did not end" in verdict("A.b", 0, "[ RUN      ] A.b\n[  SKIPPED ] A.b (0 ms)\n")
 
 
 class Mutant:
@@ -72,11 +105,14 @@ class Mutant:
         before = [self.scratch / "source", self.scratch / "source/sdk/include"]
         readers = [o for o in objects if reads(self.build, o, original)]
         if not readers:
-            sys.exit(f"mutate: {self.m['name']}: no object of {self.m['library']} is known to read {self.m['file']}; build it again")
+            sys.exit(
+                f"mutate: {self.m['name']}: no object of {self.m['library']} is known to read {self.m['file']}; build "
+                f"it again")
         for number, obj in enumerate(readers):
             command = self.commands[str(pathlib.Path(self.build, obj).resolve())]
             made = self.scratch / f"{number}.o"
-            # A separately compiled source is named here; a source inside a unit is found by its name below the first folder.
+            # A separately compiled source is named here; a source inside a unit is found by its name below the first
+            # folder.
             if original.endswith(".cpp"):
                 command = command.replace(original, str(mutated))
             command = command.replace(" -O2 ", " -O1 ")  # a mutant runs only once
@@ -115,18 +151,23 @@ class Mutant:
             plugins = beside
             env["LD_LIBRARY_PATH"] = str(pathlib.Path(self.build, "lib"))  # of a job: what it shares with others
         else:
-            env["LD_LIBRARY_PATH"] = str(made.parent)
+            env["LD_LIBRARY_PATH"] = f"{made.parent}:{self.build}/lib"  # the mutant, then what it needs beside it
         env["KINORA_PLUGIN_PATH"] = str(plugins)
         return env
 
-    def is_seen(self):
+    def verdict(self):
+        """The test's, and what it printed. Ends with a message if nothing was tested."""
         made, original = self.compile()
         env = self.environment(made, original)
         is_program = self.m["library"] == self.m["program"]
-        program = made if is_program else pathlib.Path(self.build, "tests", self.m["program"])
-        done = subprocess.run([program, f"--gtest_filter={self.m['test']}", "--gtest_color=no"], env=env, capture_output=True, text=True,
-                              timeout=300)
-        return f"[  FAILED  ] {self.m['test']}" in done.stdout, done.stdout + done.stderr
+        program = made if is_program else built_program(self.build, self.m["program"])
+        done = subprocess.run([program, f"--gtest_filter={self.m['test']}", "--gtest_color=no"], env=env,
+                              capture_output=True, text=True, timeout=300)
+        found = verdict(self.m["test"], done.returncode, done.stdout)
+        if found not in ("red", "green"):
+            sys.exit(f"mutate: {self.m['name']}: {program}: {found}; build what it needs, or fix the mutation\n"
+                     f"{(done.stdout + done.stderr)[-2000:]}")
+        return found, done.stdout + done.stderr
 
 
 def check_names(root, build, commands, mutations):
@@ -134,7 +175,8 @@ def check_names(root, build, commands, mutations):
     @functools.cache
     def tests_of(program):
         suite, tests = "", set()
-        for line in subprocess.run([f"{build}/tests/{program}", "--gtest_list_tests"], check=True, capture_output=True, text=True).stdout.splitlines():
+        for line in subprocess.run([built_program(build, program), "--gtest_list_tests"], check=True,
+                                   capture_output=True, text=True).stdout.splitlines():
             name = line.split("#")[0].rstrip()
             suite = suite if line.startswith("  ") else name
             tests.add(suite + name.strip())
@@ -159,10 +201,10 @@ def main():
 
     scratch = pathlib.Path(build, "tests/scratch/mutants", f"{index}_of_{parts}")
 
-    def is_seen(mutation):
+    def tried(mutation):
         shutil.rmtree(scratch, ignore_errors=True)  # left by a killed run, too
         scratch.mkdir(parents=True)
-        return Mutant(root, build, commands, scratch, mutation).is_seen()
+        return Mutant(root, build, commands, scratch, mutation).verdict()
 
     mutations = tomllib.loads(table.read_text())["mutation"]
     if names_only:
@@ -173,12 +215,14 @@ def main():
             continue
         count += 1
         if names or first[mutation["library"]] == mutation["name"]:
-            _, output = is_seen({**mutation, "new": mutation["old"]})
-            if f"[       OK ] {mutation['test']}" not in output:
-                sys.exit(f"mutate: {mutation['test']} fails with {mutation['library']} as it is, built anew:\n{output[-2000:]}")
-        seen, output = is_seen(mutation)
-        print(f"{'red  ' if seen else 'LIVES'} {mutation['name']}: {mutation['test']}", flush=True)
-        if not seen:
+            found, output = tried({**mutation, "new": mutation["old"]})
+            if found != "green":
+                sys.exit(
+                    f"mutate: {mutation['test']} fails with {mutation['library']} as it is, built "
+                    f"anew:\n{output[-2000:]}")
+        found, output = tried(mutation)
+        print(f"{'red  ' if found == 'red' else 'LIVES'} {mutation['name']}: {mutation['test']}", flush=True)
+        if found != "red":
             lived.append(mutation["name"])
             print(output[-2000:])
     shutil.rmtree(scratch, ignore_errors=True)

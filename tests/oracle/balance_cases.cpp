@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/engines/local/balance/bound.hpp"
-#include "plugins/engines/local/balance/place.hpp"
-#include "plugins/engines/local/balance/trial.hpp"
+#include "plugins/engines/common/balance/bound.hpp"
+#include "plugins/engines/common/balance/place.hpp"
+#include "plugins/engines/common/balance/trial.hpp"
 
 namespace kinora {
 namespace {

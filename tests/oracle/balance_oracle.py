@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The balancer's bounds and optima against HiGHS (through scipy) as an independent solver: the linear program to 1e-6, the bound of
-whole workers on both sides of its step, the exhaustive optimum as a mixed integer program, and every plan within its nodes.
-usage: balance_oracle.py BALANCE_CASES"""
+"""The balancer's bounds and optima against HiGHS (through scipy) as an independent solver: the linear program to 1e-6,
+the bound of whole workers on both sides of its step, the exhaustive optimum as a mixed integer program, and every plan
+within its nodes. usage: balance_oracle.py BALANCE_CASES"""
 import json, math, subprocess, sys
 
 import numpy as np
@@ -48,7 +48,8 @@ def linear(case, demand, constant, cap=math.inf):
         # A worker that needs a whole node takes a share of nodes.
         a.append([0.0] + [1.0 if kk == k and stages[i]["whole_node"] else 0.0 for i, kk in pairs])
         b.append(kind["nodes"])
-    found = linprog([-1.0] + [0.0] * len(pairs), A_ub=np.array(a), b_ub=np.array(b), bounds=[(0, cap)] + [(0, None)] * len(pairs), method="highs")
+    found = linprog([-1.0] + [0.0] * len(pairs), A_ub=np.array(a), b_ub=np.array(b),
+                    bounds=[(0, cap)] + [(0, None)] * len(pairs), method="highs")
     return -found.fun if found.status == 0 else None
 
 
@@ -61,7 +62,8 @@ def workers_for(case, work, t):
 
 
 def optimum(case, seconds=60):
-    """Throughput of the best placement, and the upper bound that HiGHS could not exclude: whole workers on each node."""
+    """Throughput of the best placement, and the upper bound that HiGHS could not exclude: whole workers on each
+    node."""
     stages, nodes = case["stages"], case["node_has"]
     work, n, m = work_of(stages), len(stages), len(nodes)
     size = 1 + n * m
@@ -88,9 +90,11 @@ def optimum(case, seconds=60):
             matrix[at, column] = value
     upper = [min(limit_of_fixed(case, work), case["linear"] * 1.01)]
     upper += [math.inf if may_be(s, has) else 0 for s in stages for has in nodes]
-    found = milp([-1.0] + [0.0] * (size - 1), constraints=LinearConstraint(matrix.tocsr(), low, high), integrality=[0] + [1] * (size - 1),
+    found = milp([-1.0] + [0.0] * (size - 1), constraints=LinearConstraint(matrix.tocsr(), low, high),
+                 integrality=[0] + [1] * (size - 1),
                  bounds=Bounds([0.0] * size, upper), options={"time_limit": seconds, "mip_rel_gap": 1e-7})
-    return (-found.fun if found.x is not None else 0.0), (-found.mip_dual_bound if found.mip_dual_bound is not None else math.inf)
+    return (-found.fun if found.x is not None else 0.0), (-found.mip_dual_bound if found.mip_dual_bound is not None
+                                                          else math.inf)
 
 
 def check_plan(case):
@@ -141,7 +145,9 @@ def main():
             loose.append(check_linear(case))
             assert case["placed"] <= case["whole"] * (1 + 1e-9) <= case["linear"] * (1 + 2e-6)
             seen += 1
-    print(f"ok    linear programs of {seen} pipelines: to 1e-6, with workers of a given number at most {max(loose):.1e} above")
+    print(
+        f"ok    linear programs of {seen} pipelines: to 1e-6, with workers of a given number at most {max(loose):.1e} "
+        f"above")
     solved, reached = 0, []
     for seed, nodes, count in ((11, 1, 12), (12, 2, 12), (13, 3, 12)):
         for case in cases(seed, nodes, count):
@@ -154,7 +160,9 @@ def main():
                 solved += 1
             reached.append(case["placed"] / case["exact"])
     assert solved >= 15, solved
-    print(f"ok    {solved} optima by search are those of the mixed integer program; the balancer reaches {np.mean(reached):.4f}, at least {min(reached):.4f}")
+    print(
+        f"ok    {solved} optima by search are those of the mixed integer program; the balancer reaches "
+        f"{np.mean(reached):.4f}, at least {min(reached):.4f}")
 
 
 main()

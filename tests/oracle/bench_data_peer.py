@@ -1,6 +1,8 @@
-"""The peers of `kinora bench data`: samples a second of loaders in Python over the same shards, of those that can be imported.
+"""The peers of `kinora bench data`: samples a second of loaders in Python over the same shards, of those that can be
+imported.
 "raw": bytes alone, in one process; "jpeg": RGB batches of 64, by one worker a core.
-usage: bench_data_peer.py FOLDER, of shards with Energon's index; copies in the formats of litdata and MDS are made next to it once. Prints one line of JSON."""
+usage: bench_data_peer.py FOLDER, of shards with Energon's index; copies in the formats of litdata and MDS are made next
+to it once. Prints one line of JSON."""
 import contextlib, io, json, os, pathlib, sys, tarfile, time
 
 FOLDER = pathlib.Path(sys.argv[1])
@@ -33,7 +35,8 @@ def webdataset_raw():
 def webdataset():
     import webdataset
 
-    batches = webdataset.WebDataset(SHARDS, shardshuffle=False, empty_check=False).map(lambda sample: decoded(sample["jpg"])).batched(BATCH)
+    batches = webdataset.WebDataset(SHARDS, shardshuffle=False,
+                                    empty_check=False).map(lambda sample: decoded(sample["jpg"])).batched(BATCH)
     return webdataset.WebLoader(batches, batch_size=None, num_workers=WORKERS), BATCH
 
 
@@ -53,7 +56,8 @@ def litdata():
         def __getitem__(self, at):
             return decoded(super().__getitem__(at)["jpg"])
 
-    return litdata.StreamingDataLoader(Pictures(str(folder), shuffle=False), batch_size=BATCH, num_workers=WORKERS), BATCH
+    return litdata.StreamingDataLoader(Pictures(str(folder), shuffle=False), batch_size=BATCH,
+                                       num_workers=WORKERS), BATCH
 
 
 def mds():
@@ -70,13 +74,15 @@ def mds():
         def __getitem__(self, at):
             return decoded(super().__getitem__(at)["jpg"])
 
-    return DataLoader(Pictures(local=str(folder), shuffle=False, batch_size=BATCH), batch_size=BATCH, num_workers=WORKERS), BATCH
+    return DataLoader(Pictures(local=str(folder), shuffle=False, batch_size=BATCH), batch_size=BATCH,
+                      num_workers=WORKERS), BATCH
 
 
 def energon():
     import dataclasses
     import torch
-    from megatron.energon import Cooker, DefaultTaskEncoder, Sample, SampleDecoder, WorkerConfig, basic_sample_keys, get_loader, get_train_dataset, stateless
+    from megatron.energon import (Cooker, DefaultTaskEncoder, Sample, SampleDecoder, WorkerConfig, basic_sample_keys,
+                                  get_loader, get_train_dataset, stateless)
 
     @dataclasses.dataclass
     class Picture(Sample):
@@ -93,7 +99,8 @@ def energon():
         cookers, decoder = [Cooker(cook)], SampleDecoder(image_decode="torchrgb8")
 
     workers = WorkerConfig(rank=0, world_size=1, num_workers=WORKERS)
-    data = get_train_dataset(str(FOLDER), batch_size=BATCH, shuffle_buffer_size=None, max_samples_per_sequence=None, worker_config=workers, task_encoder=Encoder())
+    data = get_train_dataset(str(FOLDER), batch_size=BATCH, shuffle_buffer_size=None, max_samples_per_sequence=None,
+                             worker_config=workers, task_encoder=Encoder())
     return get_loader(data), BATCH
 
 
@@ -112,7 +119,8 @@ def rate(make, least):
 
 def main():
     samples, out = sum(1 for _ in pictures()), {}
-    for name, make in (("raw.webdataset", webdataset_raw), ("jpeg.webdataset", webdataset), ("jpeg.litdata", litdata), ("jpeg.mds", mds), ("jpeg.energon", energon)):
+    for name, make in (("raw.webdataset", webdataset_raw), ("jpeg.webdataset", webdataset), ("jpeg.litdata", litdata),
+                       ("jpeg.mds", mds), ("jpeg.energon", energon)):
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 out[name] = rate(make, samples * 3 // 4)

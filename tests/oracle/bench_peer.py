@@ -106,7 +106,9 @@ class Dit(nn.Module):
 
 
 def dit_work(net):
-    latent, target, text, t = torch.randn(1, 16, 8, 32, 32), torch.randn(1, 16, 8, 32, 32), torch.randn(1, 64, TEXT), torch.full((1,), 0.5)
+    latent, target, text, t = torch.randn(1, 16, 8, 32,
+                                          32), torch.randn(1, 16, 8, 32,
+                                                           32), torch.randn(1, 64, TEXT), torch.full((1,), 0.5)
     angle = torch.randn(1, 2048, 1, d // 2)
     turns = (angle.cos(), angle.sin())
     if WHAT == "sample":

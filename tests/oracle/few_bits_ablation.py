@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Trains the model of configs/nvfp4.toml in bfloat16, in NVFP4 and in NVFP4 without one part of its recipe, with several seeds, and prints the
-last validation loss of each and its distance from bfloat16's, as a Markdown table. Takes hours on two cores, so no test runs it.
-usage: few_bits_ablation.py KINORA ROOT SCRATCH [SEEDS [STEPS [VARIANT...]]]
+"""Trains the model of configs/nvfp4.toml in bfloat16, in NVFP4 and in NVFP4 without one part of its recipe, with
+several seeds, and prints the last validation loss of each and its distance from bfloat16's, as a Markdown table. Takes
+hours on two cores, so no test runs it. usage: few_bits_ablation.py KINORA ROOT SCRATCH [SEEDS [STEPS [VARIANT...]]]
 Finished runs are kept in SCRATCH, so an interrupted call continues."""
 import json, pathlib, re, statistics, subprocess, sys
 
@@ -15,7 +15,9 @@ VARIANTS = {
     "without stochastic rounding": RECIPE + ", stochastic_gradients = false",
     "without 16x16 scales of weights": RECIPE + ", square_weights = false",
     "without four-over-six": RECIPE + ', activations = "static_6", gradients = "static_6"',
-    "without any of these": RECIPE + ', gradient_rht = false, stochastic_gradients = false, square_weights = false, activations = "static_6", gradients = "static_6"',
+    "without any of these": RECIPE
+    + ', gradient_rht = false, stochastic_gradients = false, square_weights = false, activations = "static_6", '
+      'gradients = "static_6"',
     "all layers low": 'use = "nvfp4", high = []',
     "FP8": 'use = "fp8", high = ["embedding", "head"]',
     "NVFP4, the last 15 % of the steps in bfloat16": RECIPE + f", until = {STEPS * 85 // 100}",
@@ -29,7 +31,8 @@ def run_file(config, seed):
     data = [job for job in jobs if re.search(r'^kind = "(curate|shard|train-tokenizer|encode)"', job, re.M)]
     trained = next(job for job in jobs if job.startswith('name = "nvfp4"'))
     trained = re.sub(r"(?m)^steps = .*$", f"steps = {STEPS}", trained)
-    variants = [re.sub(r"(?m)^precision = .*$", lambda _: f"precision = {{ {VARIANTS[name]} }}", trained).replace('name = "nvfp4"', f'name = "{job_of(name)}"') for name in CHOSEN]
+    variants = [re.sub(r"(?m)^precision = .*$", lambda _: f"precision = {{ {VARIANTS[name]} }}",
+                       trained).replace('name = "nvfp4"', f'name = "{job_of(name)}"') for name in CHOSEN]
     return f'[run]\nname = "ablation"\nseed = {seed}\n' + "".join(f"\n[[job]]\n{job}" for job in data + variants)
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Compares the scores of the filters with OpenCV, numpy and ffmpeg's own detectors, and the samples that they drop with the constructed ones.
-usage: filters_oracle.py KINORA ROOT SCRATCH [MEDIA...]
+"""Compares the scores of the filters with OpenCV, numpy and ffmpeg's own detectors, and the samples that they drop with
+the constructed ones. usage: filters_oracle.py KINORA ROOT SCRATCH [MEDIA...]
 
-Videos are made lossless (FFV1, planar RGB), so that both sides see the same pixels: real ones from tests/data, or MEDIA,
-at 2 frames per second and 360 lines, unchanged and each spoilt in one way. Exit 0 equal, 1 not, 77 without OpenCV."""
+Videos are made lossless (FFV1, planar RGB), so that both sides see the same pixels: real ones from tests/data, or
+MEDIA, at 2 frames per second and 360 lines, unchanged and each spoilt in one way. Exit 0 equal, 1 not, 77 without
+OpenCV."""
 import json, pathlib, re, shutil, subprocess, sys
 
 try:
@@ -14,11 +15,13 @@ except ImportError as error:
     sys.exit(77)
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-MEDIA = [pathlib.Path(p) for p in sys.argv[4:]] or [ROOT / "tests/data" / n for n in ("bbb_A.mp4", "city_cc0.mp4", "calais_1906.ogv")]
+MEDIA = [pathlib.Path(p) for p in sys.argv[4:]] or [ROOT / "tests/data" / n
+                                                    for n in ("bbb_A.mp4", "city_cc0.mp4", "calais_1906.ogv")]
 cv2.setNumThreads(1)
 FONT = next((f for f in ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",) if pathlib.Path(f).exists()), None)
 SAMPLED = "fps=2,scale=-2:360"
-TITLE = "drawtext=" + (f"fontfile={FONT}:" if FONT else "") + "text='SUBSCRIBE to the channel':fontsize=28:fontcolor=white:borderw=2:x=40:y=300"
+TITLE = "drawtext=" + (f"fontfile={FONT}:" if FONT
+                       else "") + "text='SUBSCRIBE to the channel':fontsize=28:fontcolor=white:borderw=2:x=40:y=300"
 # How a real video is spoilt, the filter that must detect it, and bounds of its score if the construction gives them.
 SPOILT = {
     "dark": ("lutrgb=r=val/40:g=val/40:b=val/40", "brightness"),
@@ -39,49 +42,55 @@ def holds(name, true, said=""):
 
 
 def ffmpeg(*arguments):
-    done = subprocess.run(["ffmpeg", "-hide_banner", "-nostdin", *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(["ffmpeg", "-hide_banner", "-nostdin", *map(str, arguments)], capture_output=True, text=True,
+                          timeout=300)
     if done.returncode:
         sys.exit(f"ffmpeg {' '.join(map(str, arguments))}\n{done.stderr[-2000:]}")
     return done.stderr
 
 
-def make_films(folder):
+def make_videos(folder):
     folder.mkdir(parents=True)
-    for film in MEDIA:
+    for video in MEDIA:
         for name, (spoil, _) in {"real": ("null", None), **SPOILT}.items():
-            out = folder / f"{film.stem}_{name}.mkv"
-            ffmpeg("-v", "error", "-t", 5, "-i", film, "-vf", f"{SAMPLED},{spoil},format=gbrp", "-an", "-c:v", "ffv1", out)
+            out = folder / f"{video.stem}_{name}.mkv"
+            ffmpeg("-v", "error", "-t", 5, "-i", video, "-vf", f"{SAMPLED},{spoil},format=gbrp", "-an", "-c:v", "ffv1",
+                   out)
 
 
-def curate(name, films, filters):
+def curate(name, videos, filters):
     """Facts and outcomes by key of one run of the filters over the videos."""
     stages = ", ".join(['"video.probe"', '{ use = "video.read", memory = "4 GiB" }', *filters])
     out = SCRATCH / name
     file = SCRATCH / f"{name}.toml"
-    file.write_text(f'[run]\nname = "{name}"\nout = "{out}"\n[[job]]\nname = "f"\nkind = "curate"\ninput = {json.dumps(list(map(str, films)))}\nstages = [{stages}]\n')
+    file.write_text(
+        f'[run]\nname = "{name}"\nout = "{out}"\n[[job]]\nname = "f"\nkind = "curate"\ninput = '
+        f'{json.dumps(list(map(str, videos)))}\nstages = [{stages}]\n')
     done = subprocess.run([KINORA, "run", file], capture_output=True, text=True, timeout=600)
     if done.returncode:
         sys.exit(done.stderr)
     return {i["key"]: i for i in map(json.loads, (out / "f/items.jsonl").read_text().splitlines())}
 
 
-def frames_of(film):
+def frames_of(video):
     """[T, H, W, 3], blue first, in OpenCV's order."""
-    size = subprocess.run(["ffprobe", "-v", "error", "-show_entries", "stream=height,width", "-of", "csv=p=0", str(film)], capture_output=True, text=True, check=True)
+    size = subprocess.run(["ffprobe", "-v", "error", "-show_entries", "stream=height,width", "-of", "csv=p=0",
+                           str(video)], capture_output=True, text=True, check=True)
     width, height = map(int, size.stdout.strip().split(","))
-    raw = subprocess.run(["ffmpeg", "-v", "error", "-nostdin", "-i", str(film), "-f", "rawvideo", "-pix_fmt", "bgr24", "-"], capture_output=True, check=True)
+    raw = subprocess.run(["ffmpeg", "-v", "error", "-nostdin", "-i", str(video), "-f", "rawvideo", "-pix_fmt", "bgr24",
+                          "-"], capture_output=True, check=True)
     return np.frombuffer(raw.stdout, np.uint8).reshape(-1, height, width, 3)
 
 
-def black_frames(film):
+def black_frames(video):
     """From blackdetect; a last interval that reaches the end includes the last frame."""
-    said = ffmpeg("-i", film, "-vf", "blackdetect=d=0.01", "-f", "null", "-")
+    said = ffmpeg("-i", video, "-vf", "blackdetect=d=0.01", "-f", "null", "-")
     return sum(round(float(d) * 2) for d in re.findall(r"black_duration:([\d.]+)", said))
 
 
-def frozen_frames(film):
+def frozen_frames(video):
     """From freezedetect; a freeze lasts from its first frame to the first one that differs."""
-    said = ffmpeg("-i", film, "-vf", "freezedetect=d=0.1", "-f", "null", "-")
+    said = ffmpeg("-i", video, "-vf", "freezedetect=d=0.1", "-f", "null", "-")
     return sum(round(float(d) * 2) - 1 for d in re.findall(r"freeze_duration: ([\d.]+)", said)), said
 
 
@@ -97,11 +106,11 @@ def flow_of(greys):
     return float(np.mean(means)), float(np.mean(tenths))
 
 
-def compare_scores(films, items):
+def compare_scores(videos, items):
     gaps = dict.fromkeys(("brightness", "blur", "black", "frozen", "flow", "flow.p10"), 0.0)
-    for film in sorted(films.iterdir()):
-        scores = items[film.stem]["facts"]["scores"]
-        frames = frames_of(film)
+    for video in sorted(videos.iterdir()):
+        scores = items[video.stem]["facts"]["scores"]
+        frames = frames_of(video)
         greys = [cv2.cvtColor(f, cv2.COLOR_BGR2GRAY) for f in frames]
         note = lambda name, gap: gaps.__setitem__(name, np.max([gaps[name], abs(gap)]))
         note("brightness", scores["filter.brightness"] - np.mean([f @ (0.114, 0.587, 0.299) for f in frames]) / 255)
@@ -110,10 +119,10 @@ def compare_scores(films, items):
         flow, tenth = flow_of(greys)
         note("flow", scores["filter.flow"] - flow)
         note("flow.p10", scores["filter.flow.p10"] - tenth)
-        if film.stem.endswith(("_real", "_black")):
-            note("black", scores["filter.black"] * len(frames) - black_frames(film))
-        if film.stem.endswith(("_real", "_frozen")):
-            count, said = frozen_frames(film)
+        if video.stem.endswith(("_real", "_black")):
+            note("black", scores["filter.black"] * len(frames) - black_frames(video))
+        if video.stem.endswith(("_real", "_frozen")):
+            count, said = frozen_frames(video)
             note("frozen", scores["filter.frozen"] * (len(frames) - 1) - count)
     print("largest gaps:", ", ".join(f"{k} {v:.3g}" for k, v in gaps.items()))
     # Brightness to half a level of luma. The 10th percentile is not interpolated.
@@ -122,32 +131,39 @@ def compare_scores(films, items):
         holds(f"{name} equals the peer's to {bound:g}", gaps[name] <= bound, gaps[name])
 
 
-def compare_crops(films, items):
+def compare_crops(videos, items):
     """Compares with ffmpeg's cropdetect on the padded videos; their picture has an even size and position."""
-    for film in sorted(films.glob("*_boxed.mkv")):
-        said = re.findall(r"crop=(\d+):(\d+):(\d+):(\d+)", ffmpeg("-i", film, "-vf", "cropdetect=limit=24:round=2", "-f", "null", "-"))
+    for video in sorted(videos.glob("*_boxed.mkv")):
+        said = re.findall(r"crop=(\d+):(\d+):(\d+):(\d+)",
+                          ffmpeg("-i", video, "-vf", "cropdetect=limit=24:round=2", "-f", "null", "-"))
         width, height, x, y = map(int, said[-1])
-        ours = items[film.stem]["facts"].get("crop", {})
+        ours = items[video.stem]["facts"].get("crop", {})
         rows = (ours.get("y"), ours.get("height"))
         built = (46, 268) if rows == (46, 268) else (45 + 45 % 2, 270 - 2 * (45 % 2))
-        holds(f"{film.stem}: rows {rows} of cropdetect's {(y, height)}", rows == built and abs(y - rows[0]) <= 2, built)
+        holds(f"{video.stem}: rows {rows} of cropdetect's {(y, height)}", rows == built and abs(y - rows[0]) <= 2,
+              built)
 
 
-def has_bars(film):
+def has_bars(video):
     """From cropdetect: more than 0.02 of the picture."""
-    width, height = map(int, re.findall(r"crop=(\d+):(\d+)", ffmpeg("-i", film, "-vf", "cropdetect=limit=24:round=2", "-f", "null", "-"))[-1])
-    return width * height < 0.98 * frames_of(film)[0].shape[0] * frames_of(film)[0].shape[1]
+    width, height = map(int, re.findall(r"crop=(\d+):(\d+)",
+                                        ffmpeg("-i", video, "-vf", "cropdetect=limit=24:round=2", "-f", "null",
+                                               "-"))[-1])
+    return width * height < 0.98 * frames_of(video)[0].shape[0] * frames_of(video)[0].shape[1]
 
 
-def drops(films):
-    """Each filter alone, with its defaults: a real video passes, the spoilt one is dropped under the filter's own name."""
-    for name in sorted({f for _, f in SPOILT.values()} | {"flow"}):  # nothing but a still is constructed for flow: it keeps the real ones
+def drops(videos):
+    """Each filter alone, with its defaults: a real video passes, the spoilt one is dropped under the filter's own
+    name."""
+    # nothing but a still is constructed for flow: it keeps the real ones
+    for name in sorted({f for _, f in SPOILT.values()} | {"flow"}):
         use = f'{{ use = "filter.{name}"' + (', mode = "filter" }' if name == "letterbox" else " }")
         kinds = {"real", *(kind for kind, (_, by) in SPOILT.items() if by == name)}
-        items = curate(f"drop_{name}", [f for f in sorted(films.iterdir()) if f.stem.rsplit("_", 1)[1] in kinds], [use])
+        items = curate(f"drop_{name}", [f for f in sorted(videos.iterdir()) if f.stem.rsplit("_", 1)[1] in kinds],
+                       [use])
         for key, item in sorted(items.items()):
             kind = key.rsplit("_", 1)[1]
-            if kind == "real" and name == "letterbox" and has_bars(films / f"{key}.mkv"):
+            if kind == "real" and name == "letterbox" and has_bars(videos / f"{key}.mkv"):
                 holds(f"{name} drops {key}, which has bars", item["end"] == "filtered", item)
             elif kind == "real":
                 holds(f"{name} keeps {key}", item["end"] == "kept", item)
@@ -157,15 +173,16 @@ def drops(films):
 
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
-    films = SCRATCH / "films"
-    make_films(films)
-    score = [f'{{ use = "filter.{n}", mode = "score" }}' for n in ("brightness", "blur", "black", "frozen", "flow", "text")]
-    items = curate("scores", [films], [*score, '"filter.letterbox"'])
+    videos = SCRATCH / "videos"
+    make_videos(videos)
+    score = [f'{{ use = "filter.{n}", mode = "score" }}'
+             for n in ("brightness", "blur", "black", "frozen", "flow", "text")]
+    items = curate("scores", [videos], [*score, '"filter.letterbox"'])
     for key, item in sorted(items.items()):
         print(f"{key:24}", " ".join(f"{k[7:]} {v:.4f}" for k, v in item["facts"]["scores"].items()))
-    compare_scores(films, items)
-    compare_crops(films, items)
-    drops(films)
+    compare_scores(videos, items)
+    compare_crops(videos, items)
+    drops(videos)
     print(f"{len(failures)} wrong" if failures else "all equal")
     return 1 if failures else 0
 

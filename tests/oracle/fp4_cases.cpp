@@ -2,8 +2,8 @@
 //   FORM NUMBER ROWS COLS RULE SQUARE HADAMARD STOCHASTIC SWIZZLED COLUMN_MAJOR SEED STREAM FIRST_ROW
 //   FIRST_COL INPUT OUTPUT
 // FORM: reference, processor or device (its threads run on the processor); NUMBER: float32 or bfloat16; RULE:
-// its number in ScaleRule; INPUT: a file of float32, [COLS, ROWS] if COLUMN_MAJOR. OUTPUT gets the global scale, the codes, the scales and
-// the decoded matrix as float32.
+// its number in ScaleRule; INPUT: a file of float32, [COLS, ROWS] if COLUMN_MAJOR. OUTPUT gets the global
+// scale, the codes, the scales and the decoded matrix as float32.
 #include <fstream>
 #include <iostream>
 #include <string>

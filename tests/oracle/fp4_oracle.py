@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""NVFP4's codes, scales, global scales and decoded values against an implementation in NumPy that is written from the formulas
-(kernels/fp4/scale.hpp): number formats by tables of all their numbers, roundings in float64, the transform as a matrix of signs.
+"""NVFP4's codes, scales, global scales and decoded values against an implementation in NumPy that is written from the
+formulas (kernels/fp4/scale.hpp): number formats by tables of all their numbers, roundings in float64, the transform as
+a matrix of signs.
 Equal to the bit over all options, for the reference, the processor's kernels and the device's.
 usage: fp4_oracle.py FP4_CASES SCRATCH"""
 import itertools, pathlib, subprocess, sys
@@ -44,7 +45,8 @@ def noise(shape, seed, stream, first_row, first_col):
 
 
 def transformed(x):
-    """Whole tiles of 16 columns times diag(S) H / 4. Sums in float32 pair distances 8, 4, 2, 1, with the quarter after two."""
+    """Whole tiles of 16 columns times diag(S) H / 4. Sums in float32 pair distances 8, 4, 2, 1, with the quarter after
+    two."""
     x = x.copy()
     whole = x.shape[1] // 16 * 16
     t = (x[:, :whole].reshape(-1, 16) * SIGNS).reshape(-1, 2, 2, 2, 2)
@@ -169,7 +171,8 @@ def main(program, scratch):
                 np.ascontiguousarray(x.T if columns else x).tofile(path)
                 for options in itertools.product(RULES, *[(False, True)] * 3):
                     options += (options[0] == "none",)
-                    form = ("reference", "processor", "device")[(len(cases) + len(cases) // 48) % 3]  # each with all 48 options
+                    # each with all 48 options
+                    form = ("reference", "processor", "device")[(len(cases) + len(cases) // 48) % 3]
                     out = scratch / f"out{len(cases)}"
                     flags = [RULES.index(options[0]), *map(int, options[1:]), columns]
                     lines.append(" ".join(map(str, [form, number, *shape, *flags, *seeds, path, out])))
@@ -178,7 +181,8 @@ def main(program, scratch):
     for x, number, options, out, line in cases:
         total, codes, scales, decoded = quantised(x, *options, seeds)
         decoded = bfloat16(decoded) if number == "bfloat16" else decoded
-        want = [np.array([total], F).tobytes(), codes.astype(np.uint8).tobytes(), np.ascontiguousarray(scales).tobytes(), decoded.tobytes()]
+        want = [np.array([total], F).tobytes(), codes.astype(np.uint8).tobytes(),
+                np.ascontiguousarray(scales).tobytes(), decoded.tobytes()]
         got = out.read_bytes()
         for what, part in zip(("global scale", "codes", "scales", "decoded values"), want):
             if got[:len(part)] != part:

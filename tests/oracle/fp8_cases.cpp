@@ -1,8 +1,8 @@
 // Quantises matrices for fp8_oracle.py. Each line of the input is a case:
 //   FORM NUMBER ROWS COLS FORMAT SCALING RULE SWIZZLED COLUMN_MAJOR INPUT OUTPUT
-// FORM: reference, processor or device (its threads run on the processor); NUMBER: float32 or bfloat16; FORMAT, SCALING and RULE: their numbers in the
-// enumerations of kernels/fp8; INPUT: a file of float32, [COLS, ROWS] if COLUMN_MAJOR. OUTPUT gets the codes,
-// the scales and the decoded matrix as float32.
+// FORM: reference, processor or device (its threads run on the processor); NUMBER: float32 or bfloat16;
+// FORMAT, SCALING and RULE: their numbers in the enumerations of kernels/fp8; INPUT: a file of float32,
+// [COLS, ROWS] if COLUMN_MAJOR. OUTPUT gets the codes, the scales and the decoded matrix as float32.
 #include <fstream>
 #include <iostream>
 #include <string>

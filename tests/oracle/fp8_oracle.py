@@ -31,7 +31,9 @@ def block_amax(x, block):
     rows, cols = -(-x.shape[0] // high), -(-x.shape[1] // wide)
     padded = np.zeros((rows * high, cols * wide), x.dtype)
     padded[:x.shape[0], :x.shape[1]] = np.abs(x)
-    return padded.reshape(rows, high, cols, wide).max((1, 3)), lambda s: np.repeat(np.repeat(s, high, 0), wide, 1)[:x.shape[0], :x.shape[1]]
+    return padded.reshape(rows, high, cols,
+                          wide).max((1, 3)), lambda s: np.repeat(np.repeat(s, high, 0), wide, 1)[
+                              :x.shape[0], :x.shape[1]]
 
 
 def scale_of(amax, table, rule, mx):
@@ -59,7 +61,9 @@ def quantised(x, number, form, scaling, rule, swizzle):
     code = nearest(table, np.minimum(np.abs(scaled).astype(np.float64), table[-1]))
     decoded = np.copysign(table[code].astype(F), x) * spread(scale)
     stored = exponent if mx else scale
-    return (code + 128 * np.signbit(x)).astype(np.uint8), swizzled(stored) if swizzle else stored, bfloat16(decoded) if number == "bfloat16" else decoded
+    return (code + 128
+            * np.signbit(x)).astype(np.uint8), swizzled(stored) if swizzle else stored, bfloat16(
+                decoded) if number == "bfloat16" else decoded
 
 
 def roundings(shape, form, rng):
@@ -76,7 +80,8 @@ def cases(scratch, rng):
     """Input lines, and what each should give."""
     count = 0
     for shape in SHAPES:
-        inputs = [(None, name, x) for name, x in matrices(shape, rng)] + [(f, f"roundings_{f}", roundings(shape, f, rng)) for f in FORMATS]
+        inputs = [(None, name, x) for name, x in matrices(shape, rng)]
+        inputs += [(f, f"roundings_{f}", roundings(shape, f, rng)) for f in FORMATS]
         for at, (only, name, x) in enumerate(inputs):
             number = ("float32", "bfloat16")[(at + shape[0]) % 2]
             x = bfloat16(x) if number == "bfloat16" else x
@@ -89,7 +94,8 @@ def cases(scratch, rng):
                 kind = ("reference", "processor", "device")[(count + count // 60) % 3]
                 out = scratch / f"out{count}"
                 flags = [FORMATS.index(form), SCALINGS.index(scaling), RULES.index(rule), swizzle, columns]
-                yield " ".join(map(str, [kind, number, *shape, *flags, f"{path}_columns" if columns else path, out])), (x, number, form, scaling, rule, swizzle), out
+                yield " ".join(map(str, [kind, number, *shape, *flags, f"{path}_columns" if columns else path,
+                                         out])), (x, number, form, scaling, rule, swizzle), out
                 count += 1
 
 

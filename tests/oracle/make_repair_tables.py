@@ -10,6 +10,7 @@ import json
 import pathlib
 import random
 import re
+import textwrap
 
 import ftfy
 from ftfy import badness, chardata
@@ -50,9 +51,12 @@ def literal(text, width=110):
 
 
 def tables():
-    encodings = "".join(
-        f"    {{{int(name.startswith('sloppy'))}, {int(name == 'macroman')}, {{{', '.join(f'0x{ord(bytes([b]).decode(name)):X}' for b in range(128, 256))}}}}},  // {name}\n"
-        for name in chardata.CHARMAP_ENCODINGS)
+    def codes(name):
+        numbers = ", ".join(f"0x{ord(bytes([b]).decode(name)):X}" for b in range(128, 256))
+        row = f"{{{int(name.startswith('sloppy'))}, {int(name == 'macroman')}, {{{numbers}}}}},"
+        return f"    // {name}\n" + textwrap.fill(row, 118, initial_indent=" " * 4, subsequent_indent=" " * 12) + "\n"
+
+    encodings = "".join(codes(name) for name in chardata.CHARMAP_ENCODINGS)
     own = {name: char for name, char in chardata.HTML_ENTITIES.items() if name[1:] not in html.entities.html5}
     entities = "".join(f"    {{{json.dumps(name[1:])}, {json.dumps(own[name], ensure_ascii=False)}}},\n" for name in sorted(own))
     ligatures = "".join(f"    {{0x{c:X}, {json.dumps(text, ensure_ascii=False)}}},\n" for c, text in sorted(chardata.LIGATURES.items()))

@@ -2,7 +2,7 @@
 """Compares filter.motion with an independent computation: motion vectors read by PyAV, painted with numpy, patches
 by OpenCV's resize.
 
-    motion_oracle.py KINORA [FILM...]     default: H.264 videos of tests/data, and one of 256 lines made from them
+    motion_oracle.py KINORA [VIDEO...]     default: H.264 videos of tests/data, and one of 256 lines made from them
 
 Means must agree to a relative 1e-6, patches to 1e-5 (OpenCV adds in float32). A video with a side under 256
 pixels has no patches there. Exit status: 0 equal, 1 not, 77 when PyAV or OpenCV is not installed.
@@ -72,18 +72,18 @@ def expected(path):
     return mean.mean(), None if patches is None else float(patches.min())
 
 
-def ours(kinora, film):
+def ours(kinora, video):
     out = subprocess.run(
-        [kinora, "apply", "stage/filter.motion", film, "--set", "mode=score", "--json"],
+        [kinora, "apply", "stage/filter.motion", video, "--set", "mode=score", "--json"],
         check=True, capture_output=True, text=True,
     )
     scores = json.loads(out.stdout)["emitted"][0]["json"]["scores"]
     return scores["filter.motion"], scores["filter.motion.patch_min"]
 
 
-def compare(kinora, film):
-    (mean, patch), (expected_mean, expected_patch) = ours(kinora, film), expected(film)
-    print(film, "mean", mean, expected_mean, "patch", patch, expected_patch)
+def compare(kinora, video):
+    (mean, patch), (expected_mean, expected_patch) = ours(kinora, video), expected(video)
+    print(video, "mean", mean, expected_mean, "patch", patch, expected_patch)
     same = abs(mean - expected_mean) <= 1e-6 * expected_mean
     if expected_patch is not None:
         same = same and abs(patch - expected_patch) <= 1e-5 * expected_patch + 1e-10
@@ -91,18 +91,18 @@ def compare(kinora, film):
 
 
 def main():
-    kinora, films = sys.argv[1], sys.argv[2:]
+    kinora, videos = sys.argv[1], sys.argv[2:]
     with tempfile.TemporaryDirectory() as folder:
-        if not films:
-            films = [str(DATA / name) for name in ("film.mp4", "bbb_A.mp4", "city_cc0.mp4")]
+        if not videos:
+            videos = [str(DATA / name) for name in ("film.mp4", "bbb_A.mp4", "city_cc0.mp4")]
             large = str(pathlib.Path(folder) / "large.mp4")
             subprocess.run(
-                ["ffmpeg", "-v", "error", "-i", films[0], "-t", "20", "-an", "-vf", "scale=660:400", "-c:v", "libx264",
+                ["ffmpeg", "-v", "error", "-i", videos[0], "-t", "20", "-an", "-vf", "scale=660:400", "-c:v", "libx264",
                  "-preset", "veryfast", large],
                 check=True,
             )
-            films.append(large)
-        return 0 if all([compare(kinora, film) for film in films]) else 1
+            videos.append(large)
+        return 0 if all([compare(kinora, video) for video in videos]) else 1
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Four-bit weights in files against NumPy (fp4_oracle.py) and against what compressed-tensors, LongLive and Four Over Six wrote and
-decoded: `kinora convert --precision nvfp4` gives the codes and scales of the formulas, both layouts are read to the bit, and a damaged
-file is one clear error. Where the package compressed_tensors can be imported, it decodes what Kinora wrote.
-usage: packed_oracle.py KINORA ROOT SCRATCH"""
+"""Four-bit weights in files against NumPy (fp4_oracle.py) and against what compressed-tensors, LongLive and Four Over
+Six wrote and decoded: `kinora convert --precision nvfp4` gives the codes and scales of the formulas, both layouts are
+read to the bit, and a damaged file is one clear error. Where the package compressed_tensors can be imported, it decodes
+what Kinora wrote. usage: packed_oracle.py KINORA ROOT SCRATCH"""
 import json, math, pathlib, shutil, struct, subprocess, sys
 
 import numpy as np
@@ -12,17 +12,20 @@ import fp4_oracle
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 F = np.float32
 E4M3 = np.append(fp4_oracle.E4M3, np.nan)
-NUMBERS = {"F32": F, "F64": np.float64, "U8": np.uint8, "F8_E4M3": np.uint8, "I32": np.int32, "I64": np.int64, "BF16": np.uint16}
+NUMBERS = {"F32": F, "F64": np.float64, "U8": np.uint8, "F8_E4M3": np.uint8, "I32": np.int32, "I64": np.int64,
+           "BF16": np.uint16}
 MOST = {"none": 6 * 448, "static_6": 6 * 448, "static_4": 4 * 448, "mse": 6 * 256, "mae": 6 * 256, "abs_max": 6 * 256}
 
 
 def read(path):
-    """Tensors by name, those of 8 and 16 bits as their bits; dtypes; metadata. NumPy has no E4M3, so the library cannot read these files."""
+    """Tensors by name, those of 8 and 16 bits as their bits; dtypes; metadata. NumPy has no E4M3, so the library cannot
+    read these files."""
     data = pathlib.Path(path).read_bytes()
     size, = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + size])
     metadata = header.pop("__metadata__", {})
-    tensors = {k: np.frombuffer(data[8 + size:][slice(*v["data_offsets"])], NUMBERS[v["dtype"]]).reshape(v["shape"]) for k, v in header.items()}
+    tensors = {k: np.frombuffer(data[8 + size:][slice(*v["data_offsets"])], NUMBERS[v["dtype"]]).reshape(v["shape"])
+               for k, v in header.items()}
     return tensors, {k: v["dtype"] for k, v in header.items()}, metadata
 
 
@@ -30,7 +33,8 @@ def write(path, tensors, metadata=None, dtypes={}):
     names = {np.dtype(v): k for k, v in NUMBERS.items() if k not in ("F8_E4M3", "BF16")}
     header, at = {"__metadata__": metadata} if metadata else {}, 0
     for name, t in tensors.items():
-        header[name] = {"dtype": dtypes.get(name) or names[t.dtype], "shape": list(t.shape), "data_offsets": [at, at + t.nbytes]}
+        header[name] = {"dtype": dtypes.get(name) or names[t.dtype], "shape": list(t.shape),
+                        "data_offsets": [at, at + t.nbytes]}
         at += t.nbytes
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(t.tobytes() for t in tensors.values()))
@@ -61,13 +65,16 @@ def unswizzled(scales, rows, blocks):
 
 
 def model():
-    """Two layers of which one has values of several magnitudes, and what is left alone: by its name, by 24 columns, by its form."""
+    """Two layers of which one has values of several magnitudes, and what is left alone: by its name, by 24 columns, by
+    its form."""
     rng = np.random.default_rng(3)
     q = (rng.standard_normal((40, 96)) * 10.0 ** rng.uniform(-3, 0, (40, 1))).astype(F)
     q[7, 16:32] = 0
-    return {"blocks.0.attn.q.weight": q, "blocks.0.attn.q.bias": np.ones(40, F), "blocks.0.ffn.weight": rng.standard_normal((130, 64)).astype(F),
+    return {"blocks.0.attn.q.weight": q, "blocks.0.attn.q.bias": np.ones(40, F),
+            "blocks.0.ffn.weight": rng.standard_normal((130, 64)).astype(F),
             "blocks.0.norm.weight": np.ones(40, F), "blocks.1.odd.weight": rng.standard_normal((16, 24)).astype(F),
-            "patch_embed.weight": rng.standard_normal((16, 32)).astype(F), "head.head.weight": rng.standard_normal((16, 32)).astype(F)}
+            "patch_embed.weight": rng.standard_normal((16, 32)).astype(F),
+            "head.head.weight": rng.standard_normal((16, 32)).astype(F)}
 
 
 QUANTISED, HIGH = ("blocks.0.attn.q", "blocks.0.ffn"), ["blocks.1.odd", "head.head", "patch_embed"]
@@ -78,13 +85,15 @@ def padded(x):
 
 
 def check_written():
-    """Codes, scales and global scales of every rule, in either block and layout; the decoded numbers; the relative error in the result."""
+    """Codes, scales and global scales of every rule, in either block and layout; the decoded numbers; the relative
+    error in the result."""
     tensors = model()
     whole = write(SCRATCH / "whole.safetensors", tensors, {"note": "kept"})
     cases = [(rule, n % 4 in (1, 2), n % 2 == 1) for n, rule in enumerate(fp4_oracle.RULES)]
     for n, (rule, square, longlive) in enumerate(cases):
         packed, back = SCRATCH / f"packed{n}.safetensors", SCRATCH / f"back{n}.safetensors"
-        done = json.loads(kinora("convert", whole, packed, "--precision", "nvfp4", "--scale-rule", rule, "--block", "16x16" if square else "1x16",
+        done = json.loads(kinora("convert", whole, packed, "--precision", "nvfp4", "--scale-rule", rule, "--block",
+                                 "16x16" if square else "1x16",
                                  "--format", "longlive" if longlive else "compressed-tensors", "--json"))
         assert done["packed"]["matrices"] == 2 and done["packed"]["high"] == HIGH, done
         got, dtypes, metadata = read(packed)
@@ -93,26 +102,34 @@ def check_written():
         kinora("convert", packed, back)
         decoded, _, metadata = read(back)
         assert metadata.pop("note") == "kept" and {k: json.loads(v) for k, v in metadata.items()} == {
-            "low_weights": [f"{m}.weight" for m in QUANTISED], "low_rule": {"scale_rule": rule, "block": "16x16" if square else "1x16"}}, metadata
+            "low_weights": [f"{m}.weight" for m in QUANTISED],
+            "low_rule": {"scale_rule": rule, "block": "16x16" if square else "1x16"}}, metadata
         for module in QUANTISED:
             x = tensors[module + ".weight"]
-            scale, codes, scales, want = fp4_oracle.quantised(padded(x) if longlive else x, rule, square, False, False, longlive, None)
+            scale, codes, scales, want = fp4_oracle.quantised(padded(x) if longlive else x, rule, square, False, False,
+                                                              longlive, None)
             if longlive:
                 own, amax = module + ".quantized_weight", np.abs(x).max()
-                parts = {"_values": codes, "_scale_factors": scales.reshape(-1), "_amax": amax[None], "_metadata": np.array([*x.shape, *padded(x).shape], np.int32)}
+                parts = {"_values": codes, "_scale_factors": scales.reshape(-1), "_amax": amax[None],
+                         "_metadata": np.array([*x.shape, *padded(x).shape], np.int32)}
                 q, s = numbers(codes, unswizzled(scales, *np.multiply(scales.shape[:2], (128, 4))))
                 want = (q * s * amax / F(MOST[rule]))[:x.shape[0], :x.shape[1]]
-                assert dtypes[own + "_scale_factors"] == "F8_E4M3" and config["scale_rule"] == ("static_6" if rule == "none" else rule), config
+                assert dtypes[own + "_scale_factors"] == "F8_E4M3" and config["scale_rule"] == (
+                    "static_6" if rule == "none" else rule), config
             else:
-                own, parts = module, {".weight_packed": codes, ".weight_scale": scales, ".weight_global_scale": np.array([scale], F)}
+                own, parts = module, {".weight_packed": codes, ".weight_scale": scales,
+                                      ".weight_global_scale": np.array([scale], F)}
                 assert dtypes[own + ".weight_scale"] == "F8_E4M3" and config["format"] == "nvfp4-pack-quantized", config
             for part, expected in parts.items():
                 found = got.pop(own + part)
-                assert found.shape == expected.shape and found.dtype == expected.dtype and found.tobytes() == expected.tobytes(), (rule, square, longlive, part)
+                assert (found.shape == expected.shape and found.dtype == expected.dtype
+                        and found.tobytes() == expected.tobytes()), (rule, square, longlive, part)
             assert decoded[module + ".weight"].tobytes() == want.tobytes(), (rule, square, longlive)
-            error, total = error + np.square(want.astype(np.float64) - x).sum(), total + np.square(x.astype(np.float64)).sum()
+            error, total = error + np.square(want.astype(np.float64)
+                                             - x).sum(), total + np.square(x.astype(np.float64)).sum()
         told = done["packed"]["relative_error"]
-        assert abs(told - math.sqrt(error / total)) < 1e-6 * told and 0.05 < told < 0.15, (told, math.sqrt(error / total))
+        assert abs(told - math.sqrt(error / total)) < 1e-6 * told and 0.05 < told < 0.15, (
+            told, math.sqrt(error / total))
         for name, t in got.items():
             assert name in tensors and t.tobytes() == tensors[name].tobytes() == decoded[name].tobytes(), name
         assert len(got) == len(tensors) - 2 and len(decoded) == len(tensors), (sorted(got), sorted(decoded))
@@ -154,15 +171,19 @@ def check_read():
             ours, dtypes, _ = read(out)
             for module in ("blocks.0.q", "blocks.1.ffn.0"):
                 expected = theirs[want + module]
-                assert ours[module + ".weight"].tobytes() == expected.tobytes() and np.count_nonzero(expected) > 500, (file, dtype, module)
+                assert ours[module + ".weight"].tobytes() == expected.tobytes() and np.count_nonzero(expected) > 500, (
+                    file, dtype, module)
                 assert dtypes[module + ".weight"] == {"fp32": "F32", "bf16": "BF16"}[dtype]
 
 
 def check_equals_theirs():
-    """Kinora writes from the same matrices the bytes that the authors' code wrote; compressed-tensors gives a block of zeros another scale."""
+    """Kinora writes from the same matrices the bytes that the authors' code wrote; compressed-tensors gives a block of
+    zeros another scale."""
     whole, _, _ = read(ROOT / "tests/data/oracle/nvfp4_compressed_tensors.safetensors")
-    given = write(SCRATCH / "theirs.safetensors", {f"{m}.weight": whole[f"whole.{m}"] for m in ("blocks.0.q", "blocks.1.ffn.0")})
-    for file, rule, block in (("longlive", "mse", "1x16"), ("longlive_2d", "static_6", "16x16"), ("fouroversix", "static_4", "1x16"),
+    given = write(SCRATCH / "theirs.safetensors",
+                  {f"{m}.weight": whole[f"whole.{m}"] for m in ("blocks.0.q", "blocks.1.ffn.0")})
+    for file, rule, block in (("longlive", "mse", "1x16"), ("longlive_2d", "static_6", "16x16"),
+                              ("fouroversix", "static_4", "1x16"),
                               ("compressed_tensors", "static_6", "1x16")):
         theirs, their_dtypes, _ = read(ROOT / f"tests/data/oracle/nvfp4_{file}.safetensors")
         out = SCRATCH / f"as_{file}.safetensors"
@@ -179,17 +200,21 @@ def check_equals_theirs():
 
 
 def check_folder():
-    """The folder's config.json says how the matrices are packed; dense weights lose that; shards, dtypes and patterns of names."""
+    """The folder's config.json says how the matrices are packed; dense weights lose that; shards, dtypes and patterns
+    of names."""
     folder, dense = SCRATCH / "in", SCRATCH / "dense"
     folder.mkdir()
     write(folder / "diffusion_pytorch_model.safetensors", model())
     (folder / "config.json").write_text(json.dumps({"_class_name": "X", "layers": 3}))
-    text = kinora("convert", folder, SCRATCH / "small", "--precision", "nvfp4", "--format", "longlive", "--dtype", "bf16", "--max-shard", "5 kB",
+    text = kinora("convert", folder, SCRATCH / "small", "--precision", "nvfp4", "--format", "longlive", "--dtype",
+                  "bf16", "--max-shard", "5 kB",
                   "--high", "*.ffn", "--high", "head*")
-    assert "NVFP4: 2 matrices, relative error 8.62 %" in text and "left alone: blocks.0.ffn, blocks.1.odd, head.head\n" in text, text
+    assert ("NVFP4: 2 matrices, relative error 8.62 %" in text
+            and "left alone: blocks.0.ffn, blocks.1.odd, head.head\n" in text), text
     config = json.loads((SCRATCH / "small/config.json").read_text())
     assert config["layers"] == 3 and config["quantization_config"] == {
-        "quant_method": "fouroversix", "dtype": "nvfp4", "scale_rule": "mse", "weight_scale_2d": False, "output_dtype": "bfloat16",
+        "quant_method": "fouroversix", "dtype": "nvfp4", "scale_rule": "mse", "weight_scale_2d": False,
+        "output_dtype": "bfloat16",
         "modules_to_not_convert": ["blocks.0.ffn", "blocks.1.odd", "head.head"]}, config
     assert len(list((SCRATCH / "small").glob("*.safetensors"))) > 2
     kinora("convert", SCRATCH / "small", dense, "--dtype", "bf16")
@@ -199,40 +224,53 @@ def check_folder():
 
 
 def check_packed_again():
-    """What was in four bits becomes so again, in either layout, with the same codes and scales; no other matrix does, and by no other rule."""
+    """What was in four bits becomes so again, in either layout, with the same codes and scales; no other matrix does,
+    and by no other rule."""
     whole, square = SCRATCH / "whole.safetensors", ["--scale-rule", "static_6", "--block", "16x16"]
     layouts = {}
-    for layout in ("compressed-tensors", "longlive"):  # not the default choice of matrices, named as modules and as weights
+    # not the default choice of matrices, named as modules and as weights
+    for layout in ("compressed-tensors", "longlive"):
         layouts[layout] = SCRATCH / f"once_{layout}"
-        kinora("convert", whole, f"{layouts[layout]}/", "--precision", "nvfp4", "--format", layout, *square, "--high", "blocks.0.ffn.weight", "--high", "head*")
+        kinora("convert", whole, f"{layouts[layout]}/", "--precision", "nvfp4", "--format", layout, *square, "--high",
+               "blocks.0.ffn.weight", "--high", "head*")
     dense = SCRATCH / "decoded_once.safetensors"
     kinora("convert", layouts["longlive"], dense)
     low = "by static_6 in 16x16:\n  blocks.0.attn.q.weight\n  patch_embed.weight\n"
-    for given, said in ((layouts["longlive"], f"F32 NVFP4\n2 matrices in four bits, {low}"), (dense, f" F32\n2 matrices that were rounded to few bits, {low}")):
+    for given, said in ((layouts["longlive"], f"F32 NVFP4\n2 matrices in four bits, {low}"),
+                        (dense, f" F32\n2 matrices that were rounded to few bits, {low}")):
         assert kinora("inspect", given).endswith(said), kinora("inspect", given)
-    assert kinora("inspect", whole).endswith(" F32\n") and "is weights" in kinora("inspect", whole, "--set", "layers=3", code=2)
+    assert kinora("inspect",
+                  whole).endswith(" F32\n") and "is weights" in kinora("inspect", whole, "--set", "layers=3", code=2)
     facts = json.loads(kinora("inspect", whole, "--json"))
-    assert (facts["low_weights"], facts["parameters"], facts["packed"]) == ([], sum(t.size for t in model().values()), False), facts
-    for given, layout in ((layouts["compressed-tensors"], "longlive"), (layouts["longlive"], "compressed-tensors"), (dense, "compressed-tensors")):
+    assert (facts["low_weights"], facts["parameters"],
+            facts["packed"]) == ([], sum(t.size for t in model().values()), False), facts
+    for given, layout in ((layouts["compressed-tensors"], "longlive"), (layouts["longlive"], "compressed-tensors"),
+                          (dense, "compressed-tensors")):
         out = SCRATCH / f"again_{given.name.split('.')[0]}.safetensors"
         done = json.loads(kinora("convert", given, out, "--precision", "nvfp4", "--format", layout, "--json"))
         assert done["packed"]["matrices"] == 2 and done["packed"]["relative_error"] < 1e-6, done
         same_codes(out, layouts[layout] / "diffusion_pytorch_model.safetensors")
-    for file, layout, rule in (("longlive_2d", "longlive", []), ("fouroversix", "longlive", []), ("compressed_tensors", "compressed-tensors", ["--scale-rule", "static_6"])):
+    for file, layout, rule in (("longlive_2d", "longlive", []), ("fouroversix", "longlive", []),
+                               ("compressed_tensors", "compressed-tensors", ["--scale-rule", "static_6"])):
         theirs, out = ROOT / f"tests/data/oracle/nvfp4_{file}.safetensors", SCRATCH / f"again_{file}.safetensors"
         if rule:
             said = kinora("convert", theirs, out, "--precision", "nvfp4", code=2)
-            assert "is in four bits already and does not say by which rule" in said and "--scale-rule" in said and not out.exists(), said
+            assert ("is in four bits already and does not say by which rule" in said and "--scale-rule" in said
+                    and not out.exists()), said
         done = json.loads(kinora("convert", theirs, out, "--precision", "nvfp4", "--format", layout, *rule, "--json"))
         assert done["packed"]["matrices"] == 2 and done["packed"]["relative_error"] < 1e-6, done
-    said = kinora("convert", whole, out := SCRATCH / "never.safetensors", "--precision", "nvfp4", "--high", "head", code=2)
-    assert "matches none" in said and "or 'patch_embed.weight'" in said and "a training's option high" in said and not out.exists(), said
-    said = refused("convert", write(SCRATCH / "list.safetensors", model(), {"low_weights": "{}"}), out, "--precision", "nvfp4")
+    said = kinora("convert", whole, out := SCRATCH / "never.safetensors", "--precision", "nvfp4", "--high", "head",
+                  code=2)
+    assert ("matches none" in said and "or 'patch_embed.weight'" in said and "a training's option high" in said
+            and not out.exists()), said
+    said = refused("convert", write(SCRATCH / "list.safetensors", model(), {"low_weights": "{}"}), out, "--precision",
+                   "nvfp4")
     assert "its metadata low_weights is not a list of names" in said and not out.exists(), said
 
 
 def same_codes(ours, theirs):
-    """Codes and scales are the same bytes; the global scale, computed from decoded numbers, may differ in its last place."""
+    """Codes and scales are the same bytes; the global scale, computed from decoded numbers, may differ in its last
+    place."""
     (got, dtypes, _), (want, _, _) = read(ours), read(theirs)
     assert sorted(got) == sorted(want), (sorted(got), sorted(want))
     for name, t in got.items():
@@ -248,10 +286,12 @@ def check_refused():
     bad["blocks.0.ffn.weight"][3, 4], bad["blocks.0.ffn.weight"][5, 6] = np.inf, np.nan
     said = refused("convert", write(SCRATCH / "bad.safetensors", bad), out, "--precision", "nvfp4")
     assert "'blocks.0.ffn.weight': 2 of 8320 values are infinite or NaN" in said and not out.exists(), said
-    for arguments, why in ((["--precision", "nvpf4"], "unknown precision"), (["--high", "x"], "--high needs --precision"),
+    for arguments, why in ((["--precision", "nvpf4"], "unknown precision"),
+                           (["--high", "x"], "--high needs --precision"),
                            (["--format", "longlive"], "--format needs --precision")):
         assert why in kinora("convert", whole, out, *arguments, code=2)
-    for arguments, why in ((["--scale-rule", "mes"], "did you mean 'mse'?"), (["--block", "8x8"], "1x16"), (["--format", "gguf"], "longlive")):
+    for arguments, why in ((["--scale-rule", "mes"], "did you mean 'mse'?"), (["--block", "8x8"], "1x16"),
+                           (["--format", "gguf"], "longlive")):
         assert why in kinora("convert", whole, out, "--precision", "nvfp4", *arguments, code=2)
     tensors, dtypes, metadata = read(packed)
     theirs, their_dtypes, their_metadata = read(ROOT / "tests/data/oracle/nvfp4_longlive.safetensors")
@@ -260,9 +300,11 @@ def check_refused():
     nan[2, 3], nan[4, 5] = 0x7F, 0x81
     sizes = lambda *n: {values + "_metadata": np.array(n, np.int32)}
     cases = [(tensors, {own + "_scale": None}, "_scale' of a matrix in four bits is missing; expected F8_E4M3 [40, 6]"),
-             (tensors, {own + "_scale": tensors[own + "_scale"][:39]}, "_scale' of a matrix in four bits is F8_E4M3 [39, 6]; expected F8_E4M3 [40, 6]"),
+             (tensors, {own + "_scale": tensors[own + "_scale"][:39]},
+              "_scale' of a matrix in four bits is F8_E4M3 [39, 6]; expected F8_E4M3 [40, 6]"),
              (tensors, {own + "_scale": nan}, "2 of 240 scales of its four-bit blocks are NaN or negative"),
-             (tensors, {own + "_packed": tensors[own + "_packed"][:, :47]}, "_packed' of a matrix in four bits is U8 [40, 47]; expected U8 [rows, 8 blocks]"),
+             (tensors, {own + "_packed": tensors[own + "_packed"][:, :47]},
+              "_packed' of a matrix in four bits is U8 [40, 47]; expected U8 [rows, 8 blocks]"),
              (tensors, {own + "_global_scale": np.array([0], F)}, "_global_scale' is 0"),
              (tensors, {own + "_global_scale": np.array([np.nan], F)}, "_global_scale' is nan; a scale is finite"),
              (tensors, {own: np.zeros((40, 96), F)}, f"'{own}' is there whole and in four bits"),
@@ -271,20 +313,25 @@ def check_refused():
              (theirs, {values + "_amax": np.array([-1], F)}, "_amax' is -1"),
              (theirs, sizes(24, 48, 128), "_metadata' of a matrix in four bits is I32 [3]; expected I32 or I64"),
              (theirs, sizes(2 ** 31 - 1, 48, 128, 64), "says a matrix [2147483647, 48], padded to [128, 64]"),
-             (theirs, sizes(24, -48, 128, 64), "says a matrix [24, -48]"), (theirs, sizes(24, 48, 64, 128), "padded to [64, 128]"),
+             (theirs, sizes(24, -48, 128, 64), "says a matrix [24, -48]"),
+             (theirs, sizes(24, 48, 64, 128), "padded to [64, 128]"),
              (theirs, sizes(24, 48, 128, 64, 1, 0), "with scales of layout 0"),
              (theirs, {values + "_scale_factors": theirs[values + "_scale_factors"][:-1]}, "expected F8_E4M3 [512]")]
     for n, (of, change, why) in enumerate(cases):
         all_dtypes = dtypes if of is tensors else their_dtypes
         given = {k: v for k, v in {**of, **change}.items() if v is not None}
-        path = write(SCRATCH / f"hostile{n}.safetensors", given, metadata if of is tensors else their_metadata, all_dtypes)
+        path = write(SCRATCH / f"hostile{n}.safetensors", given, metadata if of is tensors else their_metadata,
+                     all_dtypes)
         said = refused("convert", path, out)
         assert why in said and "Traceback" not in said and not out.exists(), (why, said)
-    for rule, why in ((None, "an unknown rule of scales"), ({"scale_rule": "best"}, "unknown rule 'best'"), ({"scale_rule": "mse", "dtype": "if4"}, "dtype 'if4'")):
-        path = write(SCRATCH / "rule.safetensors", theirs, {"quantization_config": json.dumps(rule)} if rule else None, their_dtypes)
+    for rule, why in ((None, "an unknown rule of scales"), ({"scale_rule": "best"}, "unknown rule 'best'"),
+                      ({"scale_rule": "mse", "dtype": "if4"}, "dtype 'if4'")):
+        path = write(SCRATCH / "rule.safetensors", theirs, {"quantization_config": json.dumps(rule)} if rule else None,
+                     their_dtypes)
         said = refused("convert", path, out)
         assert why in said and "into config.json next to the file" in said, said
-    (SCRATCH / "config.json").write_text('{"quantization_config": {"quant_method": "fouroversix", "scale_rule": "mse"}}')
+    (SCRATCH / "config.json").write_text(
+        '{"quantization_config": {"quant_method": "fouroversix", "scale_rule": "mse"}}')
     write(SCRATCH / "rule.safetensors", theirs, None, their_dtypes)
     kinora("convert", SCRATCH / "rule.safetensors", out)
     (SCRATCH / "config.json").unlink()

@@ -1,4 +1,5 @@
-// Reads texts, one JSON string a line, and writes each as text.tokenizer with `clean` reads it (tests/oracle/repair_oracle.py).
+// Reads texts, one JSON string a line, and writes each as text.tokenizer with `clean` reads it
+// (tests/oracle/repair_oracle.py).
 #include <iostream>
 #include <string>
 

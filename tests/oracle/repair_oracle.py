@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The repair of prompts and captions (text.tokenizer with `clean`) against ftfy and html of Python on 10,000 made strings: none differs.
+"""The repair of prompts and captions (text.tokenizer with `clean`) against ftfy and html of Python on 10,000 made
+strings: none differs.
 It needs ftfy, of this Python or of the one that KINORA_ORACLE_PYTHON names, if it is set.
 usage: repair_oracle.py REPAIR_CASES"""
 import json, os, pathlib, subprocess, sys
@@ -19,7 +20,9 @@ except ImportError as error:
 COUNT, SEED = 10_000, 7
 pairs = made.pairs(COUNT, SEED)
 lines = "".join(json.dumps(text) + "\n" for text, _ in pairs)
-got = [json.loads(line) for line in subprocess.run([sys.argv[1]], input=lines, capture_output=True, text=True, check=True).stdout.splitlines()]
+got = [json.loads(line)
+       for line in subprocess.run([sys.argv[1]], input=lines, capture_output=True, text=True,
+                                  check=True).stdout.splitlines()]
 assert len(got) == COUNT, f"{len(got)} lines of {COUNT}"
 changed = sum(text.strip() != want for text, want in pairs)
 assert changed > COUNT // 2, f"only {changed} strings need a repair"

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Reads a folder of shards with independent code and compares every sample with a listing.
 
-    shards_oracle.py FOLDER LISTING.json    LISTING: [{"key": "a", "fields": {"mp4": "00ff..."}}, ...], bytes in hex, in order
+    shards_oracle.py FOLDER LISTING.json    LISTING: [{"key": "a", "fields": {"mp4": "00ff..."}}, ...], bytes in hex, in
+    order
 
 - webdataset: keys, fields and bytes, in order.
 - Python's tarfile and sqlite3: the offsets in every .tar.idx and in .nv-meta/index.sqlite.
-- megatron-energon, if it is installed: the samples of the splits as a crude dataset, a look-up by key, and with PyTorch its loader.
+- megatron-energon, if it is installed: the samples of the splits as a crude dataset, a look-up by key, and with PyTorch
+its loader.
 
 Exit status: 0 equal, 1 not, 2 usage, 77 if webdataset is not installed (pip install webdataset==1.0.2).
 """
@@ -55,23 +57,28 @@ def with_tarfile(folder, shards):
         begins, keys = [], []
         with tarfile.open(shard, "r:") as tar:
             for member in tar:
-                check((member.mtime, member.uid, member.gid, member.mode) == (0, 0, 0, 0o644), f"{shard}: header of {member.name}")
+                check((member.mtime, member.uid, member.gid, member.mode) == (0, 0, 0, 0o644),
+                      f"{shard}: header of {member.name}")
                 key, _, part = member.name.rpartition("/")[2].partition(".")
                 key = member.name[: len(member.name) - len(part) - 1]
                 if not keys or keys[-1] != key:
                     begins.append(member.offset)
                     keys.append(key)
                 row = database.execute(
-                    "SELECT p.content_byte_offset, p.content_byte_size, s.byte_offset FROM sample_parts p JOIN samples s USING (tar_file_id, "
-                    "sample_index) WHERE s.tar_file_id = ? AND s.sample_key = ? AND p.part_name = ?", (number, key, part)).fetchall()
+                    "SELECT p.content_byte_offset, p.content_byte_size, s.byte_offset FROM sample_parts p JOIN samples "
+                    "s USING (tar_file_id, "
+                    "sample_index) WHERE s.tar_file_id = ? AND s.sample_key = ? AND p.part_name = ?",
+                    (number, key, part)).fetchall()
                 check(row == [(member.offset_data, member.size, begins[-1])], f"index.sqlite: {key}.{part} is at {row}")
                 parts += 1
             begins.append(tar.offset)
         index = pathlib.Path(f"{shard}.idx").read_bytes()
-        check(list(struct.unpack(f"<{len(index) // 8}Q", index)) == begins, f"{shard}.idx differs from tarfile's offsets")
+        check(list(struct.unpack(f"<{len(index) // 8}Q", index)) == begins,
+              f"{shard}.idx differs from tarfile's offsets")
         samples += len(keys)
     for table, count in (("samples", samples), ("sample_parts", parts)):
-        check(database.execute(f"SELECT count(*) FROM {table}").fetchone() == (count,), f"index.sqlite: {table} has other rows")
+        check(database.execute(f"SELECT count(*) FROM {table}").fetchone() == (count,),
+              f"index.sqlite: {table} has other rows")
     uuid.UUID((folder / ".nv-meta/index.uuid").read_text())
     print(f"tarfile, sqlite3: {samples} samples, {parts} parts where the indexes say")
 
@@ -133,9 +140,11 @@ def cooked_by_energon(folder, expected):
             return sample
 
     config = energon.WorkerConfig(rank=0, world_size=1, num_workers=0)
-    dataset = energon.get_val_dataset(str(folder), split_part="train", batch_size=1, worker_config=config, task_encoder=Encoder())
+    dataset = energon.get_val_dataset(str(folder), split_part="train", batch_size=1, worker_config=config,
+                                      task_encoder=Encoder())
     keys = [key for batch in energon.get_loader(dataset) for key in batch]
-    check(set(keys) <= {k for k, _ in expected} and len(keys) == len(set(keys)) and keys, "energon: the loader gives other samples")
+    check(set(keys) <= {k for k, _ in expected} and len(keys) == len(set(keys)) and keys,
+          "energon: the loader gives other samples")
     print(f"megatron-energon: its loader gives {len(keys)} training samples")
 
 

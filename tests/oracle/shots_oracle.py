@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """Compares the stages shots.* with PySceneDetect's detectors, frame by frame.
 
-    shots_oracle.py KINORA [FILM...]      run `KINORA apply stage/shots.NAME FILM --json` on each video, with every detector
+    shots_oracle.py KINORA [VIDEO...]      run `KINORA apply stage/shots.NAME VIDEO --json` on each video, with every
+    detector
                                           and downscale (default: the videos of tests/data, and constructed ones)
     shots_oracle.py --quick KINORA        fewer videos and sizes
     shots_oracle.py --part I/N KINORA     every N-th of the default videos, from the I-th on
-    shots_oracle.py --expect FILM         print the result of PySceneDetect's ContentDetector in the same form
+    shots_oracle.py --expect VIDEO         print the result of PySceneDetect's ContentDetector in the same form
 
-A result is {"fps", "frames", "cuts", "scores", ...}; a cut is the index of a new shot's first frame. Frames and cuts must
-be equal, scores to 1e-12, the rate to a relative 1e-9. Exit status: 0 equal, 1 not, 2 usage, 77 if PySceneDetect is not
-installed (pip install scenedetect==0.7.2 opencv-python-headless).
+A result is {"fps", "frames", "cuts", "scores", ...}; a cut is the index of a new shot's first frame. Frames and cuts
+must be equal, scores to 1e-12, the rate to a relative 1e-9. Exit status: 0 equal, 1 not, 2 usage, 77 if PySceneDetect
+is not installed (pip install scenedetect==0.7.2 opencv-python-headless).
 
-PySceneDetect reads frames with OpenCV, which cannot convert those marked as interlaced; for an interlaced video it therefore
-gets a lossless progressive copy. OpenCV honours a video's colour tags only with FFmpeg 8 inside; OpenCV 4 with an older
-one treats every video as BT.601.
+PySceneDetect reads frames with OpenCV, which cannot convert those marked as interlaced; for an interlaced video it
+therefore gets a lossless progressive copy. OpenCV honours a video's colour tags only with FFmpeg 8 inside; OpenCV 4
+with an older one treats every video as BT.601.
 """
 
 import itertools
@@ -24,20 +25,21 @@ import subprocess
 import sys
 import tempfile
 
-import shots_films
+import shots_videos
 
 VERSION = "0.7.2"
 SCORE_TOLERANCE = 1e-12
 RATE_TOLERANCE = 1e-9
 SKIPPED = 77
-FILM_SUFFIXES = {".mp4", ".webm", ".mov", ".mkv", ".ogv"}
+VIDEO_SUFFIXES = {".mp4", ".webm", ".mov", ".mkv", ".ogv"}
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
 
 
 def cases():
     """Detectors by our name: our options, the equal PySceneDetect detector, and its score of a frame."""
     from scenedetect.detector import FlashFilter
-    from scenedetect.detectors import AdaptiveDetector, ContentDetector, HashDetector, HistogramDetector, ThresholdDetector
+    from scenedetect.detectors import (AdaptiveDetector, ContentDetector, HashDetector, HistogramDetector,
+                                       ThresholdDetector)
 
     edges = ContentDetector.Components(1.0, 1.0, 1.0, 1.0)
     suppress = FlashFilter.Mode.SUPPRESS
@@ -45,7 +47,8 @@ def cases():
     ratio, luma_ratio = "adaptive_ratio (w=2)", "adaptive_ratio_lum (w=4)"
     return {
         "content": ({}, lambda: ContentDetector(), "content_val"),
-        "content edges": ({"edges": 1, "threshold": 35}, lambda: ContentDetector(threshold=35, weights=edges), "content_val"),
+        "content edges": ({"edges": 1, "threshold": 35}, lambda: ContentDetector(threshold=35, weights=edges),
+                          "content_val"),
         "content edges 7": (
             {"edges": 1, "kernel_size": 7},
             lambda: ContentDetector(weights=edges, kernel_size=7),
@@ -94,12 +97,13 @@ def cases():
     }
 
 
-def detected(film, detectors, downscale=0):
+def detected(file, detectors, downscale=0):
     """Each detector's cuts and scores, from one pass over the video: {"fps", "frames", NAME: (cuts, scores)}."""
     import scenedetect
 
-    # Pixels and times are OpenCV's; lengths in frames count by the rate of the backend "pyav", because OpenCV's is the average.
-    video = scenedetect.open_video(str(film), frame_rate=scenedetect.open_video(str(film), backend="pyav").frame_rate)
+    # Pixels and times are OpenCV's; lengths in frames count by the rate of the backend "pyav", because OpenCV's is the
+    # average.
+    video = scenedetect.open_video(str(file), frame_rate=scenedetect.open_video(str(file), backend="pyav").frame_rate)
     times, found = [], {}
 
     class Clock(scenedetect.detector.SceneDetector):
@@ -136,7 +140,7 @@ def detected(film, detectors, downscale=0):
     for _, detector, cuts in found.values():
         manager.add_detector(Recorder(detector, cuts))
     manager.detect_scenes(video)
-    rate = float(scenedetect.open_video(str(film)).frame_rate)
+    rate = float(scenedetect.open_video(str(file)).frame_rate)
     out = {"fps": rate, "frames": len(times)}
     for name, (key, detector, cuts) in found.items():
         metrics = [detector.stats_manager.get_metrics(time, [key])[0] for time in times]
@@ -152,14 +156,15 @@ def index_of(cut, times):
     return next(i for i, time in enumerate(times) if time.frame_num >= cut.frame_num)
 
 
-def found_by(kinora, stage, film, options):
-    command = [kinora, "apply", f"stage/{stage}", str(film), "--json"]
+def found_by(kinora, stage, video, options):
+    command = [kinora, "apply", f"stage/{stage}", str(video), "--json"]
     for key, value in options.items():
         command += ["--set", f"{key}={value}"]
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
 
-# Rounding decides bits of a hash in flat pictures (plugins/stages/README.md). In a video of plain colours this many frames may differ, each by this many bits.
+# Rounding decides bits of a hash in flat pictures (docs/curate/shots.md). In a video of plain colours this many frames
+# may differ, each by this many bits.
 FLAT_FRAMES, FLAT_BITS = 6, 2
 
 
@@ -176,7 +181,8 @@ def differences(name, ours, theirs, bits=0):
     pairs = [(i, a, b) for i, (a, b) in enumerate(zip(ours["scores"], scores)) if b is not None]
     gaps = [abs(a - b) for _, a, b in pairs]
     wrong = [pair for pair, gap in zip(pairs, gaps) if not gap <= SCORE_TOLERANCE]
-    is_rounding = bits and len(wrong) <= FLAT_FRAMES and all(abs(a - b) <= FLAT_BITS / bits + SCORE_TOLERANCE for _, a, b in wrong)
+    is_rounding = bits and len(wrong) <= FLAT_FRAMES and all(abs(a - b) <= FLAT_BITS / bits + SCORE_TOLERANCE
+                                                             for _, a, b in wrong)
     if wrong and not is_rounding:
         out.append(f"{len(wrong)} scores, first at frame {wrong[0][0]}: {wrong[0][1]!r} instead of {wrong[0][2]!r}")
     if len(pairs) < theirs["frames"] - 8:
@@ -184,7 +190,7 @@ def differences(name, ours, theirs, bits=0):
     return out, sum(gap == 0 for gap in gaps), len(gaps)
 
 
-def compare_film(kinora, film, read_by_peer, downscales, is_flat=False):
+def compare_video(kinora, video, read_by_peer, downscales, is_flat=False):
     """Prints one line per detector and size; True if all are equal. is_flat: the video has plain colours."""
     rows, good = [], True
     all_cases = cases()
@@ -194,7 +200,7 @@ def compare_film(kinora, film, read_by_peer, downscales, is_flat=False):
             if name.startswith("content edges") and downscale == 1 and theirs["frames"] > 300:
                 continue  # the peer's edges at full size take minutes
             try:
-                ours = found_by(kinora, "shots." + name.split()[0], film, {**options, "downscale": downscale})
+                ours = found_by(kinora, "shots." + name.split()[0], video, {**options, "downscale": downscale})
                 bits = {"hash": 8 * 8, "hash 16": 16 * 16}.get(name, 0) if is_flat else 0
                 wrong, same, compared = differences(name, ours, theirs, bits)
             except (OSError, subprocess.CalledProcessError, ValueError) as error:
@@ -202,28 +208,30 @@ def compare_film(kinora, film, read_by_peer, downscales, is_flat=False):
             good = good and not wrong
             result = "; ".join(wrong) or "equal"
             cuts = len(theirs[name][0])
-            rows.append(f"{film.name:<22} {downscale:>3} {name:<18} {cuts:>3} cuts, {same}/{compared} scores to the bit  {result}")
+            rows.append(
+                f"{video.name:<22} {downscale:>3} {name:<18} {cuts:>3} cuts, {same}/{compared} scores to the bit  "
+                f"{result}")
     print("\n".join(rows), flush=True)
     return good
 
 
-def compare_together(kinora, film):
+def compare_together(kinora, video):
     """All detectors in one decoding pass give the same results as each alone, for any number of threads."""
     names = ["content", "adaptive", "histogram", "hash", "threshold"]
     options = {"detectors": json.dumps(names), "threads": 2}
-    together = found_by(kinora, "shots", film, options)
+    together = found_by(kinora, "shots", video, options)
     good = together["cuts"] == sorted({cut for name in names for cut in together["detectors"][name]["cuts"]})
     for name in names:
-        alone = found_by(kinora, f"shots.{name}", film, {})
+        alone = found_by(kinora, f"shots.{name}", video, {})
         good = good and together["detectors"][name] == {"cuts": alone["cuts"], "scores": alone["scores"]}
-    print(f"{film.name:<22}     all in one decode: {'equal' if good else 'DIFFERENT'}", flush=True)
+    print(f"{video.name:<22}     all in one decode: {'equal' if good else 'DIFFERENT'}", flush=True)
     return good
 
 
 def compare_constructed(kinora, quick, part):
     good = True
     with tempfile.TemporaryDirectory() as folder:
-        for made in part(shots_films.make_all(pathlib.Path(folder), quick)):
+        for made in part(shots_videos.make_all(pathlib.Path(folder), quick)):
             ours = found_by(kinora, "shots.content", made.path, {})
             problems = []
             if ours["frames"] != made.frames:
@@ -236,17 +244,17 @@ def compare_constructed(kinora, quick, part):
             good = good and not problems
             if made.peer is not None:
                 sizes = [0] if quick else [0, 1, 3]
-                good = compare_film(kinora, made.path, made.peer, sizes, is_flat=True) and good
+                good = compare_video(kinora, made.path, made.peer, sizes, is_flat=True) and good
     return good
 
 
 def main(arguments):
-    quick, part = arguments[:1] == ["--quick"], lambda films: films
+    quick, part = arguments[:1] == ["--quick"], lambda videos: videos
     if quick:
         arguments = arguments[1:]
     elif arguments[:1] == ["--part"]:
         index, parts = map(int, arguments[1].split("/"))
-        part = lambda films: itertools.islice(films, index - 1, None, parts)
+        part = lambda videos: itertools.islice(videos, index - 1, None, parts)
         arguments = arguments[2:]
     if not arguments or (arguments[0].startswith("-") and arguments[0] != "--expect"):
         print(__doc__, file=sys.stderr)
@@ -264,20 +272,22 @@ def main(arguments):
         _, make, key = cases()["content"]
         theirs = detected(arguments[1], {"content": (make, key)})
         scores = [0.0 if score is None or math.isnan(score) else float(score) for score in theirs["content"][1]]
-        print(json.dumps({"fps": theirs["fps"], "frames": theirs["frames"], "cuts": theirs["content"][0], "scores": scores}))
+        print(json.dumps({"fps": theirs["fps"], "frames": theirs["frames"], "cuts": theirs["content"][0],
+                          "scores": scores}))
         return 0
-    films = [pathlib.Path(film) for film in arguments[1:]]
+    videos = [pathlib.Path(video) for video in arguments[1:]]
     print(f"scenedetect {scenedetect.__version__}, OpenCV {cv2.__version__}")
     good = True
-    if not films:
+    if not videos:
         good = compare_constructed(arguments[0], quick, part)
-        films = sorted(film for film in DATA.iterdir() if film.suffix in FILM_SUFFIXES and film.stat().st_size > 0)
+        videos = sorted(video for video in DATA.iterdir()
+                        if video.suffix in VIDEO_SUFFIXES and video.stat().st_size > 0)
         if quick:
-            films = [film for film in films if film.name in ("bbb_A.mp4", "film_excerpt.webm")]
-        films = list(part(films))
-    for film in films:
-        good = compare_film(arguments[0], film, film, [0, 1, 5] if quick else [0, 1, 2, 5, 30]) and good
-        good = compare_together(arguments[0], film) and good
+            videos = [video for video in videos if video.name in ("bbb_A.mp4", "film_excerpt.webm")]
+        videos = list(part(videos))
+    for video in videos:
+        good = compare_video(arguments[0], video, video, [0, 1, 5] if quick else [0, 1, 2, 5, 30]) and good
+        good = compare_together(arguments[0], video) and good
     return 0 if good else 1
 
 

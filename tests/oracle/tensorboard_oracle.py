@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Reads a training job's event files with TensorBoard's own reader: every number of metrics.jsonl, each step once, and the pictures.
-usage: tensorboard_oracle.py JOB_FOLDER    (needs the package tensorboard; run by hand)"""
+"""Reads a training job's event files with TensorBoard's own reader: every number of metrics.jsonl, each step once, and
+the pictures. usage: tensorboard_oracle.py JOB_FOLDER    (needs the package tensorboard; run by hand)"""
 import json, math, pathlib, struct, sys
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -13,7 +13,8 @@ read.Reload()
 lines = [json.loads(text) for text in (job / "metrics.jsonl").read_text().splitlines()]
 single = lambda x: struct.unpack("f", struct.pack("f", x))[0]
 checked = 0
-for name in {n for line in lines for n, v in line.items() if isinstance(v, (int, float)) and not isinstance(v, bool) and n != "step"}:
+for name in {n for line in lines
+             for n, v in line.items() if isinstance(v, (int, float)) and not isinstance(v, bool) and n != "step"}:
     tag = name if name.startswith("validation") else "train/" + name
     want = [(line["step"], single(line[name])) for line in lines if name in line]
     got = [(e.step, e.value) for e in read.Scalars(tag)]

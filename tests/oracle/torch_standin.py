@@ -1,5 +1,5 @@
-"""A stand-in for PyTorch where it is not installed, in which every name is an empty class: megatron-energon imports torch everywhere, but its readers of
-shards compute nothing with it."""
+"""A stand-in for PyTorch where it is not installed, in which every name is an empty class: megatron-energon imports
+torch everywhere, but its readers of shards compute nothing with it."""
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -27,7 +27,8 @@ class StandIn(types.ModuleType):
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path=None, target=None):
-        return importlib.machinery.ModuleSpec(name, self, is_package=True) if name.partition(".")[0] == "torch" else None
+        return importlib.machinery.ModuleSpec(name, self,
+                                              is_package=True) if name.partition(".")[0] == "torch" else None
 
     def create_module(self, spec):
         return StandIn(spec.name)

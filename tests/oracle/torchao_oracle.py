@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""NVFP4 (scale rule static_6), MXFP8 (rules up and floor) and FP8 by one scale against torchao and the casts of torch. Codes and scales are
-equal to the bit where both follow the same formula:
-  NVFP4: torchao multiplies by the inverse global scale in another order, so the largest magnitude is 6 * 448 times a power of two, for which
+"""NVFP4 (scale rule static_6), MXFP8 (rules up and floor) and FP8 by one scale against torchao and the casts of torch.
+Codes and scales are equal to the bit where both follow the same formula:
+  NVFP4: torchao multiplies by the inverse global scale in another order, so the largest magnitude is 6 * 448 times a
+  power of two, for which
          all orders are exact. It also limits block scales to 2^-6 or more.
   MXFP8: torchao divides by 1 where a block's exponent is 0, so no block is that small.
 It needs torch and torchao: those of the Python that KINORA_ORACLE_PYTHON names, if it is set.
@@ -43,7 +44,9 @@ def expect_equal(what, got, want):
     got = np.frombuffer(got, np.uint8, want.size)
     if not np.array_equal(got, want):
         at = int(np.flatnonzero(got != want)[0])
-        sys.exit(f"{what}: {np.count_nonzero(got != want)} of {want.size} bytes differ, the first at {at}: {got[at]:#x}, expected {want[at]:#x}")
+        sys.exit(
+            f"{what}: {np.count_nonzero(got != want)} of {want.size} bytes differ, the first at {at}: {got[at]:#x}, "
+            f"expected {want[at]:#x}")
 
 
 def nvfp4(rng, number):
@@ -83,7 +86,8 @@ def casts(rng, number, form):
     numbers = torch.arange(256, dtype=torch.uint8).view(dtype).float()
     numbers = numbers[numbers.isfinite()].sort().values.numpy()
     middles = (numbers[1:] + numbers[:-1]) / 2
-    x[:40] = rng.choice(np.concatenate([numbers, middles, np.nextafter(middles, 0), np.nextafter(middles, 1e9)]), (40, SHAPE[1]))
+    x[:40] = rng.choice(np.concatenate([numbers, middles, np.nextafter(middles, 0), np.nextafter(middles, 1e9)]),
+                        (40, SHAPE[1]))
     x = torch.from_numpy(x.astype(np.float32)).clamp(-largest, largest).to(getattr(torch, number))
     x[0, 0] = largest
     got = quantise(number, form, "tensor", "exact", x)

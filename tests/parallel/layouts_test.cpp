@@ -9,7 +9,7 @@
 #include "apps/planner/train_job.hpp"
 #include "core/base/log.hpp"
 #include "core/run/job.hpp"
-#include "plugins/jobs/training/checks.hpp"
+#include "core/run/job_check.hpp"
 #include "plugins/jobs/training/train_job_testing.hpp"
 #include "tests/support/ranks.hpp"
 
@@ -77,7 +77,7 @@ std::string checked(const ScratchRun& run, int64_t ranks) {
   if (!run.problems().empty()) return run.problems();
   std::vector<Diagnostic> problems;
   JobCheck check(test::runtime(), run.run(), run.spec("dit"), true, ranks, problems);
-  check_train(check);
+  job_type(test::runtime().registry(), *run.spec("dit").kind).check(check);
   std::string out;
   for (const auto& p : problems) out += format(p) + "\n";
   return out;

@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/parallelism.hpp"
+#include "core/torch/ranks/parallelism.hpp"
 #include "tests/support/metered.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/run_file.hpp"
@@ -37,7 +37,7 @@ int64_t bytes_of_graph(const Rank& me, const Share& s, int64_t layers, int64_t f
   const core::Component model = context.open_slot("model");
   core::ChainOptions options;
   options.frames = s.rule;
-  core::Network network(model, context.spec().component("model")->options, options, parallel.links());
+  core::Model network(model, context.spec().component("model")->options, options, parallel.links());
   kinora_pass pass{};
   pass.struct_size = sizeof pass;
   network.chain().begin(pass);

@@ -30,8 +30,7 @@ Trained job_of(const Rank& me, const std::string& parallel, const std::string& m
         "head_size = 12, adaln_lora = 4 }\nparallel = " +
             parallel + "\n" + more}});
   const bool draws = more.find("sample_every") != std::string::npos;
-  if (draws)
-    ScratchRun::save(*run.network("tokenizer", "tokenizer"), run.of("tokenizer") / "weights.safetensors");
+  if (draws) ScratchRun::save(*run.tokenizer("tokenizer"), run.of("tokenizer") / "weights.safetensors");
   test::train(run, me, frames);
   if (me.rank > 0) return {};
   const auto read = [&](const char* file) { return core::read_tensors(run.of("dit") / file); };

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/chain.hpp"
+#include "core/torch/chain/chain.hpp"
 #include "kinora/block_inputs.hpp"
 #include "kinora/patches.hpp"
 #include "kinora/rope.hpp"

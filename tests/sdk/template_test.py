@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The SDK's three steps, out of tree: kinora plugins new, cmake, kinora --plugins DIR. Every kind
-compiles; a stage (in C++ and in C), a sampler, a storage and an engine are built, tested and used; models of both tiers are trained against an installation. The filter of
-sdk/README.md is built from the document's text, and filters. With --kinds: only builds and tests the other kinds.
-usage: template_test.py KINORA ROOT SCRATCH [--kinds]"""
+compiles; a stage (in C++ and in C), a sampler, a storage and an engine are built, tested and used; models of both tiers
+are trained against an installation. The filter of sdk/README.md is built from the document's text, and filters. With
+--kinds: only builds and tests the other kinds. usage: template_test.py KINORA ROOT SCRATCH [--kinds]"""
 import json, os, pathlib, shutil, subprocess, sys
 
 import yaml
@@ -11,12 +11,14 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support
 import quick
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-FILM = ROOT / "tests/data/film_excerpt.webm"
+VIDEO = ROOT / "tests/data/film_excerpt.webm"
 # These are only compiled with these warnings, and built with --kinds.
 OTHERS = ["tokenizer", "loss", "parallel", "precision", "score", "source", "cache", "collective"]
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
 CCACHE = ["ccache"] if shutil.which("ccache") else []  # every run compiles the same sources
-ENVIRONMENT = {**os.environ, "KINORA_TORCH": str(ROOT / ".deps/torch/torch"), "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1",
+ENVIRONMENT = {**os.environ, "KINORA_TORCH": str(ROOT / ".deps/torch/torch"),
+               "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "CCACHE_BASEDIR": str(ROOT),
+               "CCACHE_NOHASHDIR": "1",
                **({"CMAKE_CXX_COMPILER_LAUNCHER": "ccache"} if CCACHE else {})}
 failures = []
 
@@ -48,14 +50,16 @@ def looks_right(id, folder):
             print("WRONG", failures[-1])
     text = (folder / "recipe.yaml").read_text()
     recipe, name = yaml.safe_load(text), id.split("/")[1]
-    if recipe["package"]["name"] != f"kinora-plugin-{name}" or "@" in text or not recipe["requirements"]["run"][0].startswith("kinora"):
+    if recipe["package"]["name"] != f"kinora-plugin-{name}" or "@" in text or not recipe["requirements"]["run"][
+        0].startswith("kinora"):
         failures.append(f"{id}: {recipe}")
         print("WRONG", failures[-1])
     try:
         import rattler_build
     except ImportError:
         return
-    rendered = rattler_build.Stage0Recipe.from_file(folder / "recipe.yaml").render(rattler_build.VariantConfig(), rattler_build.RenderConfig())
+    rendered = rattler_build.Stage0Recipe.from_file(folder / "recipe.yaml").render(
+        rattler_build.VariantConfig(), rattler_build.RenderConfig())
     if len(rendered) != 1:
         failures.append(f"{id}: the recipe has {len(rendered)} variants")
 
@@ -65,16 +69,19 @@ def built(kind, name, sdk, tier="stable", program=KINORA, lang="c++"):
     folder, id = SCRATCH / name, f"{kind}/{name}"
     build, plugins = folder / "build", folder / "build/lib/kinora/plugins"
     library = plugins / name / f"lib{name}.so"
-    check(f"{id}: new", kinora("plugins", "new", kind, name, folder, "--tier", tier, "--lang", lang, program=program), 0, "plugin.toml")
+    check(f"{id}: new", kinora("plugins", "new", kind, name, folder, "--tier", tier, "--lang", lang, program=program),
+          0, "plugin.toml")
     looks_right(id, folder)
     named = [] if program != KINORA else [f"-DKINORA_PROGRAM={KINORA}"]  # an installation finds its own
     configured = run("cmake", "-G", "Ninja", "-S", folder, "-B", build, f"-DCMAKE_PREFIX_PATH={sdk}", *named,
-                     *([f"-DCMAKE_{'C' if lang == 'c' else 'CXX'}_FLAGS={' '.join(WARNINGS)}"] if tier == "stable" else []))
+                     *([f"-DCMAKE_{'C' if lang == 'c' else 'CXX'}_FLAGS={' '.join(WARNINGS)}"] if tier == "stable"
+                       else []))
     if not check(f"{id}: configure", configured) or not check(f"{id}: build", run("cmake", "--build", build)):
         return plugins
-    check(f"{id}: its tests", run("ctest", "--test-dir", build, "--output-on-failure"), 0, "100% tests passed", f"{name}_test")
+    check(f"{id}: its tests", run("ctest", "--test-dir", build, "--output-on-failure"), 0, "100% tests passed",
+          f"{name}_test")
     check(f"{id}: inspect", kinora("--plugins", plugins, "plugins", "inspect", id, program=program), 0, id)
-    asks = {"storage": ["--at", "here"], "source": ["--input", FILM]}.get(kind, [])
+    asks = {"storage": ["--at", "here"], "source": ["--input", VIDEO]}.get(kind, [])
     check(f"{id}: validate", kinora("plugins", "validate", library, *asks, program=program))
     before = (folder / "plugin.toml").read_text()
     check(f"{id}: manifest", run("cmake", "--build", build, "--target", f"{name}.manifest"))
@@ -95,11 +102,13 @@ def trained(place, plugins, name, *sets):
     model = f'dit.model={{use="{name}", channels=32}}'
     sets = [a for one in (*quick.FEW, model, "dit.steps=3", *sets) for a in ("--set", one)]
     shutil.rmtree(SCRATCH / "run/dit", ignore_errors=True)  # a different way of computing does not restart a training
-    done = kinora("--plugins", plugins, "run", ROOT / "configs/quickstart.toml", "--only", "dit", "--out", SCRATCH / "run", *sets, program=place / "bin/kinora")
+    done = kinora("--plugins", plugins, "run", ROOT / "configs/quickstart.toml", "--only", "dit", "--out",
+                  SCRATCH / "run", *sets, program=place / "bin/kinora")
     if not check(f"{name} is trained {sets[-1]}", done, 0, "dit: done"):
         return []
     lines = [json.loads(line) for line in (SCRATCH / "run/dit/metrics.jsonl").read_text().splitlines()]
-    if len(lines) != 3 or any(line.get("skipped") or not line["gradient_norm"] > 0 or not line["mfu"] > 0 for line in lines):
+    if len(lines) != 3 or any(line.get("skipped") or not line["gradient_norm"] > 0 or not line["mfu"] > 0
+                              for line in lines):
         failures.append(f"{name}: {lines}")
         print("WRONG", failures[-1])
     return [line["loss"] for line in lines]
@@ -112,19 +121,24 @@ def near(name, ours, theirs, bound):
 
 
 def models():
-    """A model from its template to training, in both tiers; with recomputation in the backward pass it is the same model."""
+    """A model from its template to training, in both tiers; with recomputation in the backward pass it is the same
+    model."""
     place = installed()
     quick.begun(KINORA, ROOT, SCRATCH / "run")
     for tier, name in (("stable", "first-model"), ("pinned", "pinned.model")):
         plugins = built("model", name, place, tier, place / "bin/kinora")
         losses = trained(place, plugins, name)
         near(f"{name} recomputed", trained(place, plugins, name, 'dit.parallel=["recompute"]'), losses, 1e-6)
-        wrong = kinora("--plugins", plugins, "check", ROOT / "configs/quickstart.toml", "--set", f'dit.model={{use="{name}", channels=16}}', program=place / "bin/kinora")
+        wrong = kinora("--plugins", plugins, "check", ROOT / "configs/quickstart.toml", "--set",
+                       f'dit.model={{use="{name}", channels=16}}', program=place / "bin/kinora")
         check(f"{name} with other channels", wrong, 2, "job 'dit': ", "the latent has 32 channels, channels is 16")
     folder = SCRATCH / "pinned.model"
     source, lists = folder / "pinned.model.cpp", folder / "CMakeLists.txt"
     text = source.read_text()
-    source.write_text(text.replace("at::gelu(", "kinora::gelu(").replace('#include "kinora/aten.hpp"', '#include "kernels/torch/gelu.hpp"\n#include "kinora/aten.hpp"'))
+    source.write_text(text.replace("at::gelu(",
+                                   "kinora::gelu(").replace('#include "kinora/aten.hpp"',
+                                                            '#include "kernels/torch/gelu.hpp"\n#include '
+                                                            '"kinora/aten.hpp"'))
     lists.write_text(lists.read_text().replace("pinned.model.cpp)", "pinned.model.cpp LIBS kinora::kernels)"))
     if source.read_text() != text and check("with kernels: build", run("cmake", "--build", folder / "build")):
         near("with kernels", trained(place, plugins, name, "dit.keep=3"), losses, 1e-4)
@@ -134,8 +148,10 @@ def optimizer():
     """An optimizer from its template trains, and its state is in the checkpoint."""
     place = SCRATCH / "installed"
     plugins = built("optimizer", "descent", place, "stable", place / "bin/kinora")
-    sets = [a for one in (*quick.FEW, "dit.steps=3", "dit.checkpoint_every=3", 'dit.optimizer={use="descent"}') for a in ("--set", one)]
-    done = kinora("--plugins", plugins, "run", ROOT / "configs/quickstart.toml", "--only", "dit", "--out", SCRATCH / "run", *sets, program=place / "bin/kinora")
+    sets = [a for one in (*quick.FEW, "dit.steps=3", "dit.checkpoint_every=3", 'dit.optimizer={use="descent"}')
+            for a in ("--set", one)]
+    done = kinora("--plugins", plugins, "run", ROOT / "configs/quickstart.toml", "--only", "dit", "--out",
+                  SCRATCH / "run", *sets, program=place / "bin/kinora")
     if check("trained by optimizer/descent", done, 0, "dit: done"):
         names = (SCRATCH / "run/dit/checkpoints/step-000003/optimizer.safetensors").read_bytes()
         if b'"velocity.' not in names or b'"first.' in names:
@@ -145,10 +161,13 @@ def optimizer():
 
 def stage():
     plugins = built("stage", "dim-scenes", ROOT / "sdk")
-    check("apply without frames", kinora("--plugins", plugins, "apply", "stage/dim-scenes", FILM, "--json"), 1, "has no frames", "video.read")
+    check("apply without frames", kinora("--plugins", plugins, "apply", "stage/dim-scenes", VIDEO, "--json"), 1,
+          "has no frames", "video.read")
     readme = (SCRATCH / "dim-scenes/README.md").read_text().split("with `my.toml`", 1)[1]
     file, out = SCRATCH / "my.toml", SCRATCH / "readme"
-    file.write_text("\n".join(line[4:] for line in readme.splitlines() if line.startswith("    ")).replace("video.mp4", str(FILM)))
+    file.write_text("\n".join(line[4:]
+                              for line in readme.splitlines()
+                              if line.startswith("    ")).replace("video.mp4", str(VIDEO)))
     if check("README's run file", kinora("--plugins", plugins, "run", file, "--out", out)):
         item = json.loads((out / "look/items.jsonl").read_text())
         score = item["facts"]["scores"]["dim-scenes"]
@@ -162,18 +181,20 @@ def stage():
     if len(source.read_text().splitlines()) >= 100:
         failures.append("the stage in C has 100 lines")
     drops_by_its_bound(in_c, "dim.c")
-    check("a stage in C without frames", kinora("--plugins", in_c, "apply", "stage/dim.c", FILM, "--json"), 2, "stage/dim.c needs frames", "video.read")
+    check("a stage in C without frames", kinora("--plugins", in_c, "apply", "stage/dim.c", VIDEO, "--json"), 2,
+          "stage/dim.c needs frames", "video.read")
 
 
 def is_chosen_by_its_score(plugins):
-    """The template's score is a fact of select jobs and has its title in the report; the bound that dropped a sample is noted."""
+    """The template's score is a fact of select jobs and has its title in the report; the bound that dropped a sample is
+    noted."""
     file, out = SCRATCH / "chosen.toml", SCRATCH / "chosen"
     text = f'''[run]
 out = "{out}"
 [[job]]
 name = "look"
 kind = "curate"
-input = ["{FILM}"]
+input = ["{VIDEO}"]
 stages = [{{ use = "video.read", frames = 4, height = 36 }}, {{ use = "dim-scenes", at_least = 1.0, mode = "score" }}]
 [[job]]
 name = "light"
@@ -184,9 +205,11 @@ where = "dim-scenes >= 0.0 and dim-scenes < 1"
 kind = "report"
 '''
     file.write_text(text)
-    if check("select by the template's score", kinora("--plugins", plugins, "run", file), 0, "light: 1 of 1 clip chosen"):
+    if check("select by the template's score", kinora("--plugins", plugins, "run", file), 0,
+             "light: 1 of 1 clip chosen"):
         page = (out / "report.html").read_text()
-        if '"title":"Lightness"' not in page or json.loads((out / "look/job.json").read_text())["scores"] != {"dim-scenes": {"title": "Lightness", "unit": "of white"}}:
+        if '"title":"Lightness"' not in page or json.loads((out / "look/job.json").read_text())["scores"] != {
+            "dim-scenes": {"title": "Lightness", "unit": "of white"}}:
             failures.append("the report lacks the score's title")
             print("WRONG", failures[-1])
     file.write_text(text.replace(', mode = "score"', ""))
@@ -206,7 +229,7 @@ out = "{out}"
 [[job]]
 name = "look"
 kind = "curate"
-input = ["{FILM}"]
+input = ["{VIDEO}"]
 stages = [{{ use = "video.read", frames = 4, height = 36 }}, {{ use = "{name}", at_least = {bound} }}]
 ''')
         if check(f"run of {name} with at_least = {bound}", kinora("--plugins", plugins, "run", file)):
@@ -217,7 +240,8 @@ stages = [{{ use = "video.read", frames = 4, height = 36 }}, {{ use = "{name}", 
 
 
 def job():
-    """A kind of job of another project: it reads what a curate job left, resumes, is checked, and is refused on another Kinora."""
+    """A kind of job of another project: it reads what a curate job left, resumes, is checked, and is refused on another
+    Kinora."""
     plugins = built("job", "count-files", SCRATCH / "installed", "stable", SCRATCH / "installed/bin/kinora")
     program = SCRATCH / "installed/bin/kinora"
     file, out = SCRATCH / "count.toml", SCRATCH / "count"
@@ -226,7 +250,7 @@ out = "{out}"
 [[job]]
 name = "clips"
 kind = "curate"
-input = ["{FILM}"]
+input = ["{VIDEO}"]
 stages = [{{ use = "video.probe" }}]
 [[job]]
 name = "counted"
@@ -245,10 +269,12 @@ ending = ".json"
     check("again: up to date", run_it(), 0, "counted: already done")
     check("how_only option: up to date", run_it("--set", "counted.log_every=5"), 0, "counted: already done")
     check("another result: done anew", run_it("--set", 'counted.ending=".mp4"'), 0, "counted: done")
-    check("its check", run_it("--set", 'counted.ending="mp4"'), 2, "--set counted.ending", "job 'counted': ending 'mp4' must begin with a dot")
-    check("without its plugin", kinora("check", file, program=program), 2, "unknown kind 'count-files'")
+    check("its check", run_it("--set", 'counted.ending="mp4"'), 2, "--set counted.ending",
+          "job 'counted': ending 'mp4' must begin with a dot")
+    check("without its plugin", kinora("check", file, program=program), 2, "unknown kind of job 'count-files'")
     for package, words in (("fmt", "libfmt-dev"), ("nlohmann_json", "nlohmann-json3-dev")):
-        done = run("cmake", "-G", "Ninja", "-S", SCRATCH / "count-files", "-B", SCRATCH / f"without-{package}", f"-DCMAKE_PREFIX_PATH={SCRATCH / 'installed'}", f"-DCMAKE_DISABLE_FIND_PACKAGE_{package}=ON")
+        done = run("cmake", "-G", "Ninja", "-S", SCRATCH / "count-files", "-B", SCRATCH / f"without-{package}",
+                   f"-DCMAKE_PREFIX_PATH={SCRATCH / 'installed'}", f"-DCMAKE_DISABLE_FIND_PACKAGE_{package}=ON")
         check(f"without the package {package}", done, 1, "count-files is a job", words)
     manifest, library = plugins / "count-files/plugin.toml", plugins / "count-files/libcount-files.so"
     other = SCRATCH / "other-kinora/count-files"
@@ -260,7 +286,8 @@ ending = ".json"
     assert len(version) == len(now)
     (other / library.name).write_bytes(bytes.replace(f'kinora = "{now}"'.encode(), f'kinora = "{version}"'.encode()))
     (other / "plugin.toml").write_text(manifest.read_text().replace(f'kinora = "{now}"', f'kinora = "{version}"'))
-    check("built for another Kinora", kinora("--plugins", other.parent, "check", file, program=program), 2, "count-files", "expected " + now[2:] + ", found 9.9.9")
+    check("built for another Kinora", kinora("--plugins", other.parent, "check", file, program=program), 2,
+          "count-files", "expected " + now[2:] + ", found 9.9.9")
 
 
 def block(text, language):
@@ -268,15 +295,15 @@ def block(text, language):
     return text.split(f"```{language}\n", 1)[1].split("```", 1)[0]
 
 
-def fallen(name, films, plugins, option):
-    """{film: (outcome, rule, score)} of a run with the README's filter."""
+def fallen(name, videos, plugins, option):
+    """{video: (outcome, rule, score)} of a run with the README's filter."""
     file, out = SCRATCH / f"{name}.toml", SCRATCH / name
     file.write_text(f'''[run]
 out = "{out}"
 [[job]]
 name = "clips"
 kind = "curate"
-input = {json.dumps([str(film) for film in films])}
+input = {json.dumps([str(video) for video in videos])}
 stages = [{{ use = "video.read", height = 32 }}, {{ use = "colourful", {option} }}]
 ''')
     if not check(f"{name}: run", kinora("--plugins", plugins, "run", file)):
@@ -292,25 +319,34 @@ def readme_filter():
     folder.mkdir()
     (folder / "colourful.cpp").write_text(block(section, "cpp"))
     (folder / "CMakeLists.txt").write_text(block(section, "cmake"))
-    for what, *command in (("configure", "cmake", "-G", "Ninja", "-S", folder, "-B", build, f"-DCMAKE_PREFIX_PATH={ROOT / 'sdk'}", f"-DKINORA_PROGRAM={KINORA}"),
+    for what, *command in (("configure", "cmake", "-G", "Ninja", "-S", folder, "-B", build,
+                            f"-DCMAKE_PREFIX_PATH={ROOT / 'sdk'}", f"-DKINORA_PROGRAM={KINORA}"),
                            ("build", "cmake", "--build", build)):
         if not check(f"README's filter: {what}", run(*command)):
             return
-    wanted = {"grey": ("color=gray", 0.0), "half": ("color=gray,drawbox=w=iw/2:c=blue:t=fill", 0.5), "blue": ("color=blue", 1.0)}
-    films = [SCRATCH / f"{name}.mkv" for name in wanted]
-    for film, (picture, _) in zip(films, wanted.values()):
+    wanted = {"grey": ("color=gray", 0.0), "half": ("color=gray,drawbox=w=iw/2:c=blue:t=fill", 0.5),
+              "blue": ("color=blue", 1.0)}
+    videos = [SCRATCH / f"{name}.mkv" for name in wanted]
+    for video, (picture, _) in zip(videos, wanted.values()):
         source = picture.replace("color=", "color=size=64x64:rate=4:duration=1:color=", 1)
-        run("ffmpeg", "-v", "error", "-f", "lavfi", "-i", source, "-c:v", "ffv1", "-pix_fmt", "bgr0", film)
-    for name, option, dropped in (("filter-on", "at_least = 0.25", {"grey"}), ("filter-score", 'at_least = 0.25, mode = "score"', set())):
-        found = fallen(name, films, build / "lib/kinora/plugins", option)
-        right = {film: (("filtered", "colourful") if film in dropped else ("kept", None)) for film in wanted}
-        if {film: end[:2] for film, end in found.items()} != right or not all(abs(found[film][2] - wanted[film][1]) <= 0.02 for film in found):
+        run("ffmpeg", "-v", "error", "-f", "lavfi", "-i", source, "-c:v", "ffv1", "-pix_fmt", "bgr0", video)
+    for name, option, dropped in (("filter-on", "at_least = 0.25", {"grey"}),
+                                  ("filter-score", 'at_least = 0.25, mode = "score"', set())):
+        found = fallen(name, videos, build / "lib/kinora/plugins", option)
+        right = {video: (("filtered", "colourful") if video in dropped else ("kept", None)) for video in wanted}
+        is_right = {video: end[:2] for video, end in found.items()} == right
+        if not is_right or not all(abs(found[video][2] - wanted[video][1]) <= 0.02 for video in found):
             failures.append(f"{name}: {found}")
             print("WRONG", failures[-1])
     blind = SCRATCH / "filter-blind.toml"
-    blind.write_text((SCRATCH / "filter-on.toml").read_text().replace('{ use = "video.read", height = 32 }, ', "").replace("filter-on", "filter-blind"))
-    check("README's filter without frames, checked: what is not Kinora's own may do without", kinora("--plugins", build / "lib/kinora/plugins", "check", blind), 0, "colourful looks at frames of its samples")
-    check("README's filter without frames", kinora("--plugins", build / "lib/kinora/plugins", "run", blind), 1, "sample_fps", "video.read")
+    blind.write_text(
+        (SCRATCH / "filter-on.toml").read_text().replace('{ use = "video.read", height = 32 }, ',
+                                                         "").replace("filter-on", "filter-blind"))
+    check("README's filter without frames, checked: what is not Kinora's own may do without",
+          kinora("--plugins", build / "lib/kinora/plugins", "check", blind), 0,
+          "colourful looks at frames of its samples")
+    check("README's filter without frames", kinora("--plugins", build / "lib/kinora/plugins", "run", blind), 1,
+          "sample_fps", "video.read")
 
 
 def sampler():
@@ -318,11 +354,15 @@ def sampler():
     plugins = built("sampler", "geometric", ROOT / "sdk")
     folder, source = SCRATCH / "geometric", SCRATCH / "geometric/geometric.cpp"
     text = source.read_text()
-    source.write_text(text.replace("    double sigma_min = 0.002", "    double power = 1;\n    double sigma_min = 0.002")
-                      .replace('    d.option("sigma_min"', '    d.option("power", &Options::power).above(0).help("of nothing");\n    d.option("sigma_min"'))
+    source.write_text(text.replace("    double sigma_min = 0.002",
+                                   "    double power = 1;\n    double sigma_min = 0.002")
+                      .replace('    d.option("sigma_min"',
+                               '    d.option("power", &Options::power).above(0).help("of nothing");\n    '
+                               'd.option("sigma_min"'))
     check("another option: one build", run("cmake", "--build", folder / "build"))
     check("another option: validate", kinora("plugins", "validate", plugins / "geometric/libgeometric.so"))
-    check("another option: inspect", kinora("--plugins", plugins, "plugins", "inspect", "sampler/geometric"), 0, "of nothing")
+    check("another option: inspect", kinora("--plugins", plugins, "plugins", "inspect", "sampler/geometric"), 0,
+          "of nothing")
     if "option.power" not in (folder / "plugin.toml").read_text():
         failures.append("plugin.toml lacks the new option")
     check("another option: nothing is left to build", run("cmake", "--build", folder / "build"), 0, "no work to do")
@@ -343,8 +383,9 @@ out = "{out}"
 name = "clips"
 kind = "curate"
 engine = "{engine}"
-input = ["{FILM}"]
-stages = ["video.probe", "shots.content", {{ use = "video.clips", sample_fps = 2.0, sample_height = 64 }}, "filter.brightness"]
+input = ["{VIDEO}"]
+stages = ["video.probe", "shots.content", {{ use = "video.clips", sample_fps = 2.0, sample_height = 64 }},
+  "filter.brightness"]
 """)
         if check(f"a run with engine = {engine}", kinora("--plugins", plugins, "run", file), 0, "2 clips kept"):
             lines.append(sorted((out / "clips/items.jsonl").read_text().splitlines()))
@@ -361,18 +402,23 @@ def every_kind_compiles():
         looks_right(f"{kind}/first.try-2", folder)
         names = ("KINORA_PLUGIN_NAME=\"first.try-2\"", "KINORA_PLUGIN_VERSION=\"0\"")
         compiler = [*CCACHE, "c++", "-std=c++20", "-fvisibility=hidden", "-c", "-o", folder / "first.o", *WARNINGS]
-        check(f"{kind}: compiles", run(*compiler, *(f"-D{n}" for n in names), f"-I{ROOT}/sdk/include", folder / "first.try-2.cpp"))
+        check(f"{kind}: compiles",
+              run(*compiler, *(f"-D{n}" for n in names), f"-I{ROOT}/sdk/include", folder / "first.try-2.cpp"))
 
 
 def refusals():
-    check("unknown kind", kinora("plugins", "new", "stag", "x", SCRATCH / "x"), 2, "did you mean 'stage'?", "collective")
-    check("unknown tier", kinora("plugins", "new", "model", "x", SCRATCH / "x", "--tier", "loose"), 2, "stable and pinned")
-    check("pinned stage", kinora("plugins", "new", "stage", "x", SCRATCH / "x", "--tier", "pinned"), 2, "has a template for models")
+    check("unknown kind", kinora("plugins", "new", "stag", "x", SCRATCH / "x"), 2, "did you mean 'stage'?",
+          "collective")
+    check("unknown tier", kinora("plugins", "new", "model", "x", SCRATCH / "x", "--tier", "loose"), 2,
+          "stable and pinned")
+    check("pinned stage", kinora("plugins", "new", "stage", "x", SCRATCH / "x", "--tier", "pinned"), 2,
+          "has a template for models")
     check("unknown language", kinora("plugins", "new", "stage", "x", SCRATCH / "x", "--lang", "rust"), 2, "c++ and c")
-    check("a sampler in C", kinora("plugins", "new", "sampler", "x", SCRATCH / "x", "--lang", "c"), 2, "template in C for stages only", "kinora/abi/sampler.h")
+    check("a sampler in C", kinora("plugins", "new", "sampler", "x", SCRATCH / "x", "--lang", "c"), 2,
+          "template in C for stages only", "kinora/abi/sampler.h")
     check("no name", kinora("plugins", "new", "stage"), 2, "KIND NAME", "tokenizer")
     check("bad name", kinora("plugins", "new", "stage", "My Stage", SCRATCH / "x"), 2, "My Stage", "a-z")
-    check("folder in use", kinora("plugins", "new", "stage", "x", SCRATCH / "dim-scenes"), 1, "exists already")
+    check("folder in use", kinora("plugins", "new", "stage", "x", SCRATCH / "dim-scenes"), 2, "exists already")
 
 
 shutil.rmtree(SCRATCH, ignore_errors=True)

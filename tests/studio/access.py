@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The page with screen readers, by keyboard only, in dark mode and on a narrow screen, and with a running job. Screenshots stay in SCRATCH.
-usage: access.py KINORA ROOT SCRATCH"""
+"""The page with screen readers, by keyboard only, in dark mode and on a narrow screen, and with a running job.
+Screenshots stay in SCRATCH. usage: access.py KINORA ROOT SCRATCH"""
 import json, os, re, shutil
 
 from browser import SCRATCH, Studio, copy_of_run, edits, eventually, page_of, run_alone, still
@@ -10,8 +10,8 @@ from edits import said, select, total
 
 
 def check_axe(page, what):
-    """axe-core's rules, contrast included; waits for elements that fade in, since they have no contrast yet. A message may begin to fade
-    while axe looks, so only what it finds three times counts."""
+    """axe-core's rules, contrast included; waits for elements that fade in, since they have no contrast yet. A message
+    may begin to fade while axe looks, so only what it finds three times counts."""
     for _ in range(3):
         still(page)
         found = violations(page)
@@ -22,9 +22,12 @@ def check_axe(page, what):
 
 def check_tree(page):
     """The tree that a screen reader gets."""
+    page.get_by_role("toolbar", name="Length", exact=True).wait_for()  # figures come after the clips
     tree = page.locator("body").aria_snapshot()
-    for part in ('listbox "Clips"', 'option "film-0000, kept, 3.5 s. A short', 'toolbar "Length"', 'toolbar "View and edits"', 'listbox "Shots of the video"', 'option "Shot 1, 0 s to 3.5 s: kept"',
-                 'textbox "Caption"', 'button "Reject (x)"', 'button "Kept', 'region "Selected clip"', 'complementary "Filters"', "search:", "status", "contentinfo"):
+    for part in ('listbox "Clips"', 'option "film-0000, kept, 3.5 s. A short', 'toolbar "Length"',
+                 'toolbar "View and edits"', 'listbox "Shots of the video"', 'option "Shot 1, 0 s to 3.5 s: kept"',
+                 'textbox "Caption"', 'button "Reject (x)"', 'button "Kept', 'region "Selected clip"',
+                 'complementary "Filters"', "search:", "status", "contentinfo"):
         assert part in tree, f"{part} is not in\n{tree}"
     eventually(lambda: page.locator("#status").get_attribute("aria-live") == "polite")
     selected = page.locator(".cell[aria-selected=true]")
@@ -35,13 +38,16 @@ def check_tree(page):
 def check_names(page, what):
     """Every usable element has a name in the accessibility tree."""
     tree = page.locator("body").aria_snapshot()
-    used = re.findall(r"- (button|textbox|searchbox|combobox|listbox|option|toolbar|group|slider|dialog|checkbox|link|region|complementary)\b(.*)", tree)
+    used = re.findall(
+        r"- (button|textbox|searchbox|combobox|listbox|option|toolbar|group|slider|dialog|checkbox|link|region|"
+        r"complementary)\b(.*)", tree)
     nameless = [role + rest for role, rest in used if not rest.startswith(' "')]
     assert len(used) > 20 and not nameless, f"{what}: {nameless}"
 
 
 def check_keyboard(chromium, studio, folder, size):
-    """Without a mouse: a clip is opened, played, its caption edited, saved and undone, and it is rejected with a reason; filters and search."""
+    """Without a mouse: a clip is opened, played, its caption edited, saved and undone, and it is rejected with a
+    reason; filters and search."""
     with page_of(chromium, studio, viewport=size) as page:
         keys, focus = page.keyboard, lambda: page.evaluate("() => document.activeElement.id")
         every = total(page)
@@ -114,13 +120,18 @@ def check_tab(page):
     for _ in range(60):
         page.keyboard.press("Tab")
         stop = page.evaluate("""() => { const at = document.activeElement, style = getComputedStyle(at);
-          return { id: at.id || at.tagName + " " + (at.getAttribute("aria-label") || at.textContent), bar: Boolean(at.closest(".bars")), outline: parseFloat(style.outlineWidth) * (style.outlineStyle !== "none"), body: at === document.body }; }""")
+          return { id: at.id || at.tagName + " " + (at.getAttribute("aria-label") || at.textContent),
+                   bar: Boolean(at.closest(".bars")),
+                   outline: parseFloat(style.outlineWidth) * (style.outlineStyle !== "none"),
+                   body: at === document.body }; }""")
         assert stop["body"] or stop["outline"] >= 1, f"the focus cannot be seen on {stop}"
         stops.append(stop["id"])
         bars += stop["bar"]
     for wanted in ("text", "sort", "list", "caption"):
         assert wanted in stops, stops
-    assert any("Player" in stop for stop in stops) and any("Shots" in stop for stop in stops) and any("Reject" in stop for stop in stops), stops
+    assert any("Player" in stop for stop in stops) and any("Shots" in stop
+                                                           for stop in stops) and any(
+                                                               "Reject" in stop for stop in stops), stops
     assert 0 < bars <= 2 * page.locator(".bars").count(), (bars, stops)
 
 
@@ -144,10 +155,12 @@ def check_dialogs(page):
 def check_looks(chromium, studio):
     """Both colour schemes, wide and narrow: nothing overflows, contrast is sufficient; a picture of each."""
     for width, height, *schemes in ((1440, 900, "light"), (1024, 768, "dark"), (390, 844, "light", "dark")):
-        with page_of(chromium, studio, viewport={"width": width, "height": height}, reduced_motion="no-preference") as page:
+        with page_of(chromium, studio, viewport={"width": width, "height": height},
+                     reduced_motion="no-preference") as page:
             for scheme in schemes:
                 page.emulate_media(color_scheme=scheme)
-                eventually(lambda: page.locator("video").evaluate("v => v.readyState") >= 1 if width > 760 else True, "the video")
+                eventually(lambda: page.locator("video").evaluate("v => v.readyState") >= 1 if width > 760 else True,
+                           "the video")
                 check_look(page, scheme, width)
 
 
@@ -173,7 +186,8 @@ def check_look(page, scheme, width):
         page.keyboard.press("s")
         page.locator("#selected").wait_for(state="visible")
         box = lambda name: page.locator(name).bounding_box()
-        assert box("#status")["y"] + box("#status")["height"] <= box("#selected")["y"], "a message does not hide the buttons"
+        assert box("#status")["y"] + box("#status")["height"] <= box("#selected")[
+            "y"], "a message does not hide the buttons"
         assert box("#tools")["height"] < 40, "one row of buttons"
         shown("-selected")
         page.keyboard.press("Escape")
@@ -181,7 +195,8 @@ def check_look(page, scheme, width):
 
 
 def has_news(page, live):
-    """What the page says about a running job; without news for ten seconds, as on a busy machine, it would say nothing else."""
+    """What the page says about a running job; without news for ten seconds, as on a busy machine, it would say nothing
+    else."""
     def told():
         os.utime(live)
         text = page.locator("#live").inner_text()
@@ -198,15 +213,20 @@ def check_live(chromium, folder):
     shutil.copy(job / "summary.json", SCRATCH / "summary.json")
     ends = record.outcomes(job)
     record.remove(job, [end["id"] for end in ends[len(ends) // 2 :]])
-    stage = lambda name, busy, out: {"name": name, "in": out + 3, "out": out, "dropped": 1, "failed": 0, "rate": 2.5, "busy": busy, "workers": 2, "queue": 3, "anything": {"new": 1}}
-    (job / "live.json").write_text(json.dumps({"seconds": 75, "done": 2, "total": 9, "memory": {"used": 2**26, "bound": 2**28}, "bound": "clip.transcode", "stages": [stage("shots.content", 0.4, 9), stage("clip.transcode", 1.9, 7)]}))
+    stage = lambda name, busy, out: {"name": name, "in": out + 3, "out": out, "dropped": 1, "failed": 0, "rate": 2.5,
+                                     "busy": busy, "workers": 2, "queue": 3, "anything": {"new": 1}}
+    (job / "live.json").write_text(json.dumps({"seconds": 75, "done": 2, "total": 9,
+                                               "memory": {"used": 2**26, "bound": 2**28}, "bound": "clip.transcode",
+                                               "stages": [stage("shots.content", 0.4, 9),
+                                                          stage("clip.transcode", 1.9, 7)]}))
     with Studio(running) as studio, page_of(chromium, studio) as page:
         live = page.locator("#live")
         told = has_news(page, job / "live.json")
         assert "clip.transcode bounds the rate" in told and "2 of 9 inputs" in told, told
         eventually(lambda: page.locator("#live tr.bound td").first.is_hidden(), "the table, on demand only")
         bar = page.get_by_role("progressbar", name="Progress of clips")
-        assert (bar.get_attribute("value"), bar.get_attribute("max")) == ("2", "9") and "about 4:23 left" in told, told  # 75 s for 2 of 9 inputs
+        # 75 s for 2 of 9 inputs
+        assert (bar.get_attribute("value"), bar.get_attribute("max")) == ("2", "9") and "about 4:23 left" in told, told
         page.locator("#live summary").click()
         eventually(lambda: page.locator("#live tr.bound td").first.inner_text() == "clip.transcode")
         kept = page.locator("#summary").inner_text()
@@ -214,7 +234,8 @@ def check_live(chromium, folder):
         check_axe(page, "live")
         for name in ("items.jsonl", "summary.json"):
             shutil.move(SCRATCH / name, job / name)
-        eventually(lambda: page.locator("#summary").inner_text() != kept and "done in" in live.inner_text(), "the end of the job")
+        eventually(lambda: page.locator("#summary").inner_text() != kept and "done in" in live.inner_text(),
+                   "the end of the job")
 
 
 def main(chromium):

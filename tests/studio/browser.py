@@ -3,10 +3,12 @@ import contextlib, functools, http.client, json, pathlib, shutil, signal, subpro
 
 from playwright.sync_api import sync_playwright
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))  # for every script that imports this one
+# for every script that imports this one
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium") or "chromium"  # the first needs a third of the processor time
+# the first needs a third of the processor time
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium") or "chromium"
 
 # Kept clips, filtered clips (rule clip.too-short) and a video that cannot be read.
 RUN = """
@@ -19,7 +21,8 @@ input = [{inputs}]
 stages = [
   {{ use = "video.probe" }},
   {{ use = "shots.content" }},
-  {{ use = "clip.transcode", min_length = {min_length}, min_frames = 1, edge_crop = 0.0, preset = "ultrafast"{sampled} }},
+  {{ use = "clip.transcode", min_length = {min_length}, min_frames = 1, edge_crop = 0.0, \
+     preset = "ultrafast"{sampled} }},
   {{ use = "caption.describe" }},{more}
 ]
 """
@@ -31,21 +34,27 @@ def fresh():
 
 
 @functools.cache
-def small(film):
+def small(video):
     """A quarter of the pixels, for less to decode; a keyframe per second, for quick pictures."""
-    out = SCRATCH / "small" / film
+    out = SCRATCH / "small" / video
     out.parent.mkdir(exist_ok=True)
-    subprocess.run(["ffmpeg", "-v", "error", "-i", str(ROOT / "tests/data" / film), "-vf", "scale=iw/2:-2", "-c:v", "libx264", "-preset", "veryfast", "-g", "24", "-c:a", "copy", str(out)], check=True)
+    subprocess.run(["ffmpeg", "-v", "error", "-i", str(ROOT / "tests/data" / video), "-vf", "scale=iw/2:-2", "-c:v",
+                    "libx264", "-preset", "veryfast", "-g", "24", "-c:a", "copy", str(out)], check=True)
     return out
 
 
-def run_command(name, films=("film.mp4", "bbb_A.mp4"), min_length=3.2, embedded=False, stages="", jobs=""):
-    """The command and the folder of a run; a second call with the same name continues it. embedded: by embed.classic."""
+def run_command(name, videos=("film.mp4", "bbb_A.mp4"), min_length=3.2, embedded=False, stages="", jobs=""):
+    """The command and the folder of a run; a second call with the same name continues it. embedded: by
+    embed.classic."""
     broken = SCRATCH / "broken.mp4"
     if not broken.exists():  # a newer file would count as another video
-        broken.write_bytes(b"no film at all")
-    inputs = ", ".join(json.dumps(str(p)) for p in [*(small(film) if isinstance(film, str) else film for film in films), broken])
-    (SCRATCH / f"{name}.toml").write_text(RUN.format(inputs=inputs, min_length=min_length, sampled=", sample_fps = 2.0, sample_height = 96" if embedded else "", more=(' { use = "embed.classic" },' if embedded else "") + stages) + jobs)
+        broken.write_bytes(b"no video at all")
+    inputs = ", ".join(json.dumps(str(p))
+                       for p in [*(small(video) if isinstance(video, str) else video for video in videos), broken])
+    (SCRATCH / f"{name}.toml").write_text(RUN.format(inputs=inputs, min_length=min_length,
+                                                     sampled=", sample_fps = 2.0, sample_height = 96" if embedded
+                                                     else "", more=(' { use = "embed.classic" },' if embedded else "")
+                                                     + stages) + jobs)
     return [KINORA, "run", str(SCRATCH / f"{name}.toml"), "--out", str(SCRATCH / name)], SCRATCH / name
 
 
@@ -85,7 +94,8 @@ class Studio:
 
     def __init__(self, folder, *arguments):
         author = () if "--author" in arguments else ("--author", "mia")
-        self.process = subprocess.Popen([*self.command(folder), *author, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([*self.command(folder), *author, *arguments], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
         self.address = self.process.stdout.readline().strip()
         assert self.address.startswith("http://127.0.0.1:"), self.process.communicate()
         self.origin, self.token = self.address.split("/?t=")
@@ -127,16 +137,24 @@ def browser():
 
 
 @contextlib.contextmanager
-def page_of(chromium, studio, refused=(), is_lost=False, shows=".cell[aria-selected=true]", before=lambda page: None, **context):
-    """The studio's page, by default small and without fading, for fewer pixels to draw. A request to another host, or an error in the page, fails the test.
-    refused: statuses that the test expects; is_lost: the test cuts the connection; shows: an element of the loaded page; before: called with the page before it is loaded."""
+def page_of(chromium, studio, refused=(), is_lost=False, shows=".cell[aria-selected=true]", before=lambda page: None,
+            **context):
+    """The studio's page, by default small and without fading, for fewer pixels to draw. A request to another host, or
+    an error in the page, fails the test. refused: statuses that the test expects; is_lost: the test cuts the
+    connection; shows: an element of the loaded page; before: called with the page before it is loaded."""
     outside, errors = [], []
-    with chromium.new_context(**{"viewport": {"width": 1200, "height": 720}, "reduced_motion": "reduce", **context}) as tab:
+    with chromium.new_context(**{"viewport": {"width": 1200, "height": 720}, "reduced_motion": "reduce",
+                                 **context}) as tab:
         page = tab.new_page()
         page.set_default_timeout(60000)
-        page.on("request", lambda request: outside.append(request.url) if not request.url.startswith(studio.origin + "/") else None)
+        page.on("request",
+                lambda request: outside.append(request.url) if not request.url.startswith(studio.origin + "/")
+                else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" and not (is_lost and "net::ERR" in message.text) and not any(f"status of {code}" in message.text for code in (404, *refused)) else None)
+        page.on("console",
+                lambda message: errors.append(message.text)
+                if message.type == "error" and not (is_lost and "net::ERR" in message.text)
+                and not any(f"status of {code}" in message.text for code in (404, *refused)) else None)
         before(page)
         page.goto(studio.address)
         try:
@@ -144,7 +162,11 @@ def page_of(chromium, studio, refused=(), is_lost=False, shows=".cell[aria-selec
             yield page
         except BaseException:
             page.screenshot(path=str(SCRATCH / "failed.png"))
-            print("the page's errors:", errors, "; it shows:", page.evaluate("() => [document.activeElement.id, ...['status', 'summary', 'caption'].map((id) => document.getElementById(id)?.value ?? document.getElementById(id)?.textContent)]"), file=sys.stderr)
+            print("the page's errors:", errors, "; it shows:",
+                  page.evaluate(
+                      "() => [document.activeElement.id, ...['status', 'summary', 'caption'].map((id) => "
+                      "document.getElementById(id)?.value ?? document.getElementById(id)?.textContent)]"),
+                  file=sys.stderr)
             raise
     assert not outside, f"asked of other places: {outside}"
     assert not errors, errors
@@ -152,7 +174,8 @@ def page_of(chromium, studio, refused=(), is_lost=False, shows=".cell[aria-selec
 
 def still(page):
     """Waits until no element fades in: it would have no contrast yet."""
-    page.evaluate("() => Promise.all(document.getAnimations().map((animation) => animation.finished.catch(() => null)))")
+    page.evaluate(
+        "() => Promise.all(document.getAnimations().map((animation) => animation.finished.catch(() => null)))")
 
 
 def run_alone(main):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A run with a select job: what it left out, its facts and its bounds; actions after a condition has hidden the selected clip; a studio
-that is killed during an action. usage: chosen.py KINORA ROOT SCRATCH"""
+"""A run with a select job: what it left out, its facts and its bounds; actions after a condition has hidden the
+selected clip; a studio that is killed during an action. usage: chosen.py KINORA ROOT SCRATCH"""
 import json, shutil, subprocess
 
 from browser import KINORA, SCRATCH, Studio, copy_of_run, eventually, page_of, run_alone
-from clips import curate_folder, lines
+from clips import SCORES, curate_folder, lines
 from edits import said, select, total
 
 CLIPS, BOUND, FIRST_SEA = 20, 5.5, 10  # clip n has sharpness n, from 0
@@ -13,13 +13,17 @@ STAYS = [n for n in range(CLIPS) if n >= BOUND]
 
 
 def folder_of():
-    items = [{"key": key, "parent": "film", "consumed": False, "end": "kept", "facts": {"film": "film", "scores": {"filter.blur": n, "filter.flow": 1, "glow": n / 10}}} for n, key in enumerate(KEYS)]
+    items = [{"key": key, "parent": "film", "consumed": False, "end": "kept",
+              "facts": {"film": "film", "scores": {"filter.blur": n, "filter.flow": 1, "glow": n / 10}}}
+             for n, key in enumerate(KEYS)]
     folder = curate_folder(SCRATCH / "chosen/clips", items)
-    (folder / "job.json").write_text(json.dumps({"kind": "curate", "scores": {"glow": {"title": "Glow at night", "unit": "cd"}}}))
+    scores = SCORES | {"glow": {"title": "Glow at night", "unit": "cd"}}
+    (folder / "job.json").write_text(json.dumps({"kind": "curate", "scores": scores}))
     (folder / "summary.json").write_text("{}")
     decisions = []
     for n, key in enumerate(KEYS):
-        stays = {"end": "kept", "set": "train"} if n in STAYS else {"end": "filtered", "final": True, "rule": f"blur > {BOUND}"}
+        stays = {"end": "kept",
+                 "set": "train"} if n in STAYS else {"end": "filtered", "final": True, "rule": f"blur > {BOUND}"}
         decisions.append({"key": key, "user": {"label": "sea" if n >= FIRST_SEA else "sky"}, **stays})
     write_selection(folder.parent, decisions)
     return folder.parent
@@ -39,15 +43,19 @@ def look_for(page, where):
 
 
 def check_left_out(page):
-    """Clips that the select job removed are left out by it, with the condition; what it has added can be named in conditions."""
+    """Clips that the select job removed are left out by it, with the condition; what it has added can be named in
+    conditions."""
     button = page.locator('[data-choice="rule good"]')
-    assert button.inner_text().startswith("good (select job)") and str(CLIPS - len(STAYS)) in button.inner_text(), button.inner_text()
+    assert button.inner_text().startswith("good (select job)") and str(
+        CLIPS - len(STAYS)) in button.inner_text(), button.inner_text()
     button.click()
     eventually(lambda: total(page) == CLIPS - len(STAYS))
     select(page, KEYS[2])
     cell = page.locator(".cell[aria-selected=true]")
-    assert (cell.locator(".mark").inner_text(), cell.locator(".scores").inner_text()) == ("left out", f"good: blur > {BOUND}"), cell.inner_text()
-    eventually(lambda: page.locator("#detail .note").all_inner_texts() == [f"The select job good left it out: blur > {BOUND} does not hold."])
+    assert (cell.locator(".mark").inner_text(),
+            cell.locator(".scores").inner_text()) == ("left out", f"good: blur > {BOUND}"), cell.inner_text()
+    eventually(lambda: page.locator("#detail .note").all_inner_texts()
+               == [f"The select job good left it out: blur > {BOUND} does not hold."])
     page.locator("#all").click()
     look_for(page, "set == 'train' and label == 'sky'")
     eventually(lambda: total(page) == sum(n < FIRST_SEA for n in STAYS))
@@ -59,11 +67,13 @@ def check_bound(page):
     """The condition is a line on the histogram, labelled with the job."""
     line = page.get_by_role("slider", name="Bound of Sharpness in good")
     assert line.get_attribute("aria-valuetext") == f"more than {BOUND} in good"
-    assert page.locator(".group", has=page.get_by_role("toolbar", name="Sharpness")).locator("h2 code").inner_text() == "blur"
+    assert page.locator(".group",
+                        has=page.get_by_role("toolbar", name="Sharpness")).locator("h2 code").inner_text() == "blur"
     line.focus()
     page.keyboard.press("Shift+ArrowRight")  # a tenth of the width of 20
     about = page.locator("p.bound")
-    eventually(lambda: "2 more clips would go" in about.inner_text() and "write blur > 7.5 in the where of good" in about.inner_text(), about.inner_text())
+    eventually(lambda: "2 more clips would go" in about.inner_text()
+               and "write blur > 7.5 in the where of good" in about.inner_text(), about.inner_text())
     about.get_by_role("button", name="Back").click()
     page.keyboard.press("Escape")
 
@@ -71,7 +81,8 @@ def check_bound(page):
 def check_titles(page):
     """A score has the title and the unit that its stage states: over its histogram, on cards and in the order."""
     shown = page.locator(".group", has=page.get_by_role("toolbar", name="Glow at night"))
-    assert shown.locator("h2 code").inner_text() == "glow" and shown.locator(".ends span").all_inner_texts() == ["0\u00a0cd", "1.9\u00a0cd"], shown.inner_text()
+    assert shown.locator("h2 code").inner_text() == "glow" and shown.locator(".ends span").all_inner_texts() == [
+        "0\u00a0cd", "1.9\u00a0cd"], shown.inner_text()
     assert page.locator("#sort option[value='scores.glow']").inner_text() == "Glow at night"
     page.locator("#sort").select_option("scores.glow")
     eventually(lambda: "Glow at night 0.6\u00a0cd" in page.locator(".cell .scores").all_inner_texts())
@@ -80,7 +91,8 @@ def check_titles(page):
 
 
 def check_hidden(page, folder):
-    """After a condition has hidden the selected clip, keys act on the first clip of the view, at once and later; in an empty view they say that there is none."""
+    """After a condition has hidden the selected clip, keys act on the first clip of the view, at once and later; in an
+    empty view they say that there is none."""
     edited = lambda: [line["key"] for line in lines(folder / "edits.jsonl")]
     select(page, KEYS[0])
     look_for(page, "label == 'sea'")
@@ -92,9 +104,11 @@ def check_hidden(page, folder):
     select(page, KEYS[FIRST_SEA + 1])
     look_for(page, f"blur >= {FIRST_SEA + 1} and label == 'sea'")
     eventually(lambda: total(page) == CLIPS - FIRST_SEA - 1)
-    assert page.locator("#detail h2").first.inner_text() == KEYS[FIRST_SEA + 1], "a clip that the view has stays selected"
+    assert page.locator("#detail h2").first.inner_text() == KEYS[
+        FIRST_SEA + 1], "a clip that the view has stays selected"
     look_for(page, "blur > 99")
-    eventually(lambda: page.locator("#nothing").is_visible() and "No clip is selected" in page.locator("#detail").inner_text())
+    eventually(lambda: page.locator("#nothing").is_visible()
+               and "No clip is selected" in page.locator("#detail").inner_text())
     page.keyboard.press("Escape")
     page.keyboard.press("x")
     said(page, "No clip is selected: the view is empty")
@@ -117,30 +131,36 @@ def check_rejected(page):
     page.keyboard.press("Enter")
     said(page, f"Rejected: {KEYS[12]}")
     eventually(lambda: page.locator(".cell[aria-selected=true] .scores").inner_text() == "“logo”")
-    eventually(lambda: page.locator('[data-choice="end kept"]').inner_text().endswith(f"{len(STAYS)} clips, 1 rejected"))
+    eventually(
+        lambda: page.locator('[data-choice="end kept"]').inner_text().endswith(f"{len(STAYS)} clips, 1 rejected"))
 
 
 def check_cut_off(page):
     """An answer that ends early is not taken for a clip."""
-    page.route("**/api/edit", lambda route: route.fulfill(status=200, content_type="application/json", body='{"changed": 1, "cl'))
+    page.route("**/api/edit",
+               lambda route: route.fulfill(status=200, content_type="application/json", body='{"changed": 1, "cl'))
     select(page, KEYS[3])
-    eventually(lambda: page.locator("#detail").get_attribute("aria-busy") == "false" and page.locator("#detail h2").first.inner_text() == KEYS[3])
+    eventually(lambda: page.locator("#detail").get_attribute("aria-busy") == "false"
+               and page.locator("#detail h2").first.inner_text() == KEYS[3])
     page.keyboard.press("a")
     said(page, "the studio does not answer; restart it with kinora studio")
     page.unroute("**/api/edit")
 
 
 def check_anew(page, clips):
-    """A job that begins anew is named, also where its clips are missing; when the results of before come back, so do they."""
+    """A job that begins anew is named, also where its clips are missing; when the results of before come back, so do
+    they."""
     before = clips.parent / ".clips.before"
     clips.rename(before)
     clips.mkdir()
     (clips / "job.json").write_text('{"kind": "curate"}')
     shutil.copy(before / "edits.jsonl", clips)
-    eventually(lambda: "clips is making its clips anew; the results of before are kept" in page.locator("#live").inner_text())
+    eventually(
+        lambda: "clips is making its clips anew; the results of before are kept" in page.locator("#live").inner_text())
     page.keyboard.press("u")
     said(page, f"Undone: {KEYS[12]}, which is not made again yet")
-    eventually(lambda: page.locator("#nothing").inner_text() == "clips is making its clips anew. They appear here as the job stores them.")
+    eventually(lambda: page.locator("#nothing").inner_text()
+               == "clips is making its clips anew. They appear here as the job stores them.")
     shutil.move(clips / "edits.jsonl", before / "edits.jsonl")
     shutil.rmtree(clips)
     before.rename(clips)
@@ -151,9 +171,11 @@ def check_search():
     """`kinora search` knows the facts of the run's select jobs, and takes the folder of one."""
     run = copy_of_run("searched")
     keys = [item["key"] for item in lines(run / "clips/items.jsonl") if item["end"] == "kept" and not item["consumed"]]
-    write_selection(run, [{"key": key, "end": "kept", "set": "train" if n % 2 else "val", "user": {"label": "sea" if n < 4 else "sky"}} for n, key in enumerate(keys)])
+    write_selection(run, [{"key": key, "end": "kept", "set": "train" if n % 2 else "val",
+                           "user": {"label": "sea" if n < 4 else "sky"}} for n, key in enumerate(keys)])
     for folder in (run, run / "good"):
-        done = subprocess.run([KINORA, "search", str(folder), "--like", keys[0], "--where", "set == 'train' and label == 'sea'", "--json"], capture_output=True, text=True)
+        done = subprocess.run([KINORA, "search", str(folder), "--like", keys[0], "--where",
+                               "set == 'train' and label == 'sea'", "--json"], capture_output=True, text=True)
         found = {json.loads(line)["key"] for line in done.stdout.splitlines()}
         assert len(keys) > 4 and found == {keys[1], keys[3]}, (done, keys)
 

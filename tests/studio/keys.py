@@ -1,25 +1,47 @@
 #!/usr/bin/env python3
 """Keys pressed faster than the studio answers: each acts on the clip that was selected when it was pressed, and exactly
-the typed text is saved; copies next to their originals, and the question about them. usage: keys.py KINORA ROOT SCRATCH"""
+the typed text is saved; copies next to their originals, and the question about them. usage: keys.py KINORA ROOT
+SCRATCH"""
 import contextlib, json, os, time
 
 from browser import SCRATCH, Studio, page_of, run_alone
-from clips import curate_folder, make_film
+from clips import curate_folder, make_video
 
 CLIPS = 130  # more than one request returns
 LOOK = 0.02  # seconds between looks at a condition
 WHY = "cosine 0.9990, motion 0.98 alike"  # of copies, as a dedup job writes it
+# Holds the page's next request to an address until release(), which resolves when the page has used the answer. In the
+# page itself: routes of
+# Playwright act only while Python asks it something.
+HOLD = """(held) => {
+    const { fetch } = window;
+    window.fetch = (address, options) => {
+        if (address !== held) return fetch(address, options);
+        window.fetch = fetch;
+        return new Promise((answers) => {
+            window.release = async () => {
+                const answer = await fetch(address, options), body = await answer.json();
+                answers(Object.assign(answer, { json: async () => body }));
+                await new Promise((done) => setTimeout(done));
+            };
+        });
+    };
+}"""
 LATENCIES, PAUSES = (0, 60, 200), (0, 20, 50, 120)  # milliseconds
 
 
 def synthetic(name):
-    film = SCRATCH / "keys.mp4"
-    if not film.exists():
-        make_film(film, "64x36", seconds=1)
-    items = [{"key": f"film-{n:04}", "parent": "film", "consumed": False, "end": "kept", "facts": {"film": "film", "duration_s": 1.0, "fps": 12.0, "frames": 12, "first_frame": 12 * n, "end_frame": 12 * n + 12, "start_s": n, "end_s": n + 1, "scores": {"filter.blur": 4, "filter.black": 0}}, "caption": f"caption {n}"} for n in range(CLIPS)]
+    video = SCRATCH / "keys.mp4"
+    if not video.exists():
+        make_video(video, "64x36", seconds=1)
+    items = [{"key": f"film-{n:04}", "parent": "film", "consumed": False, "end": "kept",
+              "facts": {"film": "film", "duration_s": 1.0, "fps": 12.0, "frames": 12, "first_frame": 12 * n,
+                        "end_frame": 12 * n + 12, "start_s": n, "end_s": n + 1,
+                        "scores": {"filter.blur": 4, "filter.black": 0}}, "caption": f"caption {n}"}
+             for n in range(CLIPS)]
     folder = curate_folder(SCRATCH / name / "clips", items)
     for item in items:
-        os.link(film, folder / "data" / f"{item['key']}.mp4")
+        os.link(video, folder / "data" / f"{item['key']}.mp4")
     return folder
 
 
@@ -28,24 +50,30 @@ def with_copies(folder):
     copies = {"copy-a": "film-0001", "copy-b": "film-0001", "copy-c": "film-0003"}
     with (folder / "items.jsonl").open("a") as out:
         for key in copies:
-            out.write(json.dumps({"key": key, "parent": "film", "consumed": False, "end": "kept", "facts": {"film": "film", "duration_s": 1.0, "fps": 12.0, "frames": 12, "width": 32, "scores": {"filter.blur": 7, "filter.black": 0}}, "caption": f"caption of {key}"}) + "\n")
+            out.write(json.dumps({"key": key, "parent": "film", "consumed": False, "end": "kept",
+                                  "facts": {"film": "film", "duration_s": 1.0, "fps": 12.0, "frames": 12, "width": 32,
+                                            "scores": {"filter.blur": 7, "filter.black": 0}},
+                                  "caption": f"caption of {key}"}) + "\n")
             os.link(SCRATCH / "keys.mp4", folder / "data" / f"{key}.mp4")
     dedup = folder.parent / "copies"
     dedup.mkdir()
     (dedup / "summary.json").write_text('{"curated": "clips"}')
-    (dedup / "decisions.jsonl").write_text("".join(json.dumps({"key": key, "end": "filtered", "rule": "dedup.semantic", "of": of, "score": 0.999, "reason": f"copy of {of}: {WHY}"}) + "\n" for key, of in copies.items()))
+    (dedup / "decisions.jsonl").write_text(
+        "".join(json.dumps({"key": key, "end": "filtered", "rule": "dedup.semantic", "of": of, "score": 0.999,
+                            "reason": f"copy of {of}: {WHY}"}) + "\n" for key, of in copies.items()))
     return folder
 
 
 class Typist:
-    """Presses keys at a pace, and compares the saved edits. Its methods, like the checks, are generators that yield what they wait
-    for: seconds, or (a condition, its name)."""
+    """Presses keys at a pace, and compares the saved edits. Its methods, like the checks, are generators that yield
+    what they wait for: seconds, or (a condition, its name)."""
 
     def __init__(self, page, folder, latency):
         self.page, self.file, self.latency, self.captions = page, folder / "edits.jsonl", latency, {}
         network = page.context.new_cdp_session(page)
         network.send("Network.enable")
-        network.send("Network.emulateNetworkConditions", {"offline": False, "latency": latency, "downloadThroughput": -1, "uploadThroughput": -1})
+        network.send("Network.emulateNetworkConditions",
+                     {"offline": False, "latency": latency, "downloadThroughput": -1, "uploadThroughput": -1})
         self.before = len(self.lines())
 
     def lines(self):
@@ -57,10 +85,12 @@ class Typist:
         self.before = len(self.lines())
 
     def shows(self, key):
-        yield lambda: self.page.evaluate("() => document.querySelector('#detail[aria-busy=false] h2')?.textContent") == key, f"{key} is in"
+        yield lambda: self.page.evaluate(
+            "() => document.querySelector('#detail[aria-busy=false] h2')?.textContent") == key, f"{key} is in"
 
     def said(self, text):
-        yield lambda: self.page.evaluate("() => document.getElementById('status').textContent").startswith(text), f"“{text}”"
+        yield lambda: self.page.evaluate("() => document.getElementById('status').textContent").startswith(
+            text), f"“{text}”"
 
     def type(self, pause, *keys):
         for key in keys:
@@ -77,7 +107,10 @@ class Typist:
 
     def rows(self):
         """{key: caption} of the rows of the sheet."""
-        return dict(self.page.evaluate("""() => [...document.querySelectorAll(".cell:not([hidden])")].map((cell) => [".key", ".caption"].map((part) => cell.querySelector(part).textContent))"""))
+        return dict(
+            self.page.evaluate(
+                """() => [...document.querySelectorAll(".cell:not([hidden])")].map((cell) => [".key",
+                ".caption"].map((part) => cell.querySelector(part).textContent))"""))
 
 
 def check_pace(typist, pause):
@@ -87,11 +120,14 @@ def check_pace(typist, pause):
     yield from typist.saved(("film-0002", {"keep": True}), ("film-0002", {"keep": None}))
     yield from typist.home()
     yield from typist.type(pause, "j", "x", "r", text, "Enter", "u")
-    yield from typist.saved(("film-0001", {"keep": False, "reason": f"r{text}"}), ("film-0001", {"keep": None, "reason": ""}))
+    yield from typist.saved(("film-0001", {"keep": False, "reason": f"r{text}"}),
+                            ("film-0001", {"keep": None, "reason": ""}))
     yield from typist.home()
     appended = typist.captions.get("film-0003", "caption 3") + text
-    yield from typist.type(pause, "j", "j", "e", "Control+A", "M", text, "Enter", "j", "e", text, "Enter", "j", "a", "u")
-    yield from typist.saved(("film-0002", {"caption": f"M{text}"}), ("film-0003", {"caption": appended}), ("film-0004", {"keep": True}), ("film-0004", {"keep": None}))
+    yield from typist.type(pause, "j", "j", "e", "Control+A", "M", text, "Enter", "j", "e", text, "Enter", "j", "a",
+                           "u")
+    yield from typist.saved(("film-0002", {"caption": f"M{text}"}), ("film-0003", {"caption": appended}),
+                            ("film-0004", {"keep": True}), ("film-0004", {"keep": None}))
     yield from typist.shows("film-0004")
     yield from typist.home()
     yield from typist.type(pause, "j", "]", "]", "a", "u")
@@ -116,7 +152,8 @@ def check_far(chromium, studio, folder, latency):
 
 
 def check_begin(chromium, studio, folder):
-    """Keys pressed before the clip and the histograms are loaded: the caption opens, and the end of loading does not take the focus away."""
+    """Keys pressed before the clip and the histograms are loaded: the caption opens, and the end of loading does not
+    take the focus away."""
     held = []
 
     def waits(page):
@@ -133,7 +170,8 @@ def check_begin(chromium, studio, folder):
         yield from typist.type(0, "e", "Control+A", "B")
         yield lambda: page.evaluate("() => true") and held, "the histograms are asked for"
         held[0].continue_()
-        yield lambda: page.evaluate("() => document.getElementById('summary').textContent").startswith(str(CLIPS)), "loading has ended"
+        yield lambda: page.evaluate("() => document.getElementById('summary').textContent").startswith(
+            str(CLIPS)), "loading has ended"
         yield from typist.type(0, "Enter")
         yield from typist.saved(("film-0000", {"caption": "B"}))
 
@@ -158,8 +196,10 @@ def check_at_once(typist):
 
 
 def check_copies(typist):
-    """Rejecting many clips asks once about their copies and says what takes their places; the copies are rejected in the same step."""
-    page, asked = typist.page, lambda: typist.page.evaluate("() => document.getElementById('its-copies').hidden ? '' : document.getElementById('which-copies').textContent")
+    """Rejecting many clips asks once about their copies and says what takes their places; the copies are rejected in
+    the same step."""
+    page, asked = typist.page, lambda: typist.page.evaluate(
+        "() => document.getElementById('its-copies').hidden ? '' : document.getElementById('which-copies').textContent")
     range_of_five = ("s", *["Shift+ArrowRight"] * 4)
     reject = lambda keys: [(key, {"keep": False, "reason": "r"}) for key in keys]
     undo = lambda keys: [(key, {"keep": None, "reason": ""}) for key in keys]
@@ -169,7 +209,9 @@ def check_copies(typist):
     yield from typist.saved(*reject(five), *undo(five))
     yield from typist.home()
     yield from typist.type(0, *range_of_five, "x")
-    yield lambda: asked() == "Reject their 3 copies too: copy-a, copy-b, copy-c. Otherwise copies take the places of 2 of these clips in shards.", "the question"
+    of_both = ("Reject their 3 copies too: copy-a, copy-b, copy-c. "
+               "Otherwise copies take the places of 2 of these clips in shards.")
+    yield lambda: asked() == of_both, "the question"
     yield from typist.type(0, "r", "Tab", " ", "Enter", "u", "Escape")
     rejected = [five[0], five[1], "copy-a", "copy-b", five[2], five[3], "copy-c", five[4]]
     yield from typist.saved(*reject(rejected), *undo(rejected))
@@ -177,38 +219,52 @@ def check_copies(typist):
     assert steps == [*[True] * 7, False] * 2, steps
     yield from typist.home()
     yield from typist.type(0, "j", "Shift+ArrowRight", "x")
-    yield lambda: asked() == "Reject their 2 copies too: copy-a, copy-b. Otherwise a copy takes the place of 1 of these clips in shards.", "the question about one of two"
+    of_one = ("Reject their 2 copies too: copy-a, copy-b. "
+              "Otherwise a copy takes the place of 1 of these clips in shards.")
+    yield lambda: asked() == of_one, "the question about one of two"
     yield from typist.type(0, "Escape", "Escape")
     yield from typist.home()
     yield from typist.type(0, "s", "j", "j", "s", "x")  # clips without copies
-    yield lambda: page.evaluate("() => document.getElementById('reject-title').textContent") == "Reject 2 clips", "the question without copies"
+    yield lambda: page.evaluate(
+        "() => document.getElementById('reject-title').textContent") == "Reject 2 clips", "the question without copies"
     yield from typist.type(0, "r", "Enter", "u", "Escape")
     yield from typist.saved(*reject([five[0], five[2]]), *undo([five[0], five[2]]))
     assert asked() == ""
 
 
 def check_compare(typist):
-    """A copy next to its original: keys pressed before it is loaded are the dialog's, a late answer never shows another copy, and afterwards keys are the list's."""
-    page, held = typist.page, []
-    titles = lambda: page.evaluate("() => [document.getElementById('compare-dialog').open, document.getElementById('compare-title').textContent, ...[...document.querySelectorAll('#compared h3')].map((title) => title.textContent)]")
-    pair = lambda place: [True, f"copy-{'ab'[place]}, a copy of film-0001 ({place + 1} of 2, arrows show others)", "Original: film-0001", f"Copy: copy-{'ab'[place]}"]
-    playing = lambda: page.evaluate("() => [...document.querySelectorAll('#compared video')].map((video) => !video.paused)")
+    """A copy next to its original: keys pressed before it is loaded are the dialog's, a late answer never shows another
+    copy, and afterwards keys are the list's."""
+    page = typist.page
+    titles = lambda: page.evaluate(
+        "() => [document.getElementById('compare-dialog').open, document.getElementById('compare-title').textContent, "
+        "...[...document.querySelectorAll('#compared h3')].map((title) => title.textContent)]")
+    pair = lambda place: [True, f"copy-{'ab'[place]}, a copy of film-0001 ({place + 1} of 2, arrows show others)",
+                          "Original: film-0001", f"Copy: copy-{'ab'[place]}"]
+    playing = lambda: page.evaluate(
+        "() => [...document.querySelectorAll('#compared video')].map((video) => !video.paused)")
     yield from typist.home()
-    page.route("**/api/clip?id=clips%2Fcopy-a", lambda route: route.continue_() if held else held.append(route))
+    page.evaluate(HOLD, "/api/clip?id=clips%2Fcopy-a")
     yield from typist.type(0, "j", "b", "ArrowRight")
     yield lambda: titles() == pair(1), "the second copy"
-    yield lambda: held, "the first copy is asked for"
-    held[0].continue_()
-    yield 0.1 + 2 * typist.latency / 1000
+    page.evaluate("() => window.release()")
     assert titles() == pair(1), titles()
     yield from typist.type(0, "ArrowLeft")
     yield lambda: titles() == pair(0), "the first copy"
-    facts = {name: texts for name, *texts in page.evaluate("() => [...document.querySelectorAll('#compare-facts tbody tr')].map((row) => [row.dataset.fact, ...[...row.querySelectorAll('td')].map((cell) => cell.textContent)])")}
-    assert facts["duration_s"] == ["1 s", "1 s", ""] and facts["width"] == ["–", "32", "differs"] and facts["scores.filter.blur"] == ["4", "7", "differs"], facts
+    facts = {name: texts
+             for name, *texts in page.evaluate(
+                 "() => [...document.querySelectorAll('#compare-facts tbody tr')].map((row) => [row.dataset.fact, "
+                 "...[...row.querySelectorAll('td')].map((cell) => cell.textContent)])")}
+    assert facts["duration_s"] == ["1 s", "1 s",
+                                   ""] and facts["width"] == ["–", "32",
+                                                              "differs"] and facts["scores.filter.blur"] == [
+                                                                  "4", "7", "differs"], facts
     assert facts["scores.filter.black"] == ["0 %", "0 %", ""], facts
     size = (SCRATCH / "keys.mp4").stat().st_size / 1000  # of a second
-    assert facts["file size"] == [f"{size:.3g} kB"] * 2 + [""] and facts["bit rate"] == [f"{8 * size:.3g} kbit/s"] * 2 + [""], facts
-    assert {name for name, texts in facts.items() if texts[2]} == {"start_s", "end_s", "width", "scores.filter.blur"}, facts
+    assert facts["file size"] == [f"{size:.3g} kB"] * 2 + [""] and facts["bit rate"] == [
+        f"{8 * size:.3g} kbit/s"] * 2 + [""], facts
+    assert {name
+            for name, texts in facts.items() if texts[2]} == {"start_s", "end_s", "width", "scores.filter.blur"}, facts
     assert page.evaluate("() => document.getElementById('compare-why').textContent") == f"copy of film-0001: {WHY}"
     yield from typist.type(0, " ")
     yield lambda: playing() == [True, True], "both play"
@@ -223,9 +279,11 @@ def check_compare(typist):
 
 
 def check_decided(typist):
-    """A copy that is rejected in the comparison leaves its original as it is, and the copy that is left replaces a rejected original. "Keep this one instead" is one step."""
+    """A copy that is rejected in the comparison leaves its original as it is, and the copy that is left replaces a
+    rejected original. "Keep this one instead" is one step."""
     page = typist.page
-    told = lambda text: (lambda: page.evaluate("() => document.getElementById('compare-said').textContent") == text, f"“{text}”")
+    told = lambda text: (lambda: page.evaluate("() => document.getElementById('compare-said').textContent") == text,
+                         f"“{text}”")
     button = lambda name: page.get_by_role("button", name=name, exact=True)
     rejected, open_again = {"keep": False, "reason": "r"}, {"keep": None, "reason": ""}
     yield from typist.home()
@@ -234,13 +292,16 @@ def check_decided(typist):
     button("Reject: copy-a").click()
     yield from typist.type(0, "r", "Enter")
     yield told("copy-a is rejected; film-0001 stays.")
-    yield lambda: page.evaluate("() => document.activeElement.getAttribute('aria-label')") == "Reject: copy-a", "the focus stays"
-    assert button("Reject: copy-a").get_attribute("aria-pressed") == "true" and not button("Keep this one instead: copy-a").count()
+    yield lambda: page.evaluate(
+        "() => document.activeElement.getAttribute('aria-label')") == "Reject: copy-a", "the focus stays"
+    assert button("Reject: copy-a").get_attribute("aria-pressed") == "true" and not button(
+        "Keep this one instead: copy-a").count()
     button("Reject: film-0001").click()
     yield from typist.type(0, "r", "Enter")
     yield told("film-0001 is rejected. 1 copy of a rejected clip takes its place: copy-b.")
     yield from typist.type(0, "Escape", "u", "u")
-    yield from typist.saved(("copy-a", rejected), ("film-0001", rejected), ("film-0001", open_again), ("copy-a", open_again))
+    yield from typist.saved(("copy-a", rejected), ("film-0001", rejected), ("film-0001", open_again),
+                            ("copy-a", open_again))
     yield from typist.home()
     yield from typist.type(0, "j", "b", "ArrowRight")
     yield lambda: button("Keep this one instead: copy-b").count() == 1, "the second copy"
@@ -248,7 +309,8 @@ def check_decided(typist):
     yield told("film-0001 is rejected. 1 copy of a rejected clip takes its place: copy-b.")
     yield from typist.type(0, "Escape", "u")
     instead = {"keep": False, "reason": "a copy is kept instead"}
-    yield from typist.saved(("film-0001", instead), ("copy-a", instead), ("film-0001", open_again), ("copy-a", open_again))
+    yield from typist.saved(("film-0001", instead), ("copy-a", instead), ("film-0001", open_again),
+                            ("copy-a", open_again))
 
 
 def check_latency(chromium, latency):
@@ -271,7 +333,8 @@ def check_latency(chromium, latency):
 
 def together(*checks, seconds=60):
     """Runs several generators in turns, since they mostly wait."""
-    waits = {check: (lambda: True, "", 0.0, 0.0) for check in checks}  # condition, name, when it fails, when it is looked at
+    # condition, name, when it fails, when it is looked at
+    waits = {check: (lambda: True, "", 0.0, 0.0) for check in checks}
     with contextlib.ExitStack() as ends:
         for check in checks:
             ends.enter_context(contextlib.closing(check))
@@ -289,7 +352,8 @@ def together(*checks, seconds=60):
                 except StopIteration:
                     del waits[check]
                     continue
-                waits[check] = (*wait, now + seconds, now) if isinstance(wait, tuple) else (lambda: True, "", now + seconds, now + wait)
+                waits[check] = (*wait, now + seconds,
+                                now) if isinstance(wait, tuple) else (lambda: True, "", now + seconds, now + wait)
             time.sleep(max(0, min((due for *_, due in waits.values()), default=0) - time.monotonic()))
 
 

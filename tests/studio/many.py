@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Many clips at once: selection by keys and clicks, actions on all of it as one step of undo, tags, `where`, saved views, and two people.
+"""Many clips at once: selection by keys and clicks, actions on all of it as one step of undo, tags, `where`, saved
+views, and two people.
 Then random keys against a model of the page, at several latencies. usage: many.py KINORA ROOT SCRATCH"""
 import collections, json, random
 
@@ -13,11 +14,14 @@ STEPS = 90  # random keys per latency
 
 
 def state(file):
-    """{key: {field: value}}: the last values, as a reader that ignores undo has them; no decision, no reason and no tags are left out."""
+    """{key: {field: value}}: the last values, as a reader that ignores undo has them; no decision, no reason and no
+    tags are left out."""
     out = collections.defaultdict(dict)
     for line in file.read_text().splitlines() if file.exists() else []:
         out[json.loads(line)["key"]].update(json.loads(line)["set"])
-    return {key: kept for key, values in out.items() if (kept := {name: value for name, value in values.items() if value not in (None, "", [])})}
+    return {key: kept
+            for key, values in out.items()
+            if (kept := {name: value for name, value in values.items() if value not in (None, "", [])})}
 
 
 def steps(file):
@@ -31,11 +35,16 @@ def steps(file):
 
 
 def selected(page):
-    return page.evaluate("() => document.getElementById('selected').hidden ? 0 : parseInt(document.getElementById('how-many').textContent.replaceAll(',', ''))")
+    return page.evaluate(
+        "() => document.getElementById('selected').hidden ? 0 : "
+        "parseInt(document.getElementById('how-many').textContent.replaceAll(',', ''))")
 
 
 def checked(page):
-    return {key for key in page.evaluate("() => [...document.querySelectorAll('.cell[aria-checked=true]:not([hidden]) .key')].map((key) => key.textContent)")}
+    return {
+        key for key in page.evaluate(
+            "() => [...document.querySelectorAll('.cell[aria-checked=true]:not([hidden]) .key')].map((key) => "
+            "key.textContent)")}
 
 
 def press(page, *keys):
@@ -45,7 +54,9 @@ def press(page, *keys):
 
 def check_selection(page):
     """Ranges that grow and shrink, single clips, all, the others, none."""
-    eventually(lambda: total(page) == CLIPS and page.locator(".cell:visible", has=page.get_by_text(KEYS[0], exact=True)).count() == 1, "the clips")
+    eventually(lambda: total(page) == CLIPS and page.locator(".cell:visible",
+                                                             has=page.get_by_text(KEYS[0], exact=True)).count() == 1,
+               "the clips")
     press(page, "Home", "j", "Shift+ArrowRight", "Shift+ArrowRight", "Shift+ArrowRight", "Shift+ArrowLeft")
     eventually(lambda: checked(page) == set(KEYS[1:4]) and selected(page) == 3)
     cell = lambda key: page.locator(".cell:visible", has=page.get_by_text(key, exact=True))
@@ -89,7 +100,8 @@ def check_actions(page, file):
     page.keyboard.type("sea, two words")
     press(page, "Enter")
     said(page, "Tagged: 2 clips")
-    eventually(lambda: page.locator(".cell[aria-selected=true] .scores").inner_text().startswith("#sea #two words"), "the tags of the row")
+    eventually(lambda: page.locator(".cell[aria-selected=true] .scores").inner_text().startswith("#sea #two words"),
+               "the tags of the row")
     press(page, "2")
     said(page, "Removed two words: 2 clips")
     press(page, "a")
@@ -115,7 +127,8 @@ def check_where(page, file):
     page.locator("#where").fill("start_s >= 5 an key != 'x'")
     press(page, "Enter")
     eventually(lambda: page.locator("#where-error").inner_text().startswith("column 14: expected 'and'"))
-    assert total(page) == CLIPS and page.locator("#where").input_value() == "start_s >= 5 an key != 'x'", "the text and the view stay"
+    assert total(page) == CLIPS and page.locator(
+        "#where").input_value() == "start_s >= 5 an key != 'x'", "the text and the view stay"
     assert not violations(page)
     page.locator("#where").fill("start_s < 5 and film == 'film'")
     press(page, "Enter")
@@ -127,22 +140,26 @@ def check_where(page, file):
     said(page, "Saved: the sea")
     page.locator("#copy-where").click()
     page.wait_for_selector("#where-dialog[open]")
-    assert page.locator("#where-text").input_value() == "where = \"tags contains 'sea' and (start_s < 5 and film == 'film')\""
+    assert page.locator(
+        "#where-text").input_value() == "where = \"tags contains 'sea' and (start_s < 5 and film == 'film')\""
     press(page, "Escape")
     page.locator("#all").click()
     eventually(lambda: total(page) == CLIPS and page.locator("#where").input_value() == "")
     page.reload()
     page.get_by_role("button", name="the sea", exact=True).click()
-    eventually(lambda: total(page) == 2 and page.locator("#where").input_value() == "start_s < 5 and film == 'film'", "the saved view")
+    eventually(lambda: total(page) == 2 and page.locator("#where").input_value() == "start_s < 5 and film == 'film'",
+               "the saved view")
     page.get_by_role("button", name="Remove the view the sea").click()
     said(page, "Removed: the sea")
     page.locator("#all").click()
 
 
 def check_two(chromium, mine, folder):
-    """An edit by one reaches the other's page; a decision that the other has not seen is a conflict, and pressing the key again is a decision."""
+    """An edit by one reaches the other's page; a decision that the other has not seen is a conflict, and pressing the
+    key again is a decision."""
     file = folder / "edits.jsonl"
-    with Studio(folder.parent, "--author", "tom") as other, page_of(chromium, mine) as page, page_of(chromium, other) as second:
+    with Studio(folder.parent, "--author",
+                "tom") as other, page_of(chromium, mine) as page, page_of(chromium, other) as second:
         mark = lambda page: page.locator("#detail .title .mark").inner_text()
         press(page, "End")
         press(second, "End")
@@ -150,7 +167,8 @@ def check_two(chromium, mine, folder):
             eventually(lambda: mark(each) == "kept")
         before = second.evaluate("() => fetch('/api/state').then((answer) => answer.json())")
         asked = []
-        second.route("**/api/state*", lambda route: (asked.append(route), route.fulfill(json=before)))  # tom's page hears nothing
+        # tom's page hears nothing
+        second.route("**/api/state*", lambda route: (asked.append(route), route.fulfill(json=before)))
         eventually(lambda: second.evaluate("true") and asked, "no answer from before is still on its way")
         press(page, "s", "k", "s", "x", "n", "o", "Enter")
         said(page, "Rejected: 2 clips")
@@ -158,7 +176,8 @@ def check_two(chromium, mine, folder):
         said(second, "2 clips were changed meanwhile by mia")
         assert all(state(file)[key] == {"keep": False, "reason": "no"} for key in KEYS[-2:])
         second.unroute("**/api/state*")
-        eventually(lambda: mark(second) == "rejected" == second.locator(".cell[aria-selected=true] .mark").inner_text(), "tom sees it, in the list too")
+        eventually(lambda: mark(second) == "rejected" == second.locator(".cell[aria-selected=true] .mark").inner_text(),
+                   "tom sees it, in the list too")
 
         def again():  # the page may still have to hear how many edits there are
             press(second, "a")
@@ -206,7 +225,8 @@ class Model:
     def tag_all(self, name):
         targets = self.ids or {KEYS[self.focus]}
         has_all = all(name in self.clips[key]["tags"] for key in targets)
-        self.change(lambda clip: {**clip, "tags": [tag for tag in clip["tags"] if tag != name] if has_all else clip["tags"] + [name] * (name not in clip["tags"])})
+        self.change(lambda clip: {**clip, "tags": [tag for tag in clip["tags"] if tag != name] if has_all
+                                  else clip["tags"] + [name] * (name not in clip["tags"])})
 
     def back(self, of, to, which):
         if of:
@@ -217,21 +237,31 @@ class Model:
                 self.focus = KEYS.index(next(iter(step[0])))
 
     def edits(self):
-        return {key: kept for key, clip in self.clips.items() if (kept := {name: value for name, value in clip.items() if value not in (None, "", [])})}
+        return {key: kept
+                for key, clip in self.clips.items()
+                if (kept := {name: value for name, value in clip.items() if value not in (None, "", [])})}
 
 
 def random_action(dice, model):
-    """Keys, and what they should do to the model. Few undos come when there is nothing to undo: the page would say so as an error."""
+    """Keys, and what they should do to the model. Few undos come when there is nothing to undo: the page would say so
+    as an error."""
     reject = lambda reason: lambda: model.change(lambda clip: {**clip, "keep": False, "reason": reason})
-    tag = lambda name: lambda: model.change(lambda clip: {**clip, "tags": clip["tags"] + [name] * (name not in clip["tags"])})
+    tag = lambda name: lambda: model.change(
+        lambda clip: {**clip, "tags": clip["tags"] + [name] * (name not in clip["tags"])})
     reason, name = dice.choice("pq"), dice.choice(("sea", "sky"))
     actions = [
-        (8, ("j",), lambda: model.move(1)), (4, ("k",), lambda: model.move(-1)), (1, ("Home",), lambda: model.move(-CLIPS)), (1, ("End",), lambda: model.move(CLIPS)),
-        (6, ("Shift+ArrowRight",), lambda: model.extend(1)), (4, ("K",), lambda: model.extend(-1)), (1, ("Shift+End",), lambda: model.extend(CLIPS)), (4, ("s",), model.toggle),
-        (1, ("Control+a",), lambda: model.select(KEYS)), (1, ("i",), lambda: model.select(set(KEYS) - model.ids)), (4, ("Escape",), lambda: model.select([])),
-        (4, ("a",), lambda: model.change(lambda clip: {**clip, "keep": True, "reason": ""})), (3, ("x", reason, "Enter"), reject(reason)), (1, ("x", reason, "Escape"), lambda: None),
-        (3, ("t", *name, "Enter"), tag(name)), (2, ("1",), lambda: model.tag_all("one")), (2, ("2",), lambda: model.tag_all("two")),
-        *([(4, ("u",), lambda: model.back(model.done, model.undone, 0))] if model.done else []), *([(2, ("Shift+U",), lambda: model.back(model.undone, model.done, 1))] if model.undone else []),
+        (8, ("j",), lambda: model.move(1)), (4, ("k",), lambda: model.move(-1)),
+        (1, ("Home",), lambda: model.move(-CLIPS)), (1, ("End",), lambda: model.move(CLIPS)),
+        (6, ("Shift+ArrowRight",), lambda: model.extend(1)), (4, ("K",), lambda: model.extend(-1)),
+        (1, ("Shift+End",), lambda: model.extend(CLIPS)), (4, ("s",), model.toggle),
+        (1, ("Control+a",), lambda: model.select(KEYS)), (1, ("i",), lambda: model.select(set(KEYS) - model.ids)),
+        (4, ("Escape",), lambda: model.select([])),
+        (4, ("a",), lambda: model.change(lambda clip: {**clip, "keep": True, "reason": ""})),
+        (3, ("x", reason, "Enter"), reject(reason)), (1, ("x", reason, "Escape"), lambda: None),
+        (3, ("t", *name, "Enter"), tag(name)), (2, ("1",), lambda: model.tag_all("one")),
+        (2, ("2",), lambda: model.tag_all("two")),
+        *([(4, ("u",), lambda: model.back(model.done, model.undone, 0))] if model.done else []),
+        *([(2, ("Shift+U",), lambda: model.back(model.undone, model.done, 1))] if model.undone else []),
     ]
     return dice.choices(actions, [weight for weight, *_ in actions])[0][1:]
 
@@ -241,13 +271,15 @@ def check_random(chromium, latency):
     folder = synthetic(f"random-{latency}")
     # Two tags whose numbers stay: a clip that no key reaches has them.
     items, file = folder / "items.jsonl", folder / "edits.jsonl"
-    items.write_text(items.read_text() + json.dumps({"key": "tagged", "end": "filtered", "stage": "s", "reason": "r", "facts": {}}) + "\n")
+    items.write_text(items.read_text() + json.dumps({"key": "tagged", "end": "filtered", "stage": "s", "reason": "r",
+                                                     "facts": {}}) + "\n")
     file.write_text(json.dumps({"key": "tagged", "author": "tom", "set": {"tags": ["one", "two"]}}) + "\n")
     dice, model = random.Random(latency), Model()
     equals = lambda: {key: values for key, values in state(file).items() if key != "tagged"} == model.edits()
     with Studio(folder.parent) as studio, page_of(chromium, studio) as page:
         page.locator('[data-choice="end kept"]').click()
-        yield lambda: page.evaluate("() => document.getElementById('summary').textContent").startswith(f"{CLIPS} of"), "the kept clips"
+        yield lambda: page.evaluate("() => document.getElementById('summary').textContent").startswith(
+            f"{CLIPS} of"), "the kept clips"
         typist = Typist(page, folder, latency)
         press(page, "Escape")
         yield from typist.home()
@@ -255,14 +287,20 @@ def check_random(chromium, latency):
             keys, act = random_action(dice, model)
             yield from typist.type(20, *keys)
             act()
-            if keys[0] in ("u", "Shift+U"):  # takes the focus to its clip, unless the user has moved it before the answer
+            # takes the focus to its clip, unless the user has moved it before the answer
+            if keys[0] in ("u", "Shift+U"):
                 yield equals, "the step is undone"
                 yield from typist.shows(KEYS[model.focus])
-        yield lambda: equals() and selected(page) == len(model.ids), f"the model's edits and its {len(model.ids)} clips, not {selected(page)}"
+        yield lambda: equals() and selected(page) == len(
+            model.ids), f"the model's edits and its {len(model.ids)} clips, not {selected(page)}"
         assert checked(page) <= model.ids
         yield from typist.shows(KEYS[model.focus])
-        decisions = lambda: dict(page.evaluate("() => [...document.querySelectorAll('.cell:not([hidden])')].map((cell) => [cell.querySelector('.key').textContent, cell.classList.contains('rejected')])"))
-        yield lambda: all(is_rejected == (model.clips[key]["keep"] is False) for key, is_rejected in decisions().items()), "the rows' decisions"
+        decisions = lambda: dict(
+            page.evaluate(
+                "() => [...document.querySelectorAll('.cell:not([hidden])')].map((cell) => "
+                "[cell.querySelector('.key').textContent, cell.classList.contains('rejected')])"))
+        yield lambda: all(is_rejected == (model.clips[key]["keep"] is False)
+                          for key, is_rejected in decisions().items()), "the rows' decisions"
 
 
 def main(chromium):

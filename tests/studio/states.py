@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every state of the page, wide and narrow: nothing overflows, axe finds nothing, the expected text is there; a picture of each
-stays in SCRATCH. usage: states.py KINORA ROOT SCRATCH"""
+"""Every state of the page, wide and narrow: nothing overflows, axe finds nothing, the expected text is there; a picture
+of each stays in SCRATCH. usage: states.py KINORA ROOT SCRATCH"""
 import json, shutil
 
 import scroll
@@ -30,7 +30,8 @@ class State:
             still(self.page)
             self.page.screenshot(path=str(SCRATCH / f"{name}-{size}.png"))
             check_axe(self.page, f"{name} {size}")
-            eventually(lambda: self.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{name} {size}: it hangs over")
+            eventually(lambda: self.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"),
+                       f"{name} {size}: it hangs over")
             check()
         self.page.set_viewport_size(SIZES["wide"])
 
@@ -46,24 +47,30 @@ def empty():
 def check_empty(chromium):
     with Studio(empty()) as studio, State(chromium, studio, shows="#nothing:visible") as state:
         page = state.page
-        eventually(lambda: "no clips yet" in page.locator("#nothing").inner_text() and page.locator("#summary").inner_text() == "0 clips")
+        eventually(lambda: "no clips yet" in page.locator("#nothing").inner_text()
+                   and page.locator("#summary").inner_text() == "0 clips")
         for key in ("j", "a", "x", "e", "m", " ", "u"):
             page.keyboard.press(key)
         assert not page.locator("dialog[open]").count(), "without clips no decision is possible"
         state.done("empty")
         clips = SCRATCH / "empty/clips/data"
         (clips / "film-0000.json").write_text('{"film": "film", "duration_s": 2}')
-        eventually(lambda: page.locator(".cell:visible").count() == 1 and page.locator("#nothing").is_hidden(), "the first clip", 30)
+        eventually(lambda: page.locator(".cell:visible").count() == 1 and page.locator("#nothing").is_hidden(),
+                   "the first clip", 30)
 
 
 def check_running(chromium, folder):
-    stage = lambda name, busy: {"name": name, "in": 12, "out": 9, "dropped": 1, "failed": 0, "rate": 0.00417, "busy": busy, "workers": 2, "queue": 3}
+    stage = lambda name, busy: {"name": name, "in": 12, "out": 9, "dropped": 1, "failed": 0, "rate": 0.00417,
+                                "busy": busy, "workers": 2, "queue": 3}
     running = SCRATCH / "running-stages"
     shutil.copytree(folder, running)
     for name in ("items.jsonl", "summary.json"):
         (running / "clips" / name).unlink()
     live = running / "clips/live.json"
-    live.write_text(json.dumps({"seconds": 75, "done": 2, "total": 9, "memory": {"used": 1353, "bound": 2**30}, "bound": "clip.transcode", "stages": [stage(f"stage.{n}", n / 9) for n in range(8)] + [stage("clip.transcode", 1.9)]}))
+    live.write_text(json.dumps({"seconds": 75, "done": 2, "total": 9, "memory": {"used": 1353, "bound": 2**30},
+                                "bound": "clip.transcode",
+                                "stages": [stage(f"stage.{n}", n / 9)
+                                           for n in range(8)] + [stage("clip.transcode", 1.9)]}))
     with Studio(running) as studio, State(chromium, studio) as state:
         assert "clip.transcode bounds the rate" in has_news(state.page, live)
         height = lambda: state.page.locator("#list").bounding_box()["height"]
@@ -71,14 +78,16 @@ def check_running(chromium, folder):
         state.page.locator("#live summary").click()
         told = has_news(state.page, live)
         assert "0 of 1024 MiB between stages" in told, told
-        eventually(lambda: "0.0" in state.page.locator("#live tbody tr").first.locator("td").all_inner_texts() and "0.00" not in told)
+        eventually(lambda: "0.0" in state.page.locator("#live tbody tr").first.locator("td").all_inner_texts()
+                   and "0.00" not in told)
         state.done("running", lambda: eventually(lambda: height() > 200, "the table of stages leaves room for clips"))
 
 
 def check_many(chromium, folder):
     with Studio(folder) as studio, State(chromium, studio) as state:
         state.page.keyboard.press("End")
-        eventually(lambda: state.page.locator(".cell[aria-selected=true] .key").inner_text() == "film-09999", "the last")
+        eventually(lambda: state.page.locator(".cell[aria-selected=true] .key").inner_text() == "film-09999",
+                   "the last")
         state.done("many")
 
 
@@ -97,7 +106,8 @@ def check_work(chromium, studio):
         eventually(lambda: page.locator("#all").is_hidden(), "all")
         page.keyboard.press("Home")
         page.keyboard.press("m")
-        eventually(lambda: "most like" in page.locator("#summary").inner_text() or "no embedding" in page.locator("#status").inner_text(), "an answer")
+        eventually(lambda: "most like" in page.locator("#summary").inner_text()
+                   or "no embedding" in page.locator("#status").inner_text(), "an answer")
         state.done("like")
         page.keyboard.press("e")
         page.keyboard.type(" and so on")
@@ -112,26 +122,35 @@ def check_work(chromium, studio):
         page.wait_for_selector("#keys-dialog[open]")
         keys = page.locator("#key-list kbd").all_inner_texts()
         assert {",", ".", "m", "w", "?", "Shift+U"} <= set(keys) and all(key.strip() for key in keys), keys
-        state.done("keys", lambda: eventually(lambda: page.evaluate("() => document.getElementById('keys-dialog').scrollTop") == 0, "it begins with the first key"))
-        assert page.evaluate("() => { const dialog = document.getElementById('keys-dialog'); return dialog.scrollHeight <= dialog.clientHeight; }"), "a wide window shows all keys"
+        state.done(
+            "keys", lambda: eventually(lambda: page.evaluate("() => document.getElementById('keys-dialog').scrollTop")
+                                       == 0, "it begins with the first key"))
+        assert page.evaluate(
+            "() => { const dialog = document.getElementById('keys-dialog'); return dialog.scrollHeight <= "
+            "dialog.clientHeight; }"), "a wide window shows all keys"
         page.keyboard.press("Escape")
 
 
 def check_lost(chromium, studio):
-    """The page reports it and keeps its contents; a draft is not lost; when the studio answers again, the bar disappears."""
+    """The page reports it and keeps its contents; a draft is not lost; when the studio answers again, the bar
+    disappears."""
     with State(chromium, studio, is_lost=True) as state:
         page = state.page
         page.wait_for_selector("#caption", state="attached")
         page.route("**/api/**", lambda route: route.abort())
         eventually(lambda: page.locator("#lost").is_visible(), "that the studio is gone")
-        eventually(lambda: "does not answer" in page.locator("#lost").inner_text() and page.locator(".cell:visible").count())
+        eventually(lambda: "does not answer" in page.locator("#lost").inner_text()
+                   and page.locator(".cell:visible").count())
         page.keyboard.press("e")
         page.keyboard.type(" kept as a draft")
         page.keyboard.press("Enter")
         page.wait_for_function("() => document.getElementById('status').textContent.includes('does not answer')")
         eventually(lambda: page.locator("#caption").input_value().endswith(" kept as a draft"))
         at = lambda: page.locator("#lost").bounding_box()
-        state.done("lost", lambda: eventually(lambda: page.evaluate("at => document.elementFromPoint(at.x + 20, at.y + 10).id === 'lost'", at()), "nothing covers the bar"))
+        state.done(
+            "lost", lambda: eventually(
+                lambda: page.evaluate("at => document.elementFromPoint(at.x + 20, at.y + 10).id === 'lost'", at()),
+                "nothing covers the bar"))
         page.unroute("**/api/**")
         eventually(lambda: page.locator("#lost").is_hidden(), "that it is back")
         eventually(lambda: page.locator("#caption").input_value().endswith(" kept as a draft"))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Pictures among the clips: shown whole in place of the player, from the stored file or else from the source, without anything that plays.
-usage: stills.py KINORA ROOT SCRATCH"""
+"""Pictures among the clips: shown whole in place of the player, from the stored file or else from the source, without
+anything that plays. usage: stills.py KINORA ROOT SCRATCH"""
 import cv2
 import numpy as np
 
@@ -13,8 +13,10 @@ def folder_of():
     source = SCRATCH / "still-source.png"
     facts = {"picture": "webp", "width": 300, "height": 200, "frames": 1}
     folder = curate_folder(SCRATCH / "stills", [
-        {"key": "kept", "end": "kept", "consumed": False, "facts": facts, "caption": "a kept picture", "url": str(SCRATCH / "gone.webp")},
-        {"key": "taken-out", "end": "filtered", "stage": "filter.blur", "reason": "filter.blur", "score": 1, "consumed": False, "facts": {**facts, "picture": "png", "width": 60, "height": 90}, "url": str(source)}])
+        {"key": "kept", "end": "kept", "consumed": False, "facts": facts, "caption": "a kept picture",
+         "url": str(SCRATCH / "gone.webp")},
+        {"key": "taken-out", "end": "filtered", "stage": "filter.blur", "reason": "filter.blur", "score": 1,
+         "consumed": False, "facts": {**facts, "picture": "png", "width": 60, "height": 90}, "url": str(source)}])
     cv2.imwrite(str(folder / "data/kept.webp"), np.full((200, 300, 3), 90, np.uint8))
     cv2.imwrite(str(source), np.full((90, 60, 3), 200, np.uint8))
     return folder
@@ -22,10 +24,14 @@ def folder_of():
 
 def shown(page, key, width, height):
     select(page, key)
-    page.wait_for_function("([width, height]) => { const image = document.querySelector('#detail img'); return image?.naturalWidth === width && image.naturalHeight === height; }", arg=[width, height])
+    page.wait_for_function(
+        "([width, height]) => { const image = document.querySelector('#detail img'); return image?.naturalWidth === "
+        "width && image.naturalHeight === height; }", arg=[width, height])
     assert page.locator("#detail video").count() == 0
     assert "picture, " in page.locator(".cell[aria-selected=true]").get_attribute("aria-label")
-    page.wait_for_function("() => document.querySelector('.cell[aria-selected=true] canvas').style.visibility === 'visible'")  # the card has a picture as well
+    # the card has a picture as well
+    page.wait_for_function(
+        "() => document.querySelector('.cell[aria-selected=true] canvas').style.visibility === 'visible'")
 
 
 def main(chromium):

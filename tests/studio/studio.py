@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
-"""All tests of the studio, in lanes of about the same length with a browser each, since they often wait; each part runs alone too.
+"""All tests of the studio, four at a time with a browser each, since they often wait; each part runs alone too.
 usage: studio.py KINORA ROOT SCRATCH"""
-import concurrent.futures, time
+import concurrent.futures, queue, time
 
-import access, chosen, edits, films, keys, looks, many, pictures, scroll, search, states, stills, work
+import access, chosen, edits, videos, keys, looks, many, pictures, scroll, search, states, stills, work
 from browser import browser, curated_once, fresh
 
-LANES = (keys, films, looks), (edits, work, chosen), (states, access, stills), (search, scroll, pictures, many)
+# The longest first: each browser takes the next part when it has ended one, so that all end at about the same time.
+PARTS = (search, keys, work, states, access, edits, many, looks, scroll, chosen, pictures, videos, stills)
+AT_ONCE = 4
 
 
-def run(lane):
+def run(parts):
     with browser() as chromium:
-        for part in lane:
+        while True:
+            try:
+                part = parts.get_nowait()
+            except queue.Empty:
+                return
             start = time.monotonic()
             part.main(chromium)
             print(f"{part.__name__}: {time.monotonic() - start:.1f} s", flush=True)
@@ -19,10 +25,13 @@ def run(lane):
 
 def main():
     fresh()
-    curated_once()  # shared by the lanes
+    curated_once()  # shared by the parts
+    parts = queue.SimpleQueue()
+    for part in PARTS:
+        parts.put(part)
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        for lane in [pool.submit(run, lane) for lane in LANES]:
-            lane.result()
+        for browsers in [pool.submit(run, parts) for _ in range(AT_ONCE)]:
+            browsers.result()
 
 
 main()

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A running job whose captions come from a server that pauses until the test resumes it: finished items are shown with their reason
-and cost. Then the end of the job, the copies that a dedup job finds, and a failing job. Pictures of all states stay in SCRATCH.
-usage: work.py KINORA ROOT SCRATCH"""
+"""A running job whose captions come from a server that pauses until the test resumes it: finished items are shown with
+their reason and cost. Then the end of the job, the copies that a dedup job finds, and a failing job. Pictures of all
+states stay in SCRATCH. usage: work.py KINORA ROOT SCRATCH"""
 import collections, json, shutil, subprocess, sys, threading
 
-from browser import ROOT, SCRATCH, Studio, copy_of_run, curated, edits, eventually, page_of, run_alone, run_command, small
+from browser import (ROOT, SCRATCH, Studio, copy_of_run, curated, edits, eventually, page_of, run_alone, run_command,
+                     small)
 import record
 from clips import lines, pictures
 from edits import ask, said, select, shows
@@ -26,14 +27,18 @@ dedup = {{ use = "dedup.semantic", eps = {eps} }}
 
 def counts(page):
     """{outcome: text} as shown by the filters."""
-    return dict(page.evaluate("""() => [...document.querySelectorAll('[aria-label="Outcome"] button')].map((button) => [...button.children].map((part) => part.textContent))"""))
+    return dict(
+        page.evaluate(
+            """() => [...document.querySelectorAll('[aria-label="Outcome"] button')].map((button) =>
+            [...button.children].map((part) => part.textContent))"""))
 
 
 def counted(items):
     """The same from items.jsonl, without input videos shown as their clips."""
     found = collections.Counter((item["end"], "url" in item) for item in items if not item["consumed"])
     plural = lambda n, word: f"{n} {word}" + "s" * (n != 1)
-    kinds = lambda end: ", ".join(plural(found[end, film], word) for film, word in ((False, "clip"), (True, "video")) if found[end, film])
+    kinds = lambda end: ", ".join(plural(found[end, video], word)
+                                  for video, word in ((False, "clip"), (True, "video")) if found[end, video])
     return {end.capitalize(): kinds(end) for end in ("kept", "filtered", "failed") if kinds(end)}
 
 
@@ -42,20 +47,27 @@ def costs(page):
 
 
 def cost_of(requests):
-    return [f"caption.endpoint: {requests} requests, {100 * requests} prompt tokens, {20 * requests} completion tokens, cost {float(f'{COST * requests:.3g}')}"]
+    return [
+        f"caption.endpoint: {requests} requests, {100 * requests} prompt tokens, {20 * requests} completion tokens, "
+        f"cost {float(f'{COST * requests:.3g}')}"]
 
 
 def check_at_work(page, job):
     """While the job pauses, the page shows every outcome in the record."""
     ends = lambda: record.outcomes(job)
-    eventually(lambda: sum(end["end"] == "kept" and not end["consumed"] for end in ends()) == ANSWERED and any(end["end"] == "filtered" for end in ends()), "the server stands still", 60)
+    eventually(lambda: sum(end["end"] == "kept" and not end["consumed"]
+                           for end in ends()) == ANSWERED and any(end["end"] == "filtered" for end in ends()),
+               "the server stands still", 60)
     eventually(lambda: counts(page) == counted(ends()) and costs(page) == cost_of(ANSWERED), "all that has ended", 30)
     assert not (job / "items.jsonl").exists() and not (job / "summary.json").exists()
-    eventually(lambda: "1 video" in counts(page)["Failed"] and "clip" in counts(page)["Filtered"] and "1 video" in page.locator("#summary").inner_text())
+    eventually(lambda: "1 video" in counts(page)["Failed"] and "clip" in counts(page)["Filtered"]
+               and "1 video" in page.locator("#summary").inner_text())
     short = next(end for end in ends() if end["end"] == "filtered")
     select(page, short["key"])
     eventually(lambda: page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short")
-    eventually(lambda: f"Length of the shot (clip.too-short of clip.transcode): {round(short['score'], 1):g} s, at least 3.2 s is kept." in page.locator("#detail .note").inner_text())
+    eventually(
+        lambda: f"Length of the shot (clip.too-short of clip.transcode): {round(short['score'], 1):g} s, at least 3.2 "
+                f"s is kept." in page.locator("#detail .note").inner_text())
     select(page, "broken")
     eventually(lambda: "not a video file" in page.locator("#detail .note").inner_text())
     eventually(lambda: page.locator(".cell[aria-selected=true] .mark").inner_text() == "video failed")
@@ -63,7 +75,8 @@ def check_at_work(page, job):
 
 def check_ended(page, job):
     eventually(lambda: "done in" in page.locator("#live").inner_text(), "the end of the job", 120)
-    items, used = lines(job / "items.jsonl"), json.loads((job / "summary.json").read_text())["usage"]["caption.endpoint"]
+    items, used = lines(job / "items.jsonl"), json.loads((job / "summary.json").read_text())["usage"][
+        "caption.endpoint"]
     eventually(lambda: counts(page) == counted(items), "all items")
     assert used["requests"] > ANSWERED and abs(used["cost"] - COST * used["requests"]) < 1e-9, used
     assert costs(page) == cost_of(used["requests"]), costs(page)
@@ -78,7 +91,9 @@ def check_work(chromium):
             let_go.wait(600)
 
     with ModelServer(stand_still) as server:
-        stage = f' {{ use = "caption.endpoint", base_url = "{server.url}", model = "m", price_prompt = 2.0, price_completion = 10.0, timeout = 600.0 }},'
+        stage = (
+            f' {{ use = "caption.endpoint", base_url = "{server.url}", model = "m", price_prompt = 2.0, '
+            f'price_completion = 10.0, timeout = 600.0 }},')
         command, out = run_command("work", embedded=True, stages=stage)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
             try:
@@ -96,15 +111,18 @@ def check_work(chromium):
 
 def keys(page):
     """Keys of the visible cells."""
-    return set(page.evaluate("""() => [...document.querySelectorAll(".cell:not([hidden]) .key")].map((key) => key.textContent)"""))
+    return set(
+        page.evaluate(
+            """() => [...document.querySelectorAll(".cell:not([hidden]) .key")].map((key) => key.textContent)"""))
 
 
 def copied():
-    """A run with a dedup job, and with two videos of the same bytes: its folder, {key: decision} of the copies, keys of the others."""
+    """A run with a dedup job, and with two videos of the same bytes: its folder, {key: decision} of the copies, keys of
+    the others."""
     twin = SCRATCH / "twin.mp4"
     shutil.copy(small("bbb_A.mp4"), twin)
     copy_of_run("copies")
-    out = curated("copies", films=("film.mp4", "bbb_A.mp4", twin), embedded=True, jobs=COPIES.format(eps=0.15))
+    out = curated("copies", videos=("film.mp4", "bbb_A.mp4", twin), embedded=True, jobs=COPIES.format(eps=0.15))
     copies = {line["key"]: line for line in lines(out / "copies/decisions.jsonl") if line["end"] == "filtered"}
     kept = set(pictures(out)) - set(copies)
     assert copies and kept, (copies, kept)
@@ -117,18 +135,22 @@ def check_copy(chromium, studio, copies):
     of = copies[key]["of"]
     with State(chromium, studio) as state:
         page = state.page
-        eventually(lambda: page.locator("#copies").inner_text() == f"Show {len(copies)} cop{'y' if len(copies) == 1 else 'ies'}")
+        eventually(lambda: page.locator("#copies").inner_text()
+                   == f"Show {len(copies)} cop{'y' if len(copies) == 1 else 'ies'}")
         page.keyboard.press("c")
         eventually(lambda: page.locator("#copies").get_attribute("aria-pressed") == "true", "the copies too")
         select(page, key)
         cell = page.locator(".cell[aria-selected=true]")
-        assert cell.locator(".mark").inner_text() == "copy" and cell.locator(".scores").inner_text().startswith(f"of {of} · "), cell.inner_text()
+        assert cell.locator(".mark").inner_text() == "copy" and cell.locator(".scores").inner_text().startswith(
+            f"of {of} · "), cell.inner_text()
         assert f", copy of {of}, " in cell.get_attribute("aria-label")
-        eventually(lambda: page.locator("#detail .note").first.text_content().startswith(f"A {copies[key]['reason']}. ") and f"A copy of {of}: cosine " in page.locator("#detail .note").first.text_content())
+        eventually(lambda: page.locator("#detail .note").first.text_content().startswith(f"A {copies[key]['reason']}. ")
+                   and f"A copy of {of}: cosine " in page.locator("#detail .note").first.text_content())
         page.keyboard.press("Enter")
         state.done("copy")
         page.keyboard.press("b")
-        eventually(lambda: page.locator("#compare-facts tbody tr.differs").count() and page.locator("#compare-why").inner_text() == copies[key]["reason"])
+        eventually(lambda: page.locator("#compare-facts tbody tr.differs").count()
+                   and page.locator("#compare-why").inner_text() == copies[key]["reason"])
         state.done("compare")
         page.keyboard.press("Escape")
         page.keyboard.press("o")
@@ -136,7 +158,8 @@ def check_copy(chromium, studio, copies):
 
 
 def check_copies(chromium, studio, copies, kept):
-    """Copies are hidden, from searches too, unless requested by c, by outcome or by rule; an accepted one is not hidden."""
+    """Copies are hidden, from searches too, unless requested by c, by outcome or by rule; an accepted one is not
+    hidden."""
     with page_of(chromium, studio, viewport={"width": 1440, "height": 900}) as page:  # all cells are visible
         shown = lambda: keys(page) & (kept | set(copies))
         eventually(lambda: shown() == kept and page.locator("#copies").is_visible())
@@ -146,12 +169,14 @@ def check_copies(chromium, studio, copies, kept):
         eventually(lambda: shown() == kept, "without them again")
         page.locator("#where").fill(f"key == '{min(copies)}'")
         page.keyboard.press("Enter")
-        eventually(lambda: page.locator("#nothing").inner_text() == "No clip meets these conditions. Show all clears them. 1 hidden copy; press c.")
+        eventually(lambda: page.locator("#nothing").inner_text()
+                   == "No clip meets these conditions. Show all clears them. 1 hidden copy; press c.")
         page.locator("#all").click()
         eventually(lambda: shown() == kept, "all again")
         select(page, min(kept))
         page.keyboard.press("m")
-        eventually(lambda: "most like" in page.locator("#summary").inner_text() and shown() == kept, "a search leaves them out")
+        eventually(lambda: "most like" in page.locator("#summary").inner_text() and shown() == kept,
+                   "a search leaves them out")
         page.keyboard.press("c")
         eventually(lambda: shown() == kept | set(copies), "unless they are asked for")
         page.keyboard.press("c")
@@ -172,7 +197,8 @@ def check_copies(chromium, studio, copies, kept):
         notes = page.locator("#detail .note").all_inner_texts()
         assert notes == ["The file of bbb_A again: its bytes are the same."], notes
         assert page.locator(".cell[aria-selected=true] .scores").inner_text() == "the file of bbb_A again"
-        assert page.locator('[data-choice="rule ingest.duplicate"]').inner_text().startswith("The same file again (ingest.duplicate)")
+        assert page.locator('[data-choice="rule ingest.duplicate"]').inner_text().startswith(
+            "The same file again (ingest.duplicate)")
         page.get_by_role("button", name="Show bbb_A (o)").click()
         shows(page, "bbb_A")
 
@@ -185,7 +211,8 @@ def check_asked(page, copies, shown):
     outcome.click()
     key = min(copies)
     page.get_by_role("button", name=copies[key]["rule"]).click()
-    eventually(lambda: shown() == {name for name in copies if copies[name]["rule"] == copies[key]["rule"]}, "those of the rule")
+    eventually(lambda: shown() == {name for name in copies if copies[name]["rule"] == copies[key]["rule"]},
+               "those of the rule")
     page.keyboard.press("Escape")
     return key
 
@@ -219,12 +246,13 @@ def check_rejected(chromium, studio, out, copies):
 
 def check_failed(chromium):
     """No input could be used: the page reports it, with the reason of each."""
-    command, out = run_command("failed", films=())
+    command, out = run_command("failed", videos=())
     assert subprocess.run(command, capture_output=True).returncode == 1
     with Studio(out) as studio, State(chromium, studio) as state:
         said = state.page.locator("#live").inner_text()
         assert "clips: failed after" in said and "none of the 1 inputs could be used" in said, said
-        eventually(lambda: counts(state.page) == {"Failed": "1 video"} and state.page.locator("#summary").inner_text() == "1 video")
+        eventually(lambda: counts(state.page) == {"Failed": "1 video"}
+                   and state.page.locator("#summary").inner_text() == "1 video")
         state.done("failed")
 
 

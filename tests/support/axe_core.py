@@ -6,5 +6,6 @@ def violations(page, **options):
     """One line per rule that the page breaks, about its first element."""
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate(AXE_SCRIPT)
-    found = page.evaluate("async (options) => (await axe.run(options)).violations", {"resultTypes": ["violations"], **options})
+    found = page.evaluate("async (options) => (await axe.run(options)).violations",
+                          {"resultTypes": ["violations"], **options})
     return [f"{v['id']}: {v['nodes'][0]['target']} {v['nodes'][0].get('failureSummary', '')}" for v in found]

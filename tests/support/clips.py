@@ -1,5 +1,5 @@
 """Shared by tests about clips: small videos, a synthetic folder of a curate job, and readers of the jobs' output."""
-import json, subprocess
+import json, pathlib, subprocess, tomllib
 
 import numpy as np
 
@@ -13,15 +13,22 @@ words = { use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }
 """
 
 
-def make_film(path, size, seconds, rate=12, picture="testsrc2"):
+def make_video(path, size, seconds, rate=12, picture="testsrc2"):
     """H.264 from one of ffmpeg's test sources; testsrc2 shows a frame counter."""
-    subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", f"{picture}{':' if '=' in picture else '='}size={size}:rate={rate}:duration={seconds}", "-c:v", "libx264", "-pix_fmt", "yuv420p", str(path)], check=True)
+    subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i",
+                    f"{picture}{':' if '=' in picture else '='}size={size}:rate={rate}:duration={seconds}", "-c:v",
+                    "libx264", "-pix_fmt", "yuv420p", str(path)], check=True)
+
+
+# Titles and units that the manifests of Kinora's stages give to their scores, as a curate job notes them.
+SCORES = {name: stated for file in pathlib.Path(__file__).parents[2].glob("plugins/stages/*/plugin.toml")
+          for one in tomllib.loads(file.read_text())["component"] for name, stated in one.get("score", {}).items()}
 
 
 def curate_folder(folder, items):
     """Writes the folder that a curate job leaves, without any stored file; `items`: objects of items.jsonl."""
     (folder / "data").mkdir(parents=True)
-    (folder / "job.json").write_text('{"kind": "curate"}')
+    (folder / "job.json").write_text(json.dumps({"kind": "curate", "scores": SCORES}))
     with (folder / "items.jsonl").open("w") as out:
         for item in items:
             out.write(json.dumps(item) + "\n")

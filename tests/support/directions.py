@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Includes go one way: apps -> plugins/jobs -> core -> sdk <- plugins, and no two folders include each other, directly or around a circle.
-usage: directions.py ROOT"""
+"""Includes and calls of services go one way: apps -> plugins/jobs -> core -> sdk <- plugins, and no two folders use
+each other, directly or around a circle. A file that calls service<X>() uses the file that has the service
+(KINORA_SERVICE), whose library it does not link. usage: directions.py ROOT"""
 import pathlib, posixpath, re, subprocess, sys
 
 ROOT = pathlib.Path(sys.argv[1])
@@ -16,10 +17,11 @@ def floor_of(path):
 
 
 # Which floors a file of a floor may include. kernels and sdk are below everything.
-MAY = {"apps": {"apps", "jobs", "core", "kernels", "sdk"}, "jobs": {"jobs", "core", "kernels", "sdk"}, "core": {"core", "kernels", "sdk"},
+MAY = {"apps": {"apps", "jobs", "core", "kernels", "sdk"}, "jobs": {"jobs", "core", "kernels", "sdk"},
+       "core": {"core", "kernels", "sdk"},
        "plugins": {"plugins", "kernels", "sdk"}, "kernels": {"kernels", "sdk"}, "sdk": {"sdk"}}
-# `kinora bench balance` measures the balancer, whose types are those of the engine's plugin; the program compiles both in.
-ALLOWED = {("apps/kinora/bench_balance.cpp", "plugins/engines/local/balance/trial.hpp")}
+# `kinora bench balance` measures the balancer, whose types are those of the engine's plugin: kinora-bench has both.
+ALLOWED = {("apps/bench/bench_balance.cpp", "plugins/engines/common/balance/trial.hpp")}
 
 
 def is_test(path):
@@ -37,8 +39,8 @@ def plugin_of(path):
 
 
 def resolved(path, written, files, own):
-    """The file that `#include "written"` in `path` names, looked for as the compiler does: next to the file, in the include folders of
-    the folders above (`own`), the root and the SDK. None for a file that is not the project's."""
+    """The file that `#include "written"` in `path` names, looked for as the compiler does: next to the file, in the
+    include folders of the folders above (`own`), the root and the SDK. None for a file that is not the project's."""
     folder = pathlib.PurePosixPath(path).parent
     for place in (folder, *(f for f in folder.parents if str(f) in own), "", "sdk/include"):
         found = posixpath.normpath(posixpath.join(place, written))
@@ -47,15 +49,39 @@ def resolved(path, written, files, own):
     return None
 
 
+def listed():
+    files = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True,
+                           check=True).stdout.splitlines()
+    return {path for path in files if (ROOT / path).exists()}
+
+
+def sources():
+    return sorted(path for path in listed() if SOURCES.search(path) and not is_test(path))
+
+
 def includes():
-    listed = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True, check=True).stdout.splitlines()
-    files = {path for path in listed if (ROOT / path).exists()}
-    own = {posixpath.dirname(path) for path in files if path.endswith("CMakeLists.txt") and OWN_FOLDER.search((ROOT / path).read_text())}
-    for path in sorted(files):
-        if SOURCES.search(path) and not is_test(path):
-            for written in INCLUDE.findall((ROOT / path).read_text(errors="replace")):
-                if included := resolved(path, written, files, own):
-                    yield path, included
+    files = listed()
+    own = {posixpath.dirname(path)
+           for path in files if path.endswith("CMakeLists.txt") and OWN_FOLDER.search((ROOT / path).read_text())}
+    for path in sources():
+        for written in INCLUDE.findall((ROOT / path).read_text(errors="replace")):
+            if included := resolved(path, written, files, own):
+                yield path, included
+
+
+def services(texts):
+    """(file that calls a service, file that has it), of {path: text}."""
+    has = {}
+    for path, text in texts.items():
+        for name in re.findall(r"^KINORA_SERVICE\((\w+)\)", text, re.M):
+            interface = re.search(rf"class {name}\b[^{{]*{{[^}}]*?using Interface = (\w+);", text)
+            assert interface, f"{path}: the class {name} of KINORA_SERVICE does not name its Interface"
+            has[interface[1]] = path
+    for path, text in texts.items():
+        code = re.sub(r"//[^\n]*", "", text)
+        for name in re.findall(r"\bservice<\s*(?:\w+\s*::\s*)*(\w+)\s*>\s*\(", code):
+            if name in has:
+                yield path, has[name]
 
 
 def circles(edges):
@@ -90,34 +116,72 @@ def wrong(pairs):
         if (path, included) in ALLOWED:
             continue
         if theirs not in MAY[mine]:
-            out.append(f"{path} includes {included}: {mine} must not include {theirs}")
+            out.append(f"{path} includes or calls {included}: {mine} must not use {theirs}")
         elif mine in ("plugins", "jobs") and plugin_of(included) not in ("", plugin_of(path)):
-            out.append(f"{path} includes {included}: a plugin must not include another plugin")
+            out.append(f"{path} includes or calls {included}: a plugin must not use another plugin")
         folder, other = (str(pathlib.PurePosixPath(p).parent) for p in (path, included))
         if folder != other:
             edges.setdefault(folder, {}).setdefault(other, (path, included))
     for circle in circles(edges):
         out.append("circle of folders: " + " ".join(circle))
-        out += [f"    {a} -> {b}: " + " includes ".join(edges[a][b]) for a in circle for b in circle if b in edges.get(a, {})]
+        out += [f"    {a} -> {b}: " + " includes ".join(edges[a][b]) for a in circle
+                for b in circle if b in edges.get(a, {})]
     return out
 
 
 # The check itself finds what it must.
-for pair in (("core/run/a.cpp", "plugins/jobs/curate/a.hpp"), ("plugins/models/dit/a.cpp", "core/run/a.hpp"), ("sdk/a.hpp", "core/a.hpp"), ("plugins/jobs/dedup/a.cpp", "apps/kinora/a.hpp"),
-             ("plugins/models/dit/a.cpp", "plugins/models/wan/a.hpp"), ("plugins/jobs/dedup/a.cpp", "plugins/jobs/curate/a.hpp")):
+for pair in (("core/run/a.cpp", "plugins/jobs/curate/a.hpp"), ("plugins/models/dit/a.cpp", "core/run/a.hpp"),
+             ("sdk/a.hpp", "core/a.hpp"), ("plugins/jobs/dedup/a.cpp", "apps/kinora/a.hpp"),
+             ("plugins/models/dit/a.cpp", "plugins/models/wan/a.hpp"),
+             ("plugins/jobs/dedup/a.cpp", "plugins/jobs/curate/a.hpp")):
     assert len(wrong([pair])) == 1, pair
-assert wrong([("core/a/x.cpp", "core/b/y.hpp"), ("core/b/y.cpp", "core/c/z.hpp"), ("core/c/z.cpp", "core/a/x.hpp")])[0] == "circle of folders: core/a core/b core/c"
-assert not wrong([("apps/kinora/a.cpp", "plugins/jobs/curation/a.hpp"), ("plugins/jobs/curate/a.cpp", "core/run/a.hpp"), ("plugins/models/dit/a.cpp", "sdk/include/a.hpp")])
-tree = {"plugins/stages/video/media/a.hpp", "plugins/stages/video/clips/a.hpp", "plugins/stages/video/clips/b.hpp", "sdk/include/kinora/a.hpp", "core/b.hpp"}
-for written, found in (("media/a.hpp", "plugins/stages/video/media/a.hpp"), ("a.hpp", "plugins/stages/video/clips/a.hpp"), ("../media/a.hpp", "plugins/stages/video/media/a.hpp"),
+assert wrong([("core/a/x.cpp", "core/b/y.hpp"), ("core/b/y.cpp", "core/c/z.hpp"),
+              ("core/c/z.cpp", "core/a/x.hpp")])[0] == "circle of folders: core/a core/b core/c"
+assert not wrong([("apps/kinora/a.cpp", "plugins/jobs/curation/a.hpp"), ("plugins/jobs/curate/a.cpp", "core/run/a.hpp"),
+                  ("plugins/models/dit/a.cpp", "sdk/include/a.hpp")])
+tree = {"plugins/stages/video/media/a.hpp", "plugins/stages/video/clips/a.hpp", "plugins/stages/video/clips/b.hpp",
+        "sdk/include/kinora/a.hpp", "core/b.hpp"}
+for written, found in (("media/a.hpp", "plugins/stages/video/media/a.hpp"),
+                       ("a.hpp", "plugins/stages/video/clips/a.hpp"),
+                       ("../media/a.hpp", "plugins/stages/video/media/a.hpp"),
                        ("kinora/a.hpp", "sdk/include/kinora/a.hpp"), ("core/b.hpp", "core/b.hpp"), ("c.hpp", None)):
     assert resolved("plugins/stages/video/clips/a.cpp", written, tree, {"plugins/stages/video"}) == found, written
-assert wrong([("plugins/stages/video/media/a.cpp", resolved("plugins/stages/video/media/a.cpp", "clips/a.hpp", tree, {"plugins/stages/video"})),
-              ("plugins/stages/video/clips/a.hpp", resolved("plugins/stages/video/clips/a.hpp", "../media/a.hpp", tree, set()))])[0].startswith("circle")
+assert wrong([("plugins/stages/video/media/a.cpp",
+               resolved("plugins/stages/video/media/a.cpp", "clips/a.hpp", tree, {"plugins/stages/video"})),
+              ("plugins/stages/video/clips/a.hpp",
+               resolved("plugins/stages/video/clips/a.hpp", "../media/a.hpp", tree, set()))])[0].startswith("circle")
 
-all_pairs = list(includes())
+own = {"apps/a.cpp": "kinora::core::service<\n    kinora::core::Plans >(registry).outline();  // service<B>(x)",
+       "plugins/jobs/x/x.cpp": "class P final : public Plans {\n using Interface = Plans;\n};\nKINORA_SERVICE(P)\n",
+       "core/run/b.cpp": "service<Plans>(registry);"}
+assert list(services(own)) == [("apps/a.cpp", "plugins/jobs/x/x.cpp"), ("core/run/b.cpp", "plugins/jobs/x/x.cpp")]
+assert wrong(services(own)) == ["core/run/b.cpp includes or calls plugins/jobs/x/x.cpp: core must not use jobs"]
+
+texts = {path: (ROOT / path).read_text(errors="replace") for path in sources()}
+called = list(services(texts))
+assert len(called) >= 6, called
+all_pairs = list(includes()) + called
 assert len(all_pairs) > 1000, len(all_pairs)
 assert ALLOWED <= set(all_pairs), "an allowed include no longer exists; remove it from ALLOWED"
 problems = wrong(all_pairs)
-print("\n".join(problems) or f"{len(all_pairs)} includes go one way")
+# plugins/jobs/latents/hdf5 reads HDF5. libhdf5 opens no file: it has known faults of memory with hostile files.
+problems += [f"{path} opens a file by libhdf5: read it by plugins/jobs/latents/hdf5/hdf5_file.hpp" for path in sources()
+             if re.search(r"\bH5(Fopen|Fis_|Fis_accessible|LTopen|LTread|Freopen|Fmount)",
+                          (ROOT / path).read_text(errors="replace"))]
+# A library is opened by its name where core opens libtorch's part and CUDA's; whoever needs another one asks for a
+# service.
+problems += [f"{path} names the library {name}: ask for a service (core/plugin/service.hpp)"
+             for path, text in texts.items()
+             for name in re.findall(r'KINORA_LIBRARY\(\s*"(\w+)"\s*\)|"lib(kinora_\w+)\.so', text)
+             for name in name if name not in ("", "kinora_torch", "kinora_cuda")]
+# Core names no component of a job or a service, and opens a library where plugins and libtorch are opened.
+NAMES = {"core/plugin/service.hpp", "core/plugin/kinds.cpp", "core/plugin/kinds.hpp"}
+OPENS = {"core/runtime/runtime.cpp", "core/torch/tensors/device.cpp"}
+CODE = {path: re.sub(r"//[^\n]*", "", text) for path, text in texts.items() if path.startswith("core/")}
+problems += [f"{path} names {found}: a kind of job answers by a virtual of JobType"
+             for path, text in CODE.items() if path not in NAMES
+             for found in re.findall(r'"service"|"service/[^"]*"|"job/\w[^"]*"', text)]
+problems += [f"{path} opens a library: core/plugin/library.hpp does" for path, text in CODE.items()
+             if path not in OPENS and re.search(r"\bdlopen\s*\(", text)]
+print("\n".join(problems) or f"{len(all_pairs)} includes and calls go one way")
 sys.exit(bool(problems))

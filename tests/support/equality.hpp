@@ -1,13 +1,12 @@
 // Strategies on several ranks against one process: the comparison, and trials of strategies that split
 // sequences or heads with every model, rule and odd size.
 #pragma once
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/training/equality.hpp"
+#include "plugins/jobs/equality/equality.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/run_file.hpp"
 
@@ -24,16 +23,6 @@ inline void equals_one_process(const Rank& me, const Trial& trial, double bound 
     EXPECT_LE(c.off, bound) << c.what() << ", step " << c.step << ", rank " << me.rank << " of " << me.size
                             << ", " << trial.parallel;
   });
-}
-
-// The worst difference of a kind, for strategies that round what they transfer. Call on every rank of on_ranks().
-inline double worst_difference(const Rank& me, const Trial& trial, core::Compared::Kind kind) {
-  me.launched();
-  double worst = 0;
-  core::Equality(runtime(), trial).run([&](const core::Compared& c) {
-    if (c.kind == kind && !std::isnan(worst) && !(c.off <= worst)) worst = c.off;  // a NaN stays
-  });
-  return worst;
 }
 
 // Models of a job, as TOML.

@@ -1,5 +1,6 @@
 """An HTTP proxy in front of an S3 server that fails like networks and servers: each request may meet one fault.
-It records every request with its fault and the server's answer, and the parts of uploads that are neither completed nor aborted."""
+It records every request with its fault and the server's answer, and the parts of uploads that are neither completed nor
+aborted."""
 import http.client, http.server, random, socket, threading, time, urllib.parse
 
 
@@ -111,8 +112,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.hang_up()
         body = self.rfile.read(size)
         if fault in ("403", "404", "500", "503", "429", "skewed", "expired"):
-            code = {"403": "AccessDenied", "404": "NoSuchUpload", "500": "InternalError", "503": "SlowDown", "429": "TooManyRequests", "skewed": "RequestTimeTooSkewed", "expired": "ExpiredToken"}[fault]
-            self.say({"skewed": 403, "expired": 400}.get(fault) or int(fault), error(code), [("Content-Type", "application/xml")])
+            code = {"403": "AccessDenied", "404": "NoSuchUpload", "500": "InternalError", "503": "SlowDown",
+                    "429": "TooManyRequests", "skewed": "RequestTimeTooSkewed", "expired": "ExpiredToken"}[fault]
+            self.say({"skewed": 403, "expired": 400}.get(fault) or int(fault), error(code),
+                     [("Content-Type", "application/xml")])
             return None
         if fault == "error200" and self.command == "POST" and "uploadId=" in self.path:
             self.say(200, error("InternalError"))
@@ -160,6 +163,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             length += 1000
         if fault == "shorter" and got.status in (200, 206):  # announces fewer bytes than there are
             length = len(said) // 2
+        if fault == "crumb" and "Content-Range" in got.headers:  # one byte of the range, late
+            time.sleep(0.1)
+            length, part = 1, said[:1]
+            first, total = got.headers["Content-Range"].removeprefix("bytes ").split("-")[0], got.headers[
+                "Content-Range"].split("/")[1]
+            got.headers.replace_header("Content-Range", f"bytes {first}-{first}/{total}")
         self.send_response(got.status)
         for name, value in got.headers.items():
             if name.lower() not in ("content-length", "connection", "date", "server", "transfer-encoding"):

@@ -1,13 +1,17 @@
-"""A web server of files for tests, on loopback: ranges, ETags, redirects, a password, TLS; each request may meet one fault. It lists nothing."""
+"""A web server of files for tests, on loopback: ranges, ETags, redirects, a password, TLS; each request may meet one
+fault. It lists nothing."""
 import base64, hashlib, http.server, pathlib, re, socket, ssl, subprocess, threading, time, urllib.parse
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves the files of a folder. /moved/PATH redirects to /PATH, /elsewhere/PATH to PATH of the server `other`, /ftp/PATH to another protocol,
+    """Serves the files of a folder. /moved/PATH redirects to /PATH, /elsewhere/PATH to PATH of the server `other`,
+    /ftp/PATH to another protocol,
     /private/PATH needs a password.
 
     plan(number of the request, method, path) -> a fault's name or None:
-    500, 403, 404; cut (half of the answer), stall (half, then nothing), drip (half, then a byte at a time), whole (no ranges), other (another ETag), denies (403 for what is not there)
+    500, 403, 404; cut (half of the answer), stall (half, then nothing), drip (half, then a byte at a time), crumb (one
+    byte of the range, late), mute (nothing), whole (no ranges), other (another ETag), denies (403 for what is not
+    there)
     """
 
     daemon_threads, other = True, ""
@@ -17,11 +21,13 @@ class Server(http.server.ThreadingHTTPServer):
         """tls: folder for a certificate of its own."""
         super().__init__(("127.0.0.1", 0), Handler)
         self.folder, self.plan = pathlib.Path(folder), plan or (lambda *_: None)
-        self.lock, self.count, self.log, self.certificate = threading.RLock(), 0, [], None
+        self.lock, self.count, self.log, self.certificate, self.ends = threading.RLock(), 0, [], None, threading.Event()
         if tls:
             self.certificate, key = pathlib.Path(tls) / "web.pem", pathlib.Path(tls) / "web.key"
-            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
-                            "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", self.certificate], check=True, capture_output=True)
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                            "-days", "2", "-subj", "/CN=127.0.0.1",
+                            "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", self.certificate],
+                           check=True, capture_output=True)
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(self.certificate, key)
             self.socket = context.wrap_socket(self.socket, server_side=True)
@@ -67,7 +73,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def answer(self, path, fault):
-        for prefix, target in (("/moved/", "/" + path[7:]), ("/elsewhere/", self.server.other + path[10:]), ("/ftp/", "ftp://127.0.0.1/x")):
+        for prefix, target in (("/moved/", "/" + path[7:]), ("/elsewhere/", self.server.other + path[10:]),
+                               ("/ftp/", "ftp://127.0.0.1/x")):
             if path.startswith(prefix):
                 return self.say(302, [("Location", urllib.parse.quote(target, safe=":/"))])
         if path.startswith("/private/"):
@@ -86,13 +93,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def serve(self, file, fault):
         data, stat = file.read_bytes(), file.stat()
         etag = hashlib.md5(data).hexdigest() if fault != "other" else "other"
-        about = [("ETag", f'"{etag}"'), ("Last-Modified", self.date_time_string(int(stat.st_mtime))), ("Accept-Ranges", "bytes")]
+        about = [("ETag", f'"{etag}"'), ("Last-Modified", self.date_time_string(int(stat.st_mtime))),
+                 ("Accept-Ranges", "bytes")]
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         if not wanted or fault == "whole":
             return self.say(200, about, data)
         first, last = int(wanted[1]), min(int(wanted[2]), len(data) - 1)
         if first > last:
             return self.say(416, [("Content-Range", f"bytes */{len(data)}")])
+        if fault == "crumb":
+            last = first
+            time.sleep(0.1)
+        if fault == "mute":
+            self.server.ends.wait(60)
         about.append(("Content-Range", f"bytes {first}-{last}/{len(data)}"))
         return self.say(206, about, data[first:last + 1], fault)
 

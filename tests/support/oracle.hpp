@@ -7,7 +7,7 @@
 
 #include <ATen/ATen.h>
 
-#include "core/torch/context/chain.hpp"
+#include "core/torch/chain/chain.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/abi/parallel.h"
 #include "kinora/aten.hpp"

@@ -3,7 +3,8 @@ import re
 
 
 def blocks(text):
-    """Every block of code, fenced (with its language), or indented by four up to an empty line: [(line, language, text)]."""
+    """Every block of code, fenced (with its language), or indented by four up to an empty line: [(line, language,
+    text)]."""
     out, lines = [], text.split("\n")
     n = 0
     while n < len(lines):
@@ -24,7 +25,8 @@ def blocks(text):
 def toml_of(language, code):
     """A whole document, or the elements of a list of stages made one; None if it is not TOML."""
     first = next(line for line in code.split("\n") if line.strip() and not line.lstrip().startswith("#"))
-    if language == "toml" or (not language and re.match(r"""\[\[?[a-z.]+\]|[a-z_.]+ = (true|false|["'\[{\d-])""", first)):
+    if language == "toml" or (not language and re.match(r"""\[\[?[a-z.]+\]|[a-z_.]+ = (true|false|["'\[{\d-])""",
+                                                        first)):
         return code
     if not language and re.match(r"\s*\{ ?use ?=", first):
         return f"stages = [\n{code}\n]"
@@ -32,7 +34,8 @@ def toml_of(language, code):
 
 
 def commands_of(text):
-    """The lines of the blocks that are for a shell, without comments: [(line, command)]. A block without a language is one unless it is TOML."""
+    """The lines of the blocks that are for a shell, without comments: [(line, command)]. A block without a language is
+    one unless it is TOML."""
     out = []
     for line, language, code in blocks(text):
         if language in ("", "sh", "bash") and toml_of(language, code) is None:

@@ -8,8 +8,8 @@
 
 #include <ATen/ATen.h>
 
-#include "core/torch/context/chain.hpp"
-#include "core/torch/context/parallelism.hpp"
+#include "core/torch/chain/chain.hpp"
+#include "core/torch/ranks/parallelism.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
 #include "kinora/strategy.hpp"
@@ -25,7 +25,7 @@ class StrategyChain {
       : run_(jobs(me, parallel, options)),
         context_(run_.context("dit", false)),
         strategies(context_),
-        chain(options, strategies.links()),
+        chain(with_mesh(options, strategies), strategies.links()),
         ctx(chain.head()) {}
 
   // One matrix per block, the model's only parameters.
@@ -46,6 +46,10 @@ class StrategyChain {
     me.launched();
     return {{"dit", std::string(options.dtype == at::kDouble ? "precision = 'fp64'\n" : "") +
                         "parallel = " + parallel}};
+  }
+  static core::ChainOptions with_mesh(core::ChainOptions options, const core::Parallelism& strategies) {
+    options.mesh = strategies.mesh();
+    return options;
   }
   ScratchRun run_;
   core::JobContext context_;

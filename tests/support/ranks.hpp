@@ -1,5 +1,5 @@
-// Runs a test's body in several processes: copies of the test program in its initial state, one per rank, which run this
-// test only.
+// Runs a test's body in several processes: copies of the test program in its initial state, one per rank,
+// which run this test only.
 //
 //   TEST(Gloo, Sums) {
 //     for (int n : {2, 4})

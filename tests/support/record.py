@@ -7,7 +7,8 @@ def _open(job):
 
 
 def outcomes(job):
-    """Every outcome so far, in the order of its arrival: its line, with "id", "made", "input" (a key or None) and "files"."""
+    """Every outcome so far, in the order of its arrival: its line, with "id", "made", "input" (a key or None) and
+    "files"."""
     if not (job / "record.db").exists():
         return []
     with _open(job) as db:
@@ -16,8 +17,11 @@ def outcomes(job):
         files = {}
         for name, outcome in db.execute("SELECT name, outcome FROM file"):
             files.setdefault(outcome, []).append(name)
-        rows = db.execute("SELECT outcome.id, made, input.key, line FROM outcome LEFT JOIN input ON input.id = outcome.input ORDER BY outcome.id")
-        return [{**json.loads(line), "id": id, "made": made, "input": key, "files": files.get(id, [])} for id, made, key, line in rows]
+        rows = db.execute(
+            "SELECT outcome.id, made, input.key, line FROM outcome LEFT JOIN input ON input.id = outcome.input ORDER "
+            "BY outcome.id")
+        return [{**json.loads(line), "id": id, "made": made, "input": key, "files": files.get(id, [])}
+                for id, made, key, line in rows]
 
 
 def remove(job, ids):

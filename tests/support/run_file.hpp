@@ -13,7 +13,8 @@
 #include <fmt/format.h>
 
 #include "core/run/job.hpp"
-#include "core/torch/context/network.hpp"
+#include "core/torch/network/model.hpp"
+#include "core/torch/network/tokenizer.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "tests/support/plugins.hpp"
 
@@ -41,7 +42,7 @@ inline void run_job(core::JobContext& job) {
 class ScratchRun {
  public:
   // more: lines for a job of the run below, by its name; FOLDER in them is the run's folder. They may set the
-  // tokenizer, the latents' sizes, the dit's model and the film job's prompts.
+  // tokenizer, the latents' sizes, the dit's model and the job film's prompts.
   explicit ScratchRun(const std::map<std::string, std::string>& more = {}) {
     std::string name = (std::filesystem::temp_directory_path() / "kinora-run-XXXXXX").string();
     folder_ = mkdtemp(name.data());
@@ -79,14 +80,28 @@ class ScratchRun {
 
   // A network of a job's slot, created as in a run, with parameters that leave no layer at zero.
   // links: of its chain; they must outlive it.
-  std::unique_ptr<core::Network> network(const std::string& job, const std::string& slot,
-                                         at::ScalarType dtype = at::kFloat,
-                                         const std::vector<const kinora_link*>& links = {}) const {
+  std::unique_ptr<core::Model> model(const std::string& job, const std::string& slot = "model",
+                                     at::ScalarType dtype = at::kFloat,
+                                     const std::vector<const kinora_link*>& links = {}) const {
+    return filled<core::Model>(job, slot, dtype, links);
+  }
+  std::unique_ptr<core::Tokenizer> tokenizer(const std::string& job,
+                                             at::ScalarType dtype = at::kFloat) const {
+    return filled<core::Tokenizer>(job, "tokenizer", dtype, {});
+  }
+  // Writes a network's weights.
+  static void save(core::Network& network, const std::filesystem::path& file) {
+    std::filesystem::create_directories(file.parent_path());
+    core::write_tensors(file, core::assemble(network.chain().parameters(), network.chain().leaves()));
+  }
+
+ private:
+  template <class N>
+  std::unique_ptr<N> filled(const std::string& job, const std::string& slot, at::ScalarType dtype,
+                            const std::vector<const kinora_link*>& links) const {
     const auto* use = spec(job).component(slot);
-    core::ChainOptions options;
-    options.dtype = dtype;
-    auto made = std::make_unique<core::Network>(core::or_throw(runtime().registry().open(use->id)),
-                                                use->options, options, links);
+    auto made = std::make_unique<N>(core::or_throw(runtime().registry().open(use->id)), use->options,
+                                    core::ChainOptions{.dtype = dtype}, links);
     at::manual_seed(11);
     for (auto& leaf : made->chain().leaves()) {
       at::Tensor t = leaf.tensor.detach();
@@ -97,13 +112,6 @@ class ScratchRun {
     }
     return made;
   }
-  // Writes a network's weights.
-  static void save(core::Network& network, const std::filesystem::path& file) {
-    std::filesystem::create_directories(file.parent_path());
-    core::write_tensors(file, core::assemble(network.chain().parameters(), network.chain().leaves()));
-  }
-
- private:
   std::string text(const std::map<std::string, std::string>& more) const {
     const auto lines = [&](const std::string& job) {
       std::string all = more.count(job) ? more.at(job) : "";

@@ -1,4 +1,5 @@
-"""A real S3 server for tests: rclone serve s3, with SigV4 keys, over a folder that contains the stored objects as files."""
+"""A real S3 server for tests: rclone serve s3, with SigV4 keys, over a folder that contains the stored
+objects as files."""
 import os, pathlib, socket, subprocess, sys, time
 
 import quick
@@ -14,8 +15,8 @@ def environment(home, **more):
 
 
 class Server:
-    """Serves FOLDER/NAME, with the bucket "bucket". etag: the hash that ETags are; rclone reads a whole file for it before each requested part.
-    tls: with a certificate of its own."""
+    """Serves FOLDER/NAME, with the bucket "bucket". etag: the hash that ETags are; rclone reads a whole file for it
+    before each requested part. tls: with a certificate of its own."""
 
     def __init__(self, folder, name, etag="MD5", tls=False):
         self.root = folder / name
@@ -23,10 +24,13 @@ class Server:
         self.at = ("127.0.0.1", quick.held_port())
         self.certificate = folder / f"{name}.pem" if tls else None
         if tls:
-            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
-                            "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "key.pem", "-out", self.certificate], check=True, capture_output=True)
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                            "-days", "2", "-subj", "/CN=127.0.0.1",
+                            "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "key.pem", "-out",
+                            self.certificate], check=True, capture_output=True)
         self.process = subprocess.Popen(
-            [RCLONE, "serve", "s3", str(self.root), "--addr", "%s:%d" % self.at, "--auth-key", f"{KEY},{SECRET}", "--dir-cache-time", "1ms", "--etag-hash", etag,
+            [RCLONE, "serve", "s3", str(self.root), "--addr", "%s:%d" % self.at, "--auth-key", f"{KEY},{SECRET}",
+             "--dir-cache-time", "1ms", "--etag-hash", etag,
              *(["--cert", self.certificate, "--key", folder / "key.pem"] if tls else [])],
             stdout=subprocess.DEVNULL, stderr=open(folder / f"{name}.log", "w"))
         for _ in range(200):

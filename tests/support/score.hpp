@@ -3,7 +3,9 @@
 #include <memory>
 #include <string>
 
-#include "core/torch/context/score_instance.hpp"
+#include "core/runtime/call.hpp"
+#include "core/torch/network/score_instance.hpp"
+#include "kinora/aten.hpp"
 #include "tests/support/plugins.hpp"
 
 namespace kinora::test {
@@ -21,6 +23,19 @@ inline double scored(const std::string& id, const core::NamedTensors& in) {
   const auto instance = score(id);
   instance->update(in);
   return instance->compute().at(0).second;
+}
+
+// The number of each sample alone.
+inline std::vector<double> each(const std::string& id, const core::NamedTensors& in) {
+  const Instance<kinora_score> score("score/" + id);
+  std::vector<kinora_named> named;
+  for (const auto& [name, x] : in) named.push_back({name.c_str(), handle(x)});
+  std::vector<double> out(static_cast<size_t>(in.begin()->second.size(0)));
+  core::Call call;
+  const kinora_run run = core::run_of(call);
+  const int32_t status = score->each(score.self(), &run, named.data(), named.size(), out.data(), out.size());
+  if (status != KINORA_OK) throw Error(status, last_error());
+  return out;
 }
 
 }  // namespace kinora::test

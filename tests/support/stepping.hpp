@@ -6,7 +6,7 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "core/torch/context/parallelism.hpp"
+#include "core/torch/ranks/parallelism.hpp"
 #include "tests/support/equality.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/run_file.hpp"
@@ -88,8 +88,7 @@ class Stepping {
       }
     };
     parallel_.step(
-        {micro, one, [&](const kinora_pass& pass) { losses.extract(pass.microbatch).mapped().backward(); }},
-        nullptr);
+        {micro, one, [&](const kinora_pass& pass) { losses.extract(pass.microbatch).mapped().backward(); }});
   }
 
   template <class Work>
@@ -109,7 +108,7 @@ class Stepping {
   core::JobContext context_;
   core::Parallelism parallel_;
   core::Component model_;
-  core::Network network_;
+  core::Model network_;
 };
 
 }  // namespace kinora::test

@@ -1,7 +1,7 @@
 // A small training job on several processes or on one, for tests that compare them.
 #pragma once
 #include "core/run/job.hpp"
-#include "core/torch/media/latents.hpp"
+#include "plugins/jobs/latents/latents.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/run_file.hpp"
 
@@ -22,7 +22,7 @@ inline void train(const ScratchRun& run, const Rank& me, int64_t frames = 2) {
   facts.shape = {2, frames, 2, 4};
   facts.text_size = 12;
   std::ofstream(run.of("latents") / "latents.json") << facts.to_json().dump();
-  ScratchRun::save(*run.network("dit", "model"), run.folder() / "start.safetensors");
+  ScratchRun::save(*run.model("dit"), run.folder() / "start.safetensors");
   core::JobContext context = run.context("dit", me.rank == 0);
   run_job(context);
 }

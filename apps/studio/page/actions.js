@@ -1,5 +1,6 @@
-// What keys do to clips: accept, reject, tag, caption, undo. An action is for the clips that were selected when its key was pressed,
-// else for the clip that had the focus, whatever the page still shows. Edits are sent in the order of their keys.
+// The actions of keys on clips: accept, reject, tag, caption, undo. An action is for the clips that were selected when
+// its key was pressed, else for the clip that had the focus, whatever the page still shows. Edits are sent in the order
+// of their keys.
 import { get, post } from "./api.js";
 import { askReason, askTags } from "./dialogs.js";
 import { plural } from "./format.js";
@@ -35,7 +36,8 @@ export class Actions {
 
   /** A promise of the ids that an action of now is for. */
   targets() {
-    const { chosen } = this.sheet, ids = this.selection.now().then(async (all) => (all.length ? all : [(await chosen)?.id].filter(Boolean)));
+    const { chosen } = this.sheet,
+    ids = this.selection.now().then(async (all) => (all.length ? all : [(await chosen)?.id].filter(Boolean)));
     ids.catch(() => {}); // told when it is the action's turn
     return ids;
   }
@@ -45,27 +47,33 @@ export class Actions {
     return this.detail.clip?.id === id ? this.detail.clip : get("/api/clip", { id });
   }
 
-  /** True if something was saved, or nothing had to be. what: "Accepted", or a function of the answer that returns it; also: added
+  /** True if something was saved, or nothing had to be. what: "Accepted", or a function of the answer that returns it;
+   * also: added
    * to the name of the clips. */
   async change(ids, request, what, also = "") {
     if (!ids.length) return this.page.say("No clip is selected: the view is empty", true);
     const answer = await this.send("/api/edit", { ids, seen: this.page.seen(), ...request });
     const { conflicts, unstorable, gone, changed, at_work: isAtWork } = answer;
     const left = [
-      ...(unstorable ? [`${plural(unstorable, "clip")} cannot be accepted: nothing of ${unstorable > 1 ? "them" : "it"} is stored`] : []),
-      ...(gone ? [`${plural(gone, "clip")} ${isAtWork ? `${gone > 1 ? "are" : "is"} not made again yet` : `no longer exist${gone > 1 ? "" : "s"}`}`] : []),
+      ...(unstorable ? [
+          `${plural(unstorable, "clip")} cannot be accepted: nothing of ${unstorable > 1 ? "them" : "it"} is stored`]
+          : []),
+      ...(gone ? [`${plural(gone, "clip")} ${absent(gone, isAtWork)}`] : []),
       ...(conflicts.length ? [changedMeanwhile(conflicts)] : []),
     ];
     const name = ids.length === 1 ? answer.clip?.key ?? answer.keys[0] ?? "" : plural(changed, "clip");
     const isDone = changed > 0 || !left.length;
-    this.page.say([...(isDone ? [`${typeof what === "function" ? what(answer) : what}: ${name}${also}`] : []), ...left].join("; "), left.length > 0);
-    if (conflicts.length) await this.page.look(); // so that the same key, pressed again, is a decision that knows the other
+    this.page.say([...(isDone ? [`${typeof what === "function" ? what(answer) : what}: ${name}${also}`] : []),
+        ...left].join("; "), left.length > 0);
+    // so that the same key, pressed again, is a decision that knows the other
+    if (conflicts.length) await this.page.look();
     return isDone;
   }
 
   saveCaption(id, caption, seen) {
     const { chosen } = this.sheet;
-    return this.inTurn(async () => this.change([id || (await chosen)?.id].filter(Boolean), { set: { caption }, caption_seen: seen }, "Caption saved"));
+    return this.inTurn(async () => this.change([id || (await chosen)?.id].filter(Boolean),
+        { set: { caption }, caption_seen: seen }, "Caption saved"));
   }
 
   accept() {
@@ -73,22 +81,29 @@ export class Actions {
     return this.inTurn(async () => {
       const ids = await targets;
       const clip = ids.length === 1 && (await this.whole({ id: ids[0] }));
-      if (clip && !clip.acceptable) return this.page.say(`${clip.key} cannot be accepted: nothing of it is stored`, true);
+      if (clip && !clip.acceptable)
+        return this.page.say(`${clip.key} cannot be accepted: nothing of it is stored`, true);
       return this.change(ids, { set: { keep: true, reason: "" } }, "Accepted");
     });
   }
 
-  /** id: of one clip, else for all targets. Takes its turn when the dialog opens: the browser may deliver the next key before it says that the dialog is closed. */
+  /** id: of one clip, else for all targets. Takes its turn when the dialog opens: the browser may deliver the next key
+   * before it says that the dialog is closed. */
   reject(id) {
-    const targets = id ? Promise.resolve([id]) : this.targets(), isOne = this.selection.isSettled() && !this.selection.ids.size;
-    const known = id ? undefined : isOne ? this.sheet.selectedRow() : this.selection.isSettled() ? { count: this.selection.ids.size } : undefined;
-    const coming = targets.then(async (ids) => (ids.length === 1 ? this.whole({ id: ids[0] }) : { count: ids.length, ...(await post("/api/copies", { ids })) }));
+    const targets = id ? Promise.resolve([id]) : this.targets(),
+    isOne = this.selection.isSettled() && !this.selection.ids.size;
+    const known = id ? undefined : isOne ? this.sheet.selectedRow() : this.selection.isSettled()
+        ? { count: this.selection.ids.size } : undefined;
+    const coming = targets.then(async (ids) =>
+        (ids.length === 1 ? this.whole({ id: ids[0] })
+        : { count: ids.length, ...(await post("/api/copies", { ids })) }));
     const answered = askReason(known, coming, this.page.state().reasons);
     return this.inTurn(async () => {
       const answer = await answered;
       if (!answer) return false;
       const { reason, copies } = answer, ids = await targets;
-      return this.change(ids, { set: { keep: false, reason }, copies: copies > 0 }, "Rejected", ids.length === 1 && copies ? ` and its ${copies === 1 ? "1 copy" : `${copies} copies`}` : "");
+      return this.change(ids, { set: { keep: false, reason }, copies: copies > 0 }, "Rejected",
+          ids.length === 1 && copies ? ` and its ${copies === 1 ? "1 copy" : `${copies} copies`}` : "");
     });
   }
 
@@ -100,11 +115,14 @@ export class Actions {
 
   tag() {
     const targets = this.targets(), { tags } = this.page.state();
-    const answered = askTags(targets.then(async (ids) => (ids.length === 1 ? this.whole({ id: ids[0] }) : { count: ids.length })), tags.map(([name]) => name));
+    const answered =
+        askTags(targets.then(async (ids) => (ids.length === 1 ? this.whole({ id: ids[0] }) : { count: ids.length })),
+        tags.map(([name]) => name));
     return this.inTurn(async () => {
       const answer = await answered;
       if (!answer) return false;
-      for (const name of answer.tag) if (!tags.some(([known]) => known === name)) tags.push([name, 1]); // so that its number works at once
+      // so that its number works at once
+      for (const name of answer.tag) if (!tags.some(([known]) => known === name)) tags.push([name, 1]);
       return this.change(await targets, answer, "Tagged");
     });
   }
@@ -113,7 +131,8 @@ export class Actions {
   toggleTag(place) {
     const name = this.page.state().tags[place]?.[0], targets = this.targets();
     if (!name) return this.page.say(`There is no tag ${place + 1}; t adds tags`);
-    return this.inTurn(async () => this.change(await targets, { toggle: [name] }, ({ untagged }) => `${untagged.length ? "Removed" : "Tagged"} ${name}`));
+    return this.inTurn(async () => this.change(await targets, { toggle: [name] },
+        ({ untagged }) => `${untagged.length ? "Removed" : "Tagged"} ${name}`));
   }
 
   untag(id, name) {
@@ -124,20 +143,36 @@ export class Actions {
     const { chosen } = this.sheet;
     return this.inTurn(async () => {
       const { clip, changed, keys, conflicts, at_work: isAtWork } = await this.send(path);
-      if (clip && this.sheet.chosen === chosen && this.sheet.selectedId !== clip.id && !this.editor.isOpen()) await this.sheet.choose(clip.id); // else the user has selected another clip since
-      const name = changed === 1 ? keys[0] + (clip ? "" : isAtWork ? ", which is not made again yet" : ", which no longer exists") : plural(changed, "clip");
-      this.page.say([`${word}: ${name}`, ...(conflicts.length ? [changedMeanwhile(conflicts)] : [])].join("; "), conflicts.length > 0);
+      // else the user has selected another clip since
+      if (clip && this.sheet.chosen === chosen && this.sheet.selectedId !== clip.id && !this.editor.isOpen())
+        await this.sheet.choose(clip.id);
+      const name = changed === 1
+          ? keys[0] + (clip ? "" : isAtWork ? ", which is not made again yet" : ", which no longer exists")
+          : plural(changed, "clip");
+      this.page.say([`${word}: ${name}`, ...(conflicts.length ? [changedMeanwhile(conflicts)] : [])].join("; "),
+          conflicts.length > 0);
       return true;
     });
   }
 }
 
+/** Clips of an edit that the data set does not hold; at work: a running job may make them again. */
+function absent(count, isAtWork) {
+  if (isAtWork) return `${count > 1 ? "are" : "is"} not made again yet`;
+  return count > 1 ? "no longer exist" : "no longer exists";
+}
+
 /** "2 clips were changed meanwhile by tom and stay as they are: a, b". */
 function changedMeanwhile(conflicts) {
   const authors = [...new Set(conflicts.map(({ author }) => author))].join(" and ");
-  if (conflicts.length === 1) return `${conflicts[0].key} was changed meanwhile by ${authors} (${said(conflicts[0].set)}) and stays so; the same again changes it`;
-  const names = conflicts.slice(0, kMost).map(({ key }) => key).join(", ");
-  return `${plural(conflicts.length, "clip")} were changed meanwhile by ${authors} and stay so: ${names}${conflicts.length > kMost ? ", …" : ""}; the same again changes them`;
+  if (conflicts.length === 1) {
+    const [{ key, set }] = conflicts;
+    return `${key} was changed meanwhile by ${authors} (${said(set)}) and stays so; the same again changes it`;
+  }
+  const keys = conflicts.slice(0, kMost).map(({ key }) => key).join(", ");
+  const names = keys + (conflicts.length > kMost ? ", …" : "");
+  return `${plural(conflicts.length, "clip")} were changed meanwhile by ${authors} and stay so: ${names}; ` +
+      "the same again changes them";
 }
 
 /** An edit in words: "rejected, “logo”". */

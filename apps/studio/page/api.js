@@ -20,10 +20,12 @@ function gone(error) {
 }
 
 /** signal: of an AbortController; an aborted request fails with an error named AbortError. */
-export const get = (path, parameters = {}, signal = undefined) => fetch(`${path}?${new URLSearchParams(parameters)}`, { signal }).then(answer).catch(gone);
+export const get = (path, parameters = {}, signal = undefined) => fetch(`${path}?${new URLSearchParams(parameters)}`,
+    { signal }).then(answer).catch(gone);
 
 export const post = (path, body = {}) =>
-  fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }).then(answer).catch(gone);
+  fetch(path, { method: "POST", headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body) }).then(answer).catch(gone);
 
 export const address = (path, id) => `${path}?${new URLSearchParams({ id })}`;
 
@@ -64,7 +66,10 @@ export class Query {
       if (field) this.ranges.set(field, [Number(low), Number(high)]);
     }
     const text = (name) => parameters.get(name) ?? "";
-    Object.assign(this, { where: text("where"), text: text("q"), words: text("by") === "words", like: text("like"), embedding: text("embedding"), copies: text("copies") === "1", sort: text("sort"), descending: text("desc") === "1" });
+    Object.assign(this,
+        { where: text("where"), text: text("q"), words: text("by") === "words", like: text("like"),
+        embedding: text("embedding"), copies: text("copies") === "1", sort: text("sort"),
+        descending: text("desc") === "1" });
   }
 
   /** Sets another text, or another clip to compare with. A bound on the similarity belongs to one search only. */
@@ -74,7 +79,8 @@ export class Query {
   }
 
   isEmpty() {
-    return !this.where && !this.text && !this.like && !this.ranges.size && Object.values(this.sets).every((set) => !set.size);
+    return !this.where && !this.text && !this.like && !this.ranges.size
+        && Object.values(this.sets).every((set) => !set.size);
   }
 
   clear() {

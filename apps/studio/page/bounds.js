@@ -16,17 +16,25 @@ export class Bounds {
   /** h: from /api/histograms. Returns [lines over the bars, what they say]. */
   of(h) {
     const jobs = [...new Set(h.bounds.map(({ select }) => select))];
-    const sides = jobs.flatMap((select) => [false, true].map((isMost) => h.bounds.filter((bound) => bound.select === select && bound.is_most === isMost))).filter(([first]) => first && !neverFilters(first, h));
+    const sides = jobs.flatMap((select) => [false,
+        true].map((isMost) =>
+        h.bounds.filter((bound) => bound.select === select && bound.is_most === isMost))).filter(([first]) =>
+        first && !neverFilters(first, h));
     const parts = sides.map((bounds) => this.side(h, bounds));
     return [parts.map(([line]) => line), parts.map(([, about]) => about)];
   }
 
-  /** The bounds of one side that move together: those of stages, one of each job that has one, or that of a select job. */
+  /** The bounds of one side that move together: those of stages, one of each job that has one, or that of a select job.
+   * */
   side(h, bounds) {
     const [{ select }] = bounds, name = nameOf(h.field, bounds[0]), own = bounds[0].value;
-    const width = h.high - h.low, clamp = (value) => Math.min(Math.max(value, Math.min(h.low, own)), Math.max(h.high, own));
+    const width = h.high - h.low,
+    clamp = (value) => Math.min(Math.max(value, Math.min(h.low, own)), Math.max(h.high, own));
     const about = make("p", { class: "bound", role: "status" });
-    const line = make("button", { type: "button", role: "slider", class: "line", "aria-label": `Bound of ${titleOf(h.field)}${select && ` in ${select}`}`, "aria-valuemin": Math.min(h.low, own), "aria-valuemax": Math.max(h.high, own), "data-bar": name });
+    const line = make("button",
+        { type: "button", role: "slider", class: "line",
+        "aria-label": `Bound of ${titleOf(h.field)}${select && ` in ${select}`}`, "aria-valuemin": Math.min(h.low, own),
+        "aria-valuemax": Math.max(h.high, own), "data-bar": name });
     const draw = () => {
       const value = this.moved.get(name) ?? own, share = (value - h.low) / width;
       styled(line, { left: percent(Math.min(Math.max(share, 0), 1)) });
@@ -34,7 +42,9 @@ export class Bounds {
       line.title = `${boundText(h.field, { ...bounds[0], value })}${select && ` in ${select}`}`;
       line.setAttribute("aria-valuenow", value);
       line.setAttribute("aria-valuetext", line.title);
-      if (!this.moved.has(name)) about.replaceChildren(`${bounds.map((bound) => `${boundText(h.field, bound)}${select || bounds.length > 1 ? ` in ${bound.job}` : ""}`).join(", ")} is kept`);
+      if (this.moved.has(name)) return;
+      const inJob = (bound) => (select || bounds.length > 1 ? ` in ${bound.job}` : "");
+      about.replaceChildren(`${bounds.map((bound) => boundText(h.field, bound) + inJob(bound)).join(", ")} is kept`);
     };
     const move = (value) => {
       const rounded = Number(clamp(value).toPrecision(3));
@@ -42,7 +52,8 @@ export class Bounds {
       else this.moved.set(name, rounded);
       draw();
       clearTimeout(line.soon);
-      if (this.moved.has(name)) line.soon = setTimeout(() => this.tell(h, bounds, rounded, about, () => move(own)).catch(this.failed), 100);
+      if (this.moved.has(name))
+        line.soon = setTimeout(() => this.tell(h, bounds, rounded, about, () => move(own)).catch(this.failed), 100);
     };
     this.listen(line, h, () => this.moved.get(name) ?? own, move);
     draw();
@@ -70,19 +81,27 @@ export class Bounds {
   /** Says what the moved bound would change, and how to make it so. */
   async tell(h, bounds, value, about, back) {
     const [bound] = bounds, turn = (about.turn = Symbol());
-    const { gone, back: returning, where } = await get("/api/bound", { field: h.field, side: bound.is_most ? "most" : "least", select: bound.select, value });
+    const { gone, back: returning, where } = await get("/api/bound",
+        { field: h.field, side: bound.is_most ? "most" : "least", select: bound.select, value });
     if (turn !== about.turn || !this.moved.has(nameOf(h.field, bound))) return;
-    const lines = [`${boundText(h.field, { ...bound, value })} instead of ${boundText(h.field, bound).split(" ").slice(2).join(" ")}: ${change(gone, returning)}`];
+    const before = boundText(h.field, bound).split(" ").slice(2).join(" "); // the value without "at least"
+    const lines = [`${boundText(h.field, { ...bound, value })} instead of ${before}: ${change(gone, returning)}`];
     if (bound.select && where) lines.push(`For this, write ${where} in the where of ${bound.select} and run it again.`);
-    else if (returning) lines.push(`To get clips back, set ${bound.option} = ${value} of ${bound.stage} in the run file and run the job again.`);
-    const copy = where && make("button", { type: "button", title: where, onclick: () => this.copy(where) }, "Copy as where");
-    about.replaceChildren(...lines.map((text) => make("span", {}, text)), make("span", { class: "row" }, ...(copy && (gone || bound.select) ? [copy] : []), make("button", { type: "button", onclick: back }, "Back")));
+    else if (returning)
+      lines.push(`To get clips back, set ${bound.option} = ${value} of ${bound.stage} in the run file ` +
+          "and run the job again.");
+    const copy = where && make("button", { type: "button", title: where, onclick: () => this.copy(where) },
+        "Copy as where");
+    about.replaceChildren(...lines.map((text) => make("span", {}, text)),
+        make("span", { class: "row" }, ...(copy && (gone || bound.select) ? [copy] : []),
+        make("button", { type: "button", onclick: back }, "Back")));
   }
 
   /** For a select job. */
   async copy(where) {
     const line = `where = ${JSON.stringify(where)}`;
-    await navigator.clipboard?.writeText(line).then(() => this.say(`Copied: ${line}`), () => this.say(line)) ?? this.say(line);
+    await navigator.clipboard?.writeText(line).then(() => this.say(`Copied: ${line}`),
+        () => this.say(line)) ?? this.say(line);
   }
 }
 
@@ -91,6 +110,7 @@ const nameOf = (field, { is_most: isMost, select }) => `${field} ${isMost ? "mos
 const neverFilters = (bound, h) => !bound.is_most && !bound.is_strict && bound.value <= 0 && h.low >= 0;
 
 function change(gone, back) {
-  const parts = [...(gone ? [`${plural(gone, "more clip")} would go`] : []), ...(back ? [`${plural(back, "clip")} would come back`] : [])];
+  const parts = [...(gone ? [`${plural(gone, "more clip")} would go`] : []),
+      ...(back ? [`${plural(back, "clip")} would come back`] : [])];
   return parts.length ? parts.join(", ") : "no clip would change";
 }

@@ -1,4 +1,5 @@
-// A copy next to its original: both play together, with their facts, of which those that differ are marked. One of them can be rejected.
+// A copy next to its original: both play together, with their facts, of which those that differ are marked. One of them
+// can be rejected.
 import { address, get } from "./api.js";
 import { make } from "./elements.js";
 import { fileSize, keyOf, number, outcome, replacedBy, seconds } from "./format.js";
@@ -8,12 +9,14 @@ const element = (id) => document.getElementById(id);
 
 export class Compare {
   constructor(actions, failed) {
-    Object.assign(this, { actions, failed, dialog: element("compare-dialog"), turns: 0 }); // turns: counts requested pairs
+    // turns: counts requested pairs
+    Object.assign(this, { actions, failed, dialog: element("compare-dialog"), turns: 0 });
     this.dialog.addEventListener("keydown", (event) => this.key(event));
     this.dialog.addEventListener("close", () => element("compared").replaceChildren()); // stops both
   }
 
-  /** Opens at once, so that the next keys are the dialog's. clip: a copy, or a clip that has copies, between which the arrows move, or
+  /** Opens at once, so that the next keys are the dialog's. clip: a copy, or a clip that has copies, between which the
+   * arrows move, or
    * its row. */
   open(clip) {
     const [first, others] = clip.copy_id ? [clip.copy_id, [clip.id]] : [clip.id, clip.copies];
@@ -25,7 +28,8 @@ export class Compare {
 
   async show() {
     const turn = ++this.turns, { first, others, at } = this;
-    element("compare-title").textContent = `${keyOf(others[at])}, a copy of ${keyOf(first)}${others.length > 1 ? ` (${at + 1} of ${others.length}, arrows show others)` : ""}`;
+    const place = others.length > 1 ? ` (${at + 1} of ${others.length}, arrows show others)` : "";
+    element("compare-title").textContent = `${keyOf(others[at])}, a copy of ${keyOf(first)}${place}`;
     const [original, copy] = await Promise.all([first, others[at]].map((id) => get("/api/clip", { id })));
     if (turn === this.turns && this.dialog.open) this.draw(original, copy); // else the user has moved on
   }
@@ -42,14 +46,25 @@ export class Compare {
   /** original: of a copy. */
   figure(title, clip, original) {
     const source = clip.media ? address("/video", clip.id) : "";
-    const video = make("video", { src: clip.is_picture ? "" : source, muted: true, loop: clip.media === "clip", playsInline: true, preload: "metadata", "aria-label": `${title}: ${clip.key}` });
-    if (clip.media === "film" && clip.start_s) video.addEventListener("loadedmetadata", () => (video.currentTime = clip.start_s));
-    const act = (what, label, run) => make("button", { type: "button", "data-act": `${what} ${title}`, "aria-label": `${label}: ${clip.key}`, "aria-pressed": what === "reject" ? clip.decision === "rejected" : undefined, onclick: () => run().then(() => this.dialog.open && this.show()).catch(this.failed) }, label);
-    const canReplace = original && clip.end === "copy" && clip.decision !== "rejected" && original.decision !== "rejected";
-    const buttons = [act("reject", "Reject", () => this.actions.reject(clip.id)), ...(canReplace ? [act("keep", "Keep this one instead", () => this.actions.keepInstead(original, clip))] : [])];
-    const about = make("figcaption", {}, make("h3", {}, `${title}: ${clip.key}`), make("p", {}, `${outcome(clip)}, ${clip.is_picture ? "one frame" : seconds(clip.duration_s)}. ${clip.caption}`), make("div", { class: "row" }, buttons));
+    const video = make("video",
+        { src: clip.is_picture ? "" : source, muted: true, loop: clip.media === "clip", playsInline: true,
+        preload: "metadata", "aria-label": `${title}: ${clip.key}` });
+    if (clip.media === "video" && clip.start_s)
+      video.addEventListener("loadedmetadata", () => (video.currentTime = clip.start_s));
+    const act = (what, label, run) => make("button",
+        { type: "button", "data-act": `${what} ${title}`, "aria-label": `${label}: ${clip.key}`,
+        "aria-pressed": what === "reject" ? clip.decision === "rejected" : undefined,
+        onclick: () => run().then(() => this.dialog.open && this.show()).catch(this.failed) }, label);
+    const canReplace = original && clip.end === "copy" && clip.decision !== "rejected"
+        && original.decision !== "rejected";
+    const buttons = [act("reject", "Reject", () => this.actions.reject(clip.id)),
+        ...(canReplace ? [act("keep", "Keep this one instead", () => this.actions.keepInstead(original, clip))] : [])];
+    const about = make("figcaption", {}, make("h3", {}, `${title}: ${clip.key}`),
+        make("p", {}, `${outcome(clip)}, ${clip.is_picture ? "one frame" : seconds(clip.duration_s)}. ${clip.caption}`),
+        make("div", { class: "row" }, buttons));
     const medium = clip.is_picture ? make("img", { src: source, alt: `${title}: ${clip.key}` }) : video;
-    return make("figure", {}, clip.media ? medium : make("p", { class: "nothing" }, "There is nothing to play."), about);
+    return make("figure", {}, clip.media ? medium : make("p", { class: "nothing" }, "There is nothing to play."),
+        about);
   }
 
   key(event) {
@@ -70,11 +85,15 @@ export class Compare {
 
 /** Facts of both, each with whether they differ; of the less known ones those that do. */
 function table(original, copy) {
-  const [a, b] = [original, copy].map((clip) => new Map(facts(clip).map(([title, text, name, group]) => [name, { title, text, group }])));
+  const [a, b] = [original,
+      copy].map((clip) => new Map(facts(clip).map(([title, text, name, group]) => [name, { title, text, group }])));
   const rows = [...new Set([...a.keys(), ...b.keys()])].flatMap((name) => {
-    const { title, group } = a.get(name) ?? b.get(name), texts = [a, b].map((of) => of.get(name)?.text ?? "–"), differs = texts[0] !== texts[1];
+    const { title, group } = a.get(name) ?? b.get(name), texts = [a, b].map((of) => of.get(name)?.text ?? "–"),
+    differs = texts[0] !== texts[1];
     if (!differs && group === "Other") return [];
-    return [make("tr", { class: differs ? "differs" : "", "data-fact": name }, make("th", { scope: "row", title: whereName(name) }, title), texts.map((text) => make("td", {}, text)), make("td", {}, differs ? "differs" : ""))];
+    return [make("tr", { class: differs ? "differs" : "", "data-fact": name },
+        make("th", { scope: "row", title: whereName(name) }, title), texts.map((text) => make("td", {}, text)),
+        make("td", {}, differs ? "differs" : ""))];
   });
   const head = ["Fact", "Original", "Copy", "Differs"].map((title) => make("th", { scope: "col" }, title));
   return make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, rows));
@@ -82,14 +101,20 @@ function table(original, copy) {
 
 /** [[title, text, name, group], ...]: those of the stored file, and those that the panel of a clip has. */
 function facts({ bytes, duration_s: duration, facts: all, reason }) {
-  const file = bytes ? [["File size", fileSize(bytes), "file size"], ...(duration ? [["Bit rate", `${number((8 * bytes) / duration / 1000)} kbit/s`, "bit rate"]] : [])] : [];
-  const [length, ...others] = factGroups(all ?? {}, reason).map(([group, list]) => list.map((fact) => [...fact, group]));
+  const file = bytes
+      ? [["File size", fileSize(bytes), "file size"],
+      ...(duration ? [["Bit rate", `${number((8 * bytes) / duration / 1000)} kbit/s`, "bit rate"]] : [])] : [];
+  const [length, ...others] = factGroups(all ?? {},
+      reason).map(([group, list]) => list.map((fact) => [...fact, group]));
   return [...(length ?? []), ...file, ...others.flat()];
 }
 
 /** Says the decisions, and which clip takes the place of a rejected one. */
 function decided(original, copy) {
-  const stays = (clip, of) => (clip.end === of && clip.decision !== "rejected" ? `${clip.key} stays.` : "No copy is left to take its place.");
-  if (original.decision === "rejected") return `${original.key} is rejected. ${original.copies.length ? replacedBy(original) : stays(copy, "kept")}`;
+  const stays = (clip,
+      of) => (clip.end === of && clip.decision !== "rejected" ? `${clip.key} stays.`
+      : "No copy is left to take its place.");
+  if (original.decision === "rejected")
+    return `${original.key} is rejected. ${original.copies.length ? replacedBy(original) : stays(copy, "kept")}`;
   return copy.decision === "rejected" ? `${copy.key} is rejected; ${original.key} stays.` : "";
 }

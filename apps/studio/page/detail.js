@@ -8,7 +8,9 @@ import { boundText, factGroups, flat, textOf, titleOf, whereName } from "./names
 export class Detail {
   constructor(element, editor, timeline, actions) {
     Object.assign(this, { element, editor, timeline, actions });
-    this.video = make("video", { preload: "metadata", controls: true, tabIndex: 0, playsInline: true, "aria-label": "Player. Space plays and pauses, arrows step frames" });
+    this.video = make("video",
+        { preload: "metadata", controls: true, tabIndex: 0, playsInline: true,
+        "aria-label": "Player. Space plays and pauses, arrows step frames" });
     this.video.addEventListener("keydown", (event) => this.playerKey(event), true);
     this.video.addEventListener("loadedmetadata", () => this.toStart());
     this.video.addEventListener("timeupdate", () => this.atEnd());
@@ -21,10 +23,11 @@ export class Detail {
     this.buttons = make("div", { class: "row" });
     this.tags = make("div", { class: "row", role: "group", "aria-label": "Tags" });
     this.rest = make("div");
-    this.film = make("div", { hidden: true }, make("h3", {}, "Shots of the video"), timeline.element, timeline.legend);
+    this.shots = make("div", { hidden: true }, make("h3", {}, "Shots of the video"), timeline.element, timeline.legend);
   }
 
-  /** Shows the selected clip: the contents of its row at once, the rest when it arrives. row null: the row has not arrived either. */
+  /** Shows the selected clip: the contents of its row at once, the rest when it arrives. row null: the row has not
+   * arrived either. */
   select(row, isExpected) {
     clearTimeout(this.soon);
     this.asking?.abort();
@@ -36,12 +39,13 @@ export class Detail {
     this.mark.className = row?.end ? markClass(row) : "mark";
     const isIn = this.clip?.id === this.wanted;
     this.element.setAttribute("aria-busy", !isIn);
-    for (const part of [this.screen, this.film]) part.classList.toggle("stale", !isIn); // they show the clip before
+    for (const part of [this.screen, this.shots]) part.classList.toggle("stale", !isIn); // they show the clip before
     if (!isIn) {
       this.video.pause();
       this.plays = false; // starts once a video is loaded
     }
-    if (row) this.soon = setTimeout(() => this.show(row.id).catch(this.actions.failed), 50); // skips clips that are only scrolled past
+    // skips clips that are only scrolled past
+    if (row) this.soon = setTimeout(() => this.show(row.id).catch(this.actions.failed), 50);
   }
 
   /** No clip is selected. */
@@ -74,11 +78,12 @@ export class Detail {
     if (isNew) this.load(clip);
     this.draw(clip, isNew);
     this.element.setAttribute("aria-busy", "false");
-    const film = clip.film || clip.key;
-    const shots = await this.timeline.show(clip.id, `${clip.id.slice(0, clip.id.length - clip.key.length)}${film}`, clip.version);
+    const video = clip.video || clip.key;
+    const shots = await this.timeline.show(clip.id, `${clip.id.slice(0, clip.id.length - clip.key.length)}${video}`,
+        clip.version);
     if (clip !== this.clip) return;
-    this.film.hidden = !shots;
-    this.film.classList.remove("stale");
+    this.shots.hidden = !shots;
+    this.shots.classList.remove("stale");
   }
 
   draw(clip, isNew) {
@@ -86,12 +91,21 @@ export class Detail {
     this.mark.className = markClass(clip);
     this.mark.textContent = outcome(clip);
     this.note.replaceChildren(...notes(clip), ...this.copied(clip));
-    const accept = clip.acceptable && make("button", { type: "button", "aria-pressed": clip.decision === "accepted", onclick: this.actions.accept }, "Accept (a)");
-    const reject = make("button", { type: "button", "aria-pressed": clip.decision === "rejected", onclick: this.actions.reject }, "Reject (x)");
-    const focused = this.buttons.contains(document.activeElement) ? [...this.buttons.children].indexOf(document.activeElement) : -1;
-    this.buttons.replaceChildren(...(accept ? [accept] : []), reject, ...this.alike(clip), make("span", { class: "muted" }, [clip.place, clip.duration_s && seconds(clip.duration_s), clip.fps && `${number(clip.fps)} frames/s`].filter(Boolean).join(", ")));
+    const accept = clip.acceptable && make("button",
+        { type: "button", "aria-pressed": clip.decision === "accepted", onclick: this.actions.accept }, "Accept (a)");
+    const reject = make("button",
+        { type: "button", "aria-pressed": clip.decision === "rejected", onclick: this.actions.reject }, "Reject (x)");
+    const focused = this.buttons.contains(document.activeElement)
+        ? [...this.buttons.children].indexOf(document.activeElement) : -1;
+    this.buttons.replaceChildren(...(accept ? [accept] : []), reject, ...this.alike(clip),
+        make("span", { class: "muted" },
+        [clip.place, clip.duration_s && seconds(clip.duration_s),
+        clip.fps && `${number(clip.fps)} frames/s`].filter(Boolean).join(", ")));
     if (focused >= 0) this.buttons.children[focused].focus();
-    this.tags.replaceChildren(...clip.tags.map((tag) => make("button", { type: "button", "aria-label": `Remove the tag ${tag}`, onclick: () => this.actions.untag(clip.id, tag) }, `${tag} ×`)), make("button", { type: "button", onclick: this.actions.tag }, "Tag (t)"));
+    this.tags.replaceChildren(
+        ...clip.tags.map((tag) => make("button",
+        { type: "button", "aria-label": `Remove the tag ${tag}`, onclick: () => this.actions.untag(clip.id, tag) },
+        `${tag} ×`)), make("button", { type: "button", onclick: this.actions.tag }, "Tag (t)"));
     this.rest.replaceChildren(...tables(clip));
     if (isNew) this.element.scrollTop = 0;
   }
@@ -101,21 +115,27 @@ export class Detail {
     const names = clip.embeddings ?? [];
     if (!names.length) return [];
     if (!names.includes(this.embedding)) this.embedding = names[0];
-    const choose = make("select", { "aria-label": "Embedding", onchange: (event) => (this.embedding = event.target.value) }, names.map((name) => make("option", { value: name, selected: name === this.embedding }, name)));
-    return [make("button", { type: "button", onclick: this.actions.alike }, "More like this (m)"), ...(names.length > 1 ? [choose] : [])];
+    const choose = make("select",
+        { "aria-label": "Embedding", onchange: (event) => (this.embedding = event.target.value) },
+        names.map((name) => make("option", { value: name, selected: name === this.embedding }, name)));
+    return [make("button", { type: "button", onclick: this.actions.alike }, "More like this (m)"),
+        ...(names.length > 1 ? [choose] : [])];
   }
 
   /** From a copy to its original, and both next to each other. */
   copied(clip) {
     if (!clip.copy_id && !clip.copies.length) return [];
-    const original = clip.copy_id && make("button", { type: "button", onclick: this.actions.original }, `Show ${clip.copy_of} (o)`);
-    return [make("div", { class: "row" }, ...(original ? [original] : []), make("button", { type: "button", onclick: this.actions.compare }, "Compare (b)"))];
+    const original = clip.copy_id && make("button", { type: "button", onclick: this.actions.original },
+        `Show ${clip.copy_of} (o)`);
+    return [make("div", { class: "row" }, ...(original ? [original] : []),
+        make("button", { type: "button", onclick: this.actions.compare }, "Compare (b)"))];
   }
 
   build() {
     this.screen = make("div");
     const close = make("button", { type: "button", id: "close", onclick: this.actions.close }, "Close");
-    this.element.replaceChildren(make("div", { class: "title" }, this.head, this.mark, close), this.screen, this.buttons, this.tags, this.note, this.editor.element, this.film, this.rest);
+    this.element.replaceChildren(make("div", { class: "title" }, this.head, this.mark, close), this.screen,
+        this.buttons, this.tags, this.note, this.editor.element, this.shots, this.rest);
   }
 
   load(clip) {
@@ -129,7 +149,8 @@ export class Detail {
       this.screen.replaceChildren(make("p", { class: "nothing" }, nothingToPlay(clip)));
       return;
     }
-    this.screen.replaceChildren(clip.is_picture ? make("img", { src: address("/video", clip.id), alt: clip.caption }) : this.video);
+    this.screen.replaceChildren(clip.is_picture ? make("img", { src: address("/video", clip.id), alt: clip.caption })
+        : this.video);
     this.video.removeAttribute("src");
     this.video.load(); // ends the request of the clip before, and takes away its last frame
     if (clip.is_picture) return;
@@ -150,13 +171,15 @@ export class Detail {
       this.loading = setTimeout(() => this.begin(clip), 500);
       return;
     }
-    this.screen.replaceChildren(make("p", { class: "nothing" }, isUnknown ? cannotPlay(this.clip) : "The browser cannot play this file."));
+    this.screen.replaceChildren(make("p", { class: "nothing" },
+        isUnknown ? cannotPlay(this.clip) : "The browser cannot play this file."));
   }
 
   /** The clip's part of the file. */
   range() {
     const { clip, video } = this;
-    return clip.media === "film" && clip.film ? [clip.start_s ?? 0, clip.end_s ?? video.duration] : [0, video.duration];
+    return clip.media === "video" && clip.video ? [clip.start_s ?? 0, clip.end_s ?? video.duration]
+        : [0, video.duration];
   }
 
   toStart() {
@@ -165,7 +188,7 @@ export class Detail {
   }
 
   atEnd() {
-    if (this.clip?.media === "film" && this.video.currentTime >= this.range()[1]) this.video.pause();
+    if (this.clip?.media === "video" && this.video.currentTime >= this.range()[1]) this.video.pause();
   }
 
   toggle() {
@@ -200,12 +223,16 @@ export class Detail {
   }
 }
 
-const cannotPlay = (clip) => `${clip.is_film ? "This" : "The clip was not stored, and this"} browser cannot play ${clip.ending || "such"} videos.`;
+function cannotPlay(clip) {
+  const browser = clip.is_video ? "This browser" : "The clip was not stored, and this browser";
+  return `${browser} cannot play ${clip.ending || "such"} videos.`;
+}
 
 function nothingToPlay(clip) {
   if (clip.end === "failed") return "The file could not be read, so there is nothing to play.";
   if (clip.ending) return cannotPlay(clip);
-  if (clip.at_work) return "The clip was not stored. It plays from its source video once the job has finished that video.";
+  if (clip.at_work)
+    return "The clip was not stored. It plays from its source video once the job has finished that video.";
   return "The clip was not stored, and its source video was not found.";
 }
 
@@ -219,13 +246,18 @@ function remedy({ reason, stage }) {
   return `loosen ${stage || reason} or set its mode to "score"`;
 }
 
-/** "Black frames (filter.black): 100 %, at most 33 % is kept."; for a rule without a bound "video.clips filtered it by rule clip.too-short with score 0.5." */
+/** "Black frames (filter.black): 100 %, at most 33 % is kept."; for a rule without a bound "video.clips filtered it by
+ * rule clip.too-short with score 0.5." */
 function filtered({ reason, stage, score, facts, copy_of: original }) {
   if (reason === "ingest.duplicate") return `The file of ${original} again: its bytes are the same.`;
   const [[name, value] = []] = Object.entries(facts?.bounds?.[reason] ?? {}), field = `scores.${reason}`;
   const rule = stage && stage !== reason ? `${reason} of ${stage}` : reason;
-  if (name) return `${titleOf(field)} (${rule}): ${textOf(field, score)}, ${boundText(field, { is_most: name === "at_most", value })} is kept.`;
-  return `${stage || reason} filtered it${stage === reason ? "" : ` by rule ${reason}`}${score === undefined ? "" : ` with score ${number(score)}`}.`;
+  if (name) {
+    const kept = boundText(field, { is_most: name === "at_most", value });
+    return `${titleOf(field)} (${rule}): ${textOf(field, score)}, ${kept} is kept.`;
+  }
+  const byRule = stage === reason ? "" : ` by rule ${reason}`;
+  return `${stage || reason} filtered it${byRule}${score === undefined ? "" : ` with score ${number(score)}`}.`;
 }
 
 /** "The select job good left it out: blur >= 20 does not hold." */
@@ -234,39 +266,58 @@ function leftOut(job, rule) {
   return `The select job ${job} left it out: ${why ?? `${rule} does not hold`}.`;
 }
 
+/** Why the clip is a copy, and whether shards contain it. */
+function copied(clip) {
+  const inShards = clip.decision === "accepted" ? "Shards contain it all the same, since it is accepted."
+      : "Shards made after that dedup job leave it out, unless it is accepted.";
+  return `A ${clip.copy_why ?? `copy of ${clip.copy_of}: rule ${clip.reason}`}. ${inShards}`;
+}
+
+/** Says what an accepted clip needs so that a shard job can pack it. */
+function toStore(clip) {
+  if (clip.end !== "filtered")
+    return "Your decision is saved, but nothing of this clip is stored; " +
+        "repair or replace its video, and run the curate job again.";
+  return "Your decision is saved, but a shard job packs only stored clips. " +
+      `To get this clip, ${remedy(clip)}, and run the curate job again.`;
+}
+
 /** Messages about a clip that was not kept, and about the effect of a decision. */
 function notes(clip) {
   const out = [];
-  if (clip.end === "copy") out.push(`A ${clip.copy_why ?? `copy of ${clip.copy_of}: rule ${clip.reason}`}. ${clip.decision === "accepted" ? "Shards contain it all the same, since it is accepted." : "Shards made after that dedup job leave it out, unless it is accepted."}`);
+  if (clip.end === "copy") out.push(copied(clip));
   else if (clip.copy_of && clip.reason !== "ingest.duplicate") out.push(`A copy of ${clip.copy_of}.`);
   if (clip.end === "filtered") out.push(filtered(clip));
   for (const { job, rule } of clip.left_out ?? []) out.push(leftOut(job, rule));
-  if (clip.end === "unchosen" && clip.decision === "accepted") out.push("Your decision is saved: the select job keeps an accepted clip when it runs again, unless its where names set.");
+  if (clip.end === "unchosen" && clip.decision === "accepted")
+    out.push("Your decision is saved: the select job keeps an accepted clip when it runs again, " +
+        "unless its where names set.");
   if (clip.end === "failed") out.push(`${clip.stage || "The job"} failed: ${clip.reason}`);
   if (clip.damaged) out.push(`Damaged: ${clip.damaged}`);
   if (clip.decision === "rejected") out.push(clip.reason_now ? `Rejected: ${clip.reason_now}` : "Rejected.");
   if (clip.decision === "rejected" && clip.copies.length) out.push(replacedBy(clip));
-  if (clip.decision === "accepted" && !clip.stored)
-    out.push(
-      clip.end === "filtered"
-        ? `Your decision is saved, but a shard job packs only stored clips. To get this clip, ${remedy(clip)}, and run the curate job again.`
-        : "Your decision is saved, but nothing of this clip is stored; repair or replace its video, and run the curate job again.",
-    );
+  if (clip.decision === "accepted" && !clip.stored) out.push(toStore(clip));
   return out.map((text) => make("p", { class: `note ${clip.end}` }, text));
 }
 
 function tables(clip) {
-  const list = (entries) => make("dl", { class: "facts" }, entries.flatMap(([title, text, name]) => [make("dt", { title: name ? whereName(name) : title }, title), make("dd", {}, text)]));
+  const list = (entries) => make("dl", { class: "facts" },
+      entries.flatMap(([title, text, name]) => [make("dt", { title: name ? whereName(name) : title }, title),
+      make("dd", {}, text)]));
   const history = make("ol", { class: "history" }, clip.history.toReversed().map((edit) => make("li", {}, told(edit))));
-  const groups = factGroups(clip.facts ?? {}, clip.reason), all = [...flat(clip.facts ?? {})].map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : String(value)]);
+  const groups = factGroups(clip.facts ?? {}, clip.reason);
+  const textOfAny = (value) => (typeof value === "object" ? JSON.stringify(value) : String(value));
+  const all = [...flat(clip.facts ?? {})].map(([name, value]) => [name, textOfAny(value)]);
   return [
     clip.history.length ? make("div", {}, make("h3", {}, "Edits"), history) : null,
     ...groups.map(([title, entries]) => make("div", {}, make("h3", {}, title), list(entries))),
     clip.url ? make("div", {}, make("h3", {}, "Source"), make("p", { class: "path" }, clip.url)) : null,
-    all.length ? make("details", { "aria-label": "All facts as stored" }, make("summary", {}, "All facts as stored"), list(all)) : null,
+    all.length ? make("details", { "aria-label": "All facts as stored" }, make("summary", {}, "All facts as stored"),
+        list(all)) : null,
   ].filter(Boolean);
 }
 
 function told(edit) {
-  return `${edit.step ? `${edit.step}: ` : ""}${said(edit.set)} (${edit.author}, ${new Date(edit.time).toLocaleString()})`;
+  const step = edit.step ? `${edit.step}: ` : "";
+  return `${step}${said(edit.set)} (${edit.author}, ${new Date(edit.time).toLocaleString()})`;
 }

@@ -6,17 +6,26 @@ const element = (id) => document.getElementById(id);
 
 const kKeys = [
   ["j / k, arrows", "next and previous clip"], ["PageDown / PageUp, Home / End", "further"], ["Space", "play, pause"],
-  [", / .", "a frame back, a frame forward (arrows in the player)"], ["e", "edit the caption: Enter saves, Shift+Enter starts a new line, Escape leaves"],
-  ["s", "select or unselect the clip (or Ctrl+click)"], ["Shift+arrows, J / K", "select a range (or Shift+click)"], ["Ctrl+A", "select all of the view"], ["i", "invert the selection"],
-  ["a, x, t", "accept, reject, tag: all selected clips; if none is selected, this clip"], ["1 to 9", "add or remove the tag with that number; in the list of reasons, take that reason"],
+  [", / .", "a frame back, a frame forward (arrows in the player)"],
+  ["e", "edit the caption: Enter saves, Shift+Enter starts a new line, Escape leaves"],
+  ["s", "select or unselect the clip (or Ctrl+click)"], ["Shift+arrows, J / K", "select a range (or Shift+click)"],
+  ["Ctrl+A", "select all of the view"], ["i", "invert the selection"],
+  ["a, x, t", "accept, reject, tag: all selected clips; if none is selected, this clip"],
+  ["1 to 9", "add or remove the tag with that number; in the list of reasons, take that reason"],
   ["u / Shift+U", "undo, redo"], ["[ / ]", "previous and next shot of the video"],
-  ["m", "more clips like this one"], ["c", "show or hide copies"], ["o", "the original of this copy"], ["b", "a copy next to its original"], ["/", "search"], ["v", "a map of the clips, or the list"], ["+ / -", "larger, smaller pictures"], ["w", "switch between search by meaning and by words"], ["f", "filters: Tab moves to the next histogram, arrows move between bars, Enter selects a bar, Shift+Enter several"], ["Escape", "back to the clips; again: select none"], ["?", "this list of keys"],
+  ["m", "more clips like this one"], ["c", "show or hide copies"], ["o", "the original of this copy"],
+  ["b", "a copy next to its original"], ["/", "search"], ["v", "a map of the clips, or the list"],
+  ["+ / -", "larger, smaller pictures"], ["w", "switch between search by meaning and by words"],
+  ["f", "filters: Tab moves to the next histogram, arrows move between bars, Enter selects a bar, Shift+Enter several"],
+  ["Escape", "back to the clips; again: select none"], ["?", "this list of keys"],
 ];
 
 export function showKeys() {
   const dialog = element("keys-dialog");
   element("key-list").replaceChildren(
-    ...kKeys.map(([keys, what]) => make("div", {}, make("dt", {}, keys.split(/( \/ | to |(?<=\w), )/).map((part) => (/^( \/ | to |, )$/.test(part) ? part : make("kbd", {}, part)))), make("dd", {}, what))),
+    ...kKeys.map(([keys, what]) => make("div", {},
+        make("dt", {}, keys.split(/( \/ | to |(?<=\w), )/).map((part) =>
+        (/^( \/ | to |, )$/.test(part) ? part : make("kbd", {}, part)))), make("dd", {}, what))),
   );
   dialog.showModal();
 }
@@ -27,15 +36,18 @@ const named = (text, names) => (/^[1-9]$/.test(text) ? names[text - 1] ?? text :
 /** Lists names with their numbers below an input, and marks the one whose number is typed. A click takes a name. */
 function numbered(list, input, names) {
   const options = names.slice(0, 9).map((name, at) =>
-    make("button", { type: "button", tabIndex: -1, onclick: () => ((input.value = name), input.form.requestSubmit()) }, make("kbd", {}, at + 1), ` ${name}`),
+    make("button", { type: "button", tabIndex: -1, onclick: () => ((input.value = name), input.form.requestSubmit()) },
+        make("kbd", {}, at + 1), ` ${name}`),
   );
-  const mark = () => options.forEach((option, at) => option.setAttribute("aria-pressed", input.value === String(at + 1)));
+  const mark = () =>
+      options.forEach((option, at) => option.setAttribute("aria-pressed", input.value === String(at + 1)));
   input.oninput = mark;
   mark();
   list.replaceChildren(...options);
 }
 
-/** Opens a dialog and resolves with answer() when its form is sent, else with null. An earlier question whose end the browser has
+/** Opens a dialog and resolves with answer() when its form is sent, else with null. An earlier question whose end the
+ * browser has
  * not told yet resolves with null. */
 function ask(dialog, input, answer) {
   dialog.querySelector(".cancel").onclick = () => dialog.close("cancel");
@@ -62,8 +74,10 @@ function whenKnown(coming, input, tell) {
   }, () => {});
 }
 
-/** {reason, copies: how many copies to reject too}, or null if the user cancelled. known: the row of the clip, or {count}, if it is
- * known; coming: a promise of the clip, or of {count, copies: how many, keys: the first of them, replaced: of how many clips}. */
+/** {reason, copies: how many copies to reject too}, or null if the user cancelled. known: the row of the clip, or
+ * {count}, if it is
+ * known; coming: a promise of the clip, or of {count, copies: how many, keys: the first of them, replaced: of how many
+ * clips}. */
 export function askReason(known, coming, reasons) {
   const input = element("reason"), withCopies = element("with-copies");
   let copies;
@@ -72,22 +86,31 @@ export function askReason(known, coming, reasons) {
     copies = (Array.isArray(clip?.copies) ? clip.copies.length : clip?.copies) ?? 0;
     element("reject-title").textContent = `Reject ${clip?.count ? plural(clip.count, "clip") : clip?.key ?? "…"}`;
     element("its-copies").hidden = !copies;
-    element("which-copies").textContent = copies ? `Reject ${clip.count ? "their" : "its"} ${copies === 1 ? "1 copy" : `${copies.toLocaleString("en")} copies`} too: ${keys.join(", ")}${copies > keys.length ? ", …" : ""}. ${otherwise(clip, copies)}` : "";
+    element("which-copies").textContent = copies ? `${alsoReject(clip, copies, keys)} ${otherwise(clip, copies)}` : "";
     input.value = clip?.reason_now ?? "";
   };
   tell(known);
   withCopies.checked = false;
   element("reasons").replaceChildren(...reasons.map((value) => make("option", { value })));
   numbered(element("reason-list"), input, reasons);
-  const answered = ask(element("reject-dialog"), input, () => ({ reason: named(input.value, reasons), copies: withCopies.checked ? copies : 0 }));
+  const answered = ask(element("reject-dialog"), input,
+      () => ({ reason: named(input.value, reasons), copies: withCopies.checked ? copies : 0 }));
   whenKnown(known && !known.count ? Promise.resolve(known) : coming, input, tell);
   return answered;
 }
 
+/** keys: of the first of the copies. */
+function alsoReject(clip, copies, keys) {
+  const counted = copies === 1 ? "1 copy" : `${copies.toLocaleString("en")} copies`;
+  const more = copies > keys.length ? ", …" : "";
+  return `Reject ${clip.count ? "their" : "its"} ${counted} too: ${keys.join(", ")}${more}.`;
+}
+
 /** What happens to the copies of rejected clips that are not rejected with them. */
 function otherwise(clip, copies) {
-  if (clip.count) return `Otherwise ${clip.replaced === 1 ? "a copy takes the place of 1 of these clips" : `copies take the places of ${clip.replaced.toLocaleString("en")} of these clips`} in shards.`;
-  return `Otherwise ${copies > 1 ? "one of them" : "it"} takes its place in shards.`;
+  if (!clip.count) return `Otherwise ${copies > 1 ? "one of them" : "it"} takes its place in shards.`;
+  if (clip.replaced === 1) return "Otherwise a copy takes the place of 1 of these clips in shards.";
+  return `Otherwise copies take the places of ${clip.replaced.toLocaleString("en")} of these clips in shards.`;
 }
 
 /** {tag, untag}, or null. coming: a promise of the clip, or of {count}. */
@@ -102,8 +125,10 @@ export function askTags(coming, names) {
   element("tag-names").replaceChildren(...names.map((value) => make("option", { value })));
   numbered(element("tag-list"), input, names);
   const answered = ask(element("tag-dialog"), input, () => {
-    const all = input.value.split(",").map((text) => text.trim()).filter(Boolean), isRemoved = (text) => text.startsWith("-");
-    const tag = all.filter((text) => !isRemoved(text)).map((text) => named(text, names)), untag = all.filter(isRemoved).map((text) => named(text.slice(1).trim(), names));
+    const all = input.value.split(",").map((text) => text.trim()).filter(Boolean),
+    isRemoved = (text) => text.startsWith("-");
+    const tag = all.filter((text) => !isRemoved(text)).map((text) => named(text, names)),
+    untag = all.filter(isRemoved).map((text) => named(text.slice(1).trim(), names));
     return all.length ? { tag, untag: untag.filter(Boolean) } : null;
   });
   whenKnown(coming, input, tell);

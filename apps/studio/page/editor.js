@@ -7,9 +7,12 @@ export class Editor {
     this.left = left;
     this.drafts = new Map(); // id -> text
     this.sent = new Map(); // id -> text that is being saved
-    this.area = make("textarea", { id: "caption", spellcheck: true, onkeydown: (event) => this.key(event), oninput: () => this.typed() });
+    this.area = make("textarea",
+        { id: "caption", spellcheck: true, onkeydown: (event) => this.key(event), oninput: () => this.typed() });
     this.by = make("span", { class: "muted" });
-    this.element = make("div", {}, make("div", { class: "title" }, make("h3", {}, make("label", { htmlFor: "caption" }, "Caption")), this.by), this.area);
+    this.element = make("div", {},
+        make("div", { class: "title" }, make("h3", {}, make("label", { htmlFor: "caption" }, "Caption")), this.by),
+        this.area);
     this.id = ""; // "" while the selected clip is being loaded; its caption, `saved`, is undefined until then
   }
 
@@ -22,7 +25,8 @@ export class Editor {
     this.id = clip.id;
     this.saved = this.sent.get(clip.id) ?? clip.caption;
     if (came) this.seen = this.saved;
-    this.author = clip.captioned ? clip.history?.findLast((edit) => edit.set.caption !== undefined)?.author : clip.facts?.caption?.by ?? clip.facts?.caption_by;
+    this.author = clip.captioned ? clip.history?.findLast((edit) => edit.set.caption !== undefined)?.author
+        : clip.facts?.caption?.by ?? clip.facts?.caption_by;
     if (came && this.area.value) this.typed();
     else if (came && this.isOpen()) this.open(this.wantsAll);
     else if (!isSame || !this.isOpen()) this.reset(); // never changes text while the user edits it
@@ -32,7 +36,8 @@ export class Editor {
     this.seen = this.saved; // what the user has seen before writing
     this.area.value = this.saved ?? "";
     this.area.placeholder = this.saved === undefined ? "The caption is loading; what you type replaces it" : "";
-    this.by.textContent = this.drafts.has(this.id) ? "unsaved draft; press e to continue" : this.author ? `by ${this.author}` : "";
+    this.by.textContent = this.drafts.has(this.id) ? "unsaved draft; press e to continue" : this.author
+        ? `by ${this.author}` : "";
   }
 
   isOpen() {
@@ -64,7 +69,8 @@ export class Editor {
   async key(event) {
     event.stopPropagation();
     if (event.isComposing) return;
-    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "a") this.wantsAll = true; // applies also to a caption that arrives after the key
+    // applies also to a caption that arrives after the key
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "a") this.wantsAll = true;
     if (event.key === "Escape" || (event.key === "Enter" && this.saved === undefined && !this.area.value)) {
       event.preventDefault();
       this.left();

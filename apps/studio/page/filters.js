@@ -6,13 +6,15 @@ import { make } from "./elements.js";
 import { kinds } from "./format.js";
 import { textOf, titleOf, whereName } from "./names.js";
 
-const kNames = { kept: "Kept", copy: "Copies", unchosen: "Left out", filtered: "Filtered", failed: "Failed", accepted: "Accepted", rejected: "Rejected", captioned: "Caption edited", open: "Not reviewed" };
+const kNames = { kept: "Kept", copy: "Copies", unchosen: "Left out", filtered: "Filtered", failed: "Failed",
+    accepted: "Accepted", rejected: "Rejected", captioned: "Caption edited", open: "Not reviewed" };
 // Numbers that say little about a clip's content; they are available, but folded away.
 const kFolded = /^(start_s|end_s|first_frame|end_frame|frames|rotation|fps|audio\..*|embeddings\..*|usage\..*)$/;
 
 const kLastShown = 2;
 
-/** The order of histograms: what a stage bounds, other scores, other numbers; then what says little, and what has two values only. */
+/** The order of histograms: what a stage bounds, other scores, other numbers; then what says little, and what has two
+ * values only. */
 function rank(h) {
   if (h.field === "similarity") return -1;
   if (h.bounds.length) return 0;
@@ -29,24 +31,30 @@ export class Filters {
   }
 
   /** From /api/state: counts of all items and of input videos only, and tags with their counts. */
-  showCounts({ counts, films, tags = [], choosers = [] }) {
+  showCounts({ counts, videos, tags = [], choosers = [] }) {
     this.choosers = choosers;
     const rejected = counts.kept_rejected;
+    const ofWhich = (value) => (value === "kept" && rejected ? `, ${rejected.toLocaleString("en")} rejected` : "");
     const group = (title, name, entries, of) =>
       entries.length
-        ? make("div", { class: "group", role: "group", "aria-label": title }, make("h2", {}, title), make("div", { class: "choices" }, entries.map(([value, n], at) => this.choice(name, value, `${kinds(n, of[value] ?? 0)}${value === "kept" && rejected ? `, ${rejected.toLocaleString("en")} rejected` : ""}`, at))))
+        ? make("div", { class: "group", role: "group", "aria-label": title }, make("h2", {}, title),
+            make("div", { class: "choices" },
+                entries.map(([value, n], at) =>
+                  this.choice(name, value, kinds(n, of[value] ?? 0) + ofWhich(value), at))))
         : null;
     const ordered = (names, of) => names.filter((name) => of[name]).map((name) => [name, of[name]]);
     const focused = document.activeElement?.dataset?.choice;
     this.conditions.replaceChildren(
       ...[
-        group("Outcome", "end", ordered(["kept", "unchosen", "copy", "filtered", "failed"], counts.ends), films.ends),
-        group("Left out by", "rule", Object.entries(counts.rules), films.rules),
-        group("Decision", "decision", ordered(["accepted", "rejected", "captioned", "open"], counts.decisions), films.decisions),
-        group("Tags", "tag", tags, films.tags),
+        group("Outcome", "end", ordered(["kept", "unchosen", "copy", "filtered", "failed"], counts.ends), videos.ends),
+        group("Left out by", "rule", Object.entries(counts.rules), videos.rules),
+        group("Decision", "decision", ordered(["accepted", "rejected", "captioned", "open"], counts.decisions),
+            videos.decisions),
+        group("Tags", "tag", tags, videos.tags),
       ].filter(Boolean),
     );
-    if (focused) [...this.conditions.querySelectorAll("button")].find((button) => button.dataset.choice === focused)?.focus();
+    if (focused) [...this.conditions.querySelectorAll("button")].find((button) =>
+        button.dataset.choice === focused)?.focus();
   }
 
   choice(name, value, count, at) {
@@ -58,7 +66,11 @@ export class Filters {
     return make(
       "button",
       { type: "button", "data-choice": `${name} ${value}`, "aria-pressed": set.has(value), onclick: press },
-      make("span", {}, ...(name === "end" ? [make("i", { class: `swatch ${value}` })] : []), ...(name === "tag" ? [...(at < 9 ? [make("kbd", {}, at + 1), " "] : []), value] : [kNames[value] ?? (name === "rule" && this.choosers.includes(value) ? `${value} (select job)` : name === "rule" && value ? `${titleOf(`scores.${value}`)} (${value})` : value || "no name")])),
+      make("span", {}, ...(name === "end" ? [make("i", { class: `swatch ${value}` })] : []),
+          ...(name === "tag" ? [...(at < 9 ? [make("kbd", {}, at + 1), " "] : []), value]
+          : [kNames[value]
+          ?? (name === "rule" && this.choosers.includes(value) ? `${value} (select job)` : name === "rule" && value
+          ? `${titleOf(`scores.${value}`)} (${value})` : value || "no name")])),
       make("span", { class: "muted" }, count),
     );
   }
@@ -76,8 +88,11 @@ export class Filters {
     const focused = document.activeElement?.dataset?.bar;
     const groups = all.sort((a, b) => rank(a) - rank(b)).map((h) => [rank(h) > kLastShown, this.histogram(h)]);
     const folded = groups.filter(([hidden]) => hidden).map(([, group]) => group);
-    const fold = make("details", { "aria-label": "Other numbers", open: !this.isFolded, ontoggle: (event) => (this.isFolded = !event.target.open) }, make("summary", {}, "Other numbers"), folded);
-    this.numbers.replaceChildren(...groups.filter(([hidden]) => !hidden).map(([, group]) => group), ...(folded.length ? [fold] : []));
+    const fold = make("details",
+        { "aria-label": "Other numbers", open: !this.isFolded,
+        ontoggle: (event) => (this.isFolded = !event.target.open) }, make("summary", {}, "Other numbers"), folded);
+    this.numbers.replaceChildren(...groups.filter(([hidden]) => !hidden).map(([, group]) => group),
+        ...(folded.length ? [fold] : []));
     if (focused) [...this.numbers.querySelectorAll("button")].find((button) => button.dataset.bar === focused)?.focus();
   }
 
@@ -89,18 +104,25 @@ export class Filters {
     const bars = h.all.map((n, i) => {
       const name = h.whole ? text(from(i)) : `${text(from(i))} to ${text(from(i + 1))}`;
       const label = `${name}: ${h.shown[i]} of ${n}`;
-      return make("button", { type: "button", "aria-label": label, title: label, "aria-pressed": Boolean(isIn(i)), tabIndex: -1, "data-bar": `${h.field} ${i}` }, column(n, h.shown[i], largest));
+      return make("button",
+          { type: "button", "aria-label": label, title: label, "aria-pressed": Boolean(isIn(i)), tabIndex: -1,
+          "data-bar": `${h.field} ${i}` }, column(n, h.shown[i], largest));
     });
     bars[0].tabIndex = 0;
-    const box = make("div", { class: "bars", role: "toolbar", "aria-label": title }, bars), [lines, about] = this.bounds.of(h);
+    const box = make("div", { class: "bars", role: "toolbar", "aria-label": title }, bars),
+    [lines, about] = this.bounds.of(h);
     this.ranges(box, bars, h.field, from);
-    const clear = range && make("button", { type: "button", "aria-label": `Clear ${title}`, onclick: () => this.set(h.field, null) }, `${text(range[0])}–${text(range[1])} ×`);
+    const clear = range && make("button",
+        { type: "button", "aria-label": `Clear ${title}`, onclick: () => this.set(h.field, null) },
+        `${text(range[0])}–${text(range[1])} ×`);
     return make(
       "div",
       { class: "group" },
-      make("h2", {}, make("span", { title: h.field }, title, ...(h.field === "similarity" ? [] : [" ", make("code", { class: "muted" }, whereName(h.field))])), clear),
+      make("h2", {}, make("span", { title: h.field }, title,
+          ...(h.field === "similarity" ? [] : [" ", make("code", { class: "muted" }, whereName(h.field))])), clear),
       make("div", { class: "plot" }, box, ...lines),
-      make("div", { class: "ends" }, make("span", {}, text(h.low)), make("span", {}, text(h.whole ? h.high - 1 : h.high))),
+      make("div", { class: "ends" }, make("span", {}, text(h.low)),
+          make("span", {}, text(h.whole ? h.high - 1 : h.high))),
       ...about,
     );
   }
@@ -119,7 +141,9 @@ export class Filters {
       start = -1;
       this.set(field, old && old[0] === from(a) && old[1] === from(b + 1) ? null : [from(a), from(b + 1)]);
     };
-    const under = (event) => bars.indexOf(document.elementFromPoint(event.clientX, box.getBoundingClientRect().bottom - 3)?.closest("button"));
+    const under = (event) =>
+        bars.indexOf(document.elementFromPoint(event.clientX,
+        box.getBoundingClientRect().bottom - 3)?.closest("button"));
     box.addEventListener("pointerdown", (event) => (start = bars.indexOf(event.target.closest("button"))));
     box.addEventListener("pointerup", (event) => {
       const last = under(event);

@@ -6,7 +6,8 @@ import { powerOfTen } from "./words.js";
 export function number(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value);
-  for (const [unit, scale] of [["G", 1e9], ["M", 1e6]]) if (Math.abs(value) >= scale) return trim((value / scale).toPrecision(3)) + unit;
+  for (const [unit, scale] of [["G", 1e9], ["M", 1e6]]) if (Math.abs(value) >= scale)
+    return trim((value / scale).toPrecision(3)) + unit;
   const size = Math.abs(value);
   if (size < 1e-12) return "≈ 0";
   if (size >= 1e-5) return size >= 1000 ? String(Math.round(value)) : trim(value.toPrecision(3));
@@ -20,7 +21,8 @@ export const percentage = (value) => `${number(100 * value)} %`;
 const trim = (text) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
 
 /** A price in the currency of its stage's options: "1,204.50", "0.0008". */
-export const money = (value) => value.toLocaleString("en", value >= 1 ? { minimumFractionDigits: 2, maximumFractionDigits: 2 } : { maximumSignificantDigits: 3 });
+export const money = (value) => value.toLocaleString("en",
+    value >= 1 ? { minimumFractionDigits: 2, maximumFractionDigits: 2 } : { maximumSignificantDigits: 3 });
 
 /** Seconds as "0.042 s", "2.5 s", "1:05" or "1:02:03". */
 export function seconds(value) {
@@ -39,17 +41,21 @@ export const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ?
 export const keyOf = (id) => id.slice(id.indexOf("/") + 1);
 
 /** "1 copy", "2 copies". */
-export const copiesOf = ({ copies: { length } }) => `${length.toLocaleString("en")} ${length === 1 ? "copy" : "copies"}`;
+export const copiesOf = ({ copies: { length } }) =>
+    `${length.toLocaleString("en")} ${length === 1 ? "copy" : "copies"}`;
 
 /** Says which copies take the place of a rejected clip in shards. */
-export const replacedBy = (clip) => `${copiesOf(clip)} of a rejected clip ${clip.copies.length > 1 ? "are left, one of which takes" : "takes"} its place: ${clip.copies.map(keyOf).join(", ")}.`;
+export function replacedBy(clip) {
+  const taking = clip.copies.length > 1 ? "are left, one of which takes" : "takes";
+  return `${copiesOf(clip)} of a rejected clip ${taking} its place: ${clip.copies.map(keyOf).join(", ")}.`;
+}
 
 /** 734003 -> "734 kB" */
 export const fileSize = (bytes) => (bytes < 1e6 ? `${number(bytes / 1000)} kB` : `${number(bytes / 1e6)} MB`);
 
 /** Splits a number of items into clips and input videos: "11 clips, 1 video"; a kind with no items is left out. */
-export function kinds(all, films) {
-  const parts = [[all - films, "clip"], [films, "video"]].filter(([n]) => n);
+export function kinds(all, videos) {
+  const parts = [[all - videos, "clip"], [videos, "video"]].filter(([n]) => n);
   return parts.length ? parts.map(([n, word]) => plural(n, word)).join(", ") : plural(0, "clip");
 }
 
@@ -70,4 +76,5 @@ export function outcome(row) {
 export const endName = (end) => (end === "unchosen" ? "left out" : end);
 
 /** Which colour is which outcome. */
-export const legend = (names) => make("ul", { class: "legend", "aria-label": "Colours" }, [...names].map((name) => make("li", {}, make("i", { class: `swatch ${name}` }), ` ${endName(name)}`)));
+export const legend = (names) => make("ul", { class: "legend", "aria-label": "Colours" },
+    [...names].map((name) => make("li", {}, make("i", { class: `swatch ${name}` }), ` ${endName(name)}`)));

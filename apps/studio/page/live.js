@@ -1,9 +1,11 @@
-// Running jobs as a bar with the time left, and a table of their stages on demand; finished jobs with one line; the use of servers for
+// Running jobs as a bar with the time left, and a table of their stages on demand; finished jobs with one line; the use
+// of servers for
 // both.
 import { make } from "./elements.js";
 import { money, number, plural, seconds } from "./format.js";
 
-const kColumns = [["in", "samples in"], ["out", "samples out"], ["dropped", "filtered"], ["failed", "failed"], ["rate", "a second"], ["workers", "workers"], ["busy", "busy"], ["queue", "waiting"]];
+const kColumns = [["in", "samples in"], ["out", "samples out"], ["dropped", "filtered"], ["failed", "failed"],
+    ["rate", "a second"], ["workers", "workers"], ["busy", "busy"], ["queue", "waiting"]];
 
 // Other things that may limit a job besides its stages, by their names in live.json.
 const kBounds = { source: "reading its inputs", memory: "its memory" };
@@ -24,7 +26,8 @@ export class Live {
     const text = JSON.stringify([anew, ...jobs.map(({ age_s, ...rest }) => [rest, age_s > 10])]);
     if (text === this.text) return;
     this.text = text;
-    const remade = anew.map((job) => make("h2", {}, `${job} is making its clips anew; the results of before are kept until it is done, and edits stay`));
+    const remade = anew.map((job) => make("h2", {},
+        `${job} is making its clips anew; the results of before are kept until it is done, and edits stay`));
     this.element.replaceChildren(...remade, ...jobs.flatMap((job) => this.job(job)));
   }
 
@@ -33,29 +36,45 @@ export class Live {
     if (done || !figures) return summary ? [make("h2", {}, ended(job, summary)), ...costs] : costs;
     if (figures.ended) return [make("h2", {}, stopped(job, figures, failure)), ...costs];
     const stages = Array.isArray(figures.stages) ? figures.stages : [], bound = boundOf(stages, figures);
-    const news = age_s > 10 ? `no news for ${seconds(age_s)}` : bound ? `${kBounds[bound] ?? bound} bounds the rate` : "";
-    const about = [progress(figures), `${seconds(figures.seconds)} so far`, left(figures), news].filter(Boolean).join(", ");
-    const bar = make("progress", { max: Math.max(1, figures.total ?? 0), value: figures.done ?? figures.inputs ?? 0, "aria-label": `Progress of ${job}` });
-    return [make("div", { class: "job" }, make("h2", {}, make("b", {}, job), `: ${about}`), bar), ...costs, this.table(job, stages, figures, bound)];
+    const news = age_s > 10 ? `no news for ${seconds(age_s)}` : bound ? `${kBounds[bound] ?? bound} bounds the rate`
+        : "";
+    const about = [progress(figures), `${seconds(figures.seconds)} so far`, left(figures),
+        news].filter(Boolean).join(", ");
+    const bar = make("progress",
+        { max: Math.max(1, figures.total ?? 0), value: figures.done ?? figures.inputs ?? 0,
+        "aria-label": `Progress of ${job}` });
+    return [make("div", { class: "job" }, make("h2", {}, make("b", {}, job), `: ${about}`), bar), ...costs,
+        this.table(job, stages, figures, bound)];
   }
 
   /** Stages that have worked so far; it stays open while its figures change. */
   table(job, stages, figures, bound) {
-    const lines = stages.map((stage) => [stage, this.row(job, stage, figures.seconds)]).filter(([stage]) => stage.in > 0);
-    const head = make("tr", {}, make("th", { scope: "col" }, "stage"), kColumns.map(([, title]) => make("th", { scope: "col" }, title)));
+    const lines = stages.map((stage) => [stage,
+        this.row(job, stage, figures.seconds)]).filter(([stage]) => stage.in > 0);
+    const head = make("tr", {}, make("th", { scope: "col" }, "stage"),
+        kColumns.map(([, title]) => make("th", { scope: "col" }, title)));
     const body = lines.map(([stage, cells]) => make("tr", { class: stage.name === bound ? "bound" : "" }, cells));
-    const memory = figures.memory?.used !== undefined ? [`${mebibytes(figures.memory.used)} of ${mebibytes(figures.memory.bound)} MiB between stages`] : [];
-    const idle = stages.length - lines.length, waits = idle ? [`${plural(idle, "stage")} ${idle > 1 ? "have" : "has"} had no sample yet`] : [];
+    const memory = figures.memory?.used !== undefined
+        ? [`${mebibytes(figures.memory.used)} of ${mebibytes(figures.memory.bound)} MiB between stages`] : [];
+    const idle = stages.length - lines.length,
+    waits = idle ? [`${plural(idle, "stage")} ${idle > 1 ? "have" : "has"} had no sample yet`] : [];
     const toggled = (event) => (event.target.open ? this.opened.add(job) : this.opened.delete(job));
-    return make("details", { "aria-label": `Stages of ${job}`, open: this.opened.has(job), ontoggle: toggled }, make("summary", {}, "Stages"), make("table", {}, make("thead", {}, head), make("tbody", {}, body)), make("p", { class: "muted" }, [...memory, ...waits].join("; ")));
+    return make("details", { "aria-label": `Stages of ${job}`, open: this.opened.has(job), ontoggle: toggled },
+        make("summary", {}, "Stages"), make("table", {}, make("thead", {}, head), make("tbody", {}, body)),
+        make("p", { class: "muted" }, [...memory, ...waits].join("; ")));
   }
 
   row(job, stage, now) {
     const key = `${job} ${stage.name}`, before = this.before.get(key);
-    const rate = stage.rate ?? (before && now > before.seconds ? (stage.out - before.out) / (now - before.seconds) : now ? stage.out / now : null);
+    const rate = stage.rate
+        ?? (before && now > before.seconds ? (stage.out - before.out) / (now - before.seconds) : now ? stage.out / now
+        : null);
     this.before.set(key, { out: stage.out, seconds: now });
-    const busy = Number.isFinite(stage.busy) ? `${Math.round(100 * Math.min(1, stage.busy / Math.max(1, stage.workers ?? 1)))} %` : "–"; // share of its workers
-    const cells = kColumns.map(([name]) => make("td", {}, name === "rate" ? perSecond(rate) : name === "busy" ? busy : number(stage[name])));
+    // share of its workers
+    const busy = Number.isFinite(stage.busy)
+        ? `${Math.round(100 * Math.min(1, stage.busy / Math.max(1, stage.workers ?? 1)))} %` : "–";
+    const cells = kColumns.map(([name]) => make("td", {},
+        name === "rate" ? perSecond(rate) : name === "busy" ? busy : number(stage[name])));
     return [make("td", {}, stage.name), ...cells];
   }
 }
@@ -85,24 +104,32 @@ function ended(job, summary) {
     const parts = names.filter((name) => counts[name]).map((name) => `${counts[name].toLocaleString("en")} ${name}`);
     return parts.length ? ` (${parts.join(", ")})` : "";
   };
-  const films = `${plural(summary.inputs ?? 0, "video")}${of(summary, ["filtered", "failed"])}`;
-  return `${job}: ${summary.status ?? "done"}${summary.seconds !== undefined ? ` in ${seconds(summary.seconds)}` : ""}; ${films}; ${plural(made, "clip")}${of(clips, ["kept", "filtered", "failed"])}`;
+  const videos = `${plural(summary.inputs ?? 0, "video")}${of(summary, ["filtered", "failed"])}`;
+  const time = summary.seconds !== undefined ? ` in ${seconds(summary.seconds)}` : "";
+  const ends = of(clips, ["kept", "filtered", "failed"]);
+  return `${job}: ${summary.status ?? "done"}${time}; ${videos}; ${plural(made, "clip")}${ends}`;
 }
 
 /** A job without a result, and why. */
 function stopped(job, figures, failure) {
   const after = `after ${seconds(figures.seconds)}, ${progress(figures)}`;
   if (figures.status === "interrupted") return `${job}: interrupted ${after}; run kinora run again to resume it`;
-  return failure ? `${job}: failed ${after}: ${failure}` : `${job}: ${figures.status === "failed" ? "failed" : "not finished yet"} ${after}`;
+  return failure ? `${job}: failed ${after}: ${failure}`
+      : `${job}: ${figures.status === "failed" ? "failed" : "not finished yet"} ${after}`;
 }
 
 /** One line per stage that uses servers, and a total if there are several. */
 function paid(usage) {
   const stages = Object.entries(usage), sum = (what) => stages.reduce((n, [, used]) => n + (used[what] ?? 0), 0);
-  const line = (name, { requests = 0, prompt_tokens = 0, completion_tokens = 0, cost }) =>
-    `${name}: ${plural(requests, "request")}, ${plural(prompt_tokens, "prompt token")}, ${plural(completion_tokens, "completion token")}${cost === undefined ? "" : `, cost ${money(cost)}`}`;
+  const line = (name, { requests = 0, prompt_tokens: prompt = 0, completion_tokens: completion = 0, cost }) => {
+    const counts = [plural(requests, "request"), plural(prompt, "prompt token"),
+                    plural(completion, "completion token")];
+    return `${name}: ${[...counts, ...(cost === undefined ? [] : [`cost ${money(cost)}`])].join(", ")}`;
+  };
   const lines = stages.map(([name, used]) => line(name, used));
   if (stages.length > 1)
-    lines.push(line("All servers", { requests: sum("requests"), prompt_tokens: sum("prompt_tokens"), completion_tokens: sum("completion_tokens"), cost: stages.some(([, used]) => used.cost !== undefined) ? sum("cost") : undefined }));
+    lines.push(line("All servers",
+        { requests: sum("requests"), prompt_tokens: sum("prompt_tokens"), completion_tokens: sum("completion_tokens"),
+        cost: stages.some(([, used]) => used.cost !== undefined) ? sum("cost") : undefined }));
   return lines;
 }

@@ -20,7 +20,7 @@ const kPoll = 2000; // milliseconds between checks for changes by others
 const element = (id) => document.getElementById(id);
 const query = new Query();
 let asked = 0, shown = 0; // sequence numbers of requests for the state
-let state = { version: 0, reasons: [], tags: [], anew: [], counts: { ends: {} }, films: { ends: {} } };
+let state = { version: 0, reasons: [], tags: [], anew: [], counts: { ends: {} }, videos: { ends: {} } };
 let known = { version: 0, seen: [] }; // of the state whose clips the page shows
 
 function say(text, isError = false) {
@@ -36,10 +36,13 @@ const toClips = () => (map.isOpen ? map.canvas : element("list")).focus({ preven
 
 const timeline = new Timeline((id) => sheet.choose(id).catch(failed), neighbour);
 const editor = new Editor((id, caption, seen) => actions.saveCaption(id, caption, seen), toClips);
-const ofClip = { accept: () => actions.accept(), reject: () => actions.reject(), tag: () => actions.tag(), untag: (id, name) => actions.untag(id, name) };
-const detail = new Detail(element("detail"), editor, timeline, { failed, ...ofClip, alike, original, compare: compareCopies, close: closeDetail });
+const ofClip = { accept: () => actions.accept(), reject: () => actions.reject(), tag: () => actions.tag(),
+    untag: (id, name) => actions.untag(id, name) };
+const detail = new Detail(element("detail"), editor, timeline,
+    { failed, ...ofClip, alike, original, compare: compareCopies, close: closeDetail });
 const live = new Live(element("live"));
-const filters = new Filters(element("conditions"), element("numbers"), query, () => changeView().catch(failed), { say, failed });
+const filters = new Filters(element("conditions"), element("numbers"), query, () => changeView().catch(failed),
+    { say, failed });
 const sheet = new Sheet(element("list"), element("space"), query, {
   failed,
   isWriting: () => editor.isWriting(),
@@ -55,7 +58,8 @@ const map = new ClipMap(element("map"), {
   lasso: (ids, isMore) => selection.take(ids, isMore),
 });
 const views = new Views(query, changeView, { say, failed });
-const actions = new Actions(sheet, selection, detail, editor, { state: () => state, seen: () => known.seen, say, failed, edited, look });
+const actions = new Actions(sheet, selection, detail, editor,
+    { state: () => state, seen: () => known.seen, say, failed, edited, look });
 
 const pairs = new Compare(actions, failed);
 
@@ -71,20 +75,23 @@ function showSelection() {
   const { size } = selection.ids;
   element("selected").hidden = !size;
   element("how-many").textContent = `${size.toLocaleString("en")} selected`;
-  if (size !== showSelection.size && (size || showSelection.size)) say(size ? `${plural(size, "clip")} selected` : "No clip selected");
+  if (size !== showSelection.size && (size || showSelection.size))
+    say(size ? `${plural(size, "clip")} selected` : "No clip selected");
   showSelection.size = size;
   sheet.mark();
   map.draw();
 }
 
-/** After a change of query or order: reloads the sheet, the counts and the histograms. A search may wait for its first answer.
+/** After a change of query or order: reloads the sheet, the counts and the histograms. A search may wait for its first
+ * answer.
  * waits: keys of now act on what the new view selects, which is always so of its first clip. */
 async function changeView(toFirst = false, waits = toFirst) {
   selection.clear();
   if (element("text").value.trim() !== query.text) element("text").value = query.text;
   filters.showCounts(state);
   views.show();
-  for (const [id, isPressed] of [["how", query.words], ["copies", query.copies]]) element(id).setAttribute("aria-pressed", isPressed);
+  for (const [id, isPressed] of [["how", query.words], ["copies", query.copies]])
+    element(id).setAttribute("aria-pressed", isPressed);
   showOrder();
   map.show().catch(failed);
   const waiting = setTimeout(() => (element("summary").textContent = "Searching…"), 300);
@@ -92,7 +99,7 @@ async function changeView(toFirst = false, waits = toFirst) {
     const [total] = await Promise.all([sheet.reload({ toFirst, isNew: true, waits }), filters.showNumbers()]);
     summarise(total);
     selection.keep(); // what was selected while it was loading
-    say(kinds(total, sheet.films));
+    say(kinds(total, sheet.videos));
   } catch (error) {
     if (error.name !== "AbortError") summarise(sheet.total);
     throw error;
@@ -107,10 +114,12 @@ function showOrder() {
   element("sort").value = query.sort;
   const isBest = !query.sort && Boolean(query.text || query.like);
   element("order").disabled = isBest;
-  element("order").textContent = isBest ? "best first" : query.descending ? (isByText ? "↓ Z to A" : "↓ high first") : isByText ? "↑ A to Z" : "↑ low first";
+  element("order").textContent = isBest ? "best first" : query.descending ? (isByText ? "↓ Z to A" : "↓ high first")
+      : isByText ? "↑ A to Z" : "↑ low first";
 }
 
-/** How the clips were found: by meaning, and whether any matches, or by words, and why not by meaning if that was requested. */
+/** How the clips were found: by meaning, and whether any matches, or by words, and why not by meaning if that was
+ * requested. */
 function foundBy({ by, why }) {
   if (by === "meaning") return why ? `; ${why}; these are the nearest` : ", nearest in meaning first";
   if (by === "pictures") return `, most like ${query.like.split("/").slice(1).join("/")} first`;
@@ -120,14 +129,17 @@ function foundBy({ by, why }) {
 /** How many of all items are shown, clips and input videos apart. Hidden copies count in neither. */
 function summarise(total) {
   const isAll = query.copies || query.sets.end.size > 0 || query.sets.rule.size > 0;
-  const sum = (counts) => Object.entries(counts.ends).reduce((n, [end, count]) => n + (end === "copy" && !isAll ? 0 : count), 0);
+  const sum = (counts) =>
+      Object.entries(counts.ends).reduce((n, [end, count]) => n + (end === "copy" && !isAll ? 0 : count), 0);
   const { copy: copies = 0 } = state.counts.ends;
-  const all = Math.max(total, sum(state.counts)), films = sum(state.films);
+  const all = Math.max(total, sum(state.counts)), videos = sum(state.videos);
   const unreadable = state.unreadable ? `; ${plural(state.unreadable, "line")} of items.jsonl cannot be read` : "";
-  const mixed = films > 0 && films < all;
+  const mixed = videos > 0 && videos < all;
   const count = total === all ? "" : `${total.toLocaleString("en")} of `;
-  const whole = !mixed ? plural(all, films ? "video" : "clip") : `${plural(all, "item")}${total ? `: ${kinds(total, sheet.films)}` : ""}`;
-  element("summary").textContent = count + whole + foundBy(sheet.found) + unreadable + (state.wrong ? `; ${state.wrong}` : "");
+  const whole = !mixed ? plural(all, videos ? "video" : "clip")
+      : `${plural(all, "item")}${total ? `: ${kinds(total, sheet.videos)}` : ""}`;
+  element("summary").textContent = count + whole + foundBy(sheet.found) + unreadable + (state.wrong ? `; ${state.wrong}`
+      : "");
   element("all").hidden = query.isEmpty();
   element("copies").hidden = !copies;
   element("copies").textContent = `Show ${copies === 1 ? "1 copy" : `${copies.toLocaleString("en")} copies`}`;
@@ -140,16 +152,21 @@ function nothingFound() {
   if (!query.text && !query.like) return "No clip meets these conditions. Show all clears them.";
   const what = query.text ? `Nothing found for “${query.text}”` : "No similar clip found";
   const narrowed = query.where || query.ranges.size || Object.values(query.sets).some((set) => set.size);
-  return query.text && narrowed ? `${what} with these filters. Show all clears the search and the filters.` : `${what}. Show all clears the search.`;
+  return query.text && narrowed ? `${what} with these filters. Show all clears the search and the filters.`
+      : `${what}. Show all clears the search.`;
 }
 
 /** How many copies meet the conditions of an empty view. */
-const hiddenCopies = ({ hidden }) => (hidden ? ` ${hidden === 1 ? "1 hidden copy" : `${hidden.toLocaleString("en")} hidden copies`}; press c.` : "");
+const hiddenCopies = ({ hidden }) =>
+    (hidden ? ` ${hidden === 1 ? "1 hidden copy" : `${hidden.toLocaleString("en")} hidden copies`}; press c.` : "");
 
 function waits() {
-  if (state.anew.length) return `${state.anew.join(" and ")} is making its clips anew. They appear here as the job stores them.`;
-  if (state.live.some((job) => !job.done && job.figures && !job.figures.ended)) return "There are no clips yet. They appear here as the job stores them.";
-  return state.live.some((job) => job.done) ? "The job has ended without any clip or video." : "There are no clips yet. They appear here as a job stores them.";
+  if (state.anew.length)
+    return `${state.anew.join(" and ")} is making its clips anew. They appear here as the job stores them.`;
+  if (state.live.some((job) => !job.done && job.figures && !job.figures.ended))
+    return "There are no clips yet. They appear here as the job stores them.";
+  return state.live.some((job) => job.done) ? "The job has ended without any clip or video."
+      : "There are no clips yet. They appear here as a job stores them.";
 }
 
 function showState(now) {
@@ -168,7 +185,9 @@ function showState(now) {
   element("show-map").hidden = !now.search.pictures.length;
   const sort = element("sort"), option = (value, text) => make("option", { value }, text);
   if (sort.options.length !== now.fields.length + 3) {
-    sort.replaceChildren(option("", "in order"), option("key", "name"), option("caption", "caption"), ...menuGroups(now.fields).map(([label, fields]) => make("optgroup", { label }, fields.map((field) => option(field, titleOf(field))))));
+    sort.replaceChildren(option("", "in order"), option("key", "name"), option("caption", "caption"),
+        ...menuGroups(now.fields).map(([label, fields]) => make("optgroup", { label },
+        fields.map((field) => option(field, titleOf(field))))));
     showOrder();
   }
 }
@@ -198,7 +217,9 @@ async function look() {
 /** Shows a bar while the studio does not answer. */
 function lost(error) {
   if (!(error instanceof Gone)) return failed(error);
-  element("lost").textContent = "The studio does not answer. You can still browse what is loaded, but nothing can be saved; restart it with kinora studio.";
+  element("lost").textContent =
+      "The studio does not answer. You can still browse what is loaded, but nothing can be saved; " +
+      "restart it with kinora studio.";
 }
 
 function poll() {
@@ -206,12 +227,16 @@ function poll() {
   setTimeout(() => (document.hidden ? Promise.resolve() : now()).catch(lost).finally(poll), kPoll);
 }
 
-/** The answer to an edit. One clip is updated at once, many are requested again; the counts follow, and no other edit waits for them. */
+/** The answer to an edit. One clip is updated at once, many are requested again; the counts follow, and no other edit
+ * waits for them. */
 function edited({ clip, changed, version, at_work: isAtWork }) {
-  if (version === known.version + (changed ? 1 : 0)) known.version = version; // else other people have changed something, too
+  // else other people have changed something, too
+  if (version === known.version + (changed ? 1 : 0)) known.version = version;
   if (clip) sheet.update(clip);
   if (changed > 1 || !clip) sheet.again();
-  const shows = clip ? detail.set(clip) : changed && sheet.selectedId && detail.show(sheet.selectedId).catch((error) => isAtWork || failed(error)); // it may not be made again yet
+  // it may not be made again yet
+  const shows = clip ? detail.set(clip)
+      : changed && sheet.selectedId && detail.show(sheet.selectedId).catch((error) => isAtWork || failed(error));
   Promise.all([shows, askState()]).catch(failed);
 }
 
@@ -220,10 +245,12 @@ async function alike() {
   const before = { text: query.text, like: query.like, embedding: query.embedding };
   if (!clip?.embeddings) return;
   if (!clip.embeddings.length) return say(`${clip.key} has no image embedding, so similar clips cannot be found`, true);
-  query.search({ like: clip.id, embedding: clip.embeddings.includes(detail.embedding) ? detail.embedding : clip.embeddings[0] });
+  query.search({ like: clip.id,
+      embedding: clip.embeddings.includes(detail.embedding) ? detail.embedding : clip.embeddings[0] });
   try {
     await changeView(true);
-    if (!editor.isOpen() && document.activeElement !== element("text")) closeDetail(); // does not interrupt a user who is typing
+    // does not interrupt a user who is typing
+    if (!editor.isOpen() && document.activeElement !== element("text")) closeDetail();
   } catch (error) {
     if (error.name === "AbortError") return; // a later search replaced this one
     query.search(before);
@@ -239,7 +266,8 @@ function original() {
 }
 
 function compareCopies() {
-  const open = (clip) => (clip.copy_id || clip.copies.length ? pairs.open(clip) : say(`${clip.key} is not a copy, and has none`));
+  const open = (clip) =>
+      (clip.copy_id || clip.copies.length ? pairs.open(clip) : say(`${clip.key} is not a copy, and has none`));
   const row = sheet.selectedRow();
   if (row) open(row);
   else sheet.chosen.then((chosen) => actions.whole(chosen)).then(open).catch(failed);
@@ -301,23 +329,30 @@ const move = (by) => sheet.select((sheet.selected < 0 ? -1 : sheet.selected) + b
 // Keys that take the focus to another clip; with Shift they select the clips on the way.
 const kMoves = {
   j: () => move(1), k: () => move(-1), ArrowRight: () => move(1), ArrowLeft: () => move(-1),
-  ArrowDown: () => move(sheet.columns), ArrowUp: () => sheet.select(Math.max(sheet.selected - sheet.columns, sheet.selected % sheet.columns)),
-  PageDown: () => move(sheet.page()), PageUp: () => move(-sheet.page()), Home: () => sheet.select(0), End: () => sheet.select(sheet.total - 1),
+  ArrowDown: () => move(sheet.columns),
+  ArrowUp: () => sheet.select(Math.max(sheet.selected - sheet.columns, sheet.selected % sheet.columns)),
+  PageDown: () => move(sheet.page()), PageUp: () => move(-sheet.page()), Home: () => sheet.select(0),
+  End: () => sheet.select(sheet.total - 1),
 };
 const kActions = {
   ...kMoves,
-  " ": () => detail.toggle(), ",": () => detail.step(-1), ".": () => detail.step(1), "[": () => neighbour(-1), "]": () => neighbour(1),
-  s: () => selection.toggle(), i: () => selection.invert(), J: () => selection.extend(kMoves.j), K: () => selection.extend(kMoves.k),
+  " ": () => detail.toggle(), ",": () => detail.step(-1), ".": () => detail.step(1), "[": () => neighbour(-1),
+  "]": () => neighbour(1),
+  s: () => selection.toggle(), i: () => selection.invert(), J: () => selection.extend(kMoves.j),
+  K: () => selection.extend(kMoves.k),
   e: () => (element("detail").classList.add("open"), editor.open()), a: ofClip.accept, x: ofClip.reject, t: ofClip.tag,
   u: () => actions.step("/api/undo", "Undone"), U: () => actions.step("/api/redo", "Redone"),
-  m: alike, o: original, b: compareCopies, c: showCopies, w: () => byWords(), v: () => showMap(), "+": () => resizeBy(1), "=": () => resizeBy(1), "-": () => resizeBy(-1), "/": () => element("text").focus(), "?": showKeys, f: () => openFilters(true),
+  m: alike, o: original, b: compareCopies, c: showCopies, w: () => byWords(), v: () => showMap(),
+  "+": () => resizeBy(1), "=": () => resizeBy(1), "-": () => resizeBy(-1), "/": () => element("text").focus(),
+  "?": showKeys, f: () => openFilters(true),
   Enter: () => (element("detail").classList.add("open"), element("detail").focus()),
 };
 for (let n = 1; n <= 9; ++n) kActions[n] = () => actions.toggleTag(n - 1);
 
 /** Back to the clips; from there, no clip is selected any more. */
 function escape() {
-  const covers = (id) => element(id).classList.contains("open") && getComputedStyle(element(id)).position === "fixed"; // in a narrow window
+  // in a narrow window
+  const covers = (id) => element(id).classList.contains("open") && getComputedStyle(element(id)).position === "fixed";
   const isBack = [element("list"), map.canvas].includes(document.activeElement) && !["detail", "filters"].some(covers);
   openFilters(false);
   closeDetail();
@@ -375,7 +410,8 @@ element("order").addEventListener("click", () => {
   query.descending = !query.descending;
   changeView().catch(failed);
 });
-for (const [id, key] of [["accept-them", "a"], ["reject-them", "x"], ["tag-them", "t"], ["invert", "i"]]) element(id).addEventListener("click", () => kActions[key]());
+for (const [id, key] of [["accept-them", "a"], ["reject-them", "x"], ["tag-them", "t"], ["invert", "i"]])
+  element(id).addEventListener("click", () => kActions[key]());
 element("select-all").addEventListener("click", () => {
   selection.all();
   toClips();
@@ -403,7 +439,8 @@ get("/api/state")
     const [total] = await Promise.all([sheet.reload(), filters.showNumbers()]);
     known = { version: now.version, seen: now.seen };
     summarise(total);
-    if (document.activeElement === document.body) toClips(); // a key may have opened the caption before the numbers arrived
+    // a key may have opened the caption before the numbers arrived
+    if (document.activeElement === document.body) toClips();
   })
   .catch(failed)
   .finally(poll);

@@ -1,4 +1,5 @@
-// A map of the clips by their embeddings, coloured by a fact. A loop drawn around clips selects them; arrows go from clip to clip.
+// A map of the clips by their embeddings, coloured by a fact. A loop drawn around clips selects them; arrows go from
+// clip to clip.
 import { get } from "./api.js";
 import { make } from "./elements.js";
 import { endName, keyOf, number } from "./format.js";
@@ -12,18 +13,22 @@ const kRamp = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 
 const kOutcomes = ["kept", "filtered", "failed", "copy", "unchosen", "accepted", "rejected"];
 
 export class ClipMap {
-  /** page: {query, fields(): names of numbers, choose(id), lasso(ids, isMore), selected(): the id of the focused clip, checked: a Set of ids, failed}. */
+  /** page: {query, fields(): names of numbers, choose(id), lasso(ids, isMore), selected(): the id of the focused clip,
+   * checked: a Set of ids, failed}. */
   constructor(element, page) {
     Object.assign(this, { element, page, isOpen: false });
     this.canvas = make("canvas", { tabIndex: 0, role: "img", "aria-describedby": "map-help" });
     this.colour = make("select", { "aria-label": "Colour", onchange: () => this.show().catch(page.failed) });
-    this.of = make("select", { "aria-label": "Embedding", hidden: true, onchange: () => this.show().catch(page.failed) });
+    this.of = make("select",
+        { "aria-label": "Embedding", hidden: true, onchange: () => this.show().catch(page.failed) });
     this.about = make("span", { class: "muted" });
     this.legend = make("ul", { class: "legend", "aria-label": "Colours of the map" });
     this.reading = make("b", { class: "reading", hidden: true });
     this.offer([]);
-    const help = make("p", { id: "map-help", class: "muted" }, "Near clips look alike. Draw around clips to select them, with Shift to add; arrows go to the next clip.");
-    element.append(make("div", { class: "row" }, make("label", {}, "Colour ", this.colour), this.of, this.about), this.legend, make("div", { class: "plane" }, this.canvas, this.reading), help);
+    const help = make("p", { id: "map-help", class: "muted" },
+        "Near clips look alike. Draw around clips to select them, with Shift to add; arrows go to the next clip.");
+    element.append(make("div", { class: "row" }, make("label", {}, "Colour ", this.colour), this.of, this.about),
+        this.legend, make("div", { class: "plane" }, this.canvas, this.reading), help);
     this.listen();
     new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
@@ -36,7 +41,8 @@ export class ClipMap {
     const { signal } = (this.asking = new AbortController());
     this.about.textContent = "Reading the embeddings…";
     try {
-      const data = await get("/api/map", this.page.query.parameters({ of: this.of.value, colour: this.colour.value }), signal);
+      const data = await get("/api/map", this.page.query.parameters({ of: this.of.value, colour: this.colour.value }),
+          signal);
       signal.throwIfAborted();
       this.data = data;
     } catch (error) {
@@ -50,11 +56,14 @@ export class ClipMap {
 
   /** Fills the menu of facts that the map can be coloured by. */
   offer(fields) {
-    const names = [...fields, ...(this.data?.texts ?? [])].filter((name) => name !== "film" && name !== "sha256"), text = names.join();
+    const names = [...fields, ...(this.data?.texts ?? [])].filter((name) => name !== "film" && name !== "sha256"),
+    text = names.join();
     if (text === this.offered) return;
     this.offered = text;
     const { value } = this.colour, option = (field) => make("option", { value: field }, titleOf(field));
-    this.colour.replaceChildren(make("option", { value: "" }, "outcome"), make("option", { value: "film" }, "source video"), ...menuGroups(names).map(([label, all]) => make("optgroup", { label }, all.map(option))));
+    this.colour.replaceChildren(make("option", { value: "" }, "outcome"),
+        make("option", { value: "film" }, "source video"),
+        ...menuGroups(names).map(([label, all]) => make("optgroup", { label }, all.map(option))));
     this.colour.value = value;
   }
 
@@ -63,33 +72,46 @@ export class ClipMap {
     if (!data) return this.legend.replaceChildren();
     this.offer(this.page.fields());
     const n = data.ids.length, isOne = data.names.length < 2;
-    this.about.textContent = n < data.all ? `${n.toLocaleString("en")} of ${data.all.toLocaleString("en")} clips, a sample` : `${n.toLocaleString("en")} clips`;
-    this.canvas.setAttribute("aria-label", `Map of ${this.about.textContent} by the embedding ${this.of.value || data.names[0]}`);
-    if (this.of.options.length !== data.names.length) this.of.replaceChildren(...data.names.map((name) => make("option", { value: name }, name)));
+    this.about.textContent = n < data.all
+        ? `${n.toLocaleString("en")} of ${data.all.toLocaleString("en")} clips, a sample`
+        : `${n.toLocaleString("en")} clips`;
+    this.canvas.setAttribute("aria-label",
+        `Map of ${this.about.textContent} by the embedding ${this.of.value || data.names[0]}`);
+    if (this.of.options.length !== data.names.length)
+      this.of.replaceChildren(...data.names.map((name) => make("option", { value: name }, name)));
     this.of.hidden = isOne;
     this.paint();
   }
 
   /** The colour of each clip, and their legend. */
   paint() {
-    const { values } = this.data, field = this.colour.value, entry = (colour, text) => make("li", {}, swatch(colour), ` ${text}`);
+    const { values } = this.data, field = this.colour.value,
+    entry = (colour, text) => make("li", {}, swatch(colour), ` ${text}`);
     const numbers = values.filter((value) => typeof value === "number");
     if (!field) {
       const found = kOutcomes.filter((name) => values.includes(name));
       this.colours = values.map((name) => `var(--${name === "rejected" ? "failed" : name})`);
-      this.legend.replaceChildren(...found.map((name) => make("li", {}, make("i", { class: `swatch ${name}` }), ` ${endName(name)}`)));
+      this.legend.replaceChildren(
+          ...found.map((name) => make("li", {}, make("i", { class: `swatch ${name}` }), ` ${endName(name)}`)));
     } else if (numbers.length) {
       const low = numbers.reduce((a, b) => Math.min(a, b)), high = numbers.reduce((a, b) => Math.max(a, b));
-      this.colours = values.map((value) => (typeof value === "number" ? ramp((value - low) / (high - low || 1)) : "#888"));
-      this.legend.replaceChildren(...[0, 0.25, 0.5, 0.75, 1].map((at) => entry(ramp(at), textOf(field, low + at * (high - low)))));
+      this.colours = values.map((value) =>
+          (typeof value === "number" ? ramp((value - low) / (high - low || 1)) : "#888"));
+      this.legend.replaceChildren(...[0, 0.25, 0.5, 0.75,
+          1].map((at) => entry(ramp(at), textOf(field, low + at * (high - low)))));
     } else {
       const counts = new Map();
       for (const value of values) counts.set(value ?? "", (counts.get(value ?? "") ?? 0) + 1);
-      const most = [...counts].sort((a, b) => b[1] - a[1] || String(a[0]).localeCompare(String(b[0]))).map(([name]) => name);
+      const most = [...counts].sort((a,
+          b) => b[1] - a[1] || String(a[0]).localeCompare(String(b[0]))).map(([name]) => name);
       const kind = new Map(most.map((name, at) => [name, Math.min(at, kKinds - 1)]));
       this.colours = values.map((value) => kKindColours[kind.get(value ?? "")]);
-      const named = most.slice(0, most.length > kKinds ? kKinds - 1 : kKinds).map((name, at) => entry(kKindColours[at], name === "" ? "none" : textOf(field, name)));
-      this.legend.replaceChildren(...named, ...(most.length > kKinds ? [entry(kKindColours[kKinds - 1], `${number(most.length - kKinds + 1)} others`)] : []));
+      const named = most.slice(0,
+          most.length > kKinds ? kKinds - 1
+          : kKinds).map((name, at) => entry(kKindColours[at], name === "" ? "none" : textOf(field, name)));
+      this.legend.replaceChildren(...named,
+          ...(most.length > kKinds ? [entry(kKindColours[kKinds - 1], `${number(most.length - kKinds + 1)} others`)]
+          : []));
     }
   }
 
@@ -102,7 +124,9 @@ export class ClipMap {
     const pen = canvas.getContext("2d");
     pen.scale(scale, scale);
     this.lay(width, height);
-    const known = new Map(), colour = (name) => known.get(name) ?? known.set(name, name.startsWith("var(") ? style.getPropertyValue(name.slice(4, -1)).trim() : name).get(name);
+    const known = new Map(),
+    colour = (name) => known.get(name) ?? known.set(name,
+    name.startsWith("var(") ? style.getPropertyValue(name.slice(4, -1)).trim() : name).get(name);
     const size = data.ids.length > 3000 ? 3 : 5, faint = style.getPropertyValue("--line").trim();
     for (const isIn of [false, true])
       data.ids.forEach((id, i) => {
@@ -126,10 +150,13 @@ export class ClipMap {
 
   /** Places in pixels; both axes have one scale. */
   lay(width, height) {
-    const { x, y } = this.data, all = (values) => [values.reduce((a, b) => Math.min(a, b), Infinity), values.reduce((a, b) => Math.max(a, b), -Infinity)];
+    const { x, y } = this.data,
+    all = (values) => [values.reduce((a, b) => Math.min(a, b), Infinity),
+    values.reduce((a, b) => Math.max(a, b), -Infinity)];
     const [left, right] = all(x), [low, high] = all(y);
     const scale = Math.min((width - 2 * kEdge) / (right - left || 1), (height - 2 * kEdge) / (high - low || 1));
-    this.at = x.map((value, i) => [width / 2 + (value - (left + right) / 2) * scale, height / 2 - (y[i] - (low + high) / 2) * scale]);
+    this.at = x.map((value, i) => [width / 2 + (value - (left + right) / 2) * scale,
+        height / 2 - (y[i] - (low + high) / 2) * scale]);
   }
 
   listen() {
@@ -171,10 +198,12 @@ export class ClipMap {
     const loop = this.loop ?? [];
     this.loop = null;
     if (!this.data) return;
-    const length = loop.reduce((sum, [x, y], i) => sum + (i ? Math.hypot(x - loop[i - 1][0], y - loop[i - 1][1]) : 0), 0);
+    const length = loop.reduce((sum, [x, y], i) => sum + (i ? Math.hypot(x - loop[i - 1][0], y - loop[i - 1][1]) : 0),
+        0);
     if (length > kNear) {
       const pen = make("canvas").getContext("2d"), path = pathOf(loop);
-      this.page.lasso(this.data.ids.filter((id, i) => this.data.in[i] && pen.isPointInPath(path, ...this.at[i])), isMore);
+      this.page.lasso(this.data.ids.filter((id, i) => this.data.in[i] && pen.isPointInPath(path, ...this.at[i])),
+          isMore);
     } else if (loop.length && this.nearest(loop[0]) >= 0) {
       this.page.choose(this.data.ids[this.nearest(loop[0])]);
     }
@@ -183,14 +212,16 @@ export class ClipMap {
 
   /** The nearest clip in the direction of the arrow. */
   key(event) {
-    const [dx, dy] = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [0, 0];
+    const [dx, dy] = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [0,
+        0];
     if ((!dx && !dy) || event.shiftKey || !this.data?.ids.length) return;
     event.preventDefault();
     event.stopPropagation();
     const from = this.at[this.data.ids.indexOf(this.page.selected())];
     let best = -1, least = Infinity;
     this.at.forEach(([x, y], i) => {
-      const along = from ? (x - from[0]) * dx + (y - from[1]) * dy : 1, aside = from ? Math.abs((x - from[0]) * dy) + Math.abs((y - from[1]) * dx) : 0;
+      const along = from ? (x - from[0]) * dx + (y - from[1]) * dy : 1,
+      aside = from ? Math.abs((x - from[0]) * dy) + Math.abs((y - from[1]) * dx) : 0;
       if (this.data.in[i] && along > 0.5 && along + 2 * aside < least) [best, least] = [i, along + 2 * aside];
     });
     if (best >= 0) this.page.choose(this.data.ids[best]);

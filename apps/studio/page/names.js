@@ -2,25 +2,30 @@
 import { number, percentage, seconds } from "./format.js";
 import { timecode } from "./words.js";
 
-const share = percentage;
 const perSecond = (value) => `${number(value)} frames/s`;
 
 // Title, text of a value.
 const kFacts = {
-  duration_s: ["Length", seconds], frames: ["Frames"], fps: ["Frame rate", perSecond], start_s: ["Start in the video", timecode], end_s: ["End in the video", timecode],
-  first_frame: ["First frame in the video"], end_frame: ["Frame after the last"], height: ["Height"], width: ["Width"], rotation: ["Rotation", (value) => `${value}°`],
-  codec: ["Codec", codec], container: ["Container", container], picture: ["Picture file", (value) => String(value).toUpperCase()], pixel_format: ["Pixels"], field_order: ["Fields"], matrix: ["Colours"], sha256: ["SHA-256 of the video"],
-  "bin.aspect": ["Shape", (value) => String(value).replaceAll("_", ":")], "bin.duration": ["Range of lengths", range("s")], "bin.resolution": ["Range of heights", range("lines")],
+  duration_s: ["Length", seconds], frames: ["Frames"], fps: ["Frame rate", perSecond],
+  start_s: ["Start in the video", timecode], end_s: ["End in the video", timecode],
+  first_frame: ["First frame in the video"], end_frame: ["Frame after the last"], height: ["Height"], width: ["Width"],
+  rotation: ["Rotation", (value) => `${value}°`],
+  codec: ["Codec", codec], container: ["Container", container],
+  picture: ["Picture file", (value) => String(value).toUpperCase()], pixel_format: ["Pixels"], field_order: ["Fields"],
+  matrix: ["Colours"], sha256: ["SHA-256 of the video"],
+  "bin.aspect": ["Shape", (value) => String(value).replaceAll("_", ":")],
+  "bin.duration": ["Range of lengths", range("s")], "bin.resolution": ["Range of heights", range("lines")],
   similarity: ["Similarity"],
-  "scores.filter.black": ["Black frames", share], "scores.filter.blur": ["Sharpness"], "scores.filter.brightness": ["Brightness"], "scores.filter.flow": ["Optical flow"],
-  "scores.filter.flow.p10": ["Flow of the stillest tenth"], "scores.filter.motion": ["Motion"], "scores.filter.motion.patch_min": ["Motion of the stillest part"], "scores.filter.frozen": ["Frozen frames", share],
-  "scores.filter.letterbox": ["Black bars", share], "scores.filter.text": ["Text in the picture", share], "scores.filter.ocr": ["Readable text", share], "scores.clip.too-short": ["Length of the shot", seconds], "scores.clip.too-few-frames": ["Frames of the shot"],
-  "scores.clip.no-bin": ["Outside all bins"], "scores.ingest.duplicate": ["The same file again"], "scores.dedup.semantic": ["Similar embedding"],
+  "scores.clip.too-short": ["Length of the shot", seconds], "scores.clip.too-few-frames": ["Frames of the shot"],
+  "scores.clip.no-bin": ["Outside all bins"], "scores.ingest.duplicate": ["The same file again"],
+  "scores.dedup.semantic": ["Similar embedding"],
 };
-const kContainers = { mov: "MP4 or MOV", matroska: "Matroska or WebM", mpegts: "MPEG-TS", ogg: "Ogg", avi: "AVI", flv: "FLV", mpeg: "MPEG-PS" };
-const kCodecs = { h264: "H.264", hevc: "HEVC", av1: "AV1", vp8: "VP8", vp9: "VP9", mpeg4: "MPEG-4", mpeg2video: "MPEG-2", theora: "Theora", prores: "ProRes", aac: "AAC", opus: "Opus", vorbis: "Vorbis" };
+const kContainers = { mov: "MP4 or MOV", matroska: "Matroska or WebM", mpegts: "MPEG-TS", ogg: "Ogg", avi: "AVI",
+    flv: "FLV", mpeg: "MPEG-PS" };
+const kCodecs = { h264: "H.264", hevc: "HEVC", av1: "AV1", vp8: "VP8", vp9: "VP9", mpeg4: "MPEG-4",
+    mpeg2video: "MPEG-2", theora: "Theora", prores: "ProRes", aac: "AAC", opus: "Opus", vorbis: "Vorbis" };
 
-// Titles and units that stages give to their scores: {NAME: {title, unit}}.
+// Titles and units that stages give to their scores: {NAME: {title, unit}}. A unit "of the picture" is of a share.
 let stated = {};
 export const stateScores = (scores) => (stated = scores);
 const statedOf = (field) => (field.startsWith("scores.") && stated[field.slice("scores.".length)]) || {};
@@ -35,7 +40,10 @@ function codec(name) {
 
 /** "lt_720" is "below 720 lines", "5_10" is "5 to 10 s". */
 function range(unit) {
-  return (value) => `${String(value).replace(/^lt_/, "below ").replace(/^(ge|gt)_/, "from ").replace(/(\d)_(\d)/, "$1 to $2")} ${unit}`;
+  return (value) => {
+    const words = String(value).replace(/^lt_/, "below ").replace(/^(ge|gt)_/, "from ");
+    return `${words.replace(/(\d)_(\d)/, "$1 to $2")} ${unit}`;
+  };
 }
 
 /** "scores.filter.blur" is "Sharpness", "scores.glow" what its stage states, "user.my_rating" is "User my rating". */
@@ -51,15 +59,22 @@ export function textOf(field, value) {
   if (value === null || value === undefined) return "–";
   if (kFacts[field]?.[1]) return kFacts[field][1](value);
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (Array.isArray(value)) return value.length > 8 ? `${value.length} values` : value.map((one) => textOf("", one)).join(", ");
+  if (Array.isArray(value))
+    return value.length > 8 ? `${value.length} values` : value.map((one) => textOf("", one)).join(", ");
   const { unit } = statedOf(field);
-  return typeof value === "number" ? number(value) + (unit ? `\u00A0${unit}` : "") : typeof value === "object" ? JSON.stringify(value) : String(value);
+  if (typeof value === "number" && unit?.startsWith("of ")) return percentage(value);
+  return typeof value === "number" ? number(value) + (unit ? `\u00A0${unit}` : "") : typeof value === "object"
+      ? JSON.stringify(value) : String(value);
 }
 
 /** A bound that a score must keep: "at least 60", "more than 60". */
-export const boundText = (field, { is_most: isMost, is_strict: isStrict, value }) => `${isStrict ? (isMost ? "less than" : "more than") : isMost ? "at most" : "at least"} ${textOf(field, value)}`;
+export function boundText(field, { is_most: isMost, is_strict: isStrict, value }) {
+  const [most, least] = isStrict ? ["less than", "more than"] : ["at most", "at least"];
+  return `${isMost ? most : least} ${textOf(field, value)}`;
+}
 
-/** The name by which `where` knows a fact: "blur" for "scores.filter.blur", "`quality score`" for "user.quality score". */
+/** The name by which `where` knows a fact: "blur" for "scores.filter.blur", "`quality score`" for "user.quality score".
+ * */
 export function whereName(field) {
   const name = field.replace(/^(scores\.filter|scores|user)\./, "");
   return /^[\p{L}_][\p{L}\p{N}_.-]*$/u.test(name) ? name : `\`${name}\``;
@@ -70,12 +85,14 @@ export function menuGroups(fields) {
   const isScore = (field) => /^(scores|measured)\./.test(field);
   const known = (field) => Boolean(kFacts[field]);
   const by = (test) => fields.filter(test).sort((a, b) => titleOf(a).localeCompare(titleOf(b)));
-  return [["Scores", by(isScore)], ["Length and picture", by((field) => !isScore(field) && known(field))], ["Other facts", by((field) => !isScore(field) && !known(field))]].filter(([, all]) => all.length);
+  return [["Scores", by(isScore)], ["Length and picture", by((field) => !isScore(field) && known(field))],
+      ["Other facts", by((field) => !isScore(field) && !known(field))]].filter(([, all]) => all.length);
 }
 
 /** Members of an object by their dotted names. */
 export function* flat(value, name = "") {
-  if (value !== null && typeof value === "object" && !Array.isArray(value)) for (const [key, member] of Object.entries(value)) yield* flat(member, name ? `${name}.${key}` : key);
+  if (value !== null && typeof value === "object" && !Array.isArray(value))
+    for (const [key, member] of Object.entries(value)) yield* flat(member, name ? `${name}.${key}` : key);
   else if (name) yield [name, value];
 }
 
@@ -84,16 +101,23 @@ const kGroups = [
   ["Picture", ["width", "height", "bin.aspect", "rotation", "codec", "pixel_format"]],
   ["File", ["container", "picture"]],
 ];
-const kHidden = /^(bounds|usage|embeddings|frames_at|bin|film|sha256|copied|first_frame|end_frame|field_order|matrix|frames_estimated|tags|duplicate)(\.|$)/; // in the list of all facts
+// in the list of all facts
+const kHidden = new RegExp("^(bounds|usage|embeddings|frames_at|bin|film|sha256|copied|first_frame|end_frame|" +
+    "field_order|matrix|frames_estimated|tags|duplicate)(\\.|$)");
 
-/** The facts that a reader looks for: [[group, [[title, text, name], ...]], ...]. bounds: of its rule, if it was filtered. */
+/** The facts that a reader looks for: [[group, [[title, text, name], ...]], ...]. bounds: of its rule, if it was
+ * filtered. */
 export function factGroups(facts, reason) {
   const all = new Map(flat(facts)), used = new Set();
-  const told = (names) => names.filter((name) => all.has(name) && !(name === "rotation" && all.get(name) === 0)).map((name) => (used.add(name), [titleOf(name), textOf(name, all.get(name)), name]));
+  const told = (names) =>
+      names.filter((name) => all.has(name) && !(name === "rotation" && all.get(name) === 0)).map((name) =>
+      (used.add(name), [titleOf(name), textOf(name, all.get(name)), name]));
   const groups = kGroups.map(([title, names]) => [title, told(names)]);
   const scores = [...all.keys()].filter((name) => name.startsWith("scores."));
-  groups.push(["Scores", scores.map((name) => [titleOf(name), textOf(name, all.get(name)) + brokenBound(facts, name, reason), name])]);
-  const others = [...all.keys()].filter((name) => !used.has(name) && name !== "rotation" && !name.startsWith("scores.") && !kHidden.test(name));
+  groups.push(["Scores",
+      scores.map((name) => [titleOf(name), textOf(name, all.get(name)) + brokenBound(facts, name, reason), name])]);
+  const others = [...all.keys()].filter((name) =>
+      !used.has(name) && name !== "rotation" && !name.startsWith("scores.") && !kHidden.test(name));
   groups.push(["Other", told(others)]);
   return groups.filter(([, list]) => list.length);
 }

@@ -1,4 +1,5 @@
-// The clips selected for an action, next to the focused one: a set of ids that keys and clicks change one after another, even while
+// The clips selected for an action, next to the focused one: a set of ids that keys and clicks change one after
+// another, even while
 // the rows of a range are still being loaded.
 export class Selection {
   /** changed(): the set has changed. */
@@ -52,13 +53,15 @@ export class Selection {
     });
   }
 
-  /** Selects from where the range begins to where move() takes the focus; the range of earlier keys grows or shrinks. */
+  /** Selects from where the range begins to where move() takes the focus; the range of earlier keys grows or shrinks.
+   * */
   extend(move) {
     const isNew = this.anchor < 0 || this.end !== this.sheet.selected;
     if (isNew) this.anchor = Math.max(0, this.sheet.selected);
     move();
     this.end = this.sheet.selected;
-    const range = Promise.resolve(this.sheet.idsBetween(Math.min(this.anchor, this.end), Math.max(this.anchor, this.end)));
+    const range = Promise.resolve(this.sheet.idsBetween(Math.min(this.anchor, this.end),
+        Math.max(this.anchor, this.end)));
     range.catch(() => {}); // told when it is this key's turn
     this.change(async (ids) => {
       if (isNew) this.base = new Set(ids);

@@ -1,15 +1,16 @@
 // The contact sheet: a list of any length; only the visible cells exist as elements.
 import { address, get } from "./api.js";
+import { markOf, near, nothingFor, scoreOf, spoken } from "./card.js";
 import { make } from "./elements.js";
-import { decided, endName, keyOf, markClass, number, outcome, seconds } from "./format.js";
+import { keyOf, markClass, seconds } from "./format.js";
 import { Hover } from "./hover.js";
-import { boundText, textOf, titleOf } from "./names.js";
 
 const kWindow = 100; // rows per request
 const kWindows = 40; // windows kept
 const kGap = 8; // pixels
 // By size: the narrowest card, two columns of medium ones on a telephone, and the height below its picture.
-const kSizes = { small: { narrowest: 112, text: 40 }, medium: { narrowest: 168, text: 76 }, large: { narrowest: 300, text: 76 } };
+const kSizes = { small: { narrowest: 112, text: 40 }, medium: { narrowest: 168, text: 76 },
+    large: { narrowest: 300, text: 76 } };
 const kLetter = 7.8; // mean width of a letter of a name, pixels
 const kTailShare = 0.6; // of a name that is cut in its middle
 const kPictures = 400; // decoded pictures kept
@@ -22,20 +23,25 @@ export class Sheet {
     this.selected = -1; // index
     this.selectedId = ""; // "" while it is being loaded
     this.chosen = null; // a promise of the selected clip, at least {id, key}; keys act on it
-    this.changes = 0; // counts changes of the selection and the list; an index requested earlier may refer to another clip
+    // counts changes of the selection and the list; an index requested earlier may refer to another clip
+    this.changes = 0;
     this.edits = 0; // counts changes of rows; rows requested earlier are requested again
-    this.first = null; // {chosen, found, keeps}: the first clip of the pending answer will be selected, or the selected one again if it is there
+    // {chosen, found, keeps}: the first clip of the pending answer will be selected, or the selected one again if it is
+    // there
+    this.first = null;
     this.windows = new Map(); // index of a window -> rows, or a promise of them
     this.cells = new Map(); // index -> cell
     this.spare = [];
-    this.pictures = new Map(); // id -> {bitmap: an ImageBitmap, null if there is none, undefined until known; tag; round}
+    // id -> {bitmap: an ImageBitmap, null if there is none, undefined until known; tag; round}
+    this.pictures = new Map();
     this.round = 0; // pictures of an earlier round are requested again
     this.wanted = [];
     this.fetching = 0;
     this.size = "medium";
     this.hover = new Hover(list);
     this.checked = new Set(); // ids of the clips selected for an action
-    this.shown = { parameters: new URLSearchParams(), at: 0 }; // the query of the list, and the version of the studio's answer
+    // the query of the list, and the version of the studio's answer
+    this.shown = { parameters: new URLSearchParams(), at: 0 };
     this.loading = Promise.resolve(); // the latest reload
     list.addEventListener("scroll", () => this.schedule(), { passive: true });
     new ResizeObserver(() => this.layout()).observe(list);
@@ -45,8 +51,10 @@ export class Sheet {
     });
   }
 
-  /** Requests everything visible again. The selected clip stays selected if it still exists, unless the first is to be selected.
-   * isNew: the query has changed, and if it hides the selected clip, the first is selected, or none. waits: keys of now act on
+  /** Requests everything visible again. The selected clip stays selected if it still exists, unless the first is to be
+   * selected.
+   * isNew: the query has changed, and if it hides the selected clip, the first is selected, or none. waits: keys of now
+   * act on
    * what will be selected. Throws the answer away, by an AbortError, if there is a newer request. */
   reload({ toFirst = false, isNew = toFirst, waits = toFirst } = {}) {
     if (waits && !this.events.isWriting()) this.expectFirst(!toFirst);
@@ -82,24 +90,26 @@ export class Sheet {
     this.shown = { parameters, at: first.version };
     this.found = { by: first.by, why: first.why, hidden: first.hidden };
     this.shows = first.shows; // the number that the cards show
-    this.films = first.films; // number of videos found
+    this.videos = first.videos; // number of videos found
     if (this.first && !stays) this.list.scrollTop = 0;
     this.windows.clear();
     this.windows.set(0, first.rows);
     this.total = first.total;
     this.selected = place;
     this.layout();
-    const best = Math.max(0, first.rows.findIndex((row) => !row.is_film)); // prefers a clip to an input video
+    const best = Math.max(0, first.rows.findIndex((row) => !row.is_video)); // prefers a clip to an input video
     const isHidden = isNew && id && place < 0 && !isElsewhere && !this.events.isWriting();
     expected?.found(stays ? expected.before : first.rows[best]?.id);
     if (this.first) this.first = null;
     else if ((!this.chosen || isHidden) && this.total) this.select(best);
     else if (isHidden) this.selectNone();
-    else if (isElsewhere && place < 0 && this.selectedId) this.choose(this.selectedId, this.chosen).catch(this.events.failed);
+    else if (isElsewhere && place < 0 && this.selectedId)
+      this.choose(this.selectedId, this.chosen).catch(this.events.failed);
     return this.total;
   }
 
-  /** Selects the first clip of the next answer, or none if it is empty. keeps: the selected clip instead, if the answer has it. */
+  /** Selects the first clip of the next answer, or none if it is empty. keeps: the selected clip instead, if the answer
+   * has it. */
   expectFirst(keeps) {
     const before = this.first?.before ?? this.selectedId;
     this.first?.found(before);
@@ -115,7 +125,8 @@ export class Sheet {
     this.columns = Math.max(1, Math.floor((width - kGap) / (narrowest + kGap)));
     this.cellWidth = Math.floor((width - kGap) / this.columns) - kGap;
     this.cellHeight = Math.round((this.cellWidth * 9) / 16) + text;
-    this.tail = Math.max(4, Math.floor(((this.cellWidth - 14) / kLetter) * kTailShare)); // letters of a name that are always shown
+    // letters of a name that are always shown
+    this.tail = Math.max(4, Math.floor(((this.cellWidth - 14) / kLetter) * kTailShare));
     this.rowHeight = this.cellHeight + kGap;
     this.space.style.height = `${Math.ceil(this.total / this.columns) * this.rowHeight + kGap}px`;
     for (const cell of this.cells.values()) this.free(cell);
@@ -169,13 +180,15 @@ export class Sheet {
     this.mark();
     if (this.list.scrollTop > 0) this.askAhead();
     clearTimeout(this.settled);
-    this.settled = setTimeout(() => (this.wantPictures(), this.askAhead()), 60); // skips cells that are only scrolled past
+    // skips cells that are only scrolled past
+    this.settled = setTimeout(() => (this.wantPictures(), this.askAhead()), 60);
   }
 
   /** Requests rows around those in sight, so that scrolling meets no empty card. */
   askAhead() {
     const [first, end] = this.inSight();
-    for (const place of [end + kWindow, first - kWindow, end + 2 * kWindow]) if (place >= 0 && place < this.total) this.row(place);
+    for (const place of [end + kWindow, first - kWindow, end + 2 * kWindow]) if (place >= 0 && place < this.total)
+      this.row(place);
   }
 
   makeCell() {
@@ -190,7 +203,9 @@ export class Sheet {
     cell.end = make("span", { class: "mark" });
     cell.scores = make("span", { class: "scores" });
     cell.caption = make("div", { class: "caption" });
-    cell.append(make("div", { class: "still" }, cell.canvas, cell.none, cell.near, cell.time, make("span", { class: "check" })), make("div", { class: "line" }, cell.key), make("div", { class: "line" }, cell.end, cell.scores), cell.caption);
+    cell.append(make("div", { class: "still" }, cell.canvas, cell.none, cell.near, cell.time,
+        make("span", { class: "check" })), make("div", { class: "line" }, cell.key),
+        make("div", { class: "line" }, cell.end, cell.scores), cell.caption);
     this.space.append(cell);
     return cell;
   }
@@ -222,7 +237,8 @@ export class Sheet {
   fill(cell, row) {
     cell.row = row;
     cell.className = `cell ${row ? `${row.end} ${row.decision}` : ""}`;
-    const name = row ? row.key : "", from = this.cut(name, cell.place), letters = Math.min(name.length - from, this.tail);
+    const name = row ? row.key : "", from = this.cut(name, cell.place),
+    letters = Math.min(name.length - from, this.tail);
     cell.head.textContent = name.slice(0, from);
     cell.tail.textContent = name.slice(from);
     cell.head.style.maxWidth = `calc(100% - ${letters}ch)`;
@@ -233,18 +249,22 @@ export class Sheet {
     cell.time.textContent = row && row.duration_s !== null ? seconds(row.duration_s) : "";
     cell.near.textContent = row ? near(row) : "";
     cell.caption.textContent = row ? row.caption : "";
-    cell.scores.textContent = row ? [row.place, row.tags.map((tag) => `#${tag}`).join(" "), scoreOf(row, this.shows)].filter(Boolean).join(" · ") : "";
+    cell.scores.textContent = row
+        ? [row.place, row.tags.map((tag) => `#${tag}`).join(" "), scoreOf(row, this.shows)].filter(Boolean).join(" · ")
+        : "";
     cell.scores.title = cell.scores.textContent;
     if (this.hover.cell === cell && cell.shown !== row?.id) this.hover.left(cell);
-    cell.setAttribute("aria-label", row ? `${row.key}, ${row.place ? `of ${row.place}, ` : ""}${row.is_picture ? "picture, " : row.is_film ? "video, " : ""}${outcome(row)}${because(row) && `, ${because(row)}`}, ${near(row) ? `similarity ${near(row)}, ` : ""}${row.is_picture ? "one frame" : seconds(row.duration_s)}${row.tags.length ? `, tags ${row.tags.join(", ")}` : ""}. ${row.caption}` : "loading");
+    cell.setAttribute("aria-label", row ? spoken(row) : "loading");
     const bitmap = row && this.pictures.get(row.id)?.bitmap;
     if (bitmap) this.draw(cell, bitmap);
     else this.blank(cell, row && (bitmap === null || row.end === "failed") ? nothingFor(row) : "");
   }
 
-  /** Where a name that is too long is cut: before the word or number in which it differs from its neighbours, else near its end. */
+  /** Where a name that is too long is cut: before the word or number in which it differs from its neighbours, else near
+   * its end. */
   cut(name, place) {
-    const known = (at) => this.windows.get(Math.floor(at / kWindow))?.[at % kWindow]?.key ?? "", last = Math.max(0, name.length - this.tail);
+    const known = (at) => this.windows.get(Math.floor(at / kWindow))?.[at % kWindow]?.key ?? "",
+    last = Math.max(0, name.length - this.tail);
     const same = (other) => [...name].findIndex((letter, at) => letter !== other[at]);
     let from = Math.max(...[place - 1, place + 1].map((at) => (at < 0 ? 0 : same(known(at)))));
     while (from > 0 && /[\p{L}\p{N}]/u.test(name[from - 1])) --from;
@@ -285,7 +305,8 @@ export class Sheet {
 
   ask(at) {
     const asked = get("/api/clips", this.inList({ from: at * kWindow, count: kWindow }));
-    if (!Array.isArray(this.windows.get(at))) this.windows.set(at, asked); // else its rows stay until the new ones arrive
+    // else its rows stay until the new ones arrive
+    if (!Array.isArray(this.windows.get(at))) this.windows.set(at, asked);
     const { edits, shown } = this;
     asked.then(
       (answer) => {
@@ -294,7 +315,8 @@ export class Sheet {
         if (edits !== this.edits) return this.ask(at); // the rows may be older than an edit
         if (answer.version !== shown.at) return this.events.outdated(); // the studio has forgotten the list
         this.windows.set(at, answer.rows);
-        for (const known of this.windows.keys()) if (this.windows.size > kWindows && known !== at && known !== 0) this.windows.delete(known);
+        for (const known of this.windows.keys()) if (this.windows.size > kWindows && known !== at && known !== 0)
+          this.windows.delete(known);
         this.schedule();
       },
       (error) => {
@@ -307,7 +329,8 @@ export class Sheet {
   /** Requests the rows again after many have changed, in the same order. */
   again() {
     ++this.edits;
-    const [first, end] = this.inSight(), isSeen = (at) => at >= Math.floor(first / kWindow) && at <= Math.floor((end - 1) / kWindow);
+    const [first, end] = this.inSight(),
+    isSeen = (at) => at >= Math.floor(first / kWindow) && at <= Math.floor((end - 1) / kWindow);
     for (const at of [...this.windows.keys()]) {
       if (!isSeen(at) || !Array.isArray(this.windows.get(at))) this.windows.delete(at);
       if (isSeen(at)) this.ask(at);
@@ -334,7 +357,9 @@ export class Sheet {
   }
 
   wantPictures() {
-    this.wanted = [...this.cells.values()].filter((cell) => cell.row && cell.row.end !== "failed" && this.pictures.get(cell.row.id)?.round !== this.round).map((cell) => cell.row.id);
+    this.wanted = [...this.cells.values()].filter((cell) =>
+        cell.row && cell.row.end !== "failed"
+        && this.pictures.get(cell.row.id)?.round !== this.round).map((cell) => cell.row.id);
     while (this.fetching < kFetches && this.wanted.length) this.fetchPicture(this.wanted.shift());
   }
 
@@ -351,7 +376,8 @@ export class Sheet {
       const response = await fetch(address("/picture", id), { cache: "no-cache" }); // revalidates it
       const tag = response.headers.get("ETag");
       if (response.ok && known?.bitmap && known.tag === tag) this.keep(id, known.bitmap, tag);
-      else this.keep(id, response.ok ? await createImageBitmap(await response.blob()) : null, tag); // for an animation, its first frame
+      // for an animation, its first frame
+      else this.keep(id, response.ok ? await createImageBitmap(await response.blob()) : null, tag);
     } catch {
       if (known) this.pictures.set(id, known); // requested again when it becomes visible
       else this.pictures.delete(id);
@@ -393,10 +419,12 @@ export class Sheet {
     this.bring(Math.min(Math.max(place, 0), this.total - 1));
     const row = this.row(this.selected);
     if (row) this.chose(row);
-    else this.expect(this.rowOf(this.selected), ({ id }) => this.choose(id, this.chosen).catch(this.events.failed)); // the list may have changed by then
+    // the list may have changed by then
+    else this.expect(this.rowOf(this.selected), ({ id }) => this.choose(id, this.chosen).catch(this.events.failed));
   }
 
-  /** Selects by id; a clip hidden by the filters only opens in the detail view. expected: the promise of it, if already chosen. */
+  /** Selects by id; a clip hidden by the filters only opens in the detail view. expected: the promise of it, if already
+   * chosen. */
   async choose(id, expected = undefined) {
     const known = this.find(id);
     if (known) {
@@ -463,7 +491,8 @@ export class Sheet {
     this.selected = place;
     const top = Math.floor(this.selected / this.columns) * this.rowHeight;
     if (top < this.list.scrollTop) this.list.scrollTop = top;
-    else if (top + this.rowHeight + kGap > this.list.scrollTop + this.list.clientHeight) this.list.scrollTop = top + this.rowHeight + kGap - this.list.clientHeight;
+    else if (top + this.rowHeight + kGap > this.list.scrollTop + this.list.clientHeight)
+      this.list.scrollTop = top + this.rowHeight + kGap - this.list.clientHeight;
     this.render();
   }
 
@@ -474,7 +503,8 @@ export class Sheet {
     return row;
   }
 
-  /** Updates the row of a changed clip without requesting all rows. Rows being loaded may be older and are requested again. */
+  /** Updates the row of a changed clip without requesting all rows. Rows being loaded may be older and are requested
+   * again. */
   update(row) {
     ++this.edits;
     for (const [at, rows] of this.windows) {
@@ -491,28 +521,4 @@ export class Sheet {
   page() {
     return Math.max(1, Math.floor(this.list.clientHeight / this.rowHeight)) * this.columns;
   }
-}
-
-const nothingFor = (row) => (row.end === "failed" && row.reason) || "no picture";
-const near = (row) => (Number.isFinite(row.similarity) ? row.similarity.toFixed(3) : "");
-
-const because = (row) => (row.decision === "rejected" && row.reason_now ? `“${row.reason_now}”` : "");
-
-/** "video failed", "copy", "accepted"; "" for a kept clip. */
-function markOf(row) {
-  const mark = decided(row) || (row.end === "kept" ? "" : endName(row.end));
-  return row.is_film ? `video ${mark}`.trim() : mark;
-}
-
-/** One number: what its outcome is about, with the bound that it broke, else the one that the view is sorted by. */
-function scoreOf(row, shows) {
-  if (because(row)) return because(row);
-  if (row.end === "unchosen") return row.left_out.map(({ job, rule }) => `${job}: ${rule}`).join(" · ");
-  if (row.end === "copy") return `of ${row.copy_of} · ${number(row.score)}`;
-  if (row.reason === "ingest.duplicate") return `the file of ${row.copy_of} again`;
-  const sorted = shows && row.value !== null && row.value !== undefined ? `${titleOf(shows)} ${textOf(shows, row.value)}` : "";
-  if (row.end !== "filtered") return sorted;
-  const field = `scores.${row.reason}`, [[side, value] = []] = Object.entries(row.bound ?? {});
-  const score = `${titleOf(field)}${row.score === undefined ? "" : ` ${textOf(field, row.score)}`}${side ? `, ${boundText(field, { is_most: side === "at_most", value })}` : ""}`;
-  return sorted && shows !== field ? `${score} · ${sorted}` : score;
 }

@@ -11,18 +11,19 @@ export class Timeline {
   constructor(choose, go) {
     this.choose = choose;
     this.go = go;
-    this.element = make("div", { class: "strip", role: "listbox", tabIndex: 0, "aria-label": "Shots of the video", "aria-orientation": "horizontal", onkeydown: (event) => this.key(event) });
+    this.element = make("div",
+        { class: "strip", role: "listbox", tabIndex: 0, "aria-label": "Shots of the video",
+        "aria-orientation": "horizontal", onkeydown: (event) => this.key(event) });
     this.element.addEventListener("click", (event) => {
       const shot = this.shots?.[event.target.closest(".shot")?.index];
       if (shot) this.open(shot);
     });
     this.legend = make("div", { class: "below" });
-    this.film = "";
   }
 
   /** version: of the studio's state; the same video at the same version is not loaded again. */
-  async show(id, film, version) {
-    const stamp = `${film} ${version}`;
+  async show(id, key, version) {
+    const stamp = `${key} ${version}`;
     if (this.stamp !== stamp) {
       const turn = (this.turn = Symbol());
       const data = await get("/api/shots", { id });
@@ -39,7 +40,8 @@ export class Timeline {
   async beside(id, step) {
     const has = (shot) => shot.clips.some((clip) => clip.id === id);
     const shots = id === this.marked || this.shots?.some(has) ? this.shots : (await get("/api/shots", { id })).shots;
-    for (let at = shots.findIndex(has) + step; at >= 0 && at < shots.length; at += step) if (shots[at].clips.length) return shots[at].clips[0].id;
+    for (let at = shots.findIndex(has) + step; at >= 0 && at < shots.length; at += step) if (shots[at].clips.length)
+      return shots[at].clips[0].id;
     return id;
   }
 
@@ -47,12 +49,15 @@ export class Timeline {
     const length = data.length_s || 1;
     this.shots = data.shots;
     const inner = styled(make("div", { role: "presentation" }), { "min-width": `${data.shots.length * kNarrowest}px` });
-    inner.append(drawing(1000, 100, 0, scoreLine(data.curve, Math.max(...data.curve, 1e-9), 1000, 100))); // the detector's score over time
+    // the detector's score over time
+    inner.append(drawing(1000, 100, 0, scoreLine(data.curve, Math.max(...data.curve, 1e-9), 1000, 100)));
     this.options = data.shots.map((shot, index) => {
       const first = shot.clips[0], mark = first ? first.decision || first.end : "";
       const what = shot.clips.length > 1 ? `${shot.clips.length} clips` : mark || "no clip";
       const text = `Shot ${index + 1}, ${seconds(shot.start_s)} to ${seconds(shot.end_s)}: ${what}`;
-      const option = make("div", { class: `shot ${mark}`, role: "option", id: `shot-${index}`, "aria-label": text, title: text, "aria-selected": "false" });
+      const option = make("div",
+          { class: `shot ${mark}`, role: "option", id: `shot-${index}`, "aria-label": text, title: text,
+          "aria-selected": "false" });
       const share = (shot.end_s - shot.start_s) / length;
       if (share > 0.06) option.textContent = index + 1;
       option.index = index;
@@ -61,7 +66,9 @@ export class Timeline {
     inner.append(...this.options);
     this.element.replaceChildren(inner);
     const marks = new Set(data.shots.map(({ clips: [first] }) => (first ? first.decision || first.end : "no clip")));
-    this.legend.replaceChildren(legend(marks), ...(data.curve.length ? [make("p", { class: "muted" }, "Line: how much the picture changes, as the shot detector sees it")] : []));
+    this.legend.replaceChildren(legend(marks),
+        ...(data.curve.length
+        ? [make("p", { class: "muted" }, "Line: how much the picture changes, as the shot detector sees it")] : []));
   }
 
   mark(id) {
@@ -73,7 +80,9 @@ export class Timeline {
     this.element.setAttribute("aria-activedescendant", `shot-${this.at}`);
     const option = this.options[this.at];
     const left = option.offsetLeft - this.element.clientWidth / 2;
-    if (option.offsetLeft < this.element.scrollLeft || option.offsetLeft + option.offsetWidth > this.element.scrollLeft + this.element.clientWidth) this.element.scrollLeft = left;
+    if (option.offsetLeft < this.element.scrollLeft
+        || option.offsetLeft + option.offsetWidth > this.element.scrollLeft + this.element.clientWidth)
+        this.element.scrollLeft = left;
   }
 
   open(shot) {

@@ -20,13 +20,16 @@ export class Views {
 
   /** The query may have another condition, and the saved views may be others. */
   show(views = this.views ?? []) {
-    if (document.activeElement !== this.input && !this.input.getAttribute("aria-invalid")) this.input.value = this.query.where;
+    if (document.activeElement !== this.input && !this.input.getAttribute("aria-invalid"))
+      this.input.value = this.query.where;
     const text = JSON.stringify(views);
     if (text === this.text) return;
     Object.assign(this, { views, text });
     element("saved-views").replaceChildren(
       ...views.map((view) =>
-        make("li", {}, make("button", { type: "button", title: view.where, onclick: () => this.open(view) }, view.name), make("button", { type: "button", "aria-label": `Remove the view ${view.name}`, onclick: () => this.remove(view).catch(this.failed) }, "×")),
+        make("li", {}, make("button", { type: "button", title: view.where, onclick: () => this.open(view) }, view.name),
+            make("button", { type: "button", "aria-label": `Remove the view ${view.name}`,
+            onclick: () => this.remove(view).catch(this.failed) }, "×")),
       ),
     );
   }
@@ -60,7 +63,8 @@ export class Views {
     element("where-text").value = where;
     element("where-dialog").showModal();
     element("where-text").select();
-    await navigator.clipboard?.writeText(where).then(() => this.say("Copied"), () => {}); // else the user copies the selected text
+    // else the user copies the selected text
+    await navigator.clipboard?.writeText(where).then(() => this.say("Copied"), () => {});
   }
 
   async save(name) {

@@ -1,20 +1,24 @@
+#include <map>
 #include <numeric>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/ranges.h>
 
+#include "core/apply/apply.hpp"
 #include "core/base/suggest.hpp"
-#include "core/run/apply.hpp"
-#include "core/run/call.hpp"
-#include "core/run/opening.hpp"
+#include "core/plugin/opening.hpp"
+#include "core/runtime/call.hpp"
 #include "core/torch/apply/mixture.hpp"
 #include "core/torch/apply/tools.hpp"
-#include "core/torch/context/chain.hpp"
-#include "core/torch/context/instances.hpp"
-#include "core/torch/context/network.hpp"
-#include "core/torch/context/score_instance.hpp"
+#include "core/torch/chain/chain.hpp"
+#include "core/torch/network/instances.hpp"
+#include "core/torch/network/model.hpp"
+#include "core/torch/network/score_instance.hpp"
+#include "core/torch/network/tokenizer.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
+#include "core/weights/weights.hpp"
 #include "kinora/abi/precision.h"
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
@@ -90,66 +94,70 @@ ApplyResult finish(const ApplyRequest& request, const NamedTensors& out, json ex
   return {std::move(extra)};
 }
 
-std::unique_ptr<Network> network_of(Runtime& runtime, const ApplyRequest& request, at::ScalarType dtype) {
+// N: Model or Tokenizer.
+template <class N>
+std::unique_ptr<N> network_of(Runtime& runtime, const ApplyRequest& request, at::ScalarType dtype) {
   const Options options = apply_options(runtime, request);
   ChainOptions chain;
   chain.seed = static_cast<uint64_t>(request.seed);
   chain.dtype = dtype;
   chain.may_stop = true;
   const Component component = open_component(runtime.registry(), {}, request.id);
-  if (!request.weights.empty()) {  // reports misfits before memory is allocated
+  if (!request.weights.empty()) {  // reports damage and misfits before memory is allocated
+    require_as_listed({request.weights}, *component.spec);
     ChainOptions shapes = chain;
     shapes.device = at::kMeta;
-    Network(component, options, shapes).require_weights({request.weights});
+    N(component, options, shapes).require_weights({request.weights});
     chain.blank = true;
   }
-  auto network = std::make_unique<Network>(component, options, chain);
+  auto network = std::make_unique<N>(component, options, chain);
   if (!request.weights.empty()) network->load(request.weights);
   return network;
 }
-
-}  // namespace
 
 ApplyResult apply_tokenizer(Runtime& runtime, const ApplyRequest& request) {
   const std::string method = method_of(runtime, request);
   const NamedTensors in = read_inputs(runtime, request, method);
   const at::NoGradGuard off;
-  const auto network = network_of(runtime, request, dtype_of(in));
+  const auto tokenizer = network_of<Tokenizer>(runtime, request, dtype_of(in));
+  Call call;
+  const kinora_run run = run_of(call);
   NamedTensors out;
-  if (method != "decode") out["latent"] = network->encode(need(in, "video", request), &out["posterior"]);
-  if (method == "decode") out["video"] = network->decode(need(in, "latent", request));
-  if (method == "encode_decode") out["video"] = network->decode(out["latent"]);
-  return finish(request, out, {{"parameters", network->numel()}});
+  if (method != "decode")
+    out["latent"] = tokenizer->encode(need(in, "video", request), &out["posterior"], &run);
+  if (method == "decode") out["video"] = tokenizer->decode(need(in, "latent", request), &run);
+  if (method == "encode_decode") out["video"] = tokenizer->decode(out["latent"], &run);
+  return finish(request, out, {{"parameters", tokenizer->numel()}});
 }
 
 ApplyResult apply_model(Runtime& runtime, const ApplyRequest& request) {
   const std::string method = method_of(runtime, request);
   NamedTensors in = read_inputs(runtime, request, method);
-  const auto network = network_of(runtime, request, dtype_of(in));
+  const auto model = network_of<Model>(runtime, request, dtype_of(in));
   const auto& outputs = or_throw(runtime.registry().find(request.id))->outputs;
   if (method == "forward") {
     const at::NoGradGuard off;
     NamedTensors out;
-    const auto made = network->forward(in);
+    const auto made = model->forward(in);
     for (size_t i = 0; i < made.size(); ++i) out[outputs[i].name] = made[i];
-    return finish(request, out, {{"parameters", network->numel()}});
+    return finish(request, out, {{"parameters", model->numel()}});
   }
   const at::Tensor weight = need(in, "grad_output", request);
   in.erase("grad_output");
   for (auto& [name, t] : in)
     if (t.is_floating_point()) t.set_requires_grad(true);
-  const at::Tensor output = network->forward(in).at(0);
+  const at::Tensor output = model->forward(in).at(0);
   output.backward(weight);
   NamedTensors out{{"output", output}};
   for (const auto& [name, t] : in)
     if (t.grad().defined()) out["grad." + name] = t.grad();
-  auto& chain = network->chain();
+  auto& chain = model->chain();
   std::vector<at::Tensor> gradients;
   for (const auto& leaf : chain.leaves())
     gradients.push_back(leaf.tensor.grad().defined() ? leaf.tensor.grad() : at::zeros_like(leaf.tensor));
   for (auto& [name, t] : assemble(chain.parameters(), chain.leaves(), gradients))
     out["grad.param." + name] = t;
-  return finish(request, out, {{"parameters", network->numel()}});
+  return finish(request, out, {{"parameters", model->numel()}});
 }
 
 ApplyResult apply_loss(Runtime& runtime, const ApplyRequest& request) {
@@ -179,7 +187,9 @@ ApplyResult apply_score(Runtime& runtime, const ApplyRequest& request) {
   const std::string method = method_of(runtime, request);
   const NamedTensors in = read_inputs(runtime, request, method);
   ScoreInstance score(open_component(runtime.registry(), {}, request.id), apply_options(runtime, request));
-  score.update(in);
+  Call call;
+  const kinora_run run = run_of(call);
+  score.update(in, &run);
   NamedTensors out;
   json numbers = json::object();
   for (const auto& [name, number] : score.compute()) {
@@ -188,8 +198,6 @@ ApplyResult apply_score(Runtime& runtime, const ApplyRequest& request) {
   }
   return finish(request, out, std::move(numbers));
 }
-
-namespace {
 
 // A matrix of an input file; its values are finite.
 const at::Tensor& need_matrix(const NamedTensors& in, const std::string& name, const ApplyRequest& request) {
@@ -246,16 +254,13 @@ NamedTensors linear_layer(const NamedTensors& in, const ApplyRequest& request, c
   return finite({{"output", output}, {"grad_input", input.grad()[0]}, {"grad_weight", leaf.grad()}}, request);
 }
 
-}  // namespace
-
 ApplyResult apply_precision(Runtime& runtime, const ApplyRequest& request) {
   const std::string method = method_of(runtime, request);
   const NamedTensors in = read_inputs(runtime, request, method);
   const Component component = open_component(runtime.registry(), {}, request.id);
   const auto& api = component.table<kinora_precision>();
   const Options options = apply_options(runtime, request);
-  const std::unique_ptr<void, void (*)(void*)> self(api.create(host(), options.abi()), api.destroy);
-  if (!self) check(KINORA_ERROR_FAILED);
+  const auto self = instance_of<kinora_precision>(component, options);
   if (method == "linear") {
     for (const char* name : {"attention", "until"})
       if (const auto* o = component.spec->option(name); o && options.values().at(name) != o->default_value)
@@ -273,6 +278,15 @@ ApplyResult apply_precision(Runtime& runtime, const ApplyRequest& request) {
   NamedTensors named;
   for (size_t i = 0; i < out.size(); ++i) named[component.spec->outputs[i].name] = adopt<at::Tensor>(out[i]);
   return finish(request, named);
+}
+
+}  // namespace
+
+ApplyResult apply_tensors(Runtime& runtime, const ApplyRequest& request) {
+  static const std::map<std::string, ApplyResult (*)(Runtime&, const ApplyRequest&)> kinds{
+      {"tokenizer", apply_tokenizer}, {"model", apply_model}, {"loss", apply_loss},
+      {"sampler", apply_sampler},     {"score", apply_score}, {"precision", apply_precision}};
+  return kinds.at(or_throw(runtime.registry().find(request.id))->kind)(runtime, request);
 }
 
 }  // namespace kinora::core

@@ -10,17 +10,18 @@
 #include "core/base/log.hpp"
 #include "core/base/suggest.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/io/packed_matrix.hpp"
-#include "core/io/safetensors_header.hpp"
-#include "core/run/published_classes.hpp"
-#include "core/run/weights.hpp"
 #include "core/torch/apply/tools.hpp"
-#include "core/torch/context/meter_link.hpp"
+#include "core/torch/network/network.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/lora.hpp"
 #include "core/torch/weights/packing.hpp"
 #include "core/torch/weights/published.hpp"
 #include "core/torch/weights/weights_complaint.hpp"
+#include "core/weights/choices.hpp"
+#include "core/weights/packed_matrix.hpp"
+#include "core/weights/published_classes.hpp"
+#include "core/weights/safetensors_header.hpp"
+#include "core/weights/weights.hpp"
 
 namespace kinora::core {
 namespace {
@@ -35,6 +36,10 @@ struct Item {
   const at::Tensor* difference = nullptr;
 };
 using Items = std::map<std::string, Item>;  // by the name in the result
+
+bool is_finite(const at::Tensor& t) {
+  return !t.is_floating_point() || t.to(at::kFloat).isfinite().all().item<bool>();
+}
 
 class Conversion {
  public:
@@ -55,6 +60,11 @@ class Conversion {
     for (const char* way : {"merge", "unmerge"})
       if (!text(way).empty()) add_adapter(text(way), std::string(way) == "merge" ? 1 : -1);
     const fs::path made = is_file() ? write(out_) : write_folder();
+    if (!not_finite_.empty())
+      log_warn(
+          "{}: {} of the written tensors have values that are not finite (NaN or Inf), the first of them "
+          "'{}'",
+          out_.string(), not_finite_.size(), not_finite_.front());
     if (!dropped_.empty())
       log_warn("{}: dropped, not parameters of the component: {}", source_.string(),
                fmt::join(dropped_, ", "));
@@ -103,9 +113,8 @@ class Conversion {
   }
 
   Parameters parameters() const {
-    const Options options =
-        or_throw(Options::make(*component_->spec, request_.at("options"), fs::current_path()));
-    return MetaNetwork(*component_, options).network().chain().parameters();
+    return parameters_of(
+        *component_, or_throw(Options::make(*component_->spec, request_.at("options"), fs::current_path())));
   }
 
   void choose_layouts() {
@@ -214,12 +223,13 @@ class Conversion {
     if (wanted == "fp16") return SafeDtype::f16;
     if (wanted == "fp32") return SafeDtype::f32;
     raise(KINORA_ERROR_INVALID, "unknown dtype '{}'{}", wanted,
-          did_you_mean_or_list(wanted, {"bf16", "fp16", "fp32"}, "dtypes"));
+          did_you_mean_or_list(wanted, kDtypeNames, "dtypes"));
   }
 
   // The values of a result, in the dtype that its header states.
-  at::Tensor made(const Item& item, SafeDtype dtype) const {
-    at::Tensor t = as_tensor(*file_, *item.from);
+  at::Tensor made(const Item& item, SafeDtype dtype) {
+    const at::Tensor from = as_tensor(*file_, *item.from);
+    at::Tensor t = from;
     if (item.add) {
       const auto change = Adapter::product(*item.add, t.scalar_type());
       t = t.to(change.scalar_type()).add(change.view(t.sizes()));
@@ -228,7 +238,22 @@ class Conversion {
       const auto exact = t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
       t = t.to(exact).add(item.difference->to(exact).view(t.sizes()));
     }
-    return t.to(torch_dtype(dtype)).contiguous();
+    t = t.to(torch_dtype(dtype)).contiguous();
+    if (!is_finite(t)) note_not_finite(item, is_finite(from), dtype);
+    return t;
+  }
+
+  // NaN and Inf stay where nothing changes them, and are said once; an adapter is not added to them.
+  void note_not_finite(const Item& item, bool was_finite, SafeDtype dtype) {
+    const std::string& name = item.from->name;
+    if (item.add || item.difference)
+      raise(KINORA_ERROR_DATA, "{}: tensor '{}' {}", source_.string(), name,
+            was_finite
+                ? fmt::format("plus the adapter is beyond the largest number of {}; give another --dtype",
+                              name_of(dtype))
+                : "has values that are not finite (NaN or Inf), to which no adapter can be added; download "
+                  "it again");
+    if (not_finite_.empty() || not_finite_.back() != name) not_finite_.push_back(name);
   }
 
   // The result's tensors without bytes; a matrix that becomes four bits is several of them.
@@ -326,7 +351,7 @@ class Conversion {
   Items items_;
   std::optional<Packing> packing_;
   std::map<std::string, std::string> whole_of_;  // by the name of a part: that of its matrix
-  std::vector<std::string> dropped_;
+  std::vector<std::string> dropped_, not_finite_;
   std::deque<Adapter> adapters_;  // items point into it
   int64_t merged_ = 0;
   uint64_t bytes_ = 0;

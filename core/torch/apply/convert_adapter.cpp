@@ -9,12 +9,13 @@
 
 #include "core/base/suggest.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/run/published_classes.hpp"
 #include "core/torch/apply/tools.hpp"
-#include "core/torch/context/meter_link.hpp"
+#include "core/torch/network/network.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/lora.hpp"
 #include "core/torch/weights/published.hpp"
+#include "core/weights/choices.hpp"
+#include "core/weights/published_classes.hpp"
 
 namespace kinora::core {
 namespace {
@@ -32,11 +33,8 @@ std::set<std::string> all_parameters(const Component& component, const json& giv
     }
   std::set<std::string> out;
   for (const auto& options : all)
-    out.merge(
-        names_of(MetaNetwork(component, or_throw(Options::make(*component.spec, options, fs::current_path())))
-                     .network()
-                     .chain()
-                     .parameters()));
+    out.merge(names_of(
+        parameters_of(component, or_throw(Options::make(*component.spec, options, fs::current_path())))));
   return out;
 }
 
@@ -59,7 +57,7 @@ Home home_in(Runtime& runtime, const std::string& id, const json& options, const
   return out;
 }
 
-// Of the published transformers, the one that knows the most of the adapter's names.
+// Returns the published transformer that knows the most of the adapter's names.
 Home home_of(Runtime& runtime, const json& request, const Adapter& adapter) {
   const json options = request.value("options", json::object());
   if (const auto id = request.value("component", std::string()); !id.empty())
@@ -128,7 +126,7 @@ class AdapterConversion {
     for (const auto& [theirs, ours] : home_->ours)
       if (ours.empty())
         raise(KINORA_ERROR_INVALID,
-              "{}: '{}' is no parameter of {} under any of its names; give --component ID", in_.string(),
+              "{}: '{}' is not a parameter of {} under any of its names; give --component ID", in_.string(),
               theirs, home_->component.spec->id);
   }
 
@@ -139,12 +137,12 @@ class AdapterConversion {
     if (wanted == "fp16") return t.to(at::kHalf);
     if (wanted == "fp32") return t.to(at::kFloat);
     raise(KINORA_ERROR_INVALID, "unknown dtype '{}'{}", wanted,
-          did_you_mean_or_list(wanted, {"bf16", "fp16", "fp32"}, "dtypes"));
+          did_you_mean_or_list(wanted, kDtypeNames, "dtypes"));
   }
 
   // The layout whose names ComfyUI uses: the authors'.
   Layout layout(const std::string& to) const {
-    std::vector<std::string> authors, known{"diffusers", "comfyui", "peft"};
+    std::vector<std::string> authors, known = kAdapterForms;
     for (const auto& one : layouts_of(home_->component, home_->parameters)) {
       if (one.name() == "kinora" || !one.is_written()) continue;
       known.push_back(one.name());

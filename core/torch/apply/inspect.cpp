@@ -4,10 +4,11 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
+#include "core/apply/apply.hpp"
 #include "core/base/suggest.hpp"
-#include "core/run/apply.hpp"
 #include "core/torch/apply/tools.hpp"
-#include "core/torch/context/meter_link.hpp"
+#include "core/torch/network/meter_link.hpp"
+#include "core/torch/network/network.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {
@@ -87,19 +88,21 @@ NamedTensors meta_inputs(const ComponentSpec& spec, const json& given) {
   return out;
 }
 
-json flops_of(MetaNetwork& meta, const ComponentSpec& spec, const NamedTensors& in) {
+json flops_of(const Component& component, const Options& options, const NamedTensors& in) {
   json out = json::object();
   double once = 0;
-  const auto add = [&](const char* name, const Flops& f) {
-    out[name] = flops_json(f);
-    once += f.total();
+  const auto add = [&](const char* name, const std::optional<Flops>& f) {
+    if (!f) return;
+    out[name] = flops_json(*f);
+    once += f->total();
   };
-  if (spec.kind == "model") {
-    add("forward", meta.forward(in));
+  if (component.spec->kind == "model") {
+    add("forward", model_flops(component, options, in));
   } else {
-    at::Tensor latent = in.count("latent") ? in.at("latent") : at::Tensor();
-    if (in.count("video")) add("encode", meta.encode(in.at("video"), latent.defined() ? nullptr : &latent));
-    if (latent.defined()) add("decode", meta.decode(latent));
+    const auto given = [&](const char* name) { return in.count(name) ? in.at(name) : at::Tensor(); };
+    const auto [encode, decode] = tokenizer_flops(component, options, given("video"), given("latent"));
+    add("encode", encode);
+    add("decode", decode);
   }
   out["training_step"] = kTrainingStep * once;
   out["training_step_recompute"] = kTrainingStepRecompute * once;
@@ -118,18 +121,17 @@ json inspect_component(Runtime& runtime, const json& request) {
   const NamedTensors in = meta_inputs(spec, request.at("inputs"));
   const Options options =
       or_throw(Options::make(spec, request.at("options"), std::filesystem::current_path()));
-  MetaNetwork meta(or_throw(runtime.registry().open(spec.id)), options);
-  const auto& parameters = meta.network().chain().parameters();
-  const int64_t n = meta.network().numel();
-  int64_t trainable = 0;
-  for (const auto& p : parameters) trainable += p.frozen ? 0 : p.numel();
+  const Component component = or_throw(runtime.registry().open(spec.id));
+  const auto parameters = parameters_of(component, options);
+  int64_t n = 0, trainable = 0;
+  for (const auto& p : parameters) n += p.numel(), trainable += p.frozen ? 0 : p.numel();
   json out = {{"component", spec.id},
               {"parameters", n},
               {"trainable", trainable},
               {"tensors", parameters.size()},
               {"bytes", {{"fp32", 4 * n}, {"bf16", 2 * n}, {"fp8", n}}},
               {"parts", parts_json(parameters)}};
-  if (!in.empty()) out["flops"] = flops_of(meta, spec, in);
+  if (!in.empty()) out["flops"] = flops_of(component, options, in);
   return out;
 }
 

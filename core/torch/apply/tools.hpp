@@ -1,19 +1,14 @@
-// The tools that libkinora_torch registers for the program (core/runtime/torch_library.hpp,
-// core/run/apply.hpp): `kinora apply`, `kinora convert` and `kinora inspect` for components that work on
-// tensors. All throw kinora::Error.
+// The work that libkinora_torch does for the program (core/runtime/tensor_service.hpp): `kinora apply`, `kinora
+// convert` and `kinora inspect` for components that work on tensors. All throw kinora::Error.
 #pragma once
-#include "core/run/apply.hpp"
+#include "core/apply/apply.hpp"
 #include "core/runtime/runtime.hpp"
 
 namespace kinora::core {
 
-// `kinora apply`: safetensors in, safetensors out, with the names of the interface.
-ApplyResult apply_tokenizer(Runtime&, const ApplyRequest&);  // --method encode | decode | encode_decode
-ApplyResult apply_model(Runtime&, const ApplyRequest&);      // --method forward | gradient
-ApplyResult apply_loss(Runtime&, const ApplyRequest&);
-ApplyResult apply_sampler(Runtime&, const ApplyRequest&);    // on the Gaussian mixture mean, std, weight
-ApplyResult apply_score(Runtime&, const ApplyRequest&);      // its numbers are in the result
-ApplyResult apply_precision(Runtime&, const ApplyRequest&);  // --method quantize | linear
+// `kinora apply`: safetensors in, safetensors out, with the names of the interface; for a score, its numbers are in the
+// result, and a sampler works on the Gaussian mixture mean, std, weight. The methods: core/apply/apply.hpp.
+ApplyResult apply_tensors(Runtime&, const ApplyRequest&);
 
 // `kinora convert`: converts weights from one file layout, naming scheme or dtype to another, and merges
 // adapters into weights or extracts them. One tensor at a time is in memory; tensors that are only renamed

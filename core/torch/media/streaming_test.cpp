@@ -15,16 +15,16 @@ namespace {
 
 constexpr int64_t kH = 16, kW = 24;
 
-std::unique_ptr<Network> tokenizer(const std::string& id, const json& options) {
+std::unique_ptr<Tokenizer> tokenizer(const std::string& id, const json& options) {
   static std::vector<std::unique_ptr<Options>> kept;  // must outlive the network
   const auto component = or_throw(test::runtime().registry().open(id));
   kept.push_back(std::make_unique<Options>(or_throw(Options::make(*component.spec, options))));
-  auto made = std::make_unique<Network>(component, *kept.back(), ChainOptions{});
+  auto made = std::make_unique<Tokenizer>(component, *kept.back(), ChainOptions{});
   for (auto& leaf : made->chain().leaves())
     leaf.tensor.detach().copy_(test::numbers(leaf.name, leaf.tensor.sizes()).mul(0.3));
   return made;
 }
-std::unique_ptr<Network> wan(const json& more = json::object()) {
+std::unique_ptr<Tokenizer> wan(const json& more = json::object()) {
   json options = {{"base_dim", 4},
                   {"z_dim", 2},
                   {"dim_mult", {1, 1, 1, 1}},
@@ -35,14 +35,14 @@ std::unique_ptr<Network> wan(const json& more = json::object()) {
   return tokenizer("tokenizer/wan", options);
 }
 
-at::Tensor film(int64_t frames) {
+at::Tensor random_video(int64_t frames) {
   return test::numbers("film", {1, 3, frames, kH, kW}).to(at::kFloat).mul(0.5);
 }
 
 TEST(Streaming, IsTheWholeBitForBit) {
   const at::NoGradGuard off;
   const auto net = wan();
-  const at::Tensor video = film(13), whole = net->encode(video);
+  const at::Tensor video = random_video(13), whole = net->encode(video);
   const at::Tensor latent =
       encode_video(*net, 13, [&](int64_t first, int64_t n) { return video.narrow(2, first, n); });
   EXPECT_TRUE(at::equal(latent, whole));
@@ -59,7 +59,7 @@ TEST(Streaming, TakesTheWholeWhereAStreamWouldNotHelp) {
   EXPECT_EQ(cosmos->open_stream(true), nullptr);
   const auto tiled = wan({{"tile_frames", 8}});
   EXPECT_EQ(tiled->open_stream(false), nullptr);
-  const at::Tensor video = film(17);
+  const at::Tensor video = random_video(17);
   EXPECT_TRUE(
       at::equal(encode_video(*tiled, 17, [&](int64_t first, int64_t n) { return video.narrow(2, first, n); }),
                 tiled->encode(video)));

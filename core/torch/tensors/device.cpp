@@ -9,7 +9,7 @@
 #include "core/base/log.hpp"
 #include "core/build_info.hpp"
 #include "core/plugin/host.hpp"
-#include "core/run/place.hpp"
+#include "core/runtime/place.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {

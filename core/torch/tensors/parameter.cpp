@@ -27,7 +27,7 @@ std::vector<int64_t> parts_of(const kinora_param_spec& s, int64_t size) {
   return std::vector<int64_t>(s.n_parts, size / s.n_parts);
 }
 
-bool is_cut(uint32_t role) { return role == KINORA_ROLE_COLUMN || role == KINORA_ROLE_ROW; }
+bool is_cut(uint32_t role) { return role != KINORA_ROLE_WHOLE && role != KINORA_ROLE_TABLE; }
 
 void check_cut(const Parameter& p) {
   const int64_t size = p.shape.empty() ? 1 : p.shape[static_cast<size_t>(p.dim())];
@@ -66,7 +66,7 @@ Parameter make_parameter(const kinora_param_spec& s) {
   for (const int64_t d : p.shape)
     if (d < 0) raise(KINORA_ERROR_INVALID, "parameter '{}': shape [{}]", p.name, fmt::join(p.shape, ", "));
   p.role = s.role;
-  if (s.role > KINORA_ROLE_TABLE)
+  if (s.role > KINORA_ROLE_VOCAB)
     raise(KINORA_ERROR_INVALID, "parameter '{}': role {} is unknown", p.name, s.role);
   if (is_cut(s.role) && p.dim() >= static_cast<int64_t>(p.shape.size()))
     raise(KINORA_ERROR_INVALID, "parameter '{}' of shape [{}] has no dimension {} to be split", p.name,

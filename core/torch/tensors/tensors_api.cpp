@@ -18,6 +18,7 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/abi/tensor.h"
 #include "kinora/aten.hpp"
+#include "kinora/whole.hpp"
 
 namespace kinora::core {
 namespace {
@@ -30,7 +31,7 @@ struct Holder : torch::CustomClassHolder {
   kinora_function f;
   std::vector<size_t> defined;  // indices of the inputs that are defined
 
-  explicit Holder(const kinora_function& function) : f(function) {}
+  explicit Holder(const kinora_function& function) : f(detail::whole(&function)) {}
   Holder(const Holder&) = delete;
   Holder& operator=(const Holder&) = delete;
   ~Holder() override {

@@ -46,7 +46,7 @@ inline auto plain(Args&... args) {
   return with_plain_errors([&] { return f(args...); });
 }
 
-// As kinora::guard; `where` (may be empty) is the prefix of a libtorch error's message.
+// Does as kinora::guard; `where` (may be empty) is the prefix of a libtorch error's message.
 template <class F>
 inline int32_t torch_guard(F&& f, const std::string& where = {}) noexcept {
   return kinora::guard([&] {

@@ -4,9 +4,9 @@
 
 #include <ATen/ATen.h>
 
-#include "core/io/scaled_weight.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
+#include "core/weights/scaled_weight.hpp"
 
 namespace kinora::core {
 namespace {

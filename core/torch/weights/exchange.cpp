@@ -7,6 +7,7 @@
 
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/aten.hpp"
+#include "kinora/strategy.hpp"
 
 namespace kinora::core {
 namespace {
@@ -14,17 +15,8 @@ namespace {
 // Differs from the tags of a pipeline, which may use the same connections.
 constexpr int64_t kTag = int64_t{1} << 30;
 
-void* started(const kinora_group& group, uint32_t op, const at::Tensor& in, int64_t peer) {
-  const kinora_transfer transfer{sizeof(kinora_transfer), op, 0, 0, peer, kTag, handle(in)};
-  void* work = nullptr;
-  check(group.start(group.self, &transfer, &work));
-  return work;
-}
-
-at::Tensor finished(const kinora_group& group, void* work) {
-  kinora_tensor out = nullptr;
-  check(group.finish(work, &out));
-  return adopt<at::Tensor>(out);
+Started<at::Tensor> started(const kinora_group& group, uint32_t op, const at::Tensor& in, int64_t peer) {
+  return {&group, {sizeof(kinora_transfer), op, 0, 0, peer, kTag, handle(in)}};
 }
 
 // Code and message of an exception; empty if there was none.
@@ -53,7 +45,7 @@ Exchange::Exchange(const kinora_group& group, at::Device device)
     : group_(group.size > 1 ? &group : nullptr), device_(device) {}
 
 at::Tensor Exchange::transfer(uint32_t op, const at::Tensor& in, int64_t peer) const {
-  return finished(*group_, started(*group_, op, in.to(device_).contiguous(), peer)).to(at::kCPU);
+  return started(*group_, op, in.to(device_).contiguous(), peer).finish().to(at::kCPU);
 }
 
 std::vector<at::Tensor> Exchange::gather(const at::Tensor& row) const {
@@ -83,7 +75,7 @@ at::Tensor Exchange::from(int64_t rank, const at::Tensor& tensor) const {
 // one message at a time.
 void Exchange::swap(const std::vector<Message>& out, std::vector<Message>& in) const {
   struct Work {
-    void* work;
+    Started<at::Tensor> work;
     Message* to;
   };
   std::vector<Work> works;
@@ -102,8 +94,8 @@ void Exchange::swap(const std::vector<Message>& out, std::vector<Message>& in) c
                        (send != out.end() && send->peer == receive->peer && rank() < send->peer);
     sends ? start_send() : start_receive();
   }
-  for (const auto& w : works) {
-    auto got = finished(*group_, w.work);
+  for (auto& w : works) {
+    const auto got = w.work.finish();
     if (w.to) w.to->bytes = got.to(at::kCPU);
   }
 }

@@ -1,8 +1,8 @@
-// Decodes matrices that a file stores in four bits (core/io/packed_matrix.hpp).
+// Decodes matrices that a file stores in four bits (core/weights/packed_matrix.hpp).
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include "core/io/packed_matrix.hpp"
+#include "core/weights/packed_matrix.hpp"
 
 namespace kinora::core {
 

@@ -9,6 +9,7 @@
 #include <ATen/ATen.h>
 
 #include "core/torch/weights/weights.hpp"
+#include "plugins/collectives/gloo/gloo_testing.hpp"
 
 namespace kinora::core::spread {
 
@@ -58,6 +59,20 @@ inline Parameters parameters() {
 }
 inline at::ScalarType dtype_of(const std::string& name) {
   return name.ends_with("half") ? at::kBFloat16 : at::kFloat;
+}
+
+constexpr int64_t kLargeCount = 16, kLargeEach = 1 << 19, kLargeBytes = 4 * kLargeEach;  // 2 MiB each
+
+inline Parameters large() {
+  Parameters out;
+  for (int64_t i = 0; i < kLargeCount; ++i) {
+    Parameter p;
+    p.name = "blocks." + std::to_string(i) + ".w", p.shape = {64, kLargeEach / 64}, p.parts = {64},
+    p.block = i;
+    p.role = KINORA_ROLE_COLUMN;
+    out.push_back(p);
+  }
+  return out;
 }
 
 // The part that a rank of that layout holds.
@@ -123,5 +138,21 @@ inline NamedTensors random_bits(const Parameters& all, int64_t seed, bool moment
   }
   return out;
 }
+
+// An exchange among the first `size` ranks of a world.
+class Some {
+ public:
+  Some(const test::World& world, const test::Rank& me, int64_t size)
+      : in_(me.rank < size),
+        mesh_(*world.gloo.operator->(), world.gloo.self(), me.rank, {{"dp", me.size / size}, {"tp", size}}),
+        exchange_(*mesh_.group("tp")) {}
+  bool in() const { return in_; }
+  const Exchange& exchange() const { return exchange_; }
+
+ private:
+  bool in_;
+  MeshOwner mesh_;
+  Exchange exchange_;
+};
 
 }  // namespace kinora::core::spread

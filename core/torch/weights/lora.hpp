@@ -77,6 +77,8 @@ Adapter read_adapter(const std::filesystem::path& path, AdapterOf of = AdapterOf
 
 // Whether the path is an adapter: its tensors are named as LoRA is.
 bool is_adapter(const std::filesystem::path& path);
+// If an adapter is among the weights of a component: an error's text, with the command that merges it; else "".
+std::string adapter_among(const std::vector<std::filesystem::path>& weights, const std::string& component);
 
 // Writes both files as PEFT does. pairs: A and B by module; options: of those whose scale and rank are not said to be
 // others.

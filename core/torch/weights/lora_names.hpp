@@ -1,7 +1,8 @@
 // Names of LoRA tensors as the programs of this field write them, and the parameters that they mean.
 //
 //   PEFT                          base_model.model.MODULE.lora_A.weight, in memory .lora_A.ADAPTER.weight
-//   diffusers                     transformer.MODULE.lora_A.weight, text_encoder.MODULE...; older: MODULE.lora.down.weight
+//   diffusers                     transformer.MODULE.lora_A.weight, text_encoder.MODULE...;
+//                                 older: MODULE.lora.down.weight
 //   ComfyUI, diffusion-pipe, ai-toolkit   diffusion_model.MODULE.lora_A.weight or .lora_down.weight
 //   kohya, musubi-tuner           lora_unet_MODULE, its dots underscores, .lora_down.weight, .lora_up.weight, .alpha
 //   DiffSynth                     MODULE.lora_A.default.weight

@@ -8,10 +8,11 @@
 #include <fmt/ranges.h>
 
 #include "core/base/suggest.hpp"
-#include "core/io/packed_matrix.hpp"
 #include "core/io/wildcard.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/lora.hpp"
+#include "core/weights/choices.hpp"
+#include "core/weights/packed_matrix.hpp"
 
 namespace kinora::core {
 namespace {
@@ -48,13 +49,13 @@ int64_t rounded_up(int64_t n, int64_t to) { return fp4::divided_up(n, to) * to; 
 }  // namespace
 
 Packing::Packing(const json& request)
-    : longlive_(choice(request, "format", {"compressed-tensors", "longlive"}) == "longlive"),
-      rule_(choice(request, "scale_rule", {"mse", "mae", "abs_max", "static_6", "static_4", "none"})),
+    : longlive_(choice(request, "format", kPackedFormats) == "longlive"),
+      rule_(choice(request, "scale_rule", kScaleRules)),
       patterns_(request.value("high", std::vector<std::string>())),
       low_(request.value("low", std::set<std::string>())) {
   const std::array<std::string_view, 6> rules{"none", "mse", "mae", "abs_max", "static_6", "static_4"};
   options_.rule = static_cast<fp4::ScaleRule>(std::find(rules.begin(), rules.end(), rule_) - rules.begin());
-  options_.square = choice(request, "block", {"1x16", "16x16"}) == "16x16";
+  options_.square = choice(request, "block", kScaleBlocks) == "16x16";
   options_.swizzled = longlive_;
   unused_ = {patterns_.begin(), patterns_.end()};
   if (patterns_.empty()) patterns_ = kHigh;

@@ -9,10 +9,10 @@
 #include <gtest/gtest.h>
 
 #include "core/plugin/manifest.hpp"
-#include "core/run/weights.hpp"
 #include "core/torch/apply/tools.hpp"
-#include "core/torch/context/fitting.hpp"
-#include "core/torch/context/network.hpp"
+#include "core/torch/network/fitting.hpp"
+#include "core/torch/network/network.hpp"
+#include "core/weights/weights.hpp"
 #include "kinora/model.hpp"
 #include "tests/support/component.hpp"
 #include "tests/support/oracle.hpp"
@@ -43,7 +43,7 @@ std::string to_original(std::string name) {
 // Maps many names to one.
 std::string careless(std::string name) { return name.starts_with("net.") ? "blocks.0.norm2.weight" : ""; }
 
-class Small final : public Model<at::Tensor> {
+class Small final : public kinora::Model<at::Tensor> {
  public:
   struct Options {
     int64_t layers = 2;
@@ -86,13 +86,13 @@ class Published : public testing::Test {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
     spec_ = test::component(described<Small>().toml("model"));
-    component_ = {&spec_, nullptr, Model<at::Tensor>::api<Small>()};
+    component_ = {&spec_, nullptr, kinora::Model<at::Tensor>::api<Small>()};
   }
   ~Published() override { fs::remove_all(folder_); }
 
   std::unique_ptr<Network> network(const json& given = json::object()) {
     options_ = or_throw(Options::make(spec_, given));
-    return std::make_unique<Network>(component_, options_, ChainOptions{.dtype = at::kDouble});
+    return open_network(component_, options_, ChainOptions{.dtype = at::kDouble});
   }
   // Values under the authors' names; each is computed from our name.
   NamedTensors original() {

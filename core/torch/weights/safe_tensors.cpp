@@ -4,19 +4,19 @@
 
 #include <ATen/ATen.h>
 
-#include "core/io/safetensors.hpp"
-#include "core/io/scaled_weight.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/eight_bits.hpp"
 #include "core/torch/weights/four_bits.hpp"
+#include "core/weights/safetensors.hpp"
+#include "core/weights/scaled_weight.hpp"
 
 namespace kinora::core {
 namespace {
 
-// In the order of SafeDtype.
-constexpr std::array kTypes{at::kBool,          at::kByte,  at::kChar,   at::kFloat8_e5m2,
-                            at::kFloat8_e4m3fn, at::kShort, at::kHalf,   at::kBFloat16,
-                            at::kInt,           at::kFloat, at::kDouble, at::kLong};
+// Dtypes in the order of SafeDtype.
+constexpr std::array kTypes{at::kBool,           at::kByte,   at::kChar, at::kFloat8_e5m2, at::kFloat8_e4m3fn,
+                            at::kFloat8_e8m0fnu, at::kShort,  at::kHalf, at::kBFloat16,    at::kInt,
+                            at::kFloat,          at::kDouble, at::kLong};
 
 }  // namespace
 

@@ -2,8 +2,8 @@
 #pragma once
 #include <filesystem>
 
-#include "core/io/safetensors.hpp"
 #include "core/torch/weights/weights.hpp"
+#include "core/weights/safetensors.hpp"
 
 namespace kinora::core {
 

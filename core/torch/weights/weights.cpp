@@ -156,9 +156,8 @@ LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& lea
     }
   }
   if (!options.allow_missing) problems.missing = report.missing;
-  if (!options.allow_unexpected)
-    std::copy_if(report.unexpected.begin(), report.unexpected.end(), std::back_inserter(problems.unexpected),
-                 [&](const std::string& n) { return !options.may_ignore || !options.may_ignore(n); });
+  std::copy_if(report.unexpected.begin(), report.unexpected.end(), std::back_inserter(problems.unexpected),
+               [&](const std::string& n) { return !options.may_ignore || !options.may_ignore(n); });
   const std::vector<std::string> names_there{expected.begin(), expected.end()};
   if (const auto text = complaint(problems, names_there); !text.empty()) {
     const std::string all = complaint(problems, names_there, parameters.size() + names.size());

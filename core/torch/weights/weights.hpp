@@ -36,7 +36,7 @@ void copy_from_whole(const Parameter& p, const Piece& piece, const at::Tensor& w
 
 // Copies of whole CPU tensors by parameter name, from one tensor per leaf with the leaf's shape (values,
 // optimizer state, averages). Every rank contributes its part and gets all tensors, so this is for small
-// data: an adapter, or one process. Files are written without it (sharded_files.hpp).
+// data: an adapter, or one process. Checkpoints are written without it (Gathering).
 NamedTensors assemble(const Parameters&, const std::vector<Leaf>&, const std::vector<at::Tensor>& per_leaf,
                       const Exchange& exchange = {});
 // The leaves' values.
@@ -62,9 +62,8 @@ struct Found {
 using Find = std::function<Found(const std::string& name)>;
 
 struct LoadOptions {
-  bool allow_missing = false;     // missing parameters keep their initial values
-  bool allow_unexpected = false;  // unexpected tensors are ignored
-  bool compare_only = false;      // nothing is copied and no value is read
+  bool allow_missing = false;  // missing parameters keep their initial values
+  bool compare_only = false;   // nothing is copied and no value is read
   // Parameters that may be missing (an adapter's, while its base model is loaded). Null: none.
   std::function<bool(const std::string& name)> may_miss = nullptr;
   // Unexpected tensors that are ignored. Null: none.

@@ -23,7 +23,7 @@ Parts parts_of(const std::string& name) {
 
 bool is_number(const std::string& s) { return !s.empty() && s.find_first_not_of("0123456789") == s.npos; }
 
-// From 0 (equal) to 1 (nothing in common).
+// Returns a number from 0 (equal) to 1 (nothing in common).
 double change(const std::string& a, const std::string& b) {
   if (a == b) return 0;
   if (is_number(a) || is_number(b)) return 1;

@@ -12,7 +12,8 @@ class _Order:
 
     def __init__(self, host, table, stages, seed):
         handle = _c.c_void_p()
-        _c.check(_c.loading().kinora_data_open(host, table.encode(), json.dumps(list(stages)).encode(), seed, _c.byref(handle)))
+        _c.check(_c.loading().kinora_data_open(host, table.encode(), json.dumps(list(stages)).encode(), seed,
+                                               _c.byref(handle)))
         self._handle = handle
         self.digest = _c.loading().kinora_data_digest(handle).decode()
         self.size = _c.loading().kinora_data_pass(handle)
@@ -40,11 +41,14 @@ class _Order:
 
 
 class Loader:
-    """An endless iterator of batches, each a list of Sample objects; see kinora.load(). Its thread works until close(), or the end of a `with`."""
+    """An endless iterator of batches, each a list of Sample objects; see kinora.load(). Its thread works until close(),
+    or the end of a `with`."""
 
     def __init__(self, host, table, *, batch, stages, seed, rank, ranks, state, ahead):
         if batch < 1 or batch % ranks or not 0 <= rank < ranks:
             raise ValueError(f"batch = {batch} must be a multiple of ranks = {ranks}, and rank = {rank} below it")
+        if ahead < 1:
+            raise ValueError(f"ahead = {ahead} must be at least 1: batches that are made while the caller computes")
         self._batch, self._share, self._rank = batch, batch // ranks, rank
         self._order = _Order(host, table, stages, seed)
         self._slots, self._digest, self._pass = 0, self._order.digest, self._order.size
@@ -60,7 +64,8 @@ class Loader:
         if type(slots) is not int or not 0 <= slots < 2**63 or not isinstance(data, str):
             raise ValueError(f"state = {state!r}: not a position in data; give what state() of a loader returned")
         if data != self._digest:
-            raise ValueError("the state is of other data; the table, the shards and the seed must be those that it was saved with")
+            raise ValueError(
+                "the state is of other data; the table, the shards and the seed must be those that it was saved with")
         return slots
 
     def __len__(self):
@@ -68,12 +73,14 @@ class Loader:
         return self._pass // self._batch
 
     def state(self):
-        """The position after the last batch that was taken, a small dict for a checkpoint. It fits any rank and number of ranks."""
+        """The position after the last batch that was taken, a small dict for a checkpoint. It fits any rank and number
+        of ranks."""
         return {"slots": self._slots, "data": self._digest}
 
     def stats(self):
         """What was done so far: {"samples": taken from the data, "failed", "dropped": {rule of a stage: samples that it
-        dropped}, "left_out": {"part", "where"}, "waited": seconds for samples, "bytes": {path of a set: read from it}, "cache_hits", "cache_bytes", "ready": samples read ahead, "ahead_peak": most bytes of those at once}."""
+        dropped}, "left_out": {"part", "where"}, "waited": seconds for samples, "bytes": {path of a set: read from it},
+        "cache_hits", "cache_bytes", "ready": samples read ahead, "ahead_peak": most bytes of those at once}."""
         return self._order.stats() if self._order else self._last_stats
 
     def __iter__(self):

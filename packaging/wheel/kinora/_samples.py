@@ -1,4 +1,5 @@
-"""Samples, a key and named byte fields as WebDataset stores them, and their tensors, which other libraries see by DLPack."""
+"""Samples, a key and named byte fields as WebDataset stores them, and their tensors, which other libraries see by
+DLPack."""
 import ctypes
 
 from . import _library as _c
@@ -28,15 +29,17 @@ def _samples():
 
 
 class Tensor:
-    """A read-only tensor of a sample, in memory of the CPU: numpy.from_dlpack(t) and torch.from_dlpack(t) share it."""
+    """A read-only tensor of a sample, in memory of the CPU: numpy.from_dlpack(t) and torch.from_dlpack(t) share it. It
+    stays what it is when the sample's is set again or removed."""
 
-    def __init__(self, managed):
-        tensor = managed.contents.tensor
-        self._managed = managed
+    def __init__(self, sample, name):
+        """sample: one that no one else has and changes."""
+        self._sample, self._name, self._managed = sample, name, None
+        self._managed = sample._share(name)
+        tensor = self._managed.contents.tensor
         self.shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
         self.dtype = "bool" if tensor.code == 6 else f"{_KINDS.get(tensor.code, '?')}{tensor.bits}"
         self._device = (tensor.device_type, tensor.device_id)
-        self._sample = None
 
     def __repr__(self):
         return f"kinora.Tensor(shape={self.shape}, dtype={self.dtype})"
@@ -45,20 +48,25 @@ class Tensor:
         return self._device
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        """A capsule of DLPack 1; raises BufferError for a library that is older, or asks for a copy or another device."""
+        """A capsule of DLPack 1; raises BufferError for a library that is older, or asks for a copy or another
+        device."""
         if max_version is None or max_version[0] < 1:
-            raise BufferError("this library asks for a tensor of DLPack 0; use one with DLPack 1, such as numpy 2.1 or torch 2.9")
+            raise BufferError(
+                "this library asks for a tensor of DLPack 0; use one with DLPack 1, such as numpy 2.1 or torch 2.9")
         if copy or dl_device not in (None, self._device) or stream is not None:
             raise BufferError("a tensor of a sample is shared in memory of the CPU; copy it after numpy.from_dlpack()")
         managed = self._sample._share(self._name)
-        return _api.PyCapsule_New(ctypes.cast(managed, ctypes.c_void_p), _CAPSULE, ctypes.cast(_release_unused, ctypes.c_void_p))
+        return _api.PyCapsule_New(ctypes.cast(managed, ctypes.c_void_p), _CAPSULE,
+                                  ctypes.cast(_release_unused, ctypes.c_void_p))
 
     def __del__(self):
-        self._managed.contents.deleter(self._managed)
+        if self._managed:
+            self._managed.contents.deleter(self._managed)
 
 
 class Sample:
-    """A sample with a key and byte fields: Sample("a", {"url": "a.mp4"}); sample["json"] is bytes. Use it from one thread at a time."""
+    """A sample with a key and byte fields: Sample("a", {"url": "a.mp4"}); sample["json"] is bytes. Use it from one
+    thread at a time."""
 
     def __init__(self, key, fields=None):
         self._handle = None
@@ -115,16 +123,19 @@ class Sample:
 
     def tensor(self, name):
         """The tensor `name`, shared. Raises Error if there is none."""
-        out = Tensor(self._share(name))
-        out._sample, out._name = self, name
-        return out
+        handle = ctypes.c_void_p()
+        _c.check(_samples().clone(self._handle, _samples().key(self._handle), ctypes.byref(handle)))
+        return Tensor(Sample._adopt(handle.value), name)
 
     def set_tensor(self, name, value):
-        """Sets a tensor to anything that speaks DLPack 1 (numpy 2.1, torch 2.9), on the CPU; the memory is shared and must not change."""
+        """Sets a tensor to anything that speaks DLPack 1 (numpy 2.1, torch 2.9), on the CPU and row-major
+        (numpy.ascontiguousarray makes it so); the memory is shared and must not change."""
         try:
             capsule = value.__dlpack__(max_version=(1, 0))
             managed = _api.PyCapsule_GetPointer(capsule, _CAPSULE)
         except (AttributeError, TypeError, ValueError) as error:
-            raise _c.Error(-4, f"tensor {name!r}: a {type(value).__name__} gives no tensor of DLPack 1 ({error}); use numpy 2.1 or torch 2.9") from None
+            raise _c.Error(
+                -4, f"tensor {name!r}: a {type(value).__name__} gives no tensor of DLPack 1 ({error}); use numpy 2.1 "
+                    f"or torch 2.9") from None
         _c.check(_samples().set_tensor(self._handle, name.encode(), managed))
         _api.PyCapsule_SetName(capsule, _USED)

@@ -7,9 +7,7 @@ namespace kinora {
 
 class Kv final : public Cache {
  public:
-  struct Options {
-    int64_t window = 0;
-  };
+  using Options = KvOptions;
   static void describe(Describe<Options>& d) {
     d.name("kv").help(
         "keys and values as the attentions receive them: all, or a sliding window and pinned tokens");
@@ -19,15 +17,34 @@ class Kv final : public Cache {
         .help(
             "number of latest tokens that attention sees, its own forward's included, in addition to the "
             "pinned ones; older ones are evicted, which bounds memory; 0: all tokens");
+    d.option("positions", &Options::positions)
+        .choices({"absolute", "relative"})
+        .help(
+            "positions of keys: the video's, or consecutive ones from the oldest stored token on, as if what "
+            "was "
+            "evicted had not been, so that pinned tokens stay near however long the video is; relative ones "
+            "need a "
+            "model that describes its rotary positions");
+    d.option("store", &Options::store)
+        .choices({"as given", "fp8"})
+        .help(
+            "keys and values in the attentions' dtype, or in E4M3 with a float32 scale for each token and "
+            "head");
   }
-  Kv(const Options& o, int64_t tokens) : link_(o.window, tokens) {}
+  Kv(const Options& o, int64_t tokens) : link_(o, tokens) {}
 
   const kinora_link* link() override { return link_.get(); }
-  int64_t tokens(uint32_t branch) override { return link_.tokens(branch); }
-  int64_t bytes() override { return link_.bytes(); }
-  void reset(uint32_t branch) override { link_.reset(branch); }
-  void trim(uint32_t branch, int64_t tokens) override { link_.trim(branch, tokens); }
-  void pin(int64_t first, int64_t count) override { link_.pin(first, count); }
+  int64_t tokens(uint64_t session, uint32_t branch) override { return link_.tokens(session, branch); }
+  int64_t bytes(uint64_t session) override { return link_.bytes(session); }
+  void reset(uint64_t session, uint32_t branch) override { link_.reset(session, branch); }
+  void trim(uint64_t session, uint32_t branch, int64_t tokens) override {
+    link_.trim(session, branch, tokens);
+  }
+  void pin(uint64_t session, int64_t first, int64_t count) override { link_.pin(session, first, count); }
+  void unpin(uint64_t session, int64_t first, int64_t count) override { link_.unpin(session, first, count); }
+  void copy(uint64_t from, uint64_t to) override { link_.copy(from, to); }
+  Saved save(uint64_t session) override { return link_.save(session); }
+  void restore(uint64_t session, const Saved& saved) override { link_.restore(session, saved); }
 
  private:
   KvCacheLink link_;

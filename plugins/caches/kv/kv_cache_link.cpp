@@ -1,6 +1,8 @@
 #include "plugins/caches/kv/kv_cache_link.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <limits>
 
 namespace kinora {
 namespace {
@@ -9,12 +11,9 @@ bool is_same(const Tensor& a, const Tensor& b) {
   return a.defined() && a.data<char>() == b.data<char>() && a.sizes() == b.sizes();
 }
 
-// INDEX of each token of a table. On a GPU it waits for the device.
+// INDEX of each token of a table.
 std::vector<int64_t> indices_of(const Tensor& table) {
-  const Tensor column = op("aten::select", "int", {table[0], 1, KINORA_TOKEN_INDEX});
-  const Tensor here = op("aten::to", "device", {column, -1, KINORA_DTYPE_INT64}).contiguous();
-  const auto* first = here.data<int64_t>();
-  return {first, first + here.numel()};
+  return numbers_of(op("aten::select", "int", {table[0], 1, KINORA_TOKEN_INDEX}));
 }
 
 // These rows of a table, in ascending order; undefined if there are none.
@@ -31,93 +30,252 @@ std::vector<int64_t> taken(const std::vector<int64_t>& from, const std::vector<i
   return out;
 }
 
+Tensor cloned(const Tensor& t) { return op("aten::clone", "", {t}); }
+
+kinora_rope rotation_of(const kinora_attention& how) {
+  if (!how.rope)
+    throw Error(
+        KINORA_ERROR_UNSUPPORTED,
+        "the model does not describe its rotary positions, which positions = \"relative\" turns further; set "
+        "positions = \"absolute\"");
+  return detail::known(how.rope, "a rotation");
+}
+
+constexpr const char* kForm = "kv/1";
+constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+
+void require_form(bool is_right, const std::string& name) {
+  if (!is_right)
+    throw Error(KINORA_ERROR_INVALID,
+                "restore: '" + name + "' is not what a cache/kv of this version and " +
+                    "with these options saves; give all tensors of one save(), unchanged");
+}
+
+const Tensor& saved_tensor(const KvCacheLink::Saved& saved, const std::string& name, int64_t dims) {
+  const auto it = saved.find(name);
+  require_form(it != saved.end() && it->second.defined() && it->second.dim() == dims, name);
+  return it->second;
+}
+
+// The branch of this number, written as save() writes it.
+uint32_t branch_number(const std::string& text, const std::string& name) {
+  uint32_t out = KINORA_BRANCH_ALL;  // and it stays that if the text is no number, or too large
+  std::from_chars(text.data(), text.data() + text.size(), out);
+  require_form(out != KINORA_BRANCH_ALL && std::to_string(out) == text, name);
+  return out;
+}
+
 }  // namespace
 
-KvCacheLink::KvCacheLink(int64_t window, int64_t tokens)
-    : Link(KINORA_LEVEL_CACHE), window_(window), tokens_(tokens) {
+KvCacheLink::KvCacheLink(const KvOptions& options, int64_t tokens)
+    : Link(KINORA_LEVEL_CACHE),
+      window_(options.window),
+      tokens_(tokens),
+      relative_(options.positions == "relative"),
+      fp8_(options.store == "fp8") {
   skip_inherited<KvCacheLink>();
 }
 
-int64_t KvCacheLink::tokens(uint32_t branch) const {
-  const auto it = branches_.find(branch);
-  return it == branches_.end() ? 0 : static_cast<int64_t>(it->second.index.size());
+int64_t KvCacheLink::tokens(uint64_t session, uint32_t branch) const {
+  const auto s = sessions_.find(session);
+  if (s == sessions_.end()) return 0;
+  const auto b = s->second.branches.find(branch);
+  return b == s->second.branches.end() ? 0 : static_cast<int64_t>(b->second.index.size());
 }
 
-int64_t KvCacheLink::bytes() const {
+int64_t KvCacheLink::bytes(uint64_t session) const {
   int64_t n = 0;
-  for (const auto& [number, b] : branches_)
-    for (const auto& [name, rows] : b.attentions) n += rows.bytes();
+  if (const auto s = sessions_.find(session); s != sessions_.end())
+    for (const auto& [number, b] : s->second.branches)
+      for (const auto& [name, kept] : b.attentions) n += kept.rows.bytes() + kept.scales.bytes();
   return n;
 }
 
-void KvCacheLink::reset(uint32_t branch) {
-  if (branch != KINORA_BRANCH_ALL) {
-    branches_.erase(branch);
-    return;
-  }
-  branches_.clear();
-  pinned_.clear();
+void KvCacheLink::reset(uint64_t session, uint32_t branch) {
+  const auto s = sessions_.find(session);
+  if (s == sessions_.end()) return;
+  if (branch == KINORA_BRANCH_ALL)
+    sessions_.erase(s);
+  else
+    s->second.branches.erase(branch);
 }
 
-void KvCacheLink::trim(uint32_t branch, int64_t tokens) {
-  for (auto& [number, b] : branches_) {
+void KvCacheLink::trim(uint64_t session, uint32_t branch, int64_t tokens) {
+  const auto s = sessions_.find(session);
+  if (s == sessions_.end()) return;
+  for (auto& [number, b] : s->second.branches) {
     if (branch != KINORA_BRANCH_ALL && branch != number) continue;
     std::vector<int64_t> rows;
     for (size_t row = 0; row < b.index.size(); ++row)
       if (b.index[row] < tokens) rows.push_back(static_cast<int64_t>(row));
     b.table = rows_of(b.table, rows);
     b.index = taken(b.index, rows);
-    b.kept = rows.size();
-    b.from = {};  // the next forward is not this one, even if its table has the same address
+    if (relative_) b.closed = taken(b.closed, rows);
   }
-  if (branch != KINORA_BRANCH_ALL) return;
-  for (auto& p : pinned_) p.count = std::min(p.count, tokens - p.first);
-  pinned_.erase(std::remove_if(pinned_.begin(), pinned_.end(), [](const Pinned& p) { return p.count <= 0; }),
-                pinned_.end());
+  s->second.forget_forward();
+  if (branch == KINORA_BRANCH_ALL) s->second.unpin({tokens, kEnd});
 }
 
-void KvCacheLink::pin(int64_t first, int64_t count) {
+KvCacheLink::Range KvCacheLink::range(const char* call, int64_t first, int64_t count) {
   if (first < 0 || count < 1)
-    throw Error(KINORA_ERROR_INVALID, "pin: " + std::to_string(count) + " tokens from token " +
-                                          std::to_string(first) + "; pin at least one, from 0 on");
-  pinned_.push_back({first, count});
+    throw Error(KINORA_ERROR_INVALID, std::string(call) + ": " + std::to_string(count) +
+                                          " tokens from token " + std::to_string(first) +
+                                          "; give at least one, from 0 on");
+  return {first, count > kEnd - first ? kEnd : first + count};
 }
 
-bool KvCacheLink::is_pinned(int64_t index) const {
-  return std::any_of(pinned_.begin(), pinned_.end(),
-                     [&](const Pinned& p) { return index >= p.first && index - p.first < p.count; });
+void KvCacheLink::pin(uint64_t session, int64_t first, int64_t count) {
+  const Range added = range("pin", first, count);
+  auto& s = sessions_[session];
+  s.pinned.push_back(added);
+  s.forget_forward();
 }
 
-int64_t KvCacheLink::room() const {
+void KvCacheLink::unpin(uint64_t session, int64_t first, int64_t count) {
+  const Range range = KvCacheLink::range("unpin", first, count);
+  if (const auto s = sessions_.find(session); s != sessions_.end()) s->second.unpin(range);
+}
+
+void KvCacheLink::Session::unpin(const Range& range) {
+  std::vector<Range> left;
+  for (const Range& p : pinned)
+    for (const Range rest :
+         {Range{p.first, std::min(p.end, range.first)}, Range{std::max(p.first, range.end), p.end}})
+      if (rest.first < rest.end) left.push_back(rest);
+  pinned = std::move(left);
+  forget_forward();
+}
+
+void KvCacheLink::Session::forget_forward() {
+  for (auto& [number, b] : branches) b.now = {};
+}
+
+bool KvCacheLink::Session::is_pinned(int64_t index) const {
+  return std::any_of(pinned.begin(), pinned.end(),
+                     [&](const Range& p) { return p.first <= index && index < p.end; });
+}
+
+void KvCacheLink::copy(uint64_t from, uint64_t to) {
+  if (from != to) restore(to, save(from));
+}
+
+KvCacheLink::Saved KvCacheLink::save(uint64_t session) const {
+  const auto found = sessions_.find(session);
+  const Session none{};
+  const Session& s = found == sessions_.end() ? none : found->second;
+  std::vector<int64_t> pinned;
+  for (const auto& p : s.pinned) pinned.insert(pinned.end(), {p.first, p.end});
+  Saved out;
+  out[kForm] = rows_tensor(pinned, {}).reshape({static_cast<int64_t>(s.pinned.size()), 2});
+  for (const auto& [number, b] : s.branches) {
+    if (b.index.empty()) continue;
+    const std::string branch = std::to_string(number);
+    out["table." + branch] = b.table;
+    if (relative_) out["closed." + branch] = rows_tensor(b.closed, {});
+    for (const auto& [name, kept] : b.attentions) {
+      const std::string end = branch + "." + name;
+      const auto add = [&](const KeptRows& rows, const char* more) {
+        const auto [k, v] = rows.get(b.index, b.index.size());
+        out[std::string("k") + more + "." + end] = k;
+        out[std::string("v") + more + "." + end] = v;
+      };
+      add(kept.rows, "");
+      if (fp8_) add(kept.scales, "_scales");
+    }
+  }
+  return out;
+}
+
+KvCacheLink::Branch KvCacheLink::restored_branch(const Saved& saved, const std::string& branch,
+                                                 std::set<std::string>& names) const {
+  Branch b;
+  const std::string of_table = "table." + branch;
+  const Tensor& table = saved_tensor(saved, of_table, 3);
+  const int64_t n = table.size(1);
+  require_form(n > 0 && table.dtype() == KINORA_DTYPE_INT64 && table.size(2) >= KINORA_TOKEN_COLUMNS,
+               of_table);
+  names.insert(of_table);
+  b.table = cloned(table);
+  b.index = indices_of(b.table);
+  const std::string keys = "k." + branch + ".";
+  for (auto one = saved.lower_bound(keys); one != saved.end() && one->first.rfind(keys, 0) == 0; ++one) {
+    const std::string name = one->first.substr(keys.size()), end = "." + branch + "." + name;
+    const int64_t B = saved_tensor(saved, one->first, 4).size(0), H = one->second.size(2);
+    const auto rows = [&](const std::string& more) {
+      const std::string of_k = "k" + more + end, of_v = "v" + more + end;
+      const Tensor &k = saved_tensor(saved, of_k, 4), &v = saved_tensor(saved, of_v, 4);
+      for (const Tensor* t : {&k, &v})
+        require_form(t->size(0) == B && t->size(1) == n && t->size(2) == H, of_k);
+      require_form(table.size(0) == 1 || table.size(0) == B, of_k);
+      names.insert({of_k, of_v});
+      return KeptRows(b.index, {cloned(k), cloned(v)});
+    };
+    b.attentions.emplace(name, Kept{rows(""), fp8_ ? rows("_scales") : KeptRows()});
+  }
+  if (relative_) {
+    const std::string closed = "closed." + branch;
+    b.closed = numbers_of(saved_tensor(saved, closed, 1));
+    require_form(b.closed.size() == b.index.size(), closed);
+    names.insert(closed);
+  }
+  return b;
+}
+
+KvCacheLink::Session KvCacheLink::restored(const Saved& saved) const {
+  Session s;
+  const Tensor& ranges = saved_tensor(saved, kForm, 2);
+  const auto pinned = numbers_of(ranges);
+  require_form(ranges.size(1) == 2, kForm);
+  for (size_t i = 0; i < pinned.size(); i += 2) s.pinned.push_back({pinned[i], pinned[i + 1]});
+  std::set<std::string> names{kForm};
+  for (auto at = saved.lower_bound("table."); at != saved.end() && at->first.rfind("table.", 0) == 0; ++at) {
+    const std::string branch = at->first.substr(6);
+    Branch& to = s.branches[branch_number(branch, at->first)];
+    to = restored_branch(saved, branch, names);
+  }
+  for (const auto& [name, tensor] : saved) require_form(names.count(name) != 0, name);
+  for (const auto& [number, b] : s.branches)
+    require_form(!b.attentions.empty(), "table." + std::to_string(number));
+  return s;
+}
+
+void KvCacheLink::restore(uint64_t session, const Saved& saved) { sessions_[session] = restored(saved); }
+
+int64_t KvCacheLink::room(const Session& s) const {
   if (window_ == 0) return tokens_;
   int64_t most = window_;
-  for (const auto& p : pinned_) most += std::min(p.count, tokens_);
+  for (const auto& p : s.pinned) most += std::min(p.end - p.first, tokens_);
   return std::min(tokens_, most + most / 4 + 1);  // as much more as KeptRows would allocate
 }
 
-std::vector<int64_t> KvCacheLink::staying(const Branch& b, const std::vector<int64_t>& fresh) const {
+std::vector<int64_t> KvCacheLink::staying(const Session& s, const Branch& b,
+                                          const std::vector<int64_t>& fresh) const {
   const int64_t first = *std::min_element(fresh.begin(), fresh.end());
   int64_t oldest = 0;  // INDEX from which on a token stays that is not pinned
   if (window_ > 0) {
     std::vector<int64_t> loose;
     for (const int64_t index : b.index)
-      if (index < first && !is_pinned(index)) loose.push_back(index);
-    const auto own = std::count_if(fresh.begin(), fresh.end(), [&](int64_t i) { return !is_pinned(i); });
+      if (index < first && !s.is_pinned(index)) loose.push_back(index);
+    const auto own = std::count_if(fresh.begin(), fresh.end(), [&](int64_t i) { return !s.is_pinned(i); });
     const auto stay = static_cast<size_t>(std::max<int64_t>(window_ - own, 0));
     std::sort(loose.begin(), loose.end());
     if (stay < loose.size()) oldest = stay == 0 ? first : loose[loose.size() - stay];
   }
   std::vector<int64_t> out;
   for (size_t row = 0; row < b.index.size(); ++row)
-    if (const int64_t index = b.index[row]; index < first && (index >= oldest || is_pinned(index)))
+    if (const int64_t index = b.index[row]; index < first && (index >= oldest || s.is_pinned(index)))
       out.push_back(static_cast<int64_t>(row));
   return out;
 }
 
 // Runs once per forward, not per attention: on a GPU it waits for the device, and one table for all
 // attentions needs only one visibility plan.
-void KvCacheLink::step(Branch& b, const Tensor& table) const {
-  if (is_same(b.from, table)) return;
+void KvCacheLink::step(const Session& s, Branch& b, const Tensor& table, bool read_only,
+                       const TimeAxis& axis) const {
+  if (is_same(b.now.from, table) && b.now.read_only == read_only) {
+    if (b.now.axis == axis) return;
+    throw Error(KINORA_ERROR_UNSUPPORTED, "its positions in time are not those of the attentions before it");
+  }
   const auto all = indices_of(table);
   std::vector<int64_t> real;
   for (size_t row = 0; row < all.size(); ++row)
@@ -126,41 +284,95 @@ void KvCacheLink::step(Branch& b, const Tensor& table) const {
   const auto fresh = taken(all, real);
   const Tensor rows = real.size() == all.size() ? Tensor() : rows_tensor(real, table);
   const Tensor added = rows.defined() ? op("aten::index_select", "", {table, 1, rows}) : table;
-  const auto stay = staying(b, fresh);
+  const auto stay = staying(s, b, fresh);
   const Tensor before = stay.empty() ? Tensor() : rows_of(b.table, stay);
   if (before.defined() && before.size(0) != added.size(0))
     throw Error(KINORA_ERROR_INVALID, "KV cache: tables of " + std::to_string(before.size(0)) +
                                           " samples are kept, this forward has one of " +
                                           std::to_string(added.size(0)));
-  b.table = before.defined() ? op("aten::cat", "", {std::vector<Tensor>{before, added}, 1}) : added;
-  b.index = taken(b.index, stay);
-  b.index.insert(b.index.end(), fresh.begin(), fresh.end());
-  b.kept = stay.size();
-  b.rows = rows;
-  b.from = table;
+  const Tensor seen = before.defined() ? op("aten::cat", "", {std::vector<Tensor>{before, added}, 1}) : added;
+  std::vector<int64_t> closed;
+  if (relative_) closed = closed_before(b, stay, fresh, added, axis);
+  b.now = {table, read_only, rows, seen, taken(b.index, stay), stay.size(), axis, closed, turns_of(closed)};
+  b.now.index.insert(b.now.index.end(), fresh.begin(), fresh.end());
+  if (read_only) return;
+  b.table = b.now.table;
+  b.index = b.now.index;
+  b.closed = closed;
+}
+
+// A position is closed when its last token is evicted: when neither a token that stays nor one of the forward has it.
+std::vector<int64_t> KvCacheLink::closed_before(const Branch& b, const std::vector<int64_t>& stay,
+                                                const std::vector<int64_t>& fresh, const Tensor& added,
+                                                const TimeAxis& axis) {
+  const int64_t first = *std::min_element(fresh.begin(), fresh.end());
+  const auto own = times_of(added, axis);
+  const auto times = b.index.empty() ? std::vector<int64_t>() : times_of(b.table, axis);
+  std::set<int64_t> there(own.begin(), own.end()), gone;
+  for (const int64_t time : taken(times, stay)) there.insert(time);
+  int64_t before = 0;  // of the tokens of the forward
+  for (size_t row = 0; row < times.size(); ++row) {
+    if (b.index[row] <= first) before = std::max(before, b.closed[row]);
+    if (b.index[row] >= first) continue;  // replaced, not evicted
+    if (there.count(times[row]) == 0) gone.insert(times[row]);
+  }
+  std::vector<int64_t> out;
+  for (const int64_t row : stay) {
+    const auto at = static_cast<size_t>(row);
+    out.push_back(b.closed[at] + std::distance(gone.begin(), gone.lower_bound(times[at])));
+  }
+  out.insert(out.end(), fresh.size(), before + static_cast<int64_t>(gone.size()));
+  return out;
+}
+
+KvCacheLink::Seen KvCacheLink::seen(const std::string& name, const Tensor& k, const Tensor& v,
+                                    const kinora_attention& how) {
+  const kinora_pass now = pass();
+  auto& session = sessions_[now.session];
+  auto& b = session.branches[now.branch];
+  const kinora_rope rope = relative_ ? rotation_of(how) : kinora_rope{};
+  step(session, b, borrow<Tensor>(how.k_table), now.read_only != 0, relative_ ? time_axis(rope) : TimeAxis{});
+  const auto real = [&](const Tensor& x) {
+    return b.now.rows.defined() ? op("aten::index_select", "", {x, 1, b.now.rows}) : x;
+  };
+  const auto keep = [&](KeptRows& rows, const Tensor& of_k, const Tensor& of_v) {
+    return now.read_only ? rows.with(b.now.index, b.now.kept, of_k, of_v)
+                         : rows.put(b.now.index, b.now.kept, of_k, of_v, room(session));
+  };
+  auto& kept = b.attentions[name];
+  Seen out{{}, {}, b.now.table};
+  if (fp8_) {
+    const Codes of_k = coded(real(k)), of_v = coded(real(v));
+    out.kv = keep(kept.rows, of_k.bytes, of_v.bytes);
+    out.scales = keep(kept.scales, of_k.scales, of_v.scales);
+  } else {
+    out.kv = keep(kept.rows, real(k), real(v));
+  }
+  if (b.now.turns.size() < 2) return out;
+  if (fp8_)
+    out.kv = {decoded({out.kv.k, out.scales.k}, k.dtype()), decoded({out.kv.v, out.scales.v}, v.dtype())};
+  return {{turned(out.kv.k, b.now.turns, rope), out.kv.v}, {}, out.table};
 }
 
 Tensor KvCacheLink::attention(const Tensor& q, const Tensor& k, const Tensor& v,
                               const kinora_attention& how) {
-  const auto table = borrow<Tensor>(how.k_table);
-  if (!how.kv_seq || !table.defined()) return next.attention(q, k, v, how);  // shared keys: text
+  if (!how.kv_seq || !how.k_table) return next.attention(q, k, v, how);  // shared keys: text
   const std::string name = how.name ? how.name : "";
-  if (GradMode::enabled() && (k.requires_grad() || v.requires_grad()))
-    throw Error(KINORA_ERROR_INVALID, "attention '" + name + "': a KV cache is for passes without gradients");
-  auto& b = branches_[pass().branch];
-  step(b, table);
-  const auto real = [&](const Tensor& x) {
-    return b.rows.defined() ? op("aten::index_select", "", {x, 1, b.rows}) : x;
-  };
-  KeptRows::Pair all;
+  Seen all;
   try {
-    all = b.attentions[name].put(b.index, b.kept, real(k), real(v), room());
+    if (GradMode::enabled() && (k.requires_grad() || v.requires_grad()))
+      throw Error(KINORA_ERROR_INVALID, "a KV cache is for passes without gradients");
+    all = seen(name, k, v, how);
   } catch (const Error& e) {
     throw Error(e.code(), "attention '" + name + "': " + e.what());
   }
   auto longer = how;
-  longer.k_table = handle(b.table);
-  return next.attention(q, all.k, all.v, longer);
+  longer.k_table = handle(all.table);
+  if (!all.scales.k.defined()) return next.attention(q, all.kv.k, all.kv.v, longer);
+  longer.needs |= KINORA_ATTENTION_CODES;
+  longer.k_scales = handle(all.scales.k);
+  longer.v_scales = handle(all.scales.v);
+  return next.attention(q, e4m3(all.kv.k), e4m3(all.kv.v), longer);
 }
 
 }  // namespace kinora

@@ -1,59 +1,109 @@
 // Keeps keys and values of earlier forwards, so that attention of the current tokens also sees them, as far
-// as the run's rule allows. The link is below context and tensor links, so it stores local heads after RoPE,
-// for all tokens.
+// as the run's rule allows. The link is below context and tensor links, so it stores local heads, for all tokens.
 //
-// Stored by the attention's name and the pass' branch (guidance has one cache per branch). A forward whose
-// first INDEX is already stored replaces everything from there on: later passes over a chunk overwrite the
-// first, and a forward from INDEX 0 starts over.
+// Stored by the pass' session and branch (guidance has one cache per branch) and the attention's name.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "kinora/abi/cache.h"
 #include "kinora/link.hpp"
+#include "plugins/caches/kv/codes.hpp"
 #include "plugins/caches/kv/kept_rows.hpp"
+#include "plugins/caches/kv/positions.hpp"
 
 namespace kinora {
+
+struct KvOptions {
+  int64_t window = 0;
+  std::string positions = "absolute", store = "as given";
+};
 
 // For passes without gradients. Errors are kinora::Error. Arguments of the calls are those of
 // kinora/abi/cache.h.
 class KvCacheLink final : public Link<Tensor> {
  public:
-  // window: the number of tokens that are not pinned which a forward sees, its own included; the oldest of
-  // the others are evicted when it begins. 0: nothing is evicted. tokens: as in kinora_cache.create.
-  KvCacheLink(int64_t window, int64_t tokens);
+  // tokens: as in kinora_cache.create.
+  KvCacheLink(const KvOptions& options, int64_t tokens);
 
   Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const kinora_attention& how) override;
 
-  int64_t tokens(uint32_t branch) const;
-  int64_t bytes() const;
-  void reset(uint32_t branch);
-  void trim(uint32_t branch, int64_t tokens);
-  void pin(int64_t first, int64_t count);
+  using Saved = std::map<std::string, Tensor>;
+  int64_t tokens(uint64_t session, uint32_t branch) const;
+  int64_t bytes(uint64_t session) const;
+  void reset(uint64_t session, uint32_t branch);
+  void trim(uint64_t session, uint32_t branch, int64_t tokens);
+  void pin(uint64_t session, int64_t first, int64_t count);
+  void unpin(uint64_t session, int64_t first, int64_t count);
+  void copy(uint64_t from, uint64_t to);
+  // "kv/1": the pinned ranges, int64 [n, 2], first and end of each. For each branch B that has tokens "table.B", and
+  // for each attention A "k.B.A" and "v.B.A", in the order of the table. Relative positions: "closed.B", int64
+  // [tokens]. FP8: "k_scales.B.A" and "v_scales.B.A", and k and v are bytes of E4M3. Views of the storage.
+  Saved save(uint64_t session) const;
+  void restore(uint64_t session, const Saved& saved);
 
  private:
-  struct Branch {
-    Tensor table;                // int64 [1 or B, tokens, columns]: stored tokens, this forward's included
+  // The tokens that one forward sees.
+  struct Forward {
+    Tensor from;  // its own table, recognised by its address
+    bool read_only = false;
+    Tensor rows;   // rows of `from` that are not padding; undefined: all
+    Tensor table;  // int64 [1 or B, tokens, columns]: the stored tokens that it sees, and its own
     std::vector<int64_t> index;  // their INDEX
-    size_t kept = 0;             // tokens of earlier forwards, which are the first ones
-    Tensor from;                 // the table of this forward, recognised by its address
-    Tensor rows;                 // rows of `from` that are not padding; undefined: all
-    std::map<std::string, KeptRows> attentions;
+    size_t kept = 0;             // the number of stored ones, which are the first
+    TimeAxis axis{};
+    std::vector<int64_t> closed;  // relative positions: how many were evicted before each token
+    std::vector<Turn> turns;      // of the keys, from it
   };
-  struct Pinned {
-    int64_t first, count;
+  struct Kept {
+    KeptRows rows, scales;
   };
-  void step(Branch& b, const Tensor& table) const;
-  // Rows of the branch that stay when a forward of tokens of these INDEX begins, in order.
-  std::vector<int64_t> staying(const Branch& b, const std::vector<int64_t>& fresh) const;
-  bool is_pinned(int64_t index) const;
+  struct Branch {
+    Tensor table;                // of the stored tokens
+    std::vector<int64_t> index;  // their INDEX
+    std::vector<int64_t> closed;
+    Forward now;
+    std::map<std::string, Kept> attentions;
+  };
+  struct Range {
+    int64_t first, end;  // of INDEX
+  };
+  struct Session {
+    std::map<uint32_t, Branch> branches;
+    std::vector<Range> pinned;
+    bool is_pinned(int64_t index) const;
+    void unpin(const Range& range);
+    // The next forward is not the last one, even if its table has the same address.
+    void forget_forward();
+  };
+  static Range range(const char* call, int64_t first, int64_t count);
+  Session restored(const Saved& saved) const;
+  // names: what it reads is added.
+  Branch restored_branch(const Saved& saved, const std::string& branch, std::set<std::string>& names) const;
+  void step(const Session& s, Branch& b, const Tensor& table, bool read_only, const TimeAxis& axis) const;
+  // Forward::closed. stay: rows of the branch; fresh, added: INDEX and table of the forward's own tokens.
+  static std::vector<int64_t> closed_before(const Branch& b, const std::vector<int64_t>& stay,
+                                            const std::vector<int64_t>& fresh, const Tensor& added,
+                                            const TimeAxis& axis);
+  // The keys and values that an attention of the forward sees.
+  struct Seen {
+    KeptRows::Pair kv, scales;  // scales: undefined unless kv are bytes of E4M3
+    Tensor table;
+  };
+  Seen seen(const std::string& name, const Tensor& k, const Tensor& v, const kinora_attention& how);
+  // Rows of the branch that a forward of tokens of these INDEX sees, in order.
+  std::vector<int64_t> staying(const Session& s, const Branch& b, const std::vector<int64_t>& fresh) const;
   // Rows to allocate for an attention.
-  int64_t room() const;
+  int64_t room(const Session& s) const;
 
-  int64_t window_, tokens_;
-  std::vector<Pinned> pinned_;
-  std::map<uint32_t, Branch> branches_;
+  // The number of tokens that are not pinned which a forward sees, its own included; the oldest of the others are
+  // evicted when it begins. 0: nothing is evicted.
+  int64_t window_;
+  int64_t tokens_;
+  bool relative_, fp8_;
+  std::map<uint64_t, Session> sessions_;
 };
 
 }  // namespace kinora

@@ -1,4 +1,5 @@
-// The socket on which rank 0 serves the store of a world.
+// Where the ranks of a world listen: the socket on which rank 0 serves the store, and the address of each for
+// the others.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -12,5 +13,11 @@ namespace kinora {
 // alone, as Debian's own host name is: then the store must listen on every interface. Throws
 // Error(KINORA_ERROR_IO) with the reason if the port is taken.
 std::optional<int> bound_socket(const std::string& host, uint16_t port);
+
+// The address at which this rank listens for the others, which meet at host:port. It is a loopback address if
+// `host` names one, since all ranks are then on this machine; "" if the machine's own name has an address
+// that others can reach; else, where names of machines are not known, that of the interface towards `host`,
+// "" if there is none.
+std::string own_address(const std::string& host, uint16_t port);
 
 }  // namespace kinora

@@ -4,7 +4,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
 #include <unistd.h>
+#include <vector>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -34,6 +38,45 @@ TEST(GlooStore, ListensOnTheAddressOfTheRanksAlone) {
     EXPECT_FALSE(can_connect("127.0.0.2", me.port)) << "another interface offers the store";
     me.meet("tried");
   });
+}
+
+// Local addresses of this process's TCP sockets, as /proc/net/tcp writes them: "0100007F:1F90".
+std::vector<std::string> listening_addresses() {
+  std::set<std::string> mine;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string to = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (to.starts_with("socket:[")) mine.insert(to.substr(8, to.size() - 9));
+  }
+  std::vector<std::string> out;
+  for (const char* file : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
+    std::ifstream in(file);
+    for (std::string line; std::getline(in, line);) {
+      std::istringstream words(line);
+      std::vector<std::string> all{std::istream_iterator<std::string>(words), {}};
+      if (all.size() > 9 && all[3] == "0A" && mine.contains(all[9])) out.push_back(all[1]);
+    }
+  }
+  return out;
+}
+
+TEST(GlooStore, RanksOfOneMachineListenOnLoopbackAlone) {
+  on_ranks(2, [](const Rank& me) {
+    const World w(me, 20000, me.tcp());
+    auto owner = w.mesh(me, {{"dp", 2}});
+    Mesh<at::Tensor>(owner.abi()).group("dp").sum(at::ones({1}));
+    const auto all = listening_addresses();
+    EXPECT_FALSE(all.empty());
+    for (const auto& address : all) EXPECT_TRUE(address.find("7F:") == 6) << address;
+    me.meet("looked");
+  });
+}
+
+TEST(GlooStore, ARankListensOnTheInterfaceTowardsTheOthers) {
+  for (const char* host : {"localhost", "127.0.0.1", "127.3.2.1", "::1"})
+    EXPECT_EQ(own_address(host, 29500), "127.0.0.1") << host;
+  const std::string towards = own_address("203.0.113.7", 29500);  // empty: by name, or no way there
+  EXPECT_FALSE(towards.starts_with("127.")) << towards;
 }
 
 TEST(GlooStore, AnAddressOfAnotherMachineLeavesTheChoiceToTheStore) {

@@ -1,5 +1,6 @@
-// The secret that ranks of one training share: a prefix of their keys in the store, which keeps out programs that do not
-// know it. The store's protocol lists keys to whoever asks, so it is no substitute for a closed network.
+// The secret that ranks of one training share: a prefix of their keys in the store, which keeps out programs
+// that do not know it. The store's protocol lists keys to whoever asks, so it is no substitute for a closed
+// network.
 #pragma once
 #include <string>
 

@@ -13,6 +13,7 @@
 #include "kinora/aten.hpp"
 #include "kinora/collective.hpp"
 #include "kinora/plugin.hpp"
+#include "plugins/collectives/c10d/listener.hpp"
 #include "plugins/collectives/c10d/rendezvous.hpp"
 #include "plugins/collectives/c10d/transfers.hpp"
 #include "plugins/collectives/gloo/transfer_check.hpp"
@@ -186,8 +187,8 @@ class Gloo final : public Collective<at::Tensor> {
     const Rendezvous at = parse_rendezvous("gloo", world.rendezvous ? world.rendezvous : "");
     if (world.interface_address) {
       address_ = world.interface_address;
-    } else if (!at.tcp()) {
-      address_ = "127.0.0.1";
+    } else {
+      address_ = at.tcp() ? own_address(at.host, at.port) : "127.0.0.1";
     }
     store_ = meet("gloo", at, world);
     roll_ = std::make_shared<RollCall>(store_->clone(), rank_, timeout_);

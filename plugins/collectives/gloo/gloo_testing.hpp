@@ -6,7 +6,7 @@
 
 #include <ATen/ATen.h>
 
-#include "core/torch/context/mesh.hpp"
+#include "core/torch/ranks/mesh.hpp"
 #include "kinora/aten.hpp"
 #include "tests/support/plugins.hpp"
 #include "tests/support/ranks.hpp"

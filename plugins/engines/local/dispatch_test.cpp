@@ -1,6 +1,6 @@
 // Compares cores shared by all stages with cores that the balancer assigns to stages: the reason for the
 // choice in scheduler.hpp.
-#include "plugins/engines/local/balance/place.hpp"
+#include "plugins/engines/common/balance/place.hpp"
 #include "plugins/engines/local/engine_testing.hpp"
 
 namespace kinora::local {

@@ -68,7 +68,7 @@ TEST(LocalEngine, AStageFailsOneSampleAndTheOthersGoOn) {
 
 // Samples made of a video are reported before the video: a run that is interrupted in between repeats the
 // video and loses no clip.
-TEST(LocalEngine, TellsAFilmAfterAllItsClips) {
+TEST(LocalEngine, TellsAVideoAfterAllItsClips) {
   Pipeline p;
   p.add("cut", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
     for (int i = 0; i < 5; ++i) emit(in.clone(std::string(in.key()) + "-" + std::to_string(i)));
@@ -144,6 +144,31 @@ TEST(LocalEngine, AnErrorOverWhatHasGoneOnIsNoSecondEnd) {
       EXPECT_EQ(figures["errors_after"], 3);
       EXPECT_EQ(figures["failed"], 0);
     }
+}
+
+// Forgetting emit() loses no error message and no outcome: only this figure shows it. An input that was cut, or is
+// stored elsewhere, has a result.
+TEST(LocalEngine, InputsWithoutAResultAreCounted) {
+  const auto counted = [](const decltype(Act::process)& process, bool finishes = false) {
+    Pipeline p;
+    auto& stage = p.add("a", {}, process);
+    if (finishes) stage.finish = [](const Emit& emit, const kinora::Run&) { emit(Sample("sum")); };
+    p.inputs(3);
+    EXPECT_EQ(p.run(), "");
+    return nlohmann::json::parse(p.reports.back())["stages"][0]["without_result"].get<int>();
+  };
+  const auto never = [](Sample, const Emit&, const kinora::Run&) {};
+  EXPECT_EQ(counted(never), 3);
+  EXPECT_EQ(counted(never, true), 0) << "finish() makes one sample of all";
+  EXPECT_EQ(counted([](Sample in, const Emit& emit, const kinora::Run&) {
+              emit(Sample(std::string(in.key()) + "-0"));
+            }),
+            0);
+  EXPECT_EQ(counted([](Sample in, const Emit& emit, const kinora::Run&) {
+              emit.hold();
+              emit.stored(in.key());
+            }),
+            0);
 }
 
 TEST(LocalEngine, ADropWithoutARuleIsTheStages) {

@@ -47,7 +47,7 @@ TEST(LocalEngine, IsNotBoundByASourceThatHasEnded) {
   Pipeline p;
   p.threads = 4;
   p.add("quick", {}, pass);
-  p.add("films", {0}, [](Sample, const Emit&, const kinora::Run&) { sleep_ms(1300); }).ordered = true;
+  p.add("videos", {0}, [](Sample, const Emit&, const kinora::Run&) { sleep_ms(1300); }).ordered = true;
   p.inputs(2);
   EXPECT_EQ(p.run(), "");
   int waited = 0;
@@ -56,7 +56,7 @@ TEST(LocalEngine, IsNotBoundByASourceThatHasEnded) {
     if (report["inputs"] != 2) continue;
     EXPECT_NE(report["bound"], "source") << text;
     if (report["stages"][1]["queue"] != 1) continue;
-    EXPECT_EQ(report["bound"], "films") << text;
+    EXPECT_EQ(report["bound"], "videos") << text;
     ++waited;
   }
   EXPECT_GE(waited, 1);

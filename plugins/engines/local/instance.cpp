@@ -1,9 +1,12 @@
 #include "plugins/engines/local/instance.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 
 #include "kinora/stage.hpp"
+#include "plugins/engines/common/clock.hpp"
+#include "plugins/engines/local/calling.hpp"
 
 namespace kinora::local {
 namespace {
@@ -36,6 +39,138 @@ int32_t contained(const char* function, F&& call) {
     what = "an exception of unknown type";
   }
   return set_error(KINORA_ERROR_FAILED, (std::string(function) + " threw " + what).c_str());
+}
+
+// A call into the stage; the host then puts back what the stage changed of this process.
+template <class F>
+int32_t called(const kinora_stage_spec& spec, const char* function, F&& call) {
+  static const kinora_workers_api* const workers = workers_of_host();
+  const int32_t status = contained(function, std::forward<F>(call));
+  if (workers) workers->over(spec.id);
+  return status;
+}
+
+// The end of the task's call, with the message of this thread.
+void report(engines::Task& task, int32_t status) {
+  task.done(status, status == KINORA_OK ? "" : engines::last_message(status));
+}
+
+class InProcess final : public engines::Instance {
+ public:
+  // Throws Error that names the stage.
+  explicit InProcess(const kinora_stage_spec& spec) : spec_(spec) {
+    forget_errors();
+    called(spec, "create", [&] {
+      self_ = spec.stage->create(host(), spec.options);
+      return KINORA_OK;
+    });
+    if (!self_) throw error_of(spec);
+  }
+  ~InProcess() override { spec_.stage->destroy(self_); }
+  InProcess(const InProcess&) = delete;
+  InProcess& operator=(const InProcess&) = delete;
+
+  kinora_resources resources() const {
+    kinora_resources r{sizeof(kinora_resources), 0, 1.0, 0.0, 0, 0, 0, 0, 0};
+    forget_errors();
+    kinora::check(called(spec_, "resources", [&] { return spec_.stage->resources(self_, &r); }));
+    check_known(r, spec_.id);
+    return r;
+  }
+  void send(engines::Task& task) override {
+    int32_t status = start(task.run);
+    if (status == KINORA_OK) {
+      Calling calling(task);
+      const kinora_emit emit = calling.table();
+      status = call(task, emit);
+    }
+    report(task, status);
+  }
+  bool is_apart() const override { return false; }
+  bool ended() const override { return false; }
+
+ private:
+  // Calls the stage's start() before its first sample. An error becomes KINORA_ERROR_REFUSED, which ends the
+  // run.
+  int32_t start(const kinora_run& run) {
+    const auto* stage = spec_.stage;
+    forget_errors();
+    if (started_ || !KINORA_HAS(stage, start) || !stage->start) return KINORA_OK;
+    const int32_t status = called(spec_, "start", [&] { return stage->start(self_, &run); });
+    started_ = status == KINORA_OK;
+    if (started_) forget_errors();
+    if (started_ || status == KINORA_ERROR_CANCELLED) return status;
+    const std::string message(view(host()->last_error(host())));
+    return set_error(KINORA_ERROR_REFUSED, message.c_str());
+  }
+  int32_t call(engines::Task& task, const kinora_emit& emit) {
+    using Call = engines::Task::Call;
+    const auto* stage = spec_.stage;
+    if (task.call == Call::process)
+      return called(spec_, "process",
+                    [&] { return stage->process(self_, task.in->sample.get(), &emit, &task.run); });
+    if (task.call == Call::finish)
+      return called(spec_, "finish", [&] { return stage->finish(self_, &emit, &task.run); });
+    std::vector<kinora_sample*> inputs;
+    for (const Sample& sample : task.inputs) inputs.push_back(sample.get());
+    return called(spec_, "process_batch", [&] {
+      return stage->process_batch(self_, inputs.data(), static_cast<uint32_t>(inputs.size()), &emit,
+                                  &task.run);
+    });
+  }
+
+  const kinora_stage_spec& spec_;
+  void* self_ = nullptr;
+  bool started_ = false;
+};
+
+class InWorker final : public engines::Instance {
+ public:
+  // Throws Error that names the stage.
+  InWorker(const kinora_stage_spec& spec, const Isolation& isolation) : workers_(*isolation.workers) {
+    const kinora_worker_spec asked{sizeof(kinora_worker_spec),
+                                   0,
+                                   spec.name,
+                                   spec.id,
+                                   spec.options_json,
+                                   isolation.timeout,
+                                   isolation.memory,
+                                   isolation.limit,
+                                   isolation.together};
+    const int32_t status = workers_.start(&asked, &worker_);
+    if (status != KINORA_OK) throw error_of(spec, status);
+  }
+  ~InWorker() override { workers_.stop(worker_); }
+  InWorker(const InWorker&) = delete;
+  InWorker& operator=(const InWorker&) = delete;
+
+  void send(engines::Task& task) override {
+    forget_errors();
+    int32_t status = KINORA_OK;
+    {
+      Calling calling(task);
+      const kinora_emit emit = calling.table();
+      status = task.call == engines::Task::Call::finish
+                   ? workers_.finish(worker_, &emit, &task.run)
+                   : workers_.process(worker_, task.in->sample.get(), &emit, &task.run);
+    }
+    report(task, status);
+  }
+  bool is_apart() const override { return true; }
+  bool ended() const override { return workers_.ended(worker_) != 0; }
+
+ private:
+  const kinora_workers_api& workers_;
+  kinora_worker* worker_ = nullptr;
+};
+
+// Makes the instance and measures the time.
+template <class Made, class... Arguments>
+std::unique_ptr<Made> timed(double& seconds, Arguments&&... arguments) {
+  const auto start = std::chrono::steady_clock::now();
+  auto out = std::make_unique<Made>(std::forward<Arguments>(arguments)...);
+  seconds = engines::seconds_between(start, std::chrono::steady_clock::now());
+  return out;
 }
 
 }  // namespace
@@ -78,79 +213,26 @@ bool Isolation::covers(const kinora_stage_spec& spec, const kinora_resources& re
   return says(which, "all") || says(which, spec.name) || (says(which, "auto") && resources.isolated != 0);
 }
 
-Instance Instance::here(const kinora_stage_spec& spec) {
-  Instance out;
-  out.spec_ = &spec;
-  forget_errors();
-  contained("create", [&] {
-    out.self_ = spec.stage->create(host(), spec.options);
-    return KINORA_OK;
-  });
-  if (!out.self_) throw error_of(spec);
+engines::FirstInstance Isolation::first(const kinora_stage_spec& spec) const {
+  engines::FirstInstance out;
+  std::unique_ptr<InProcess> here;
+  if (!asks_apart(spec)) here = timed<InProcess>(out.starting, spec);
+  out.needs = here ? here->resources() : ask(spec);
+  out.apart = covers(spec, out.needs);
+  out.batches = !out.apart && KINORA_HAS(spec.stage, process_batch) && spec.stage->process_batch;
+  out.finishes = spec.stage->finish != nullptr;
+  if (out.apart) {
+    here.reset();
+    out.instance = timed<InWorker>(out.starting, spec, *this);
+  } else {
+    out.instance = here ? std::move(here) : timed<InProcess>(out.starting, spec);
+  }
   return out;
 }
 
-Instance Instance::apart(const kinora_stage_spec& spec, const Isolation& isolation) {
-  Instance out;
-  out.spec_ = &spec;
-  out.workers_ = isolation.workers;
-  const kinora_worker_spec asked{sizeof(kinora_worker_spec),
-                                 0,
-                                 spec.name,
-                                 spec.id,
-                                 spec.options_json,
-                                 isolation.timeout,
-                                 isolation.memory,
-                                 isolation.limit,
-                                 isolation.together};
-  const int32_t status = isolation.workers->start(&asked, &out.worker_);
-  if (status != KINORA_OK) throw error_of(spec, status);
-  return out;
-}
-
-Instance::~Instance() {
-  if (self_) spec_->stage->destroy(self_);
-  if (worker_) workers_->stop(worker_);
-}
-
-kinora_resources Instance::resources() const {
-  kinora_resources r{sizeof(kinora_resources), 0, 1.0, 0.0, 0, 0, 0, 0, 0};
-  forget_errors();
-  kinora::check(contained("resources", [&] { return spec_->stage->resources(self_, &r); }));
-  check_known(r, spec_->id);
-  return r;
-}
-
-int32_t Instance::start(const kinora_run& run) {
-  const auto* stage = spec_->stage;
-  forget_errors();
-  if (worker_ || started_ || !KINORA_HAS(stage, start) || !stage->start) return KINORA_OK;
-  const int32_t status = contained("start", [&] { return stage->start(self_, &run); });
-  started_ = status == KINORA_OK;
-  if (started_) forget_errors();
-  if (started_ || status == KINORA_ERROR_CANCELLED) return status;
-  const std::string message(view(host()->last_error(host())));
-  return set_error(KINORA_ERROR_REFUSED, message.c_str());
-}
-
-int32_t Instance::process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run) {
-  if (const int32_t status = start(run); status != KINORA_OK) return status;
-  if (worker_) return workers_->process(worker_, in, &emit, &run);
-  return contained("process", [&] { return spec_->stage->process(self_, in, &emit, &run); });
-}
-
-int32_t Instance::process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit,
-                                const kinora_run& run) {
-  if (const int32_t status = start(run); status != KINORA_OK) return status;
-  return contained("process_batch", [&] {
-    return spec_->stage->process_batch(self_, in.data(), static_cast<uint32_t>(in.size()), &emit, &run);
-  });
-}
-
-int32_t Instance::finish(const kinora_emit& emit, const kinora_run& run) {
-  if (const int32_t status = start(run); status != KINORA_OK) return status;
-  if (worker_) return workers_->finish(worker_, &emit, &run);
-  return contained("finish", [&] { return spec_->stage->finish(self_, &emit, &run); });
+std::unique_ptr<engines::Instance> Isolation::make(const kinora_stage_spec& spec, bool apart) const {
+  if (apart) return std::make_unique<InWorker>(spec, *this);
+  return std::make_unique<InProcess>(spec);
 }
 
 }  // namespace kinora::local

@@ -1,11 +1,14 @@
 #include "plugins/engines/local/local_engine.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 #include <thread>
 #include <unistd.h>
 
 #include "kinora/plugin.hpp"
-#include "plugins/engines/local/runner.hpp"
+#include "plugins/engines/common/runner.hpp"
+#include "plugins/engines/local/threads.hpp"
 
 namespace kinora::local {
 namespace {
@@ -16,11 +19,14 @@ uint64_t physical_memory() {
                                : uint64_t{1} << 32;
 }
 
-// Devices of NVIDIA's driver that this process can open.
+// Devices of NVIDIA's driver that this process can open and, where CUDA_VISIBLE_DEVICES names some, may use.
 int64_t gpus_seen() {
   int64_t n = 0;
   while (::access(("/dev/nvidia" + std::to_string(n)).c_str(), R_OK | W_OK) == 0) ++n;
-  return n;
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (!visible) return n;
+  const std::string_view names(visible);
+  return std::min(n, names.empty() ? 0 : 1 + std::count(names.begin(), names.end(), ','));
 }
 
 // Without a device, stages that request one run one at a time, like all that need more than the total.
@@ -41,8 +47,10 @@ void LocalEngine::describe(Describe<Options>& d) {
       .unit("s")
       .help("wait before the first further attempt; each later wait is 4 times as long");
   d.option("gpus", &Options::gpus)
-      .above(0)
-      .help("GPUs that the stages share; a worker that uses part of a GPU stays on one device");
+      .range(-1, 4096)
+      .help(
+          "GPUs that the stages share; a worker that uses part of a GPU stays on one device; -1: those that "
+          "are seen");
   d.option("nvdec", &Options::nvdec)
       .range(-1, 4096)
       .help("hardware video decoders that the stages share; -1: one for each GPU that is seen");
@@ -81,11 +89,11 @@ void LocalEngine::describe(Describe<Options>& d) {
 }
 
 void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
-  Settings settings;
+  engines::Settings settings;
   const int32_t threads =
       run.threads() > 0 ? run.threads() : static_cast<int32_t>(std::thread::hardware_concurrency());
   settings.total.cores = std::max(1, threads);
-  settings.total.gpus = options_.gpus;
+  settings.total.gpus = options_.gpus >= 0 ? options_.gpus : static_cast<double>(gpus_seen());
   settings.total.nvdec = coders(options_.nvdec);
   settings.total.nvenc = coders(options_.nvenc);
   settings.total.memory =
@@ -93,16 +101,26 @@ void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
   settings.queue = static_cast<uint64_t>(options_.queue);
   settings.retries = options_.retries;
   settings.backoff = options_.backoff;
+  settings.death_retries = options_.item_retries;
   settings.profile = options_.profile;
-  settings.isolation = {
+  const Isolation isolation{
       options_.isolate,
       options_.item_timeout,
       options_.item_limit,
       options_.item_memory > 0 ? static_cast<uint64_t>(options_.item_memory) : settings.total.memory / 2,
       settings.total.memory,
-      options_.item_retries,
       workers_of_host()};
-  Runner(pipeline, run, settings).run();
+  isolation.check(pipeline);
+  Threads executor(isolation);
+  engines::Runner runner(pipeline, run, settings, executor);
+  try {
+    runner.run();
+  } catch (...) {
+    runner.stop();
+    executor.join();
+    throw;
+  }
+  executor.join();
 }
 
 KINORA_COMPONENT(LocalEngine)

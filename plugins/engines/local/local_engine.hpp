@@ -13,7 +13,7 @@ class LocalEngine final : public Engine {
     int64_t queue = 64;
     int64_t retries = 2;
     double backoff = 0.2;
-    double gpus = 1.0;
+    double gpus = -1;
     int64_t nvdec = -1, nvenc = -1;
     int64_t worker_memory = 0;
     std::vector<std::string> isolate{"auto"};

@@ -187,7 +187,7 @@ TEST(Parents, WhatFinishMakesOfNothingHasNoneAndAWrongNameIsRefused) {
   EXPECT_EQ(inputs, (std::map<std::string, uint32_t>{{"0", 1}, {"late", 0}}));
 }
 
-TEST(Parents, ASampleMayNotTakeTheKeyOfItsFilm) {
+TEST(Parents, ASampleMayNotTakeTheKeyOfItsVideo) {
   Pipeline p;
   add_cut(p, 1);
   std::vector<Sample> kept;

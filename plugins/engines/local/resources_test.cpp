@@ -149,7 +149,8 @@ TEST(LocalEngine, SharesDevicesByTheirParts) {
     double most = 0;
     const auto work = [&](double share) {
       return [&, share](Sample in, const Emit& emit, const kinora::Run& run) {
-        const int device = run.get()->device_id;
+        const int device = run.device().index;
+        EXPECT_TRUE(run.device().is_cuda);
         {
           const std::lock_guard<std::mutex> lock(mutex);
           used[device] += share;
@@ -175,6 +176,22 @@ TEST(LocalEngine, SharesDevicesByTheirParts) {
     EXPECT_EQ(p.counts()["kept"], 80);
     EXPECT_GE(most, total - 0.25) << "devices stay idle while there is work";
   }
+}
+
+// Whoever reserves no GPU, and whoever asks for one where there is none, is told the CPU.
+TEST(LocalEngine, NamesTheCpuWithoutAGpu) {
+  Pipeline p;
+  p.options.gpus = 0;
+  const auto look = [&](Sample in, const Emit& emit, const kinora::Run& run) {
+    EXPECT_FALSE(run.device().is_cuda);
+    EXPECT_EQ(run.device().index, 0);
+    emit(std::move(in));
+  };
+  p.add("plain", {}, look);
+  p.add("asks", {0}, look).gpus = 1;
+  p.inputs(4);
+  EXPECT_EQ(p.run(), "");
+  EXPECT_EQ(p.counts()["kept"], 4);
 }
 
 // Decoders and encoders are shared like cores: as many at once as there are, and a stage that needs more

@@ -11,6 +11,7 @@
 #include "core/base/quantity.hpp"
 #include "core/run/identity.hpp"
 #include "core/run/job_folder.hpp"
+#include "core/run/job_results.hpp"
 #include "core/run/job_plugin.hpp"
 #include "core/run/job_stages.hpp"
 #include "core/workers/worker.hpp"
@@ -71,8 +72,8 @@ class Curate final : public JobType {
   void check(JobCheck&) const override;
   bool lists_inputs() const override { return true; }
   bool keeps_work() const override { return true; }
-  std::string inputs_identity(const RunFile&, const JobSpec&) const override;
-  void foresee(Runtime&, const RunFile&, const JobSpec&, const std::filesystem::path& folder,
+  std::shared_ptr<const JobInputs> list_inputs(const RunFile&, const JobSpec&) const override;
+  void predict(const JobView&, const JobIdentity&, const std::filesystem::path& folder,
                int64_t retries) const override;
 };
 
@@ -113,8 +114,8 @@ class Answers {
 };
 
 // "its 1 clip is", "their 3 clips are"
-std::string their_clips(const Record::Count& of) {
-  return fmt::format("{} {} {}", of.films == 1 ? "its" : "their", counted(of.clips, "clip", "clips"),
+std::string clips_phrase(const Record::Count& of) {
+  return fmt::format("{} {} {}", of.videos == 1 ? "its" : "their", counted(of.clips, "clip", "clips"),
                      of.clips == 1 ? "is" : "are");
 }
 
@@ -128,31 +129,32 @@ bool is_chain(const std::vector<const ComponentUse*>& stages) {
   return true;
 }
 
-// The videos that the job's input leads to, without keys.
-struct Listing {
+// The videos that the job's input leads to, without keys, with their metadata: name, size and modification
+// time of every file, and the columns of lists and manifests.
+struct CurateInputs final : JobInputs {
   std::vector<Input> inputs;
   LeftOut left_out;
-};
-// Lists them on the first call for the job, and keeps the answer in the job for the others. Throws as
-// find_inputs().
-const Listing& listed_inputs(Io& io, const JobSpec& job) {
-  if (!job.listing) {
-    auto listing = std::make_shared<Listing>();
-    const Look look{job.options.value("recursive", false), job.options.value("all_files", false),
-                    job.options.value("pictures", false)};
-    listing->inputs = find_inputs(io, job.paths, look, &listing->left_out);
-    job.listing = listing;
+  std::vector<std::string> prune;  // a finished job runs again for the videos to prune
+
+  std::string identity() const override {
+    const std::string listed = identity_of(inputs);
+    return prune.empty() ? listed : sha256(fmt::format("{}\n{}", listed, fmt::join(prune, "\n")));
   }
-  return *static_cast<const Listing*>(job.listing.get());
+};
+
+// The job's own inputs, as the run has listed them.
+CurateInputs listed(const JobIdentity& identity) {
+  return dynamic_cast<const CurateInputs&>(*identity.inputs);
 }
 
 // retries: the number of requested retries of failures.
-Record::Options record_options(const RunFile& run, const JobSpec& job, int64_t retries) {
-  Record::Options out{
-      .base = job_base(run, job), .per_clip = is_chain(job.list("stages")), .retries = retries};
+Record::Options record_options(const JobView& view, const JobIdentity& identity, int64_t retries) {
+  const JobSpec& job = view.spec();
+  Record::Options out{.base = identity.base, .per_clip = is_chain(job.list("stages")), .retries = retries};
+  out.formerly = bases_before(results_of(view.folder_of(job), out.base));
   for (const auto& entry : job.options.value("prune", std::vector<std::string>()))
-    out.prune.push_back(is_remote(entry) ? entry
-                                         : (run.file.parent_path() / entry).lexically_normal().string());
+    out.prune.push_back(
+        is_remote(entry) ? entry : (view.run().file.parent_path() / entry).lexically_normal().string());
   return out;
 }
 
@@ -161,21 +163,20 @@ Record::Options record_options(const RunFile& run, const JobSpec& job, int64_t r
 void say_beginning(const std::string& job, const Record& record) {
   const auto &unlisted = record.unlisted(), &pruned = record.pruned(), &changed = record.changed(),
              &unseen = record.unseen();
-  if (unseen.films > 0)
-    log_warn("{}: {} not there now, {} the first: {} kept until {} seen again", job,
-             counted(unseen.films, "video is", "videos are"), unseen.first, their_clips(unseen),
-             unseen.films == 1 ? "it is" : "they are");
-  if (unlisted.films > 0)
+  if (unseen.videos > 0)
+    log_warn("{}: {} unavailable ({}{}); {} kept", job, counted(unseen.videos, "video is", "videos are"),
+             unseen.first, unseen.videos == 1 ? "" : " the first", clips_phrase(unseen));
+  if (unlisted.videos > 0)
     log_warn("{}: {} no longer found by the input, {} the first: {} kept; prune = [\"{}\"] removes {}", job,
-             counted(unlisted.films, "video is", "videos are"), unlisted.first, their_clips(unlisted),
-             unlisted.first, unlisted.films == 1 ? "it" : "the results of that one");
-  if (pruned.films > 0)
-    log_warn("{}: {} pruned: {} removed", job, counted(pruned.films, "video is", "videos are"),
-             their_clips(pruned));
-  if (changed.films > 0)
+             counted(unlisted.videos, "video is", "videos are"), unlisted.first, clips_phrase(unlisted),
+             unlisted.first, unlisted.videos == 1 ? "it" : "the results of that one");
+  if (pruned.videos > 0)
+    log_warn("{}: {} pruned: {} removed", job, counted(pruned.videos, "video is", "videos are"),
+             clips_phrase(pruned));
+  if (changed.videos > 0)
     log_info("{}: {}, {} redone: {} removed", job,
-             counted(changed.films, "video has changed", "videos have changed"),
-             changed.films == 1 ? "and is" : "and are", their_clips(changed));
+             counted(changed.videos, "video has changed", "videos have changed"),
+             changed.videos == 1 ? "and is" : "and are", clips_phrase(changed));
   if (record.retried() > 0)
     log_info("{}: {} retried", job, counted(record.retried(), "earlier failure is", "earlier failures are"));
   if (record.ended_before() > 0 || record.clips_before() > 0)
@@ -190,7 +191,7 @@ const char* pictures_too(const LeftOut& out) {
 
 // Logs the inputs that were skipped on purpose, so that none is skipped silently, and keys that had to
 // change.
-void say_left_out(const std::string& job, const Listing& listing) {
+void say_left_out(const std::string& job, const CurateInputs& listing) {
   const LeftOut& out = listing.left_out;
   std::vector<std::string> named;
   if (out.hidden > 0)
@@ -207,10 +208,10 @@ void say_left_out(const std::string& job, const Listing& listing) {
   for (const auto& [ending, count] : out.endings) endings.push_back(fmt::format("{} {}", count, ending));
   if (!endings.empty())
     log_warn("{}: {} of folders {} ({}) and {} skipped{}; all_files = true takes {}{}", job,
-             counted(out.no_films(), "file", "files"),
-             out.no_films() == 1 ? "does not have the ending of a video" : "do not have endings of videos",
-             fmt::join(endings, ", "), out.no_films() == 1 ? "is" : "are", out.no_films() == 1 ? "" : "s",
-             out.no_films() == 1 ? "it" : "them", pictures_too(out));
+             counted(out.not_videos(), "file", "files"),
+             out.not_videos() == 1 ? "does not have the ending of a video" : "do not have endings of videos",
+             fmt::join(endings, ", "), out.not_videos() == 1 ? "is" : "are", out.not_videos() == 1 ? "" : "s",
+             out.not_videos() == 1 ? "it" : "them", pictures_too(out));
   for (const auto& manifest : changed_keys(listing.inputs, out)) log_warn("{}: {}", job, manifest);
   if (out.folders > 0) log_warn("{}: {}", job, folders_below(out.folders));
 }
@@ -220,7 +221,7 @@ void count_left_out(JobContext& context, const LeftOut& out) {
   context.summary["skipped"] = {{"hidden", out.hidden},
                                 {"links", out.links},
                                 {"folders", out.folders},
-                                {"no_films", out.no_films()},
+                                {"no_films", out.not_videos()},
                                 {"endings", out.endings}};
 }
 
@@ -235,8 +236,8 @@ std::string keeps_state(const JobContext& context) {
 // Resumes from the folder's record if possible. Gives the inputs their keys.
 std::unique_ptr<Record> open_record(JobContext& context, std::vector<Input>& inputs) {
   const std::string& name = context.spec().name;
-  const auto how = record_options(context.run(), context.spec(),
-                                  retries(context.folder(), job_base(context.run(), context.spec())));
+  const JobIdentity& identity = context.identity();
+  const auto how = record_options(context, identity, retries(context.folder(), identity.base));
   auto record = std::make_unique<Record>(context.folder(), inputs, how);
   const bool goes_on = record->ended_before() + record->clips_before() > 0;
   if (const std::string stage = goes_on ? keeps_state(context) : ""; !stage.empty()) {
@@ -256,7 +257,15 @@ std::unique_ptr<Record> open_record(JobContext& context, std::vector<Input>& inp
 
 JobParts Curate::parts() {
   return {.slots = {kEngineSlot,
-                    {.name = "stages", .kind = "stage", .required = true, .list = true, .help = "in order"}},
+                    {.name = "stages",
+                     .kind = "stage",
+                     .required = true,
+                     .list = true,
+                     .help = "stages in "
+                             "the order "
+                             "in which "
+                             "samples "
+                             "pass them"}},
           .reads = {"path"},
           .draws = false};
 }
@@ -272,9 +281,9 @@ void Curate::check(JobCheck& check) const {
   const auto is_there = [](const Input& input) { return input.error.empty(); };
   if (inputs && std::none_of(inputs->begin(), inputs->end(), is_there)) {
     const std::string others =
-        left_out.no_films() > 0
+        left_out.not_videos() > 0
             ? fmt::format(" but {} whose endings are not those of videos (all_files = true takes them{})",
-                          left_out.no_films(), pictures_too(left_out))
+                          left_out.not_videos(), pictures_too(left_out))
             : "";
     const std::string below = left_out.folders > 0 ? " (" + folders_below(left_out.folders) + ")" : "";
     const auto of_list = std::find_if(inputs->begin(), inputs->end(), [&](const Input& input) {
@@ -312,18 +321,15 @@ void Curate::check(JobCheck& check) const {
   check_order(check.runtime().registry(), job.list("stages"), problem, doubt);
 }
 
-// Identity of the videos that the job's inputs lead to now, with their metadata: size and modification time
-// of every file, and the columns of lists and manifests; and of the videos to prune, so that a finished job
-// runs again for them. Lists remote folders; throws kinora::Error if one cannot be listed.
-std::string Curate::inputs_identity(const RunFile&, const JobSpec& job) const {
-  Io* io = served_io();
-  if (!io) return sha256(fmt::format("{}", fmt::join(job.paths, "\n")));
-  const auto found = catching([&] {
-    const auto prune = job.options.value("prune", std::vector<std::string>());
-    const std::string listed = identity_of(listed_inputs(*io, job).inputs);
-    return prune.empty() ? listed : sha256(fmt::format("{}\n{}", listed, fmt::join(prune, "\n")));
-  });
-  if (found) return *found;
+// Lists remote folders.
+std::shared_ptr<const JobInputs> Curate::list_inputs(const RunFile&, const JobSpec& job) const {
+  auto out = std::make_shared<CurateInputs>();
+  out->prune = job.options.value("prune", std::vector<std::string>());
+  const Look look{job.options.value("recursive", false), job.options.value("all_files", false),
+                  job.options.value("pictures", false)};
+  const auto found =
+      catching([&] { out->inputs = find_inputs(*served_io(), job.paths, look, &out->left_out); });
+  if (found) return out;
   throw Error(found.failure().code,
               fmt::format("job '{}': its inputs cannot be listed, so the job does not run and the existing "
                           "results are kept: {}",
@@ -338,14 +344,14 @@ void Curate::run(JobContext& context) const {
   fs::create_directories(context.folder() / "data");
   const Answers answers(context);
   fs::remove_all(work_folder(context));
-  Listing listing = listed_inputs(context.runtime().io(), context.spec());
+  CurateInputs listing = listed(context.identity());
   std::vector<Input>& inputs = listing.inputs;
   count_left_out(context, listing.left_out);
   const auto open = open_record(context, inputs);
   say_left_out(context.spec().name, listing);
   Record& record = *open;
   Ingest ingest(inputs, record, {options.hash, options.duplicates == "drop"});
-  Keeper keeper(context, record, inputs);
+  OutcomeWriter writer(context, record, inputs);
   PipelineJob job;
   job.stages = context.spec().list("stages");
   job.engine = context.spec().component("engine");
@@ -357,13 +363,13 @@ void Curate::run(JobContext& context) const {
   job.next = [&] { return ingest.next(); };
   const int64_t before = record.ended_before();
   job.ended_before_stages = [&, before] { return before + ingest.ended(); };
-  job.usage = [&] { return keeper.usage(); };
-  job.called = [&](const Sample& sample) { return keeper.called(sample); };
+  job.usage = [&] { return writer.usage(); };
+  job.called = [&](const Sample& sample) { return writer.called(sample); };
   job.ended_before = [&](const Sample& sample, const kinora_outcome& outcome) {
     return record.knows(std::string(sample.key()), outcome.made != 0);
   };
   job.ended = [&](const Sample& sample, const kinora_outcome& outcome) {
-    keeper.end(sample, outcome), memory.look();
+    writer.end(sample, outcome), memory.look();
   };
   const auto start = Clock::now();
   const PipelineResult ran = run_pipeline(context, job);
@@ -376,15 +382,16 @@ void Curate::run(JobContext& context) const {
   answers.set_aside();
 }
 
-void Curate::foresee(Runtime& runtime, const RunFile& run, const JobSpec& job, const fs::path& folder,
+void Curate::predict(const JobView& view, const JobIdentity& identity, const fs::path& folder,
                      int64_t retries) const {
-  Listing listing = listed_inputs(runtime.io(), job);
+  const JobSpec& job = view.spec();
+  CurateInputs listing = listed(identity);
   name_inputs(listing.inputs);
   if (folder.empty()) {
     log_info("{}: {} to do, none of them done before", job.name,
              counted(static_cast<int64_t>(listing.inputs.size()), "input", "inputs"));
   } else {
-    auto options = record_options(run, job, retries);
+    auto options = record_options(view, identity, retries);
     options.looks = true;
     say_beginning(job.name, Record(folder, listing.inputs, options));
   }

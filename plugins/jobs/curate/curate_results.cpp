@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void remove_work(const JobContext& context, const Sample& film) {
-  const auto url = film.text("url");
+void remove_work(const JobContext& context, const Sample& video) {
+  const auto url = video.text("url");
   const std::string work = work_folder(context).string() + "/";
   std::error_code ignored;
   if (url && url->starts_with(work) && url->find("..") == std::string_view::npos)
@@ -53,7 +53,9 @@ class KeptDigest {
  public:
   void add(const json& line, const json& files) {
     if (files.empty()) return;
-    const std::string text = json{line, files}.dump(-1, ' ', false, json::error_handler_t::replace);
+    json kept = line;
+    kept.erase("url");  // the place of the video does not count
+    const std::string text = json{kept, files}.dump(-1, ' ', false, json::error_handler_t::replace);
     hash_.add(text.data(), text.size());
   }
   std::string hex() { return hash_.hex(); }
@@ -74,8 +76,8 @@ void require_any_use(JobContext& context, const Totals& totals) {
     none = fmt::format("all {} clips failed", clips.failed);
   const bool did_all_fail = !none.empty();
   // Inputs that a stage consumed without cutting clips.
-  const bool is_of_films = clips.sum() == 0 && inputs.kept > 0;
-  if (none.empty() && inputs.failed + clips.failed > 0 && clips.kept == 0 && !is_of_films &&
+  const bool is_of_videos = clips.sum() == 0 && inputs.kept > 0;
+  if (none.empty() && inputs.failed + clips.failed > 0 && clips.kept == 0 && !is_of_videos &&
       fs::is_empty(context.folder() / "data"))
     none = fmt::format("nothing was kept, and {} failed", clips.failed > 0
                                                               ? counted(clips.failed, "clip", "clips")
@@ -84,7 +86,7 @@ void require_any_use(JobContext& context, const Totals& totals) {
   if (did_all_fail)
     remove_record(context.folder());
   else
-    count_retry(context.folder(), job_base(context.run(), context.spec()));
+    count_retry(context.folder(), context.identity().base);
   context.summary.update(
       {{"job", context.spec().name}, {"kind", "curate"}, {"status", "failed"}, {"error", none}});
   or_throw(write_file_atomically(context.folder() / "summary.json",
@@ -97,13 +99,13 @@ void require_any_use(JobContext& context, const Totals& totals) {
 
 fs::path work_folder(const JobContext& context) { return context.folder() / "work"; }
 
-Keeper::Keeper(JobContext& context, Record& record, const std::vector<Input>& inputs)
+OutcomeWriter::OutcomeWriter(JobContext& context, Record& record, const std::vector<Input>& inputs)
     : context_(context), record_(record) {
   for (const auto& input : inputs) urls_.emplace(input.key, input.url), ++named_[with_folder(input.url, 0)];
   last_ = fmt::format("{}", fmt::join(last_stages(context.spec().list("stages")), "' or '"));
 }
 
-void Keeper::end(const Sample& sample, const kinora_outcome& outcome) {
+void OutcomeWriter::end(const Sample& sample, const kinora_outcome& outcome) {
   const std::string key = valid_utf8(sample.key());  // as the record spells it
   const bool made = outcome.made != 0, stores = outcome.end == KINORA_OUTCOME_KEPT && !outcome.consumed;
   if (!made) remove_work(context_, sample);
@@ -126,7 +128,7 @@ void Keeper::end(const Sample& sample, const kinora_outcome& outcome) {
   record_.end(line, lineage, files);
 }
 
-std::string Keeper::called(const Sample& sample) const {
+std::string OutcomeWriter::called(const Sample& sample) const {
   const std::string key(sample.key());
   auto url = urls_.find(key);
   if (url == urls_.end()) url = urls_.find(text_in(parse_facts(sample.text("json").value_or("")), "film"));
@@ -134,14 +136,14 @@ std::string Keeper::called(const Sample& sample) const {
   return key + " (" + with_folder(url->second, 1) + ")";
 }
 
-json Keeper::usage() const {
+json OutcomeWriter::usage() const {
   const std::lock_guard lock(mutex_);
   return usage_.sums();
 }
 
-// Of two kept samples with one key the first is stored and the second fails, as does a sample with an input's
+// If two kept samples have one key, the first is stored and the second fails, as does a sample with an input's
 // key.
-void Keeper::end_second(const Sample& sample, const kinora_outcome& outcome) {
+void OutcomeWriter::end_second(const Sample& sample, const kinora_outcome& outcome) {
   end_failed(sample, outcome, KINORA_ERROR_DATA,
              fmt::format("a second sample called '{}' came out of stage '{}', and would overwrite the "
                          "first; rename an input, or fix the stage that names it",
@@ -150,8 +152,8 @@ void Keeper::end_second(const Sample& sample, const kinora_outcome& outcome) {
 
 // Records as failed a sample that the engine reported as kept or filtered but that cannot be stored; the run
 // continues.
-void Keeper::end_failed(const Sample& sample, const kinora_outcome& outcome, int32_t status,
-                        const std::string& reason) {
+void OutcomeWriter::end_failed(const Sample& sample, const kinora_outcome& outcome, int32_t status,
+                               const std::string& reason) {
   kinora_outcome failed = outcome;
   failed.end = KINORA_OUTCOME_FAILED;
   failed.status = status;
@@ -162,7 +164,8 @@ void Keeper::end_failed(const Sample& sample, const kinora_outcome& outcome, int
   record_.end(line_of(sample, failed, lineage), lineage, json::object());
 }
 
-json Keeper::line_of(const Sample& sample, const kinora_outcome& outcome, const Lineage& lineage) const {
+json OutcomeWriter::line_of(const Sample& sample, const kinora_outcome& outcome,
+                            const Lineage& lineage) const {
   return item_line(sample, outcome, lineage, outcome.made ? "" : urls_.at(std::string(sample.key())));
 }
 
@@ -213,8 +216,9 @@ void summarise_engine(JobContext& context, const json& figures) {
   const auto stages = figures.find("stages");
   if (stages == figures.end()) return;
   for (const json& stage : *stages)
-    if (const int64_t errors = whole(stage, "errors_after"); errors > 0)
-      context.summary["errors_after"][text_in(stage, "name")] = errors;
+    for (const char* name : {"errors_after", "without_result"})
+      if (const int64_t count = whole(stage, name); count > 0)
+        context.summary[name][text_in(stage, "name")] = count;
 }
 
 void log_outcome(JobContext& context, const Totals& totals) {
@@ -233,6 +237,10 @@ void log_outcome(JobContext& context, const Totals& totals) {
            counted(inputs.sum(), "input", "inputs"), inputs.kept, inputs.filtered, inputs.failed, of_clips,
            rules.empty() ? "" : fmt::format(" ({})", fmt::join(rules, ", ")),
            has_reasons ? "; " + (context.folder() / "items.jsonl").string() + " has the reasons" : "");
+  for (const auto& [stage, count] : object_in(context.summary, "without_result").items())
+    log_warn("{}: {} ended in stage '{}' without a result: it emitted, dropped and failed nothing for {}",
+             context.spec().name, counted(count.get<int64_t>(), "input", "inputs"), stage,
+             count == 1 ? "it" : "them");
   require_any_use(context, totals);
   if (inputs.failed + clips.failed > 0)
     log_warn("{}: failures are kept until you retry them: run the same command with --retry-failed",

@@ -1,4 +1,4 @@
-// What a curate job leaves: the files and the outcome of each sample while it runs, and at its end
+// The results of a curate job: the files and the outcome of each sample while it runs, and at its end
 // items.jsonl, the manifests, the counts of summary.json and log lines.
 #pragma once
 #include <mutex>
@@ -17,10 +17,10 @@ namespace kinora::core {
 std::filesystem::path work_folder(const JobContext&);
 
 // Stores kept samples below data/ and records every outcome.
-class Keeper {
+class OutcomeWriter {
  public:
   // Borrows the context and the record.
-  Keeper(JobContext& context, Record& record, const std::vector<Input>& inputs);
+  OutcomeWriter(JobContext& context, Record& record, const std::vector<Input>& inputs);
 
   // [any-thread, one call at a time] Takes one outcome of the engine. A kept sample that cannot be stored
   // under its key is recorded as failed, with a warning, and the run continues. Throws kinora::Error if a

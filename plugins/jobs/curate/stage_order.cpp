@@ -84,7 +84,7 @@ void check_order(const Registry& registry, const std::vector<const ComponentUse*
     for (const size_t i : stage.before) {
       if (all[i].cuts()) check_after_cut(stage, all[i], doubt);
       if (stage.cuts() && all[i].is("caption."))
-        doubt(*all[i].use, all[i].use->called() + " describes whole films, which " + stage.use->called() +
+        doubt(*all[i].use, all[i].use->called() + " describes whole videos, which " + stage.use->called() +
                                " cuts afterwards; put it behind " + stage.use->called());
     }
     if (stage.is("shots.merge")) check_merge(stage, all, problem);
@@ -97,12 +97,12 @@ namespace {
 // The tensors of the samples that leave a stage.
 struct State {
   std::set<std::string> there;
-  // What would make a tensor that is missing: "set sample_fps of clip.transcode".
+  // The change that would make a missing tensor: "set sample_fps of clip.transcode".
   std::map<std::string, std::vector<std::string>> could;
   bool doubtful = false;  // a stage that is not Kinora's own may have put more there
 };
 
-// What reaches a stage on every way to it; nothing where it begins.
+// Returns what reaches a stage on every path to it; nothing where it begins.
 State before(const std::vector<size_t>& from, const std::vector<State>& after) {
   if (from.empty()) return {};
   State out = after[from.front()];

@@ -21,7 +21,7 @@ void check_tensors(const Registry& registry, const std::vector<const ComponentUs
                    const Finding& problem, const Finding& doubt);
 
 // Checks that videos are cut once, after their shots are found and before what is said of clips; shots.merge
-// compares what a stage embed.* before it makes; a filter with bounds has one. Of Kinora's own stages alone.
+// compares what a stage embed.* before it makes; a filter with bounds has one. Only Kinora's own stages are checked.
 // problem: what fails for every video; doubt: what works and is hardly meant.
 void check_order(const Registry& registry, const std::vector<const ComponentUse*>& stages,
                  const Finding& problem, const Finding& doubt);

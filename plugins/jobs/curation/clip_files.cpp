@@ -62,7 +62,8 @@ std::string problem_of_key(std::string_view key) {
   const std::string shown = valid_utf8(key);
   if (shown != key)
     return fmt::format(
-        "the key '{}' is not UTF-8; fix the stage that sets it, keys are names such as \"film-0003\"", shown);
+        "the key '{}' is not UTF-8; fix the stage that sets it, keys are names such as \"video-0003\"",
+        shown);
   if (key.find('.', key.rfind('/') + 1) == key.npos) return "";
   return fmt::format(
       "the key '{}' has a dot in its last part, where field names begin; fix the stage that sets it, with "

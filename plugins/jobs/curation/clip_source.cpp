@@ -3,7 +3,7 @@
 #include "core/base/facts.hpp"
 #include "core/run/job.hpp"
 #include "core/run/job_check.hpp"
-#include "core/run/job_folder.hpp"
+#include "core/run/job_results.hpp"
 #include "kinora/error.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 

@@ -1,4 +1,5 @@
-// Where a job gets its clips from: jobs of its run, or the folder of a finished job of another run, which its input names.
+// Where a job gets its clips from: jobs of its run, or the folder of a finished job of another run, which its
+// input names.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -12,12 +13,12 @@ struct RunFile;
 
 struct ClipSource {
   std::filesystem::path curated;  // folder of the curate job that has made the clips
-  std::filesystem::path
-      decisions;  // decisions.jsonl of the dedup or select job that says which of them the job gets; empty: all kept ones
+  // decisions.jsonl of the dedup or select job that says which of them the job gets; empty: all kept ones
+  std::filesystem::path decisions;
 };
 
-// Throws Error(KINORA_ERROR_INVALID) if the job reads no curate job, directly or not, or if the clips have changed since the
-// job of another run decided about them.
+// Throws Error(KINORA_ERROR_INVALID) if the job reads no curate job, directly or not, or if the clips have
+// changed since the job of another run decided about them.
 ClipSource clip_source(const RunFile&, const JobSpec&);
 
 // Adds a problem of `input` if the folders that it names cannot be read.

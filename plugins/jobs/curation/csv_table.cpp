@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "core/base/facts.hpp"
 #include "kinora/abi/base.h"
 #include "kinora/error.hpp"
 
@@ -125,23 +124,14 @@ std::string other_separator(const std::vector<std::string>& head) {
   return "";
 }
 
-void refuse_utf16(std::string_view text, const std::string& name) {
-  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
-    throw Error(KINORA_ERROR_DATA, name + ": it is UTF-16" + kSaveAsUtf8);
-}
-
 void read_csv_table(const std::string& text, const std::string& name,
                     const std::function<void(const std::vector<std::string>& columns)>& head,
                     const std::function<void(size_t number, nlohmann::json row)>& row,
                     const std::function<void(size_t number, const std::string& why)>& broken) {
-  refuse_utf16(text, name);
   std::vector<std::string> columns;
   const auto take = [&](size_t number, std::vector<std::string> fields) {
     if (columns.empty()) {
       columns = std::move(fields);
-      for (const auto& column : columns)
-        if (const std::string valid = valid_utf8(column); valid != column)
-          refuse_head(name, fmt::format("column '{}' is not UTF-8{}", valid, kSaveAsUtf8));
       head(columns);
       return refuse_twice(columns, name);
     }

@@ -20,11 +20,11 @@ void read_csv(std::string_view text,
 // One record with its line end; every field is quoted.
 std::string csv_line(const std::vector<std::string>& fields);
 
-// Reads a table. Calls `head` once with the names of the columns, then for each record either `row` with its cells that are
-// not empty, by column, or `broken` with the reason, as read_csv() and if it has more or fewer fields than the first line. Cells
-// are bytes, maybe not UTF-8. Spreadsheets leave nameless columns at the end: they are read, and one of them may have a value.
-// Throws Error(KINORA_ERROR_DATA) if the first line cannot be read, is not UTF-8 or names two columns alike, and what the
-// functions throw.
+// Reads a table in UTF-8. Calls `head` once with the names of the columns, then for each record either `row`
+// with its cells that are not empty, by column, or `broken` with the reason, as read_csv() and if it has more
+// or fewer fields than the first line. Spreadsheets leave nameless columns at the end: they are read, and one
+// of them may have a value. Throws Error(KINORA_ERROR_DATA) if the first line cannot be read or names two
+// columns alike, and what the functions throw.
 void read_csv_table(const std::string& text, const std::string& name,
                     const std::function<void(const std::vector<std::string>& columns)>& head,
                     const std::function<void(size_t number, nlohmann::json row)>& row,
@@ -32,10 +32,5 @@ void read_csv_table(const std::string& text, const std::string& name,
 
 // ": the columns are separated by ';'; separate them by ','" for a first line without commas; "": nothing hints at it.
 std::string other_separator(const std::vector<std::string>& head);
-
-constexpr const char* kSaveAsUtf8 = "; save the file as UTF-8 (in Excel: \"CSV UTF-8\")";
-
-// Throws Error(KINORA_ERROR_DATA) if the text begins with the byte order mark of UTF-16.
-void refuse_utf16(std::string_view text, const std::string& name);
 
 }  // namespace kinora::core

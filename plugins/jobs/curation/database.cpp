@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "core/io/byte_source.hpp"
+#include "core/io/fence.hpp"
 #include "core/io/file_locks.hpp"
 #include "kinora/abi/base.h"
 #include "kinora/error.hpp"
@@ -46,6 +48,7 @@ int32_t code_of(int status) {
 Database::Database(std::filesystem::path file, Access access) : file_(std::move(file)) {
   std::error_code error;
   const bool exists = std::filesystem::exists(file_, error);
+  or_throw(check_regular_file(file_.string()));  // opening a pipe would wait
   if (access == Access::write) {
     // A kill loses nothing, a power cut at most the last changes.
     open(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
@@ -67,6 +70,8 @@ Database::Database(std::filesystem::path file, Access access) : file_(std::move(
 
 Database::~Database() {
   for (const auto& [sql, statement] : idle_) sqlite3_finalize(statement);
+  // The log of this copy of the run must not overwrite pages that another copy has written since.
+  if (!may_publish(file_)) sqlite3_db_config(database_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   sqlite3_close(database_);
 }
 
@@ -118,6 +123,7 @@ Database::Transaction::~Transaction() {
 }
 
 void Database::Transaction::commit() {
+  or_throw(may_publish(database_.file_));
   database_.script("COMMIT");
   is_open_ = false;
 }

@@ -1,13 +1,13 @@
 #include "plugins/jobs/curation/drops.hpp"
 
 #include <algorithm>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
+#include "core/base/regular_stream.hpp"
 #include "core/run/run_file.hpp"
 #include "kinora/abi/base.h"
 #include "kinora/error.hpp"
@@ -33,13 +33,12 @@ fs::path curated_by(const fs::path& job) {
 void each_decision(const fs::path& decisions,
                    const std::function<void(const nlohmann::json&, const std::string&, const std::string&,
                                             const std::string&)>& f) {
-  std::ifstream in(decisions, std::ios::binary);
+  auto in = regular_stream(decisions);
   const std::string job = decisions.parent_path().filename().string();
   if (!in)
-    throw Error(KINORA_ERROR_NOT_FOUND,
-                decisions.string() + ": file not found; run the job '" + job + "' again");
+    throw Error(in.failure().code, fmt::format("{}; run the job '{}' again", in.failure().message, job));
   size_t number = 0;
-  for (std::string text; std::getline(in, text);) {
+  for (std::string text; std::getline(*in, text);) {
     ++number;
     const auto line = parse_facts(text);
     const std::string key = text_in(line, "key"), end = text_in(line, "end");

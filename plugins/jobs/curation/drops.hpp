@@ -1,14 +1,15 @@
-// Decides which kept clips of a curate job stay out of the shards, and why: people rejected them, a dedup job of the run
-// found them to be copies, or a select job did not choose them. Both kinds of jobs write decisions.jsonl, one line for each
-// clip of the curate job, those that earlier jobs left out included:
+// Decides which kept clips of a curate job stay out of the shards, and why: people rejected them, a dedup job
+// of the run found them to be copies, or a select job did not choose them. Both kinds of jobs write
+// decisions.jsonl, one line for each clip of the curate job, those that earlier jobs left out included:
 //
-//   {"key": "film-0003", "end": "kept", "clip": {"sha256": ...}, "set": "train", "user": {"label": "sea"}}
-//   {"key": "film-0004", "end": "filtered", "rule": "dedup.semantic", "score": 0.998, "of": "film-0001"}
-//   {"key": "film-0005", "end": "filtered", "rule": "blur >= 20", "final": true}
-//   {"key": "film-0006", "end": "kept", "duplicate": {"of": "film-0001", "similarity": 0.998, "why": "copy of film-0001: ..."}}
+//   {"key": "video-0003", "end": "kept", "clip": {"sha256": ...}, "set": "train", "user": {"label": "sea"}}
+//   {"key": "video-0004", "end": "filtered", "rule": "dedup.semantic", "score": 0.998, "of": "video-0001"}
+//   {"key": "video-0005", "end": "filtered", "rule": "blur >= 20", "final": true}
+//   {"key": "video-0006", "end": "kept",
+//    "duplicate": {"of": "video-0001", "similarity": 0.998, "why": "copy of video-0001: ..."}}
 //
-// "set" and "user" are facts that a select job adds to the clip's own, "duplicate" one that a dedup job with mode = "score"
-// adds to the copies that it keeps. A select job follows people's decisions itself, so what it
+// "set" and "user" are facts that a select job adds to the clip's own, "duplicate" one that a dedup job with
+// mode = "score" adds to the copies that it keeps. A select job follows people's decisions itself, so what it
 // removes is "final".
 #pragma once
 #include <filesystem>
@@ -49,7 +50,7 @@ std::map<std::string, std::string> replacements_in(const std::filesystem::path& 
 
 // The facts that a decision adds to those of its clip; empty: none.
 nlohmann::json added_facts(const nlohmann::json& decision);
-// Those of all kept clips, by key, from the same file.
+// The added facts of all kept clips, by key, from the same file.
 std::map<std::string, nlohmann::json> added_facts_in(const std::filesystem::path& decisions);
 
 // Removes drops that were decided about other footage than their clips have now, and copies of clips that are

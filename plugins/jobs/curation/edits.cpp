@@ -1,12 +1,12 @@
 #include "plugins/jobs/curation/edits.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <utility>
 
 #include "core/base/digest.hpp"
 #include "core/base/facts.hpp"
+#include "core/base/regular_file.hpp"
 #include "core/run/run_file.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
 #include "plugins/jobs/curation/clip_source.hpp"
@@ -296,16 +296,16 @@ std::vector<const Edit*> EditHistory::redoable(const std::string& author) const 
 }
 
 std::string text_of_subject(const nlohmann::json& subject) {
-  const bool names_film = !text_in(subject, "sha256").empty() || !text_in(subject, "url").empty();
-  return names_film ? subject_of(subject).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) : "";
+  const bool names_video = !text_in(subject, "sha256").empty() || !text_in(subject, "url").empty();
+  return names_video ? subject_of(subject).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+                     : "";
 }
 
 Footage kept_in(const std::filesystem::path& folder) {
   const auto data = folder / "data";
   const auto subject = [data](const std::string& key) {
-    std::ifstream in(data / (key + ".json"), std::ios::binary);
-    if (!in) return nlohmann::json();
-    const auto facts = parse_facts(std::string{std::istreambuf_iterator<char>(in), {}});
+    const auto text = read_regular_file(data / (key + ".json"));
+    const auto facts = text ? parse_facts(*text) : nlohmann::json();
     return facts.is_object() ? subject_of(facts) : nlohmann::json();
   };
   const auto keys = [data, subject] {
@@ -322,11 +322,11 @@ Footage kept_in(const std::filesystem::path& folder) {
 
 EditHistory read_edits(const std::filesystem::path& file, Footage clips) {
   EditHistory out(std::move(clips));
-  std::ifstream in(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
+  constexpr uint64_t kMost = uint64_t{1} << 32;  // bytes
+  auto read = read_regular_file(file, kMost);
   std::error_code error;
-  if (in.bad() || (!in.is_open() && std::filesystem::exists(file, error)))
-    throw Error(KINORA_ERROR_IO, file.string() + ": the file cannot be read");
+  if (!read && std::filesystem::exists(file, error)) throw Error(KINORA_ERROR_IO, read.failure().message);
+  std::string text = read ? *std::move(read) : "";
   // Leaves out the last line of a writer that died; a line typed by hand is complete without its newline.
   if (parse_edit(std::string_view(text).substr(text.rfind('\n') + 1))) text += '\n';
   out.add_lines(text, [&](size_t line, const std::string& why) {

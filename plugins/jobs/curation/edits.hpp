@@ -1,12 +1,12 @@
 // The changes that people made to clips of a curate job: lines of edits.jsonl in the job's folder. The studio
 // appends one line per change; shard and embed-text jobs, search and the studio read them.
 //
-//   {"key": "film-0003", "time": "2026-01-31T09:30:00.125Z", "author": "mia",
+//   {"key": "video-0003", "time": "2026-01-31T09:30:00.125Z", "author": "mia",
 //    "of": {"sha256": "...", "first_frame": 120, "end_frame": 240},
 //    "set": {"caption": "A boat at sea.", "keep": false, "reason": "watermark", "tags": ["sea"]}, "was":
 //    {"caption": "A boat."}}
 //
-// Each line sets the fields of its "set". Of two lines about one field the later one counts. null resets the
+// Each line sets the fields of its "set". The later of two lines about one field counts. null resets the
 // field to the clip's own value, and "keep" to no decision. "time", "author" and unknown members are
 // optional. An undo is a line of its own: "undo": true, and in "set" the earlier values of the fields: the
 // clip's own caption and reason if no one had changed them, null if nothing was decided. So a reader that

@@ -70,16 +70,19 @@ TEST(Edits, AWrongChangeIsNamed) {
 
 TEST(Edits, TagsOfARequestAreTextsWithoutBlanksEachOnce) {
   EXPECT_EQ(tags_of({" sea", "calm", "sea\n"}, "tag"), (Tags{"sea", "calm"}));
-  for (const json& wrong : {json("sea"), json(std::vector{1}), json(Tags{""}), json(Tags{"  "}), json(Tags{std::string(201, 'x')}),
-                            json(Tags(101, "x"))})
+  const Tags long_one{std::string(201, 'x')}, many(101, "x");
+  for (const json& wrong :
+       {json("sea"), json(std::vector{1}), json(Tags{""}), json(Tags{"  "}), json(long_one), json(many)})
     EXPECT_THROW((void)tags_of(wrong, "tag"), Error) << wrong;
   EXPECT_EQ(tags_in({{"tags", {"sea"}}}), Tags{"sea"});
   EXPECT_EQ(tags_in({{"tags", "sea"}}), Tags()) << "a fact of any origin";
 }
 
 TEST(EditHistory, AStepCountsOnceItsLastLineIsThere) {
-  const std::string first = R"({"key":"a","set":{"keep":false},"more":true})" "\n",
-                    last = R"({"key":"b","set":{"keep":false}})" "\n";
+  const std::string first = R"({"key":"a","set":{"keep":false},"more":true})"
+                            "\n",
+                    last = R"({"key":"b","set":{"keep":false}})"
+                           "\n";
   EditHistory h;
   const auto no_wrong = [](size_t, const std::string& why) { ADD_FAILURE() << why; };
   EXPECT_EQ(h.add_lines(first, no_wrong), 0U);
@@ -190,8 +193,8 @@ class OfAJob : public testing::Test {
     fs::create_directories(folder_ / "data");
   }
   ~OfAJob() override { fs::remove_all(folder_); }
-  static json footage(const char* film, int first = 0) {
-    return {{"sha256", film}, {"first_frame", first}, {"end_frame", first + 50}};
+  static json footage(const char* video, int first = 0) {
+    return {{"sha256", video}, {"first_frame", first}, {"end_frame", first + 50}};
   }
   void clip(const std::string& key, json facts) {
     facts["height"] = 120;
@@ -239,7 +242,7 @@ TEST_F(OfAJob, OfEditsByTheOldKeyAndByTheNewTheLaterOneCountsAndIsUndone) {
 }
 
 // hash = false: the video's url identifies it.
-TEST_F(OfAJob, AnEditStaysWithItsFilmWhereFilmsAreNotHashed) {
+TEST_F(OfAJob, AnEditStaysWithItsVideoWhereVideosAreNotHashed) {
   const auto of = [](const char* url) { return json{{"url", url}, {"first_frame", 0}, {"end_frame", 50}}; };
   const json frames{{"first_frame", 0}, {"end_frame", 50}};
   clip("film-0000", of("w/film.mp4")), clip("film-2-0000", of("x/film.mp4"));

@@ -1,5 +1,5 @@
-// Bounds of facts: those by which the stages of a curate job filter, from their options, and those of conditions such as
-// "blur >= 20" in the `where` of select jobs.
+// Bounds of facts: those by which the stages of a curate job filter, from their options, and those of
+// conditions such as "blur >= 20" in the `where` of select jobs.
 #pragma once
 #include <string>
 #include <vector>
@@ -22,10 +22,12 @@ struct FactBound {
   }
 };
 
-// The bounds by which a stage such as "filter.flow" filters; none if it only records a score. In the order of the options.
+// The bounds by which a stage such as "filter.flow" filters; none if it only records a score. In the order of
+// the options.
 std::vector<FactBound> bounds_of_stage(const std::string& stage, const nlohmann::json& options);
 
-// Returns the conditions FACT OP NUMBER that a top-level `and` joins; nothing for a text that cannot be parsed. rule: as in Where::rules().
+// Returns the conditions FACT OP NUMBER that a top-level `and` joins; nothing for a text that cannot be
+// parsed. rule: as in Where::rules().
 std::vector<FactBound> bounds_of_where(const std::string& where);
 
 }  // namespace kinora::core

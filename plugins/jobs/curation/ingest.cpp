@@ -44,7 +44,7 @@ std::optional<Sample> Ingest::next() {
     }
     if (is_no_file(input) || is_empty(input)) continue;
     if (options_.hash && (!knows_content(input) || is_empty(input) || is_duplicate(input))) continue;
-    if (!record_.has_ended(input)) return film_of(input);
+    if (!record_.has_ended(input)) return video_of(input);
   }
   return std::nullopt;
 }
@@ -130,9 +130,9 @@ void Ingest::end(const Input& input, const json& line) {
   ++ended_;
 }
 
-Sample Ingest::film_of(const Input& input) const {
-  Sample film(input.key);
-  film.set("url", input.url);
+Sample Ingest::video_of(const Input& input) const {
+  Sample video(input.key);
+  video.set("url", input.url);
   json facts = json::object();
   // The source of a clip; edits of it are identified by this too (subject_of).
   if (const auto content = record_.content(input); !content.empty())
@@ -142,11 +142,11 @@ Sample Ingest::film_of(const Input& input) const {
   if (!input.user.empty()) facts["user"] = input.user;
   if (input.caption) {
     facts["caption"] = {{"by", "user"}};
-    film.set("txt", *input.caption);
+    video.set("txt", *input.caption);
   }
-  if (!facts.empty()) film.set("json", facts.dump(-1, ' ', false, json::error_handler_t::replace));
-  if (const auto ended = record_.ended_of(input); !ended.empty()) film.set("ended.json", json(ended).dump());
-  return film;
+  if (!facts.empty()) video.set("json", facts.dump(-1, ' ', false, json::error_handler_t::replace));
+  if (const auto ended = record_.ended_of(input); !ended.empty()) video.set("ended.json", json(ended).dump());
+  return video;
 }
 
 }  // namespace kinora::core

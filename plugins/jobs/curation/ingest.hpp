@@ -35,7 +35,7 @@ class Ingest {
   bool is_empty(const Input& input);
   bool is_duplicate(const Input& input);
   void say_lost(const Input& copy, const Input& first) const;
-  Sample film_of(const Input& input) const;
+  Sample video_of(const Input& input) const;
   void end(const Input& input, const json& line);
   const std::vector<Input>& inputs_;
   Record& record_;

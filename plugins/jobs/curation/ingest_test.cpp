@@ -39,9 +39,9 @@ class IngestTest : public testing::Test {
       const auto log = or_throw(LogFile::open(folder_ / "log"));
       Record record(folder_, inputs_, {.base = "x"});
       Ingest ingest(inputs_, record, options);
-      while (const auto film = ingest.next()) {
-        out.first.emplace_back(film->key());
-        const std::string key(film->key());
+      while (const auto video = ingest.next()) {
+        out.first.emplace_back(video->key());
+        const std::string key(video->key());
         record.end({{"key", key}, {"end", "kept"}, {"facts", json::object()}}, {0, {key}, {}},
                    json::object());
       }
@@ -74,7 +74,7 @@ TEST_F(IngestTest, AnEmptyFileHasFailedAndIsNoCopyOfAnother) {
 }
 
 // Opening it would wait for a writer.
-TEST_F(IngestTest, APipeThatIsNamedAsAFilmHasFailedAndNobodyWaitsForIt) {
+TEST_F(IngestTest, APipeThatIsNamedAsAVideoHasFailedAndNobodyWaitsForIt) {
   ::alarm(60);
   put("a", "film");
   const std::string pipe = folder_ / "pipe.mp4";
@@ -117,7 +117,7 @@ TEST_F(IngestTest, ACopyOfAVideoThatIsNoLongerListedIsACopy) {
   EXPECT_EQ(ends_["a"]["end"], "kept");
   {
     Record record(folder_, inputs_, {.base = "x", .prune = {(folder_ / "a.mp4").string()}});
-    EXPECT_EQ(record.pruned().films, 1);
+    EXPECT_EQ(record.pruned().videos, 1);
   }
   EXPECT_THAT(run().first, ElementsAre("moved")) << "it is not a copy any more";
 }
@@ -130,8 +130,8 @@ TEST_F(IngestTest, WhatIsSaidOfACopyAloneIsNamedBeforeItIsLost) {
   put("plain", "film");
   put("other", "film").user = {{"licence", "own"}, {"place", "sea"}, {"year", 1999}};
   inputs_[3].caption = "A ship.";
-  const auto [films, log] = run();
-  EXPECT_THAT(films, ElementsAre("a"));
+  const auto [videos, log] = run();
+  EXPECT_THAT(videos, ElementsAre("a"));
   EXPECT_THAT(log, HasSubstr("other: it is a copy of a and"));
   EXPECT_THAT(log, HasSubstr("has: caption, licence, year;"));
   EXPECT_EQ(log.find("same: "), log.npos);

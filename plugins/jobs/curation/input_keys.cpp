@@ -11,11 +11,11 @@ namespace kinora::core {
 namespace {
 
 // "f-0000" next to "f": what clip.transcode calls the first clip of f.
-bool is_clip_of_another(const std::string& key, const std::set<std::string>& films) {
+bool is_clip_of_another(const std::string& key, const std::set<std::string>& videos) {
   const size_t digits = key.size() - 1 - std::min(key.size() - 1, key.find_last_not_of("0123456789"));
   if (digits < 4 || key.size() <= digits || key[key.size() - digits - 1] != '-') return false;
-  const std::string film = key.substr(0, key.size() - digits - 1);
-  return films.count(film) || (!film.empty() && is_clip_of_another(film, films));
+  const std::string video = key.substr(0, key.size() - digits - 1);
+  return videos.count(video) || (!video.empty() && is_clip_of_another(video, videos));
 }
 
 std::string wanted_key(const Input& input) {
@@ -51,7 +51,7 @@ class Names {
   std::map<std::string, int> next_;
 };
 
-struct Wish {
+struct KeyRequest {
   Input* input;
   std::string key;        // from its manifest or its file name
   bool is_users = false;  // from its manifest
@@ -59,19 +59,19 @@ struct Wish {
 
 // Gives inputs their earlier name if `may` allows it.
 template <typename May>
-void keep_names(std::vector<Wish>& wishes, Names& names, const May& may) {
-  std::erase_if(wishes, [&](const Wish& wish) {
-    const std::string& before = wish.input->key_before;
-    if (before.empty() || !may(wish) || !names.take_just(before)) return false;
-    wish.input->key = before;
+void keep_names(std::vector<KeyRequest>& requests, Names& names, const May& may) {
+  std::erase_if(requests, [&](const KeyRequest& request) {
+    const std::string& before = request.input->key_before;
+    if (before.empty() || !may(request) || !names.take_just(before)) return false;
+    request.input->key = before;
     return true;
   });
 }
 
-void give_names(std::vector<Wish>& wishes, Names& names, bool to_users) {
-  std::erase_if(wishes, [&](const Wish& wish) {
-    if (wish.is_users != to_users) return false;
-    wish.input->key = names.take(wish.key);
+void give_names(std::vector<KeyRequest>& requests, Names& names, bool to_users) {
+  std::erase_if(requests, [&](const KeyRequest& request) {
+    if (request.is_users != to_users) return false;
+    request.input->key = names.take(request.key);
     return true;
   });
 }
@@ -80,20 +80,21 @@ void give_names(std::vector<Wish>& wishes, Names& names, bool to_users) {
 
 void name_inputs(std::vector<Input>& inputs, std::unordered_set<std::string> taken) {
   Names names({taken.begin(), taken.end()});
-  std::vector<Wish> wishes;
-  wishes.reserve(inputs.size());
-  for (Input& input : inputs) wishes.push_back({&input, wanted_key(input), !input.wanted.empty()});
-  keep_names(wishes, names,
-             [](const Wish& wish) { return wish.is_users && wish.input->key_before == wish.key; });
-  keep_names(wishes, names, [&](const Wish& wish) {
-    return wish.is_users && names.has(wish.key) && is_made_of(wish.input->key_before, wish.key);
+  std::vector<KeyRequest> requests;
+  requests.reserve(inputs.size());
+  for (Input& input : inputs) requests.push_back({&input, wanted_key(input), !input.wanted.empty()});
+  keep_names(requests, names, [](const KeyRequest& request) {
+    return request.is_users && request.input->key_before == request.key;
   });
-  give_names(wishes, names, true);
-  keep_names(wishes, names, [](const Wish& wish) { return !wish.is_users; });
-  give_names(wishes, names, false);
-  const std::set<std::string> films = names.used();
+  keep_names(requests, names, [&](const KeyRequest& request) {
+    return request.is_users && names.has(request.key) && is_made_of(request.input->key_before, request.key);
+  });
+  give_names(requests, names, true);
+  keep_names(requests, names, [](const KeyRequest& request) { return !request.is_users; });
+  give_names(requests, names, false);
+  const std::set<std::string> videos = names.used();
   for (Input& input : inputs) {
-    if (!is_clip_of_another(input.key, films)) continue;
+    if (!is_clip_of_another(input.key, videos)) continue;
     names.give_back(input.key);
     input.key = names.take(input.key + "-film");
   }

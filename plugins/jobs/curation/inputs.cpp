@@ -13,10 +13,10 @@
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/io/byte_source.hpp"
-#include "core/io/text_encoding.hpp"
 #include "core/io/wildcard.hpp"
 #include "core/plugin/host.hpp"
 #include "plugins/jobs/curation/manifest.hpp"
+#include "plugins/jobs/curation/text_file.hpp"
 
 namespace kinora::core {
 namespace {
@@ -35,7 +35,7 @@ class Finder {
 
   // Adds one entry of the run file.
   void add(const std::string& path) {
-    if (is_remote(path) && !asks_) return add_film({.url = path});
+    if (is_remote(path) && !asks_) return add_video({.url = path});
     if (ends_as(path, {".txt"})) return add_list(path);
     if (ends_as(path, {".jsonl", ".csv"})) return add_manifest(path);
     add_named(path);
@@ -50,20 +50,20 @@ class Finder {
  private:
   // Adds a video, folder or pattern.
   void add_named(const std::string& path) {
-    if (is_remote(path) && !asks_) return add_film({.url = path});
+    if (is_remote(path) && !asks_) return add_video({.url = path});
     std::error_code error;
     const bool remote = is_remote(path);
     if (path.ends_with('/') || (!remote && fs::is_directory(path, error))) return add_folder(path);
     if (is_pattern(path) && (remote || !fs::exists(path, error)))
       return add_all(files_matching(io_, path, left_out_), path, "matches no files");
     const FoundFile file = found_file(path);
-    add_film({.url = path, .size = file.size, .modified = file.modified});
+    add_video({.url = path, .size = file.size, .modified = file.modified});
   }
 
   void add_folder(const std::string& path) {
     const LeftOut before = left_out_;
     const auto files = files_in(io_, path, look_, left_out_);
-    const bool others = left_out_.no_films() > before.no_films();
+    const bool others = left_out_.not_videos() > before.not_videos();
     std::string none = others
                            ? "contains no file with the ending of a video; all_files = true takes every file"
                            : "contains no files";
@@ -76,9 +76,9 @@ class Finder {
 
   void add_all(const std::vector<FoundFile>& files, const std::string& path, const std::string& if_none) {
     if (files.empty())
-      add_film({.url = path, .error = path + ": " + if_none + "; fix the path" + listed_in_});
+      add_video({.url = path, .error = path + ": " + if_none + "; fix the path" + listed_in_});
     for (const auto& file : files)
-      add_film({.url = file.url, .size = file.size, .modified = file.modified, .error = file.error});
+      add_video({.url = file.url, .size = file.size, .modified = file.modified, .error = file.error});
   }
 
   // Reads size and time of remote videos that were named one by one, with one listing per folder; without it
@@ -105,7 +105,7 @@ class Finder {
       }
   }
 
-  void add_film(Input input) { found_.push_back(std::move(input)); }
+  void add_video(Input input) { found_.push_back(std::move(input)); }
 
   void add_list(const std::string& file) {
     const std::string text = or_throw(read_text_file(file, kLongestList, OtherBytes::keep));
@@ -127,8 +127,8 @@ class Finder {
         add_named(resolved(line, file));
       } catch (const Error& e) {
         if (e.code() == KINORA_ERROR_CANCELLED || is_unanswered(resolved(line, file), e.code())) throw;
-        add_film({.url = resolved(line, file),
-                  .error = fmt::format("{} (line {} of {})", e.what(), number, file)});
+        add_video({.url = resolved(line, file),
+                   .error = fmt::format("{} (line {} of {})", e.what(), number, file)});
       }
     }
     listed_in_.clear();
@@ -153,7 +153,7 @@ class Finder {
           input.error =
               input.url + ": file not found; patterns work in lists (.txt) and in `input`, not in manifests";
       }
-      add_film(std::move(input));
+      add_video(std::move(input));
     };
     const size_t first = found_.size();
     for (auto& said :
@@ -194,7 +194,7 @@ std::vector<Input> found(Io& io, const std::vector<std::string>& paths, Look loo
 }  // namespace
 
 std::string Input::named() const {
-  json all{{"url", url}, {"user", user}};
+  json all{{"url", is_remote(url) ? url : fs::path(url).filename().string()}, {"user", user}};
   if (caption) all["caption"] = *caption;
   if (!error.empty()) all["error"] = error;
   return sha256(all.dump(-1, ' ', false, json::error_handler_t::replace)).substr(0, 32);
@@ -273,7 +273,7 @@ class Walk {
 
  private:
   bool is_skipped(const std::string& name) const {
-    return !look_.all_files && is_no_film(name) && !(look_.pictures && is_picture_file(name));
+    return !look_.all_files && is_not_video(name) && !(look_.pictures && is_picture_file(name));
   }
 
   void add_below(const std::string& folder, int depth) {
@@ -328,7 +328,7 @@ std::string ending_of(std::string_view name) {
   return ending;
 }
 
-int64_t LeftOut::no_films() const {
+int64_t LeftOut::not_videos() const {
   int64_t sum = 0;
   for (const auto& [ending, count] : endings) sum += count;
   return sum;
@@ -345,7 +345,7 @@ std::string folders_below(int64_t count) {
                     : fmt::format("{} folders below are not read; recursive = true reads them", count);
 }
 
-bool is_no_film(std::string_view name) {
+bool is_not_video(std::string_view name) {
   constexpr std::array<std::string_view, 31> kEndings{
       ".txt", ".md",   ".json",   ".jsonl", ".csv",        ".tsv",   ".toml", ".yaml",
       ".yml", ".xml",  ".html",   ".log",   ".srt",        ".vtt",   ".ass",  ".nfo",

@@ -1,11 +1,11 @@
 // Finds the inputs of a curate job: every video that its paths lead to, with the user's metadata.
 //
-//   film.mp4, s3://bucket/film.mp4     one video
-//   films/, s3://bucket/films/         a folder or prefix: its videos, with `recursive` also of subfolders; with
+//   video.mp4, s3://bucket/video.mp4   one video
+//   videos/, s3://bucket/videos/       a folder or prefix: its videos, with `recursive` also of subfolders; with
 //                                      `all_files` files of any ending, with `pictures` also pictures
-//   s3://bucket/films/**/*.mp4         a pattern (local ones are resolved with the run file)
-//   films.txt                          a list: one path, URI, folder or pattern per line; "#" begins a comment
-//   films.jsonl, films.csv             a manifest, see manifest.hpp
+//   s3://bucket/videos/**/*.mp4        a pattern (local ones are resolved with the run file)
+//   videos.txt                         a list: one path, URI, folder or pattern per line; "#" begins a comment
+//   videos.jsonl, videos.csv           a manifest, see manifest.hpp
 //
 // Paths in lists and manifests are relative to the file that contains them.
 #pragma once
@@ -33,14 +33,14 @@ struct FoundFile {
   std::string error;     // why a subfolder cannot be listed; the url is the folder's
 };
 
-// What to read of a folder.
+// Which files of a folder to read.
 struct Look {
   bool recursive = false;  // subfolders too, except behind links to folders
   bool all_files = false;  // also files whose ending is not a video's
   bool pictures = false;   // also JPEG, PNG and WebP files, by their endings
 };
 
-// What was skipped on purpose, and what was changed.
+// Counts of files that were skipped on purpose or changed.
 struct LeftOut {
   int64_t hidden = 0;                      // files and folders whose names begin with a dot
   int64_t links = 0;                       // links to folders
@@ -54,7 +54,7 @@ struct LeftOut {
   std::vector<std::string> columns;  // messages about misspelt columns of manifests
 
   // Files without a video's ending, all endings together.
-  int64_t no_films() const;
+  int64_t not_videos() const;
   // The skipped files that `pictures` would take.
   int64_t pictures() const;
 };
@@ -67,7 +67,7 @@ std::string ending_of(std::string_view name);
 
 // Whether the ending is known not to be a video's: lists and manifests, captions and subtitles, pictures,
 // logs, unfinished downloads. An unknown ending may be a video's.
-bool is_no_film(std::string_view name);
+bool is_not_video(std::string_view name);
 
 // Whether the ending is that of a picture which stage/picture.read reads.
 bool is_picture_file(std::string_view name);
@@ -107,9 +107,10 @@ struct Input {
   std::string error;       // why it cannot be read: it ends as failed with this reason
   std::string key_before;  // its key in the job's record
 
-  // Equal as long as nothing shows that the video or its metadata changed. Begins with named().
+  // Equal as long as nothing shows that the video or its metadata changed: the file's name, size and
+  // modification time, its caption and other metadata. Begins with named().
   std::string identity() const;
-  // The part that does not depend on the video's file.
+  // The part that does not depend on the file's bytes: of a local file its name and not its folder.
   std::string named() const;
   // The file is unavailable now (a missing disk, a bucket that denies access), but nothing shows that it
   // changed.

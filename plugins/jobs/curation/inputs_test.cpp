@@ -53,20 +53,20 @@ TEST(Wildcard, OfManyStarsEndsSoon) {
 TEST(Manifest, ALineThatIsNestedWithoutEndIsNoInput) {
   const auto error_of = [](const std::string& user) {
     std::string error = "no row";
-    read_jsonl_manifest("{\"url\": \"a.mp4\", \"x\": " + user + "}", "films.jsonl",
+    read_jsonl_manifest("{\"url\": \"a.mp4\", \"x\": " + user + "}", "videos.jsonl",
                         [&](Input in) { error = in.error; });
     return error;
   };
   const auto nested = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };
   EXPECT_EQ(error_of(nested(60)), "");
   EXPECT_EQ(error_of("\"" + nested(400) + "\\\"" + nested(400) + "\""), "") << "brackets in text are text";
-  EXPECT_THAT(error_of(nested(1000000)), HasSubstr("films.jsonl: line 1: it is nested more than 64"));
+  EXPECT_THAT(error_of(nested(1000000)), HasSubstr("videos.jsonl: line 1: it is nested more than 64"));
 }
 
 TEST(Manifest, NanIsNullAndOtherFlawsAreNamedWithTheirPlace) {
   const auto row_of = [](const std::string& line) {
     Input out;
-    read_jsonl_manifest(line, "films.jsonl", [&](Input in) { out = std::move(in); });
+    read_jsonl_manifest(line, "videos.jsonl", [&](Input in) { out = std::move(in); });
     return out;
   };
   const Input nan =
@@ -177,7 +177,7 @@ TEST_F(Inputs, OfAFolderAreNotItsListsPicturesAndLogs) {
               ElementsAre("a", "b", "c"));
   EXPECT_EQ(out.endings,
             (std::map<std::string, int64_t>{{".txt", 1}, {".jpg", 2}, {".part", 1}, {".srt", 1}}));
-  EXPECT_EQ(out.no_films(), 5);
+  EXPECT_EQ(out.not_videos(), 5);
   EXPECT_EQ(find({folder_}, {.recursive = true, .all_files = true}).size(), 8u);
   EXPECT_THAT(keys(find({(folder_ / "*.JPG").string()})), ElementsAre("b"));
   EXPECT_THAT(keys(find({put("lists/l.txt", "../c.jpg\n../*.part\n")})), ElementsAre("c", "d-mp4"));
@@ -195,12 +195,12 @@ TEST_F(Inputs, OfAFolderArePicturesOnlyOnRequest) {
   EXPECT_THAT(keys(find_inputs(runtime_->io(), {folder_}, {.pictures = true}, &out)),
               ElementsAre("a", "b", "c", "d", "e"));
   EXPECT_EQ(out.pictures(), 0);
-  EXPECT_EQ(out.no_films(), 2);
+  EXPECT_EQ(out.not_videos(), 2);
 }
 
 TEST_F(Inputs, OfAListAreItsLinesAndWhatIsMissingSaysWhere) {
   put("a.mp4"), put("sub/b.mp4"), put("empty/.x");
-  const auto list = put("films.txt", "# films\n\na.mp4\n  sub/*.mp4\r\n" + (folder_ / "a.mp4").string() +
+  const auto list = put("videos.txt", "# videos\n\na.mp4\n  sub/*.mp4\r\n" + (folder_ / "a.mp4").string() +
                                          "\nnone/*.mkv\nempty/\ns3://bucket/c.mp4\ngone/\n");
   const auto found = find({list});
   ASSERT_THAT(keys(found), ElementsAre("a", "b", "a-2", "*", "empty", "c", "gone"));
@@ -281,11 +281,11 @@ TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
   EXPECT_EQ(quoted[1].caption, "x");
 }
 
-TEST_F(Inputs, OfAListThatBeginsWithAByteOrderMarkAreItsFilms) {
+TEST_F(Inputs, OfAListThatBeginsWithAByteOrderMarkAreItsVideos) {
   put("a.mp4");
   for (const char* list : {"\xEF\xBB\xBF"
                            "a.mp4\n",
-                           "\xEF\xBB\xBF# films\r\na.mp4"}) {
+                           "\xEF\xBB\xBF# videos\r\na.mp4"}) {
     const auto found = find({put("l.txt", list)});
     ASSERT_EQ(found.size(), 1u) << list;
     EXPECT_EQ(found[0].url, folder_ / "a.mp4");
@@ -335,13 +335,13 @@ TEST_F(Inputs, OfAManifestWhoseColumnIsALetterAwayFromAKnownOneSayIt) {
 }
 
 TEST_F(Inputs, OfAManifestArePatternsNone) {
-  put("films/a.mov"), put("odd[1].mp4");
-  const auto found = find({put("m.jsonl", "{\"path\": \"films/*.mov\"}\n{\"path\": \"odd[1].mp4\"}\n")});
+  put("videos/a.mov"), put("odd[1].mp4");
+  const auto found = find({put("m.jsonl", "{\"path\": \"videos/*.mov\"}\n{\"path\": \"odd[1].mp4\"}\n")});
   ASSERT_EQ(found.size(), 2u);
   EXPECT_THAT(
       found[0].error,
       HasSubstr(
-          "films/*.mov: file not found; patterns work in lists (.txt) and in `input`, not in manifests"));
+          "videos/*.mov: file not found; patterns work in lists (.txt) and in `input`, not in manifests"));
   EXPECT_EQ(found[1].error, "");
 }
 
@@ -358,7 +358,7 @@ TEST_F(Inputs, ThatAreLinksToNothingAreThereAndUnseen) {
   }
 }
 
-TEST_F(Inputs, OfACsvWithoutAColumnOfFilmsSayWhatItHas) {
+TEST_F(Inputs, OfACsvWithoutAColumnOfVideosSayWhatItHas) {
   const auto said = [&](const std::string& head) {
     try {
       find({put("bad.csv", head + "\nb.mp4,x\n")});
@@ -404,13 +404,13 @@ TEST_F(Inputs, HaveKeysThatAreFilesNamesAndDiffer) {
 TEST_F(Inputs, KeepTheKeysThatTheJobKnowsThemByWhateverIsAdded) {
   put("x/f.mp4"), put("y/f.mp4"), put("w/f.mp4"), put("v/f-2.mp4");
   const auto url = [&](const char* name) { return (folder_ / name).string(); };
-  using Known = std::map<std::string, std::string>;  // url and key
-  const auto keys_of = [&](const std::string& lines, Known known, const char* list = "l.txt") {
+  using KeyByUrl = std::map<std::string, std::string>;  // url and key
+  const auto keys_of = [&](const std::string& lines, KeyByUrl known, const char* list = "l.txt") {
     auto inputs = find_inputs(runtime_->io(), {put(list, lines)}, {});
     for (auto& input : inputs) input.key_before = std::exchange(known[input.url], "");
     return keys(inputs);
   };
-  const Known known{{url("x/f.mp4"), "f"}, {url("y/f.mp4"), "f-2"}};
+  const KeyByUrl known{{url("x/f.mp4"), "f"}, {url("y/f.mp4"), "f-2"}};
   EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", {}), ElementsAre("f", "f-2", "f-2-2", "f-3"));
   EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", known),
               ElementsAre("f-3", "f", "f-2-2", "f-2"));
@@ -428,7 +428,7 @@ TEST_F(Inputs, KeepTheKeysThatTheJobKnowsThemByWhateverIsAdded) {
 }
 
 TEST_F(Inputs, HaveAnotherIdentityWhenTheFileOrTheWordsChange) {
-  const auto film = put("a.mp4");
+  const auto video = put("a.mp4");
   const auto list = put("m.jsonl", "{\"url\": \"a.mp4\", \"caption\": \"A boat.\"}\n");
   const auto before = find({list})[0].identity();
   EXPECT_EQ(find({list})[0].identity(), before);

@@ -1,7 +1,7 @@
 #include "plugins/jobs/curation/items.hpp"
 
 #include "core/base/facts.hpp"
-#include "core/run/one_stage.hpp"
+#include "core/stages/one_stage.hpp"
 
 namespace kinora::core {
 namespace {
@@ -91,7 +91,7 @@ void Totals::add(const json& line, bool made, const json& files) {
   // Seconds of clips are those of stored ones; seconds of videos are those of all inputs, whatever became of them.
   if (!made) {
     damaged_ += line.contains("damaged");
-    film_seconds_ += seconds_of(line);
+    video_seconds_ += seconds_of(line);
   } else if (!files.empty()) {
     clip_seconds_ += seconds_of(line);
   }
@@ -121,7 +121,7 @@ json Totals::summary() const {
               {"clips", clips_.json()},
               {"rules", rules_},
               {"outcomes", outcomes},
-              {"film_seconds", film_seconds_},
+              {"film_seconds", video_seconds_},
               {"clip_seconds", clip_seconds_},
               {"files_kept", files_},
               {"bytes_kept", bytes_kept_}});

@@ -13,10 +13,8 @@
 
 namespace kinora::core {
 
-// The line about an outcome of the engine. Members: key, end ("kept", "filtered", "failed"), consumed; stage,
-// reason and score where it ended early, and the status of a failure ("data", "io", ...: the ABI's codes in
-// words); facts, shots, caption and damage; for a made sample `parent`, the key of the input that it was made
-// of, or `parents`, those of several. url: the input's; empty for a made sample.
+// The line about an outcome of the engine, with the members of docs/formats/items.md. url: the input's; empty
+// for a made sample.
 json item_line(const Sample& sample, const kinora_outcome& outcome, const Lineage& lineage,
                const std::string& url);
 
@@ -52,7 +50,7 @@ class Totals {
   Counts inputs_, clips_;
   int64_t damaged_ = 0, files_ = 0;
   uint64_t bytes_kept_ = 0;
-  double film_seconds_ = 0, clip_seconds_ = 0;
+  double video_seconds_ = 0, clip_seconds_ = 0;
 };
 
 // Duration of the video or clip of this line, from its facts; 0 if unknown.

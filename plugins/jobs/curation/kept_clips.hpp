@@ -32,9 +32,9 @@ void each_line_in(const std::filesystem::path& file, uint64_t from, uint64_t to,
   if (in.bad()) throw Error(KINORA_ERROR_IO, file.string() + ": cannot be read; is the disk in order?");
 }
 
-// Calls look(line, of) for each line about a clip that is stored, in several threads; each part of the file has an Of of
-// its own. Calls take(of) in this thread, in the order of the file. Throws the errors of both, Error(KINORA_ERROR_CANCELLED),
-// and Error(KINORA_ERROR_DATA) for a line that is not an object with a key.
+// Calls look(line, of) for each line about a clip that is stored, in several threads; each part of the file
+// has an Of of its own. Calls take(of) in this thread, in the order of the file. Throws the errors of both,
+// Error(KINORA_ERROR_CANCELLED), and Error(KINORA_ERROR_DATA) for a line that is not an object with a key.
 template <class Of, class Look, class Take>
 void each_kept_clip(const std::filesystem::path& curated, size_t threads, const Look& look,
                     const Take& take) {

@@ -72,7 +72,7 @@ bool take_text(json& row, const char* column, std::string& out) {
 
 // Why a line is no JSON object.
 std::string flaw_of(const std::string& line, const json& read) {
-  constexpr const char* kRemedy = "; write {\"url\": \"film.mp4\"}";
+  constexpr const char* kRemedy = "; write {\"url\": \"video.mp4\"}";
   if (!read.is_discarded())
     return std::string("it is not a JSON object but a JSON ") + read.type_name() + kRemedy;
   const auto repaired = without_nan(line);
@@ -84,7 +84,7 @@ std::string flaw_of(const std::string& line, const json& read) {
   } catch (const json::parse_error& e) {
     place = e.byte;  // from 1 on; behind the end if the line is cut off
   }
-  if (place == 0) return std::string("it is nested more than 64 levels deep; write {\"url\": \"film.mp4\"}");
+  if (place == 0) return std::string("it is nested more than 64 levels deep; write {\"url\": \"video.mp4\"}");
   if (place > text.size()) return "it is not a JSON object: it ends too early";
   const size_t from = place - 1;
   return fmt::format("it is not a JSON object: character {} is {}{}", place,
@@ -177,15 +177,15 @@ ManifestWriter::ManifestWriter(const std::filesystem::path& folder, std::vector<
 void ManifestWriter::add(const json& item, bool made) {
   const json& facts = object_in(item, "facts");
   if (!made)
-    film_ = {
+    video_ = {
         {"key", text_in(item, "key")}, {"url", text_in(item, "url")}, {"sha256", text_in(facts, "sha256")}};
   // A video, or a clip of one, or a branch's copy of it (KEY@STAGE), whose line came before.
-  const std::string film = text_in(film_, "key"), parent = made ? text_in(item, "parent") : "";
-  const bool known = made && (parent == film || parent.starts_with(film + "@"));
+  const std::string video = text_in(video_, "key"), parent = made ? text_in(item, "parent") : "";
+  const bool known = made && (parent == video || parent.starts_with(video + "@"));
   json line{{"key", text_in(item, "key")},
-            {"film", known ? film : parent},
-            {"url", made && !known ? "" : text_in(film_, "url")},
-            {"sha256", made && !known ? text_in(facts, "sha256") : text_in(film_, "sha256")},
+            {"film", known ? video : parent},
+            {"url", made && !known ? "" : text_in(video_, "url")},
+            {"sha256", made && !known ? text_in(facts, "sha256") : text_in(video_, "sha256")},
             {"outcome", text_in(item, "end")}};
   for (const auto& [column, fact] : {std::pair{"start", "start_s"}, {"end", "end_s"}})
     if (made && facts.contains(fact)) line[column] = facts[fact];

@@ -59,7 +59,7 @@ class ManifestWriter {
  private:
   AtomicFile jsonl_, csv_;
   std::vector<std::string> user_;
-  nlohmann::json film_;  // the last video's line
+  nlohmann::json video_;  // the last video's line
 };
 
 }  // namespace kinora::core

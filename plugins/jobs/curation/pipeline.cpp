@@ -1,25 +1,23 @@
 #include "plugins/jobs/curation/pipeline.hpp"
 
 #include <algorithm>
-#include <ctime>
 #include <thread>
 
 #include "core/base/cancel.hpp"
 #include "core/base/log.hpp"
-#include "core/io/atomic_file.hpp"
 #include "core/run/job_stages.hpp"
 
 namespace kinora::core {
 namespace {
 
 // The state of the engine's callbacks during a run.
-struct Books {
+struct RunningPipeline {
   const PipelineJob& job;
   Progress progress;
   Live live;
   PipelineResult result;
 
-  static Books& of(void* self) { return *static_cast<Books*>(self); }
+  static RunningPipeline& of(void* self) { return *static_cast<RunningPipeline*>(self); }
 
   int32_t next(kinora_sample** out) {
     int32_t status = KINORA_SIGNAL_END;
@@ -107,22 +105,22 @@ Specs specs_of(JobContext& context, const std::vector<const ComponentUse*>& stag
 
 PipelineResult run_pipeline(JobContext& context, const PipelineJob& job) {
   const Specs specs = specs_of(context, job.stages);
-  Books books{job,
-              {context.spec().name, job.total, job.unit},
-              {context.spec().name, context.folder(), job.total},
-              {}};
+  RunningPipeline running{job,
+                          {context.spec().name, job.total, job.unit},
+                          {context.spec().name, context.folder(), job.total},
+                          {}};
   kinora_pipeline pipeline{};
   pipeline.struct_size = sizeof pipeline;
   pipeline.n_stages = static_cast<uint32_t>(specs.specs.size());
   pipeline.stages = specs.pointers.data();
   pipeline.memory = static_cast<uint64_t>(job.memory);
-  pipeline.self = &books;
-  pipeline.next = [](void* self, kinora_sample** out) { return Books::of(self).next(out); };
+  pipeline.self = &running;
+  pipeline.next = [](void* self, kinora_sample** out) { return RunningPipeline::of(self).next(out); };
   pipeline.done = [](void* self, const kinora_outcome* o) {
-    return guard([&] { Books::of(self).done(*o); });
+    return guard([&] { RunningPipeline::of(self).done(*o); });
   };
   pipeline.report = [](void* self, const char* text) {
-    static_cast<void>(guard([&] { Books::of(self).report(text); }));
+    static_cast<void>(guard([&] { RunningPipeline::of(self).report(text); }));
   };
 
   kinora_run call = context.call();
@@ -131,259 +129,10 @@ PipelineResult run_pipeline(JobContext& context, const PipelineJob& job) {
   void* self = made([&] { return engine.create(host(), job.engine->options.abi()); }, job.engine->id);
   const std::unique_ptr<void, void (*)(void*)> owned(self, engine.destroy);
   const int32_t status = engine.run(self, &pipeline, &call);
-  books.live.end(cancelled() ? "interrupted" : status == KINORA_OK ? "done" : "failed");
+  running.live.end(cancelled() ? "interrupted" : status == KINORA_OK ? "done" : "failed");
   check(status);
   if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
-  return std::move(books.result);
-}
-
-namespace {
-
-using nlohmann::json;
-
-double number(const json& of, const char* name) {
-  const auto it = of.find(name);
-  return it != of.end() && it->is_number() ? it->get<double>() : 0;
-}
-
-std::string text_of(const json& of, const char* name) {
-  const auto it = of.find(name);
-  return it != of.end() && it->is_string() ? it->get<std::string>() : "";
-}
-
-std::string label(const std::string& value) {
-  std::string out;
-  for (const char c : value) {
-    if (c == '\\' || c == '"') out += '\\';
-    if (c == '\n')
-      out += "\\n";
-    else
-      out += c;
-  }
-  return out;
-}
-
-// One metric of the exposition: its help and type, then its samples.
-struct Family {
-  const char *name, *type, *help, *member;
-};
-constexpr Family kStages[] = {
-    {"kinora_stage_samples_in_total", "counter", "Samples that the stage has taken", "in"},
-    {"kinora_stage_samples_out_total", "counter", "Samples that the stage has emitted", "out"},
-    {"kinora_stage_dropped_total", "counter", "Samples that the stage has filtered", "dropped"},
-    {"kinora_stage_failed_total", "counter", "Samples that failed in the stage", "failed"},
-    {"kinora_stage_retried_total", "counter", "Retries of samples", "retried"},
-    {"kinora_stage_errors_after_total", "counter",
-     "Errors over samples that the stage had already emitted or dropped", "errors_after"},
-    {"kinora_stage_processes_died_total", "counter", "Worker processes that died", "died"},
-    {"kinora_stage_seconds_total", "counter", "Seconds of work, all workers together", "seconds"},
-    {"kinora_stage_rate", "gauge", "Samples taken per second since the last report", "rate"},
-    {"kinora_stage_busy", "gauge", "Busy workers since the last report", "busy"},
-    {"kinora_stage_workers", "gauge", "Number of workers", "workers"},
-    {"kinora_stage_workers_needed", "gauge", "Number of workers that the stage's share of the work needs",
-     "wanted"},
-    {"kinora_stage_queue", "gauge", "Samples waiting for the stage", "queue"}};
-
-// Metrics of stages that query servers: member "usage" of live.json, for this run alone.
-constexpr Family kUsage[] = {
-    {"kinora_stage_requests_total", "counter", "Requests of the stage that a server has answered in this run",
-     "requests"},
-    {"kinora_stage_prompt_tokens_total", "counter", "Prompt tokens that the stage has sent in this run",
-     "prompt_tokens"},
-    {"kinora_stage_completion_tokens_total", "counter",
-     "Completion tokens that the stage has received in this run", "completion_tokens"},
-    {"kinora_stage_cost_total", "counter", "Cost of the tokens, in the currency of the stage's prices",
-     "cost"}};
-
-// Metrics of a training's last step.
-constexpr Family kTraining[] = {
-    {"kinora_train_step", "gauge", "Steps that are done", "step"},
-    {"kinora_train_loss", "gauge", "Loss of the step", "loss"},
-    {"kinora_train_gradient_norm", "gauge", "Norm of the step's gradient before clipping", "gradient_norm"},
-    {"kinora_train_learning_rate", "gauge", "Learning rate of the step", "learning_rate"},
-    {"kinora_train_samples_per_second", "gauge", "Samples per second of all ranks", "samples_per_second"},
-    {"kinora_train_tokens_per_second", "gauge", "Tokens per second of all ranks", "tokens_per_second"}};
-
-// Metrics of the loading of data, for this process and this run alone.
-constexpr Family kLoading[] = {
-    {"kinora_data_samples_total", "counter", "Samples read for the job, those in place of others included",
-     "samples"},
-    {"kinora_data_failed_total", "counter", "Samples that could not be used, each counted once", "failed"},
-    {"kinora_data_too_short_total", "counter", "Samples with too few frames, each counted once", "too_short"},
-    {"kinora_data_wait_seconds_total", "counter", "Seconds for which samples were waited for", "waited"},
-    {"kinora_data_queue", "gauge", "Samples that are read ahead and not yet asked for", "ready"},
-    {"kinora_data_ahead_bytes_peak", "gauge", "Most bytes of samples read ahead at once", "ahead_peak"},
-    {"kinora_data_cache_hits_total", "counter", "Reads that the cache on disk answered", "cache_hits"},
-    {"kinora_data_latent_hits_total", "counter", "Windows whose latents were in the latent cache",
-     "latent_hits"},
-    {"kinora_data_cache_bytes_total", "counter", "Bytes that came from the cache on disk", "cache_bytes"}};
-
-// Metrics of the loading of data that have one value for each member of an object.
-struct Group {
-  const char *name, *type, *help, *member, *label;
-};
-constexpr Group kLoadingGroups[] = {
-    {"kinora_data_bytes_total", "counter", "Bytes read from each set, by its path", "bytes", "source"},
-    {"kinora_data_dropped_total", "counter", "Samples that a transform's rule dropped, each counted once",
-     "dropped", "rule"},
-    {"kinora_data_left_out", "gauge", "Samples of the sets that part or where leaves out", "left_out", "by"}};
-
-void add_head(std::string& out, const char* name, const char* type, const char* help) {
-  out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
-}
-
-void add_one(std::string& out, const char* name, const char* type, const char* help, const std::string& job,
-             double value) {
-  add_head(out, name, type, help);
-  out += fmt::format("{}{{job=\"{}\"}} {:.17g}\n", name, label(job), value);
-}
-
-void add_usage(std::string& out, const std::string& job, const json& usage) {
-  for (const Family& family : kUsage) {
-    std::string lines;
-    for (const auto& [stage, used] : usage.items())
-      if (used.is_object() && used.contains(family.member))
-        lines += fmt::format("{}{{job=\"{}\",stage=\"{}\"}} {:.17g}\n", family.name, label(job), label(stage),
-                             number(used, family.member));
-    if (lines.empty()) continue;
-    add_head(out, family.name, family.type, family.help);
-    out += lines;
-  }
-}
-
-void add_loading(std::string& out, const std::string& job, const json& loading) {
-  for (const Family& family : kLoading)
-    add_one(out, family.name, family.type, family.help, job, number(loading, family.member));
-  for (const Group& group : kLoadingGroups) {
-    add_head(out, group.name, group.type, group.help);
-    const json of = loading.value(group.member, json::object());
-    for (const auto& [value, count] : of.items())
-      out += fmt::format("{}{{job=\"{}\",{}=\"{}\"}} {:.17g}\n", group.name, label(job), group.label,
-                         label(value), number(of, value.c_str()));
-  }
-}
-
-std::string now_utc() {
-  const std::time_t now = std::time(nullptr);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  return text;
-}
-
-}  // namespace
-
-std::string prometheus_text(const std::string& job, const json& live) {
-  std::string out;
-  const json memory = live.value("memory", json::object());
-  add_one(out, "kinora_job_inputs", "gauge", "Inputs of the job", job, number(live, "total"));
-  add_one(out, "kinora_job_inputs_done_total", "counter", "Inputs that have ended", job,
-          number(live, "done"));
-  add_one(out, "kinora_job_made_done_total", "counter", "Samples made from inputs that have ended", job,
-          number(live, "made"));
-  add_one(out, "kinora_job_ended", "gauge", "1 when the job has ended", job,
-          live.value("ended", false) ? 1 : 0);
-  add_one(out, "kinora_job_updated_seconds", "gauge",
-          "Time when these figures were written, in seconds since 1970", job, number(live, "updated"));
-  add_one(out, "kinora_job_seconds_total", "counter", "Seconds since the job began", job,
-          number(live, "seconds"));
-  add_one(out, "kinora_job_sample_bytes", "gauge", "Bytes of samples in the engine", job,
-          number(memory, "used"));
-  add_one(out, "kinora_job_sample_bytes_peak", "gauge", "Peak bytes of samples in the engine so far", job,
-          number(memory, "peak"));
-  add_one(out, "kinora_job_rate_expected", "gauge",
-          "Inputs per second that the stages' times allow; 0: not known yet", job, number(live, "expected"));
-  const json stages = live.value("stages", json::array());
-  for (const Family& family : kStages) {
-    add_head(out, family.name, family.type, family.help);
-    for (const json& stage : stages)
-      out += fmt::format("{}{{job=\"{}\",stage=\"{}\"}} {:.17g}\n", family.name, label(job),
-                         label(text_of(stage, "name")), number(stage, family.member));
-  }
-  add_head(out, "kinora_stage_bound", "gauge", "1 for the stage that limits the job");
-  for (const json& stage : stages)
-    out +=
-        fmt::format("kinora_stage_bound{{job=\"{}\",stage=\"{}\"}} {}\n", label(job),
-                    label(text_of(stage, "name")), text_of(stage, "name") == text_of(live, "bound") ? 1 : 0);
-  add_usage(out, job, live.value("usage", json::object()));
-  return out;
-}
-
-std::string training_text(const std::string& job, int64_t steps, const json& line, const json& loading,
-                          double updated) {
-  std::string out;
-  add_one(out, "kinora_train_steps", "gauge", "Steps of the whole training", job, static_cast<double>(steps));
-  for (const Family& family : kTraining)
-    if (line.contains(family.member))
-      add_one(out, family.name, family.type, family.help, job, number(line, family.member));
-  if (loading.is_object()) add_loading(out, job, loading);
-  add_one(out, "kinora_job_ended", "gauge", "1 when the job has ended", job, 0);
-  add_one(out, "kinora_job_updated_seconds", "gauge",
-          "Time when these figures were written, in seconds since 1970", job, updated);
-  return out;
-}
-
-std::vector<std::string> live_table(const json& live) {
-  const json stages = live.value("stages", json::array());
-  size_t width = 5;
-  for (const json& stage : stages) width = std::max(width, text_of(stage, "name").size());
-  std::vector<std::string> out{fmt::format("  {:<{}} {:>9} {:>10} {:>7} {:>6} {:>8}", "stage", width,
-                                           "workers", "rate", "queue", "busy", "failed")};
-  const std::string bound = text_of(live, "bound");
-  for (const json& stage : stages) {
-    const double workers = std::max(1.0, number(stage, "workers"));
-    out.push_back(fmt::format("{} {:<{}} {:>9} {:>8.1f}/s {:>7.0f} {:>5.0f}% {:>8.0f}{}",
-                              text_of(stage, "name") == bound ? ">" : " ", text_of(stage, "name"), width,
-                              fmt::format("{:.0f}/{:.0f}", number(stage, "workers"), number(stage, "limit")),
-                              number(stage, "rate"), number(stage, "queue"),
-                              100 * std::min(1.0, number(stage, "busy") / workers), number(stage, "failed"),
-                              text_of(stage, "name") == bound ? "  slowest" : ""));
-  }
-  const json memory = live.value("memory", json::object());
-  const double held = number(memory, "used") / (1 << 20), of = number(memory, "bound") / (1 << 20);
-  std::string last = fmt::format("  {:.0f} MiB of samples", held);
-  if (of > 0) last += fmt::format(" of {:.0f}", of);
-  if (number(live, "expected") > 0)
-    last += fmt::format("; at best {:.3g} inputs/s", number(live, "expected"));
-  if (bound == "memory" || bound == "source") last += fmt::format("; limited by the {}", bound);
-  out.push_back(std::move(last));
-  return out;
-}
-
-void Live::update(json figures, int64_t done, int64_t made) {
-  if (!figures.is_object()) return;
-  figures_ = std::move(figures);
-  figures_.update({{"job", job_}, {"total", total_}, {"done", done}, {"made", made}, {"ended", false}});
-  write_all();
-}
-
-void Live::end(const std::string& how) {
-  if (!figures_.is_object()) return;
-  figures_.update({{"ended", true}, {"status", how}});
-  for (auto& stage : figures_["stages"])
-    if (stage.is_object()) stage.update({{"workers", 0}, {"busy", 0}, {"rate", 0}});
-  write_all();
-}
-
-void Live::write_all() {
-  figures_["at"] = now_utc();
-  figures_["updated"] = static_cast<double>(std::time(nullptr));
-  write("live.json", figures_.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
-  write("metrics.prom", prometheus_text(job_, figures_));
-}
-
-void Live::update_training(const json& line, const json& loading) {
-  write("metrics.prom", training_text(job_, total_, line, loading, static_cast<double>(std::time(nullptr))));
-}
-
-std::vector<std::string> Live::table() const {
-  return figures_.is_object() ? live_table(figures_) : std::vector<std::string>();
-}
-
-void Live::write(const char* name, const std::string& text) {
-  const auto status = write_file_atomically(folder_ / name, text);
-  if (status || said_) return;
-  said_ = true;
-  log_warn("{}: {}; the job continues without it", job_, status.failure().message);
+  return std::move(running.result);
 }
 
 }  // namespace kinora::core

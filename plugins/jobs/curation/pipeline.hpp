@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/run/job.hpp"
+#include "core/run/live.hpp"
 #include "kinora/abi/engine.h"
 #include "kinora/sample.hpp"
 
@@ -41,7 +42,7 @@ struct PipelineJob {
   std::function<int64_t()> ended_before_stages;
   // [any-thread] What stages have requested from servers in this run, as in Usage; empty: not counted.
   std::function<nlohmann::json()> usage;
-  // What the log calls a failed sample; empty: its key.
+  // The name of a failed sample in the log; empty: its key.
   std::function<std::string(const Sample&)> called;
   // [any-thread] Whether an earlier run recorded this outcome and made_before counts it; empty: never.
   std::function<bool(const Sample&, const kinora_outcome&)> ended_before;
@@ -51,43 +52,5 @@ struct PipelineJob {
 
 // Throws kinora::Error if the run itself fails; failures of samples are counted.
 PipelineResult run_pipeline(JobContext&, const PipelineJob&);
-
-// Publishes what a job is doing now, from the figures that its engine reports: a table on the terminal, and
-// two files in the job's folder, each replaced atomically: live.json for pages, and metrics.prom in
-// Prometheus' text format for collectors.
-class Live {
- public:
-  Live(std::string job, std::filesystem::path folder, int64_t total)
-      : job_(std::move(job)), folder_(std::move(folder)), total_(total) {}
-
-  // figures: as in abi/engine.h, perhaps with "usage" (plugins/jobs/curation/usage.hpp). done: inputs that
-  // have ended; made: samples made from them that have ended; both include earlier runs. A file that cannot
-  // be written is logged once, and the job continues.
-  void update(nlohmann::json figures, int64_t done, int64_t made);
-  // The job has ended. how: "done", "failed" or "interrupted".
-  void end(const std::string& how);
-  // For a training, instead: writes only metrics.prom. line: of metrics.jsonl. loading: what the loading of data has
-  // done so far (TrainingSamples::loading()); null: nothing is loaded.
-  void update_training(const nlohmann::json& line, const nlohmann::json& loading);
-  // The last update as lines of a table; empty before the first.
-  std::vector<std::string> table() const;
-
- private:
-  void write_all();
-  void write(const char* name, const std::string& text);
-  const std::string job_;
-  const std::filesystem::path folder_;
-  const int64_t total_;
-  nlohmann::json figures_;
-  bool said_ = false;
-};
-
-// The figures of live.json in Prometheus' text exposition format 0.0.4.
-std::string prometheus_text(const std::string& job, const nlohmann::json& live);
-// The figures of Live::update_training() in the same format. steps: of the whole training.
-std::string training_text(const std::string& job, int64_t steps, const nlohmann::json& line,
-                          const nlohmann::json& loading, double updated);
-// Table of stage, workers, rate, queue and busy; the stage that limits the run is marked.
-std::vector<std::string> live_table(const nlohmann::json& live);
 
 }  // namespace kinora::core

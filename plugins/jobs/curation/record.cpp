@@ -1,14 +1,11 @@
 #include "plugins/jobs/curation/record.hpp"
 
 #include <algorithm>
-#include <optional>
-#include <set>
 
 #include <fmt/ranges.h>
 
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
-#include "core/io/wildcard.hpp"
 #include "kinora/error.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
 
@@ -18,11 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int64_t kVersion = 1;
 
-// SQLite keeps this text in every record. input.place and input.after are the order: the position of a listed
-// input, and that of an unlisted one behind it. outcome.input is NULL for a sample of several inputs, which
-// `joined` has, or of none. outcome.parent is the key of one parent.
-// input.seen: whether its file had a size and a time when the latest run began (Input::is_unseen); a failure of one that had not is
-// tried again as soon as it has.
+// docs/formats/record.md describes every column. SQLite keeps this text in every record.
 constexpr const char* kTables = R"sql(
 CREATE TABLE job (version INTEGER, base TEXT, retries INTEGER);
 CREATE TABLE input (
@@ -41,18 +34,6 @@ CREATE INDEX joined_by_input ON joined(input);
 CREATE INDEX files_of_outcome ON file(outcome);
 )sql";
 
-bool is_below(const std::string& url, const std::string& folder) {
-  return url.starts_with(folder) &&
-         (folder.ends_with('/') || url.size() == folder.size() || url[folder.size()] == '/');
-}
-
-// Whether an entry of the option `prune` names the url: itself, a folder above it, or a pattern.
-bool names(const std::string& entry, const std::string& url) {
-  const auto [folder, rest] = split_pattern(entry);
-  return is_below(url, entry) || (is_pattern(entry) && url.starts_with(folder) &&
-                                  matches(rest, std::string_view(url).substr(folder.size())));
-}
-
 std::string line_text(const json& line) { return line.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 }  // namespace
@@ -68,26 +49,13 @@ Lineage Lineage::of(const kinora_outcome& outcome) {
   return out;
 }
 
-// An input as the record knows it.
-struct Record::Known {
-  int64_t id;
-  std::string key, url, identity;
-  bool was_seen, has_failed;
-  bool is_worth_keeping;     // it has results other than its own failure
-  std::optional<size_t> at;  // its place among the listed inputs
-  bool stays = true;
-};
-
 Record::Record(const fs::path& folder, std::vector<Input>& inputs, const Options& options)
     : data_(folder / "data"),
       options_(options),
       db_(folder / kRecordFile, options.looks ? Database::Access::copy : Database::Access::write) {
   Database::Transaction all(db_);
   begin(folder);
-  auto known = known_inputs();
-  match(known, inputs);
-  void_stale(known, inputs);
-  place(known, inputs);
+  find_inputs(inputs);
   retry_failures();
   reopen_unfinished();
   all.commit();
@@ -123,7 +91,11 @@ void Record::begin(const fs::path& folder) {
                     ": another version of Kinora wrote it; use that version, or delete "
                     "the file to run the job from scratch");
   if (is_new) return db_.run("INSERT INTO job VALUES (?, ?, ?)", kVersion, options_.base, options_.retries);
-  if (db_.text("SELECT base FROM job") != options_.base) return start_over("it was made with other options");
+  if (const std::string base = db_.text("SELECT base FROM job"); base != options_.base) {
+    if (std::ranges::find(options_.formerly, base) == options_.formerly.end())
+      return start_over("it was made with other options");
+    db_.run("UPDATE job SET base = ?", options_.base);
+  }
   if (db_.number(
           "SELECT COUNT(*) FROM outcome WHERE input IS NULL AND id NOT IN (SELECT outcome FROM joined)") > 0)
     start_over("a stage's finish() made samples of no input");
@@ -134,183 +106,6 @@ void Record::start_over(const std::string& why) {
            data_.parent_path().string(), why);
   db_.script("DELETE FROM outcome; DELETE FROM input; DELETE FROM job");
   db_.run("INSERT INTO job VALUES (?, ?, ?)", kVersion, options_.base, options_.retries);
-}
-
-std::vector<Record::Known> Record::known_inputs() {
-  std::vector<Known> out;
-  Query rows(db_,
-             "SELECT id, key, url, identity, seen, EXISTS (SELECT 1 FROM outcome WHERE input = input.id AND "
-             "made = 0 AND failed),"
-             " EXISTS (SELECT 1 FROM outcome WHERE outcome.input = input.id AND (made > 0 OR NOT failed)) "
-             "FROM input ORDER BY place, after");
-  while (rows.next())
-    out.push_back({rows.number(0),
-                   rows.text(1),
-                   rows.text(2),
-                   rows.text(3),
-                   rows.number(4) != 0,
-                   rows.number(5) != 0,
-                   rows.number(6) != 0,
-                   {}});
-  return out;
-}
-
-// Finds each listed input in the record by its url, and names all inputs. A listed input keeps its key unless
-// its manifest gives another one; an unlisted one always.
-void Record::match(std::vector<Known>& known, std::vector<Input>& inputs) {
-  std::unordered_map<std::string_view, std::vector<size_t>>
-      of_url;  // inputs with this url, the first one last
-  for (size_t i = inputs.size(); i-- > 0;) of_url[inputs[i].url].push_back(i);
-  std::unordered_set<std::string> taken;
-  for (auto& film : known) {
-    if (const auto at = of_url.find(film.url); at != of_url.end() && !at->second.empty()) {
-      film.at = at->second.back();
-      at->second.pop_back();
-      inputs[*film.at].key_before = film.key;
-      continue;
-    }
-    const bool is_pruned = std::any_of(options_.prune.begin(), options_.prune.end(),
-                                       [&](const auto& entry) { return names(entry, film.url); });
-    film.stays = film.is_worth_keeping && !is_pruned;
-    if (film.stays) taken.insert(film.key);
-  }
-  name_inputs(inputs, std::move(taken));
-}
-
-// Removes inputs whose results are void: changed, renamed, pruned, or without their files.
-void Record::void_stale(std::vector<Known>& known, const std::vector<Input>& inputs) {
-  for (auto& film : known) {
-    if (film.at) {
-      const Input& input = inputs[*film.at];
-      const bool is_same = input.is_unseen() ? film.identity.starts_with(input.named() + "-")
-                                             : film.identity == input.identity();
-      film.stays = is_same && film.key == input.key && files_are_there(film.id);
-    }
-    const Count results = count_of(film);
-    const auto add = [&](Count& to) {
-      to.first = to.films++ == 0 ? film.url : to.first;
-      to.clips += results.clips;
-    };
-    if (!film.stays && (film.at || film.is_worth_keeping)) add(film.at ? changed_ : pruned_);
-    if (film.stays && !film.at) add(unlisted_);
-    if (film.stays && film.at && film.is_worth_keeping && inputs[*film.at].is_unseen()) add(unseen_);
-    if (film.stays) continue;
-    void_results(film.id);
-    db_.run("DELETE FROM input WHERE id = ?", film.id);
-  }
-}
-
-Record::Count Record::count_of(const Known& known) {
-  return {1,
-          db_.number("SELECT COUNT(DISTINCT outcome.id) FROM outcome JOIN file ON file.outcome = outcome.id "
-                     "WHERE input = ? AND made > 0",
-                     known.id),
-          {}};
-}
-
-// Writes the order of the inputs, and adds new ones. An unlisted input follows the one that it followed
-// before.
-void Record::place(const std::vector<Known>& known, const std::vector<Input>& inputs) {
-  std::vector<bool> is_known(inputs.size());
-  int64_t last = -1, after = 0;
-  for (const auto& film : known) {
-    if (film.at) last = static_cast<int64_t>(*film.at), after = 0;
-    if (!film.stays) continue;
-    if (!film.at) {
-      db_.run("UPDATE input SET place = ?, after = ?, listed = 0 WHERE id = ?", last, ++after, film.id);
-      continue;
-    }
-    is_known[*film.at] = true;
-    const bool is_seen = !inputs[*film.at].is_unseen();
-    db_.run("UPDATE input SET place = ?, after = 0, listed = 1, seen = ? WHERE id = ?", *film.at, is_seen,
-            film.id);
-    if (is_seen && !film.was_seen && film.has_failed) reopen(film.id);
-  }
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (!is_known[i])
-      db_.run(
-          "INSERT INTO input (key, url, identity, place, after, listed, seen) VALUES (?, ?, ?, ?, 0, 1, ?)",
-          inputs[i].key, inputs[i].url, inputs[i].identity(), i, !inputs[i].is_unseen());
-}
-
-void Record::retry_failures() {
-  if (options_.retries <= db_.number("SELECT retries FROM job")) return;
-  db_.run("UPDATE job SET retries = ?", options_.retries);
-  constexpr const char* kFailed =
-      "SELECT input.id FROM outcome JOIN input ON input.id = outcome.input WHERE failed AND listed"
-      " UNION ALL SELECT joined.input FROM outcome JOIN joined ON joined.outcome = outcome.id JOIN input ON "
-      "input.id = joined.input WHERE failed AND listed";
-  const auto failed = db_.numbers(kFailed);
-  retried_ = db_.number("SELECT COUNT(*) FROM outcome WHERE failed");
-  for (const int64_t id : std::set<int64_t>(failed.begin(), failed.end())) reopen(id);
-  retried_ -= db_.number("SELECT COUNT(*) FROM outcome WHERE failed");
-}
-
-// A run was interrupted in the inputs that have results and no outcome.
-void Record::reopen_unfinished() {
-  for (const int64_t id :
-       db_.numbers("SELECT DISTINCT input FROM outcome AS one WHERE input IS NOT NULL AND NOT EXISTS"
-                   " (SELECT 1 FROM outcome WHERE input = one.input AND made = 0)"))
-    reopen(id);
-  constexpr const char* kUnfinishedJoin =
-      "SELECT input FROM joined WHERE NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.input = joined.input "
-      "AND made = 0) LIMIT 1";
-  for (auto ids = db_.numbers(kUnfinishedJoin); !ids.empty(); ids = db_.numbers(kUnfinishedJoin))
-    void_results(ids.front());
-}
-
-// Voids the input's own outcome and its failures, with the samples that these were made of, since nothing
-// else makes them again. A sample of several parents may be made of others in the next run, so then
-// everything is void.
-void Record::reopen(int64_t input) {
-  const bool is_joined = db_.number(
-                             "SELECT EXISTS (SELECT 1 FROM joined WHERE input = ?1) OR EXISTS (SELECT 1 FROM "
-                             "outcome WHERE input = ?1 AND parents > 1)",
-                             input) != 0;
-  if (!options_.per_clip || is_joined) {
-    void_results(input);
-    return;
-  }
-  db_.run("DELETE FROM outcome WHERE input = ? AND made = 0", input);
-  db_.run(
-      "WITH RECURSIVE again(key) AS (SELECT key FROM outcome WHERE input = ?1 AND failed"
-      " UNION SELECT parent FROM outcome JOIN again ON outcome.key = again.key WHERE input = ?1)"
-      " DELETE FROM outcome WHERE input = ?1 AND key IN (SELECT key FROM again)",
-      input);
-}
-
-// Voids all outcomes of the input, of samples made of it, and of all inputs that such a sample was made of
-// too. Returns the names of their files.
-std::vector<std::string> Record::void_results(int64_t input) {
-  std::vector<std::string> files;
-  std::vector<int64_t> open{input};
-  std::unordered_set<int64_t> seen{input};
-  while (!open.empty()) {
-    const int64_t id = open.back();
-    open.pop_back();
-    for (const int64_t other : db_.numbers("SELECT DISTINCT b.input FROM joined AS a JOIN joined AS b ON "
-                                           "a.outcome = b.outcome WHERE a.input = ?",
-                                           id))
-      if (seen.insert(other).second) open.push_back(other);
-    for (auto& name : db_.texts("SELECT name FROM file WHERE outcome IN (SELECT id FROM outcome WHERE input "
-                                "= ?1 UNION ALL SELECT outcome FROM joined WHERE input = ?1)",
-                                id))
-      files.push_back(std::move(name));
-    db_.run("DELETE FROM outcome WHERE id IN (SELECT outcome FROM joined WHERE input = ?)", id);
-    db_.run("DELETE FROM outcome WHERE input = ?", id);
-    db_.run("UPDATE input SET copy_of = '' WHERE id = ?", id);
-  }
-  return files;
-}
-
-bool Record::files_are_there(int64_t input) {
-  Query files(db_,
-              "SELECT name, size FROM file WHERE outcome IN (SELECT id FROM outcome WHERE input = ?1 UNION "
-              "ALL SELECT outcome FROM joined WHERE input = ?1)");
-  files.bind(1, input);
-  while (files.next())
-    if (!is_stored(data_, files.text(0), files.number(1))) return false;
-  return true;
 }
 
 void Record::remove_strangers() {

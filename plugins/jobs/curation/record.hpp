@@ -1,18 +1,9 @@
-// The record of a curate job: record.db, a SQLite file in its folder. It has the job's inputs, the outcome of each and of every
-// sample made from them, and the stored files, so that an interrupted run resumes and a later one repeats only what changed.
+// The record of a curate job: record.db, a SQLite file in its folder, with which an interrupted run resumes
+// and a later one repeats only what changed. docs/formats/record.md describes its tables and what a run does
+// with what it finds there.
 //
-// An outcome is added as soon as it is known; that of a kept sample after its files are stored. Since the engine reports the outcome
-// of an input after those of everything made of it, an input with an outcome is done. A run begins as follows:
-//
-//   the input has an outcome          it is not read again
-//   only samples made of it have one  it is read again, and its stages receive the samples to skip (field ended.json); what failed
-//                                     is done again, with the samples that it was made of
-//   a sample was made of several      all its inputs are done again if one of them has no outcome
-//   a failure is to be retried        as if a run had been interrupted before it
-//   its file or its metadata changed  its results are void
-//   it cannot be seen now             its results stay until it is seen again
-//   it is no longer listed            its results stay until the option `prune` names it
-//   the stages or their options are others, or a sample was made of no input: the job begins anew
+// Invariant: an outcome is added after the files of its sample are stored, and that of an input after those
+// of everything made of it, so an input with an outcome is done.
 #pragma once
 #include <functional>
 #include <mutex>
@@ -35,11 +26,12 @@ struct Lineage {
 class Record {
  public:
   struct Options {
-    std::string base;                  // identity of everything but the inputs that affects results
-    bool per_clip = true;              // false: a video is finished or redone as a whole
-    int64_t retries = 0;               // how often the user has asked to retry failures, all runs together
-    std::vector<std::string> prune{};  // patterns and folders: unlisted videos whose results are removed
-    bool looks = false;                // only finds what a run would begin with: writes and removes nothing
+    std::string base;                     // identity of everything but the inputs that affects results
+    std::vector<std::string> formerly{};  // bases that the same work had before
+    bool per_clip = true;                 // false: a video is finished or redone as a whole
+    int64_t retries = 0;                  // how often the user has asked to retry failures, all runs together
+    std::vector<std::string> prune{};     // patterns and folders: unlisted videos whose results are removed
+    bool looks = false;  // only finds what a run would begin with: writes and removes nothing
   };
   // Compares the inputs with the record, gives them their keys, and removes what is void. Throws
   // kinora::Error.
@@ -48,8 +40,8 @@ class Record {
 
   // Videos of one kind at the beginning of the run.
   struct Count {
-    int64_t films = 0, clips = 0;  // clips: kept samples made of them
-    std::string first;             // url of the first of these videos
+    int64_t videos = 0, clips = 0;  // clips: kept samples made of them
+    std::string first;              // url of the first of these videos
   };
   const Count& changed() const { return changed_; }    // their results are void
   const Count& pruned() const { return pruned_; }      // their results are void
@@ -87,19 +79,22 @@ class Record {
   void each(const std::function<void(const json& line, bool made, const json& files)>& f);
 
  private:
-  struct Known;
+  struct RecordedVideo;
   void begin(const std::filesystem::path& folder);
   void start_over(const std::string& why);
-  std::vector<Known> known_inputs();
-  void match(std::vector<Known>& known, std::vector<Input>& inputs);
-  void void_stale(std::vector<Known>& known, const std::vector<Input>& inputs);
-  void place(const std::vector<Known>& known, const std::vector<Input>& inputs);
+  void find_inputs(std::vector<Input>& inputs);
+  std::vector<RecordedVideo> known_inputs();
+  static bool is_same(const RecordedVideo& video, const Input& input);
+  void renew(const RecordedVideo& video, const Input& input);
+  void match(std::vector<RecordedVideo>& known, std::vector<Input>& inputs);
+  void void_stale(std::vector<RecordedVideo>& known, const std::vector<Input>& inputs);
+  void place(const std::vector<RecordedVideo>& known, const std::vector<Input>& inputs);
   void reopen_unfinished();
   void retry_failures();
   void reopen(int64_t input);
   std::vector<std::string> void_results(int64_t input);
   bool files_are_there(int64_t input);
-  Count count_of(const Known& known);
+  Count count_of(const RecordedVideo& known);
   void remove_strangers();
   int64_t id_of(const Input& input) const;
   void check_all_ended();

@@ -44,7 +44,7 @@ class RecordTest : public InFolder {
  protected:
   RecordTest() {
     for (const char* key : {"b", "a"})
-      inputs_.push_back({.url = std::string("/films/") + key + ".mp4", .size = 5, .modified = 7});
+      inputs_.push_back({.url = std::string("/videos/") + key + ".mp4", .size = 5, .modified = 7});
   }
   Record open(Record::Options options = {.base = "x"}) { return Record(folder_, inputs_, options); }
   Record open_retrying(int64_t retries) { return open({.base = "x", .retries = retries}); }
@@ -162,7 +162,7 @@ TEST_F(RecordTest, RetriesFailuresOncePerRequest) {
 
 // A sample of two inputs is lost to both if it is lost to one of them, and so is what else was made of these.
 TEST_F(RecordTest, InputsThatWereJoinedAreDoneTogetherOrNotAtAll) {
-  inputs_.push_back({.url = "/films/c.mp4", .size = 5, .modified = 7});
+  inputs_.push_back({.url = "/videos/c.mp4", .size = 5, .modified = 7});
   const auto done = [&](bool all) {
     Record record = open();
     clip(record, "c-0000", "c"), finish(record, "c");
@@ -227,7 +227,7 @@ TEST_F(RecordTest, StartsOverWhereItCannotGoOn) {
   EXPECT_FALSE(fs::exists(folder_ / "journal.jsonl"));
 }
 
-TEST_F(RecordTest, KeepsOtherFilmsWhenOneChangesOrLosesAFile) {
+TEST_F(RecordTest, KeepsOtherVideosWhenOneChangesOrLosesAFile) {
   {
     Record record = open();
     fill(record);
@@ -236,7 +236,7 @@ TEST_F(RecordTest, KeepsOtherFilmsWhenOneChangesOrLosesAFile) {
   {
     const Record record = open();
     EXPECT_EQ(record.ended_before(), 1);
-    EXPECT_EQ(record.changed().films, 1);
+    EXPECT_EQ(record.changed().videos, 1);
     EXPECT_EQ(record.changed().clips, 2);
   }
   EXPECT_THAT(stored(), ElementsAre("a-0000", "a-0001"));
@@ -246,7 +246,7 @@ TEST_F(RecordTest, KeepsOtherFilmsWhenOneChangesOrLosesAFile) {
 }
 
 // A file that cannot be seen now may be on a disk that is missing.
-TEST_F(RecordTest, AFilmThatCannotBeSeenKeepsItsResultsAndGoesOnWhenItIsBack) {
+TEST_F(RecordTest, AVideoThatCannotBeSeenKeepsItsResultsAndGoesOnWhenItIsBack) {
   const auto see = [&](bool is_seen, const char* caption) {
     b().size = is_seen ? 5 : 0, b().modified = is_seen ? 7 : 0, b().caption = caption;
     return open();
@@ -276,7 +276,7 @@ TEST_F(RecordTest, AFilmThatCannotBeSeenKeepsItsResultsAndGoesOnWhenItIsBack) {
   EXPECT_EQ(record.content(b()), "hash");
 }
 
-TEST_F(RecordTest, ResultsOfUnlistedFilmsStayUntilTheyArePruned) {
+TEST_F(RecordTest, ResultsOfUnlistedVideosStayUntilTheyArePruned) {
   {
     Record record = open();
     fill(record);
@@ -287,16 +287,16 @@ TEST_F(RecordTest, ResultsOfUnlistedFilmsStayUntilTheyArePruned) {
   inputs_.push_back({.url = "/other/b.mp4", .size = 9, .modified = 9});
   {
     Record record = open();
-    EXPECT_EQ(record.unlisted().films, 1);
+    EXPECT_EQ(record.unlisted().videos, 1);
     EXPECT_EQ(record.unlisted().clips, 2);
-    EXPECT_EQ(record.unlisted().first, "/films/b.mp4");
+    EXPECT_EQ(record.unlisted().first, "/videos/b.mp4");
     EXPECT_EQ(inputs_[1].key, "b-2") << "the key of an unlisted video stays its own";
     EXPECT_THAT(record.unlisted_contents(), testing::UnorderedElementsAre(testing::Pair("hash of b", "b")));
     finish(record, "b-2");
     EXPECT_THAT(order(record), ElementsAre("b", "b-0000", "b-0001", "a", "a-0000", "a-0001", "b-2"));
   }
   for (const auto& [entry, clips] :
-       std::vector<std::pair<std::string, int64_t>>{{"/films/b", 0}, {"/other", 0}, {"/films/b*", 2}}) {
+       std::vector<std::pair<std::string, int64_t>>{{"/videos/b", 0}, {"/other", 0}, {"/videos/b*", 2}}) {
     Record record = open({.base = "x", .prune = {entry}});
     EXPECT_EQ(record.pruned().clips, clips) << entry;
     EXPECT_FALSE(record.knows("b-0000", true) && clips > 0);
@@ -306,7 +306,7 @@ TEST_F(RecordTest, ResultsOfUnlistedFilmsStayUntilTheyArePruned) {
 
 // An input that could not be listed has failed. Nothing stays of it when it is no longer an input.
 TEST_F(RecordTest, AnUnlistedInputThatOnlyFailedIsForgotten) {
-  inputs_.push_back({.url = "/films/disk", .error = "/films/disk: contains no files"});
+  inputs_.push_back({.url = "/videos/disk", .error = "/videos/disk: contains no files"});
   {
     Record record = open();
     for (const char* key : {"a", "b"}) finish(record, key);
@@ -315,7 +315,7 @@ TEST_F(RecordTest, AnUnlistedInputThatOnlyFailedIsForgotten) {
   inputs_.pop_back();
   Record record = open();
   EXPECT_EQ(record.inputs(), 2);
-  EXPECT_EQ(record.unlisted().films + record.pruned().films, 0);
+  EXPECT_EQ(record.unlisted().videos + record.pruned().videos, 0);
 }
 
 TEST_F(RecordTest, ForgetsAnInputWithItsFiles) {
@@ -338,7 +338,7 @@ TEST_F(RecordTest, TouchesNoFileOutsideItsFolder) {
     EXPECT_TRUE(fs::exists(outside)) << name;
     record.end(line("b-0000"), {1, {"b"}, {"b"}}, {{name, 3}});
   }
-  EXPECT_EQ(open().changed().films, 1) << "its file counts as missing";
+  EXPECT_EQ(open().changed().videos, 1) << "its file counts as missing";
   fs::remove(outside);
 }
 

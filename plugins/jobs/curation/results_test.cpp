@@ -33,13 +33,13 @@ class Results : public testing::Test {
   fs::path folder_;
 };
 
-const json kFilm{{"key", "f"},
-                 {"end", "kept"},
-                 {"consumed", true},
-                 {"stage", "clip.transcode"},
-                 {"url", "/x/f.mp4"},
-                 {"facts", {{"sha256", "ab"}, {"duration_s", 9.0}}},
-                 {"shots", {{"fps", 25.0}, {"frames", 250}}}};
+const json kVideo{{"key", "f"},
+                  {"end", "kept"},
+                  {"consumed", true},
+                  {"stage", "clip.transcode"},
+                  {"url", "/x/f.mp4"},
+                  {"facts", {{"sha256", "ab"}, {"duration_s", 9.0}}},
+                  {"shots", {{"fps", 25.0}, {"frames", 250}}}};
 const json kClip{{"key", "f-0000"},
                  {"end", "kept"},
                  {"caption", "A \"boat\", at sea."},
@@ -57,7 +57,7 @@ const json kDropped{{"key", "f-0001"},         {"end", "filtered"}, {"stage", "f
 
 TEST_F(Results, AddUp) {
   Totals totals;
-  totals.add(kFilm, false, json::object());
+  totals.add(kVideo, false, json::object());
   totals.add(kClip, true, {{"f-0000.mp4", 100}, {"f-0000.txt", 5}});
   totals.add(kDropped, true, json::object());
   const auto used = [](const char* end, int64_t requests, double cost) -> json {
@@ -85,18 +85,18 @@ TEST_F(Results, AddUp) {
   EXPECT_EQ(s["bytes_kept"], 105);
 }
 
-TEST_F(Results, AFilmOfVariableRateIsAsLongAsItsFramesAreShown) {
-  json film = kFilm;
-  film["shots"]["end_us"] = 14'500'000;
+TEST_F(Results, AVideoOfVariableRateIsAsLongAsItsFramesAreShown) {
+  json video = kVideo;
+  video["shots"]["end_us"] = 14'500'000;
   Totals totals;
-  totals.add(film, false, json::object());
+  totals.add(video, false, json::object());
   EXPECT_EQ(totals.summary()["film_seconds"], 14.5);
 }
 
 TEST_F(Results, AreInBothManifests) {
   {
     ManifestWriter writer(folder_, {"licence", "n"});
-    writer.add(kFilm, false), writer.add(kClip, true), writer.add(kDropped, true);
+    writer.add(kVideo, false), writer.add(kClip, true), writer.add(kDropped, true);
     EXPECT_FALSE(fs::exists(folder_ / "manifest.csv"));
     writer.commit();
   }
@@ -171,7 +171,7 @@ TEST_F(Results, TakeNoEditOfOtherFootage) {
           "{\"key\":\"a\",\"of\":{\"sha256\":\"x\",\"first_frame\":0,\"end_frame\":50},\"set\":{\"caption\":"
           "\"other frames\",\"keep\":false}}\n"
           "{\"key\":\"a\",\"of\":{\"sha256\":\"y\",\"first_frame\":0,\"end_frame\":60},\"set\":{\"caption\":"
-          "\"other film\"}}\n"
+          "\"other video\"}}\n"
           "{\"key\":\"a\",\"of\":{\"first_frame\":0,\"end_frame\":60},\"set\":{\"reason\":\"mine\"}}\n"
           "{\"key\":\"b\",\"set\":{\"caption\":\"of "
           "anything\"}}\n{\"key\":\"gone\",\"of\":{\"sha256\":\"x\"},\"set\":{\"keep\":true}}\n");
@@ -184,7 +184,7 @@ TEST_F(Results, TakeNoEditOfOtherFootage) {
   EXPECT_EQ(read.now("a").reason, "mine");
   EXPECT_EQ(read.now("b").caption, "of anything");
   EXPECT_EQ(read.now("gone").keep, true) << "no clip has the key: counted as unused, not as another clip's";
-  EXPECT_EQ(read_edits(file).now("a").caption, "other film");
+  EXPECT_EQ(read_edits(file).now("a").caption, "other video");
 }
 
 TEST(Bins, AreThoseOfCosmos) {

@@ -27,10 +27,12 @@ class SelectionsTest : public testing::Test {
   ~SelectionsTest() override { fs::remove_all(run_); }
 
   // lines: of decisions.jsonl. left_out_before: how many of them the job has taken over.
-  void job(const std::string& name, const std::string& kind, int left_out_before, const std::vector<std::string>& lines) {
+  void job(const std::string& name, const std::string& kind, int left_out_before,
+           const std::vector<std::string>& lines) {
     fs::create_directories(run_ / name);
     std::ofstream(run_ / name / "job.json") << json{{"kind", kind}, {"options", {{"where", "x > 1"}}}};
-    std::ofstream(run_ / name / "summary.json") << json{{"curated", "clips"}, {"left_out_before", left_out_before}};
+    std::ofstream(run_ / name / "summary.json")
+        << json{{"curated", "clips"}, {"left_out_before", left_out_before}};
     std::ofstream out(run_ / name / "decisions.jsonl");
     for (const auto& line : lines) out << line << "\n";
   }
@@ -45,8 +47,11 @@ const std::string kCounted = R"({"key":"c","end":"filtered","final":true,"rule":
 
 TEST_F(SelectionsTest, AClipIsLeftOutByTheJobThatRemovedIt) {
   job("copies", "dedup", 0, {kCopy, R"({"key":"b","end":"kept"})"});
-  job("z-first", "select", 1, {kCopy, kSmall, R"({"key":"c","end":"kept","set":"train"})", R"({"key":"d","end":"kept","set":"val"})"});
-  job("a-second", "select", 2, {kCopy, kSmall, kCounted, R"({"key":"d","end":"kept","set":"val","user":{"n":"4"}})"});
+  job("z-first", "select", 1,
+      {kCopy, kSmall, R"({"key":"c","end":"kept","set":"train"})",
+       R"({"key":"d","end":"kept","set":"val"})"});
+  job("a-second", "select", 2,
+      {kCopy, kSmall, kCounted, R"({"key":"d","end":"kept","set":"val","user":{"n":"4"}})"});
   const auto all = selections_of(run_ / "clips", any_);
   ASSERT_EQ(all.size(), 2U) << "the dedup job is none";
   EXPECT_EQ(all[0].job, "z-first");
@@ -72,9 +77,12 @@ TEST_F(SelectionsTest, AJobThatRemovedNothingIsNotTheLast) {
 }
 
 TEST_F(SelectionsTest, DecisionsAboutOtherFootageAndThoseThatCannotBeReadDoNotCount) {
-  job("good", "select", 0, {R"({"key":"b","clip":{"sha256":"ab"},"end":"filtered","final":true,"rule":"x > 1"})", kCounted});
+  job("good", "select", 0,
+      {R"({"key":"b","clip":{"sha256":"ab"},"end":"filtered","final":true,"rule":"x > 1"})", kCounted});
   job("torn", "select", 0, {R"({"key":"b","end":)"});
-  const auto all = selections_of(run_ / "clips", [](const std::string& key) { return key == "b" ? json{{"sha256", "cd"}} : json::object(); });
+  const auto all = selections_of(run_ / "clips", [](const std::string& key) {
+    return key == "b" ? json{{"sha256", "cd"}} : json::object();
+  });
   ASSERT_EQ(all.size(), 1U);
   EXPECT_THAT(all[0].left_out, ElementsAre(Pair("c", "count")));
 }

@@ -1,4 +1,4 @@
-// What a job has used: requests to servers, and memory.
+// The resources that a job has used: requests to servers, and memory.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace kinora::core {
 
-// What stages have requested from servers, by stage: requests, tokens and, where prices are given, their
+// Requests of stages to servers, by stage: number, tokens and, where prices are given, their
 // cost.
 class Usage {
  public:

@@ -12,6 +12,7 @@
 #include "plugins/jobs/curation/block_reader.hpp"
 #include "plugins/jobs/curation/inputs.hpp"
 #include "plugins/jobs/curation/plain_tar.hpp"
+#include "plugins/jobs/data/stored_text.hpp"
 
 namespace kinora::core {
 namespace {
@@ -233,9 +234,9 @@ Result<WebDatasetSample> WebDatasetShard::at(size_t i) const {
   return reading(i, [&](uint64_t offset, uint64_t size) {
     const bool in_blocks = blocks_ && size <= limits_.sample_bytes;
     auto next = in_blocks ? blocks_->next(*source_, offset, size, offsets_.back()) : std::nullopt;
-    if (!next) return read_one(source_, offset, size, limits_);
+    if (!next) return with_utf8_json(read_one(source_, offset, size, limits_));
     next->where = {std::move(next->where.key), source_->name(), offset, size};
-    return *std::move(next);
+    return with_utf8_json(*std::move(next));
   });
 }
 
@@ -307,10 +308,20 @@ void WebDatasetShard::end_at_damage(const std::string& why) {
 Result<WebDatasetSample> read_webdataset(const WebDatasetEntry& entry, const WebDatasetLimits& limits) {
   const auto source = open_bytes(entry.shard);
   if (!source) return source.failure();
-  auto sample = catching([&] { return read_one(*source, entry.offset, entry.size, limits); });
+  auto sample = catching([&] { return with_utf8_json(read_one(*source, entry.offset, entry.size, limits)); });
   if (sample && sample->key() != entry.key)
     return fail(KINORA_ERROR_DATA, "{}: '{}' is at the position of '{}'; the shard has changed, start again",
                 entry.shard, sample->key(), entry.key);
+  return sample;
+}
+
+WebDatasetSample with_utf8_json(WebDatasetSample sample) {
+  for (auto& field : sample.fields) {
+    if (field.name != "json" && !field.name.ends_with(".json")) continue;
+    const std::string stored(field.bytes.begin(), field.bytes.end());
+    const std::string text = as_utf8(stored, fmt::format("the {} of {}", field.name, sample.key()));
+    if (text != stored) field.bytes.assign(text.begin(), text.end());
+  }
   return sample;
 }
 

@@ -78,4 +78,7 @@ Result<std::vector<WebDatasetEntry>> index_webdataset(std::string_view folder,
 // Loads one of them. [any-thread]
 Result<WebDatasetSample> read_webdataset(const WebDatasetEntry& entry, const WebDatasetLimits& limits = {});
 
+// The sample with its fields of JSON in UTF-8, whatever program saved them; other bytes stay as they are.
+WebDatasetSample with_utf8_json(WebDatasetSample sample);
+
 }  // namespace kinora::core

@@ -34,8 +34,8 @@ class Where {
   std::vector<std::string> rules_;
 };
 
-// Finds out which of the facts that an option names are there, since a name that no clip has is misspelt, and which comparisons
-// of a condition no clip can satisfy, since the fact is of another type than the value.
+// Finds out which of the facts that an option names are there, since a name that no clip has is misspelt, and
+// which comparisons of a condition no clip can satisfy, since the fact is of another type than the value.
 class FactsSeen {
  public:
   FactsSeen(std::string option, std::vector<std::string> names)
@@ -47,9 +47,9 @@ class FactsSeen {
   // A value that some clip has under this name, which may be a short one.
   void add_value(const std::string& name, const nlohmann::json& value);
   void add(const FactsSeen& other);
-  // Throws Error(KINORA_ERROR_INVALID) if clips were seen and none has one of the names: "where: no clip has the fact
-  // 'blurr', did you mean 'blur'?", or none has a value that can be compared: "where: column 1: blur is a number, such as 41.2,
-  // so it is never compared with '20'; write a number without quotes".
+  // Throws Error(KINORA_ERROR_INVALID) if clips were seen and none has one of the names: "where: no clip has
+  // the fact 'blurr', did you mean 'blur'?", or none has a value that can be compared: "where: column 1: blur
+  // is a number, such as 41.2, so it is never compared with '20'; write a number without quotes".
   void require() const;
 
  private:

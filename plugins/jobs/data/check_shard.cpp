@@ -10,15 +10,18 @@
 #include "kinora/json_nan.hpp"
 #include "kinora/sample.hpp"
 #include "plugins/jobs/data/media.hpp"
+#include "plugins/jobs/data/stored_text.hpp"
 
 namespace kinora::data {
 namespace {
 
 constexpr size_t kMostOfSample = 1000;  // as WebDatasetReader
-constexpr uint64_t kMostJson = uint64_t{64} << 20;
+constexpr uint64_t kMostParsed = uint64_t{64} << 20;
 constexpr const char* kPackAgain = "; pack the shard again";
 
 bool is_json(std::string_view field) { return field_name(field) == "json" || field.ends_with(".json"); }
+
+bool is_caption(std::string_view field) { return field_name(field) == "txt"; }
 
 bool leaves_folder(std::string_view name) {
   const std::filesystem::path path(name);
@@ -52,7 +55,7 @@ class Check {
       read(tar);
       if (is_stopped_) return;
       if (auto last = grouping_.finish(tar.end())) end_sample(*std::move(last));
-      if (samples_ == 0)
+      if (whole_.count == 0)
         piece_.problems.push_back(
             {shard_.name,
              "",
@@ -61,7 +64,7 @@ class Check {
       check_index(tar.end());
     } catch (const Error& e) {
       if (!is_of_one_shard(e)) throw;
-      piece_.problems.push_back(damage_of_shard(shard_, last_, samples_, end_, e.what()));
+      piece_.problems.push_back(damage_of_shard(shard_, whole_, end_, e.what()));
     }
     flush();
   }
@@ -88,18 +91,22 @@ class Check {
   void check_content(TarReader& tar, const TarMember& member, const WebDatasetName& name) {
     const std::string key(name.key), field(name.field);
     const auto refuse = [&](const std::string& what) { add(key, member.header, what); };
-    if (is_json(field) && member.size <= kMostJson) {
+    if (is_json(field) && member.size <= kMostParsed) {
       const auto bytes = tar.content();
-      const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      const std::string text = core::as_utf8({bytes.begin(), bytes.end()}, key + "." + field);
       if (!bytes.empty() && !nlohmann::json::accept(text) && !nlohmann::json::accept(without_nan(text)))
         refuse(not_json(field));
+    } else if (is_caption(field) && member.size <= kMostParsed) {
+      const auto bytes = tar.content();
+      if (auto flaw = flaw_of_caption(key, {bytes.begin(), bytes.end()}); !flaw.empty()) refuse(flaw);
     } else if (decode_ && is_decoded(field) && member.size > 0 &&
                member.size <= WebDatasetLimits{}.sample_bytes) {
       const std::string why = decode_(key, field, tar.content());
       if (!why.empty()) refuse("the field " + field + " cannot be decoded: " + why);
     } else {
       tar.content([](const uint8_t*, size_t) {});
-      if (is_json(field)) refuse("the field " + field + " has more than 64 MiB; readers parse it at once");
+      if (is_json(field) || is_caption(field))
+        refuse("the field " + field + " has more than 64 MiB; readers parse it at once");
     }
   }
 
@@ -130,8 +137,7 @@ class Check {
       add(sample.key, sample.offset,
           fmt::format("the sample has {} fields where readers take at most {}; is it a WebDataset?",
                       sample.parts.size(), kMostOfSample));
-    last_ = sample.key;
-    ++samples_;
+    whole_ = {sample.key, whole_.count + 1, sample.offset + sample.size};
     index_.add(sample);
     piece_.samples.push_back(std::move(sample));
     if (piece_.samples.size() >= 1024 || piece_.problems.size() >= 1024) flush();
@@ -161,9 +167,8 @@ class Check {
   energon::Grouping grouping_;
   energon::TarIndex index_;
   CheckedPiece piece_;
-  std::string last_;      // key of the last sample
-  uint64_t samples_ = 0;  // so far
-  uint64_t end_ = 0;      // of the last member
+  WholeSamples whole_;  // so far
+  uint64_t end_ = 0;    // of the last member
   bool is_stopped_ = false;
 };
 

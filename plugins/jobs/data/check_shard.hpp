@@ -23,7 +23,8 @@ struct CheckedPiece {
 };
 
 // Checks headers and their checksums, the end of the archive, names of members, double and empty fields,
-// sizes, JSON, and the .tar.idx. decode: for the media that is_decoded() says; empty: they are only read. push returns false to stop.
+// sizes, JSON, and the .tar.idx. decode: for the media that is_decoded() says; empty: they are only read.
+// push returns false to stop.
 void check_shard(const Shard& shard, const DecodeMedium& decode,
                  const std::function<bool(CheckedPiece)>& push);
 

@@ -6,7 +6,7 @@
 
 #include "core/base/quantity.hpp"
 #include "core/base/status.hpp"
-#include "core/run/call.hpp"
+#include "core/runtime/call.hpp"
 #include "kinora/energon_files.hpp"
 #include "kinora/energon_index.hpp"
 #include "plugins/jobs/data/earlier_index.hpp"

@@ -7,11 +7,12 @@
 
 #include "core/base/facts.hpp"
 #include "core/io/io.hpp"
-#include "core/run/call.hpp"
+#include "core/runtime/call.hpp"
 #include "kinora/json_nan.hpp"
 #include "plugins/jobs/data/earlier_index.hpp"
 #include "plugins/jobs/data/in_order.hpp"
 #include "plugins/jobs/data/some_samples.hpp"
+#include "plugins/jobs/data/stored_text.hpp"
 
 namespace kinora::data {
 namespace {
@@ -63,9 +64,11 @@ void look_at_texts(const DataFolder& folder, Overview& out) {
     for (const auto& part : sample.parts) {
       if (part.size > kMostLooked || (part.name != "json" && part.name != "txt")) continue;
       const auto content = read_part(bytes, part);
-      const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
+      const std::string text = core::as_utf8({content.begin(), content.end()}, sample.key + "." + part.name);
       if (part.name == "txt") {
         caption = text;
+        if (const auto flaw = flaw_of_caption(sample.key, text); !flaw.empty())
+          out.problems.push_back(Problem{shard.name, sample.key, sample.offset, flaw}.line());
         continue;
       }
       json facts = json::parse(text, nullptr, false);

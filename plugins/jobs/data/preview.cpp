@@ -5,8 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/cancel.hpp"
-#include "core/run/call.hpp"
+#include "core/runtime/call.hpp"
 #include "plugins/jobs/data/some_samples.hpp"
+#include "plugins/jobs/data/stored_text.hpp"
 
 namespace kinora::data {
 namespace {
@@ -23,9 +24,10 @@ std::string shortened(std::string text) {
   return text.substr(0, end) + "…";
 }
 
-std::string text_of(const RandomBytes& bytes, const energon::StoredSample::Part& part) {
+std::string text_of(const RandomBytes& bytes, const std::string& key,
+                    const energon::StoredSample::Part& part) {
   const auto content = read_part(bytes, part);
-  return {content.begin(), content.end()};
+  return core::as_utf8({content.begin(), content.end()}, key + "." + part.name);
 }
 
 const energon::StoredSample::Part* find(const energon::StoredSample& sample, std::string_view name) {
@@ -38,12 +40,12 @@ const energon::StoredSample::Part* find(const energon::StoredSample& sample, std
 std::string caption_of(const RandomBytes& bytes, const energon::StoredSample& sample, bool& is_json) {
   std::string caption;
   if (const auto* facts = find(sample, "json")) {
-    const json all = json::parse(text_of(bytes, *facts), nullptr, false);
+    const json all = json::parse(text_of(bytes, sample.key, *facts), nullptr, false);
     is_json = !all.is_discarded();
     if (all.is_object() && all.contains("caption") && all["caption"].is_string())
       caption = all["caption"].get<std::string>();
   }
-  if (const auto* txt = find(sample, "txt")) caption = text_of(bytes, *txt);
+  if (const auto* txt = find(sample, "txt")) caption = text_of(bytes, sample.key, *txt);
   return shortened(std::move(caption));
 }
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/base64.hpp"
 #include "core/base/quantity.hpp"
+#include "plugins/jobs/data/base64.hpp"
 #include "plugins/jobs/data/preview.hpp"
 
 namespace kinora::data {
@@ -10,19 +10,23 @@ namespace {
 
 // The colours of the report (plugins/jobs/report/page/style.css).
 constexpr const char* kStyle = R"(
-:root { color-scheme: light dark; --paper: #fdfdfc; --panel: #ffffff; --line: #d9dcdf; --text: #1a1c1f; --muted: #59616b; --failed: #b02a20; }
+:root { color-scheme: light dark; --paper: #fdfdfc; --panel: #ffffff;
+        --line: #d9dcdf; --text: #1a1c1f; --muted: #59616b; --failed: #b02a20; }
 @media (prefers-color-scheme: dark) {
   :root { --paper: #121416; --panel: #1a1d20; --line: #33373c; --text: #e6e7e8; --muted: #9ba2aa; --failed: #f88a7e; }
 }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 2rem 1.5rem; max-width: 88rem; background: var(--paper); color: var(--text);
-       font: 0.95rem/1.45 system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; font-variant-numeric: tabular-nums; }
+       font: 0.95rem/1.45 system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif;
+       font-variant-numeric: tabular-nums; }
 h1 { margin: 0; font-size: 1.5rem; overflow-wrap: anywhere; }
 header p { margin: 0.25rem 0 1.5rem; color: var(--muted); }
-ol { margin: 0; padding: 0; list-style: none; display: grid; gap: 1.25rem; grid-template-columns: repeat(auto-fill, minmax(min(26rem, 100%), 1fr)); }
+ol { margin: 0; padding: 0; list-style: none; display: grid; gap: 1.25rem;
+     grid-template-columns: repeat(auto-fill, minmax(min(26rem, 100%), 1fr)); }
 li { background: var(--panel); border: 1px solid var(--line); border-radius: 0.5rem; overflow: hidden; }
 img { display: block; width: 100%; background: #000; max-height: 12rem; object-fit: contain; }
-.none { margin: 0; padding: 1.5rem 1rem; color: var(--failed); border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
+.none { margin: 0; padding: 1.5rem 1rem; color: var(--failed);
+         border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
 div { padding: 0.75rem 1rem 1rem; }
 h2 { margin: 0; font-size: 1rem; overflow-wrap: anywhere; }
 .facts { margin: 0.15rem 0 0.5rem; color: var(--muted); font-size: 0.85rem; overflow-wrap: anywhere; }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/base/printable.hpp"
+#include "core/base/text_encoding.hpp"
 #include "kinora/error.hpp"
 #include "plugins/jobs/data/shards.hpp"
 
@@ -31,9 +32,14 @@ struct Problem {
   }
 };
 
-// Damage of a shard. samples: how many are whole before it, the last with the key `last`; what: the message of the
-// error.
-Problem damage_of_shard(const Shard& shard, const std::string& last, uint64_t samples, uint64_t offset,
+// The whole samples of a shard before its damage: the key of the last one, how many, and where that ends.
+struct WholeSamples {
+  std::string last;
+  uint64_t count = 0, end = 0;
+};
+
+// Damage of a shard at `offset`. what: the message of the error.
+Problem damage_of_shard(const Shard& shard, const WholeSamples& before, uint64_t offset,
                         std::string_view what);
 
 // Whether an archive is damaged, or packed in a way that cannot be read (sparse files).
@@ -48,6 +54,12 @@ inline bool is_of_one_shard(const Error& e) {
 // Says that a field's content cannot be parsed.
 inline std::string not_json(const std::string& field) {
   return "the field " + field + " is not JSON; write it again";
+}
+
+// Why training, which reads a caption with the same function, leaves the sample out; "" if it does not.
+inline std::string flaw_of_caption(const std::string& key, std::string text) {
+  const auto read = core::utf8_text(std::move(text), key + ".txt");
+  return read ? "" : read.failure().message + "; training leaves the sample out, write its caption again";
 }
 
 // [owner-thread] Receives problems as they are found.

@@ -20,32 +20,35 @@ template <class Each, class End>
 void read_headers(const Shard& shard, const Each& each, const End& end, const PushPiece& push) {
   Pieces pieces(push);
   std::optional<energon::ShardScan> scan;
-  std::string last;  // key of the last sample
-  uint64_t last_end = 0, count = 0;
+  WholeSamples whole;
   std::optional<Problem> damage;
   try {
     scan.emplace(RandomBytes::of_file(shard.uri));
     while (auto sample = scan->next()) {
       each(*sample);
-      last = sample->key;
-      last_end = sample->offset + sample->size;
-      ++count;
+      whole = {sample->key, whole.count + 1, sample->offset + sample->size};
       if (!pieces.add(*std::move(sample))) return;
     }
   } catch (const Error& e) {
     if (!is_damage(e)) throw;
-    damage = damage_of_shard(shard, last, count, scan ? scan->end() : 0, e.what());
+    damage = damage_of_shard(shard, whole, scan ? scan->end() : 0, e.what());
   }
-  end(damage ? last_end : scan->end(), !damage);
+  end(damage ? whole.end : scan->end(), !damage);
   pieces.flush(std::move(damage));
 }
 
-// ", 3 behind it from byte 9216 on", or "" if there are none that can be found.
-std::string behind_text(const Shard& shard, uint64_t offset) {
+// " and 'KEY', which may lack fields, 3 behind it from byte 9216 on": of the samples from byte `from` on those that can
+// be found. The one that begins before the damage at `offset` is not behind it.
+std::string others_text(const Shard& shard, uint64_t from, uint64_t offset) {
   try {
-    const auto behind = samples_behind(RandomBytes::of_file(shard.uri), offset);
-    return behind.empty() ? ""
-                          : fmt::format(", {} behind it from byte {} on", behind.size(), behind[0].offset);
+    auto found = samples_behind(RandomBytes::of_file(shard.uri), from);
+    std::string out;
+    if (!found.empty() && found[0].offset < offset) {
+      out = fmt::format(" and '{}', which may lack fields", found[0].key);
+      found.erase(found.begin());
+    }
+    return found.empty() ? out
+                         : out + fmt::format(", {} behind it from byte {} on", found.size(), found[0].offset);
   } catch (const Error&) {
     return "";  // the storage fails: the damage is what is said
   }
@@ -53,16 +56,16 @@ std::string behind_text(const Shard& shard, uint64_t offset) {
 
 }  // namespace
 
-Problem damage_of_shard(const Shard& shard, const std::string& last, uint64_t samples, uint64_t offset,
+Problem damage_of_shard(const Shard& shard, const WholeSamples& before, uint64_t offset,
                         std::string_view what) {
-  const std::string before = shard.uri + ": ";
-  if (what.starts_with(before)) what.remove_prefix(before.size());
+  const std::string place = shard.uri + ": ";
+  if (what.starts_with(place)) what.remove_prefix(place.size());
   std::string text(what);
   if (offset > 0)
     text += fmt::format(" ({} before it{}; the file has {} bytes)",
-                        core::counted(static_cast<int64_t>(samples), "whole sample", "whole samples"),
-                        behind_text(shard, offset), shard.size);
-  return {shard.name, last.empty() ? "" : "after '" + last + "'", std::min(offset, shard.size),
+                        core::counted(static_cast<int64_t>(before.count), "whole sample", "whole samples"),
+                        others_text(shard, before.end, offset), shard.size);
+  return {shard.name, before.last.empty() ? "" : "after '" + before.last + "'", std::min(offset, shard.size),
           std::move(text)};
 }
 
@@ -100,7 +103,7 @@ void list_shard(const Shard& shard, const PushPiece& push) {
         shard, [](const energon::StoredSample&) {}, [](uint64_t, bool) {}, push);
   } catch (const Error& e) {
     if (!is_of_one_shard(e)) throw;
-    push({{}, damage_of_shard(shard, "", 0, 0, e.what())});
+    push({{}, damage_of_shard(shard, {}, 0, e.what())});
   }
 }
 

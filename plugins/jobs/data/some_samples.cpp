@@ -24,20 +24,19 @@ void some_samples(
     const Shard& shard = folder.shards[i * folder.shards.size() / shards];
     const uint64_t wanted = most * (i + 1) / shards - most * i / shards;
     std::optional<energon::ShardScan> scan;
-    std::string last;
-    uint64_t taken = 0;
+    WholeSamples taken;
     try {
       const RandomBytes bytes = RandomBytes::of_file(shard.uri);
       scan.emplace(bytes);
-      for (; taken < wanted; ++taken) {
+      while (taken.count < wanted) {
         const auto sample = scan->next();
         if (!sample) break;
-        last = sample->key;
+        taken = {sample->key, taken.count + 1, sample->offset + sample->size};
         each(shard, bytes, *sample);
       }
     } catch (const Error& e) {
       if (!is_of_one_shard(e)) throw;
-      damage(damage_of_shard(shard, last, taken, scan ? scan->end() : 0, e.what()));
+      damage(damage_of_shard(shard, taken, scan ? scan->end() : 0, e.what()));
     }
   }
 }

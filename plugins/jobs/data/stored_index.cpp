@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/cancel.hpp"
+#include "core/io/byte_source.hpp"
 #include "core/io/file_locks.hpp"
 #include "kinora/webdataset_files.hpp"
 
@@ -65,6 +66,8 @@ void StoredIndex::Close::operator()(sqlite3_stmt* statement) const { sqlite3_fin
 StoredIndex::StoredIndex(const std::string& uri) : uri_(uri) {
   const bool is_remote = uri.find("://") != std::string::npos;
   const fs::path file = is_remote ? local_copy(uri) : fs::path(uri);
+  if (const auto regular = core::check_regular_file(file.string()); !regular)  // opening a pipe would wait
+    throw Error(KINORA_ERROR_DATA, regular.failure().message);
   sqlite3* db = nullptr;
   const auto open_by = [&](const char* vfs) {
     const int status = sqlite3_open_v2(file.c_str(), &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, vfs);

@@ -8,7 +8,7 @@
 
 #include "core/base/quantity.hpp"
 #include "core/base/status.hpp"
-#include "core/run/call.hpp"
+#include "core/runtime/call.hpp"
 #include "kinora/energon_index.hpp"
 #include "plugins/jobs/data/check_index.hpp"
 #include "plugins/jobs/data/fields.hpp"

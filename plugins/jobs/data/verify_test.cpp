@@ -55,12 +55,16 @@ TEST_F(Verify, NamesThePlaceOfEachFault) {
        "s.tar: b at 2048: no field cls, which other samples have, in 1 of the 2 samples"},
       {{{"a.json", "{\"x\": }"}}, "s.tar: a at 0: the field json is not JSON"},
       {{{"a.facts.json", "[1, 2"}}, "s.tar: a at 0: the field facts.json is not JSON"},
+      {{{"a.txt", std::string(9, '\0')}},
+       "s.tar: a at 0: a.txt:1: a NUL byte, so it is not text; is it the right file, in UTF-8?; training "
+       "leaves"},
+      {{{"a.txt", "A boat.\nA\x81"}}, "s.tar: a at 0: a.txt:2: byte 0x81 is neither UTF-8 nor Windows-1252"},
       {{{"a.txt", "1"}, {"a.cls", ""}}, "s.tar: a at 0: the field cls is empty"},
       {{{"a.txt", ""}, {"a.cls", ""}}, "s.tar: a at 0: the sample has 0 bytes"},
       {{{"\x1b[31m\n.txt", "1"}}, "s.tar: \\x1b[31m  at 0: sample key '?[31m?': it has control characters"},
       {{{"./a.txt", "1"}, {"./b//c.txt", "1"}},
        "s.tar: b//c at 1024: sample key 'b//c': a part of it is empty"},
-      {{{"a.", "1"}}, "s.tar: a at 0: '' is no field name"},
+      {{{"a.", "1"}}, "s.tar: a at 0: '' is not a valid field name"},
       {{{"README", "1"}}, "s.tar: no file in it is a field of a sample"},
   };
   for (const auto& fault : faults) {
@@ -84,7 +88,9 @@ TEST_F(Verify, FindsEveryPlaceWhereAShardIsCut) {
   }
   write("s.tar", whole.substr(0, 2 * 2048 + 100));  // nothing says that a1 has no more fields
   verify();
-  EXPECT_THAT(lines, ElementsAre(HasSubstr(" (1 whole sample before it; the file has 4196 bytes)")));
+  EXPECT_THAT(lines,
+              ElementsAre(HasSubstr(
+                  " (1 whole sample before it and 'a1', which may lack fields; the file has 4196 bytes)")));
 }
 
 TEST_F(Verify, NamesAHoleAndCountsWhatLiesBehind) {
@@ -98,10 +104,21 @@ TEST_F(Verify, NamesAHoleAndCountsWhatLiesBehind) {
       EXPECT_EQ(verify().problems, 1u);
     EXPECT_THAT(lines, ElementsAre(AllOf(
                            HasSubstr("s.tar: after 'a0' at 4096: entry 5 is missing: zeros at byte 4096"),
-                           HasSubstr("(1 whole sample before it, 4 behind it from byte 9216 on; "))));
+                           HasSubstr("(1 whole sample before it and 'a1', which may lack fields, 4 behind it "
+                                     "from byte 9216 on; "))));
   }
   EXPECT_THAT(inspect_folder(find_shards(root), 2).problems, ElementsAre(lines[0]));
   EXPECT_EQ(verify().problems, 1u) << "its index has no others";
+}
+
+// The rest of a sample does not count as another one, neither at the first damage nor at a later one.
+TEST_F(Verify, CountsASampleWithDamageInItsMiddleOnce) {
+  std::string bytes = shard("a", 8);
+  for (const size_t i : {2, 5}) bytes.insert(i * 2048 + 1024 + (i == 5 ? 700 : 0), std::string(700, 'g'));
+  write("s.tar", bytes);
+  EXPECT_EQ(verify().problems, 1u);
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("(2 whole samples before it and 'a2', which may lack fields, 5 "
+                                           "behind it from byte 6844 on; ")));
 }
 
 TEST_F(Verify, AcceptsDeepJsonAndAnyDamageWithoutACrash) {
@@ -210,6 +227,16 @@ TEST_F(Verify, DecodesTheFieldsThatTrainingDecodesAndNamesTheOthersOnce) {
                           [&](const auto& note) { return testing::Value(note, says); }),
             1);
   EXPECT_THAT(verify().notes, Not(Contains(says))) << "nothing was decoded, nothing was left out";
+}
+
+TEST_F(Verify, TextInAnotherEncodingIsText) {
+  const std::string utf16("\xFF\xFE{\0\"\0n\0\"\0:\0\x31\0}\0", 16), windows = "{\"n\": \"caf\xE9\"}";
+  write("s.tar",
+        test::tar_bytes({{"a.json", utf16}, {"a.txt", utf16}, {"b.json", windows}, {"b.txt", windows}}));
+  EXPECT_EQ(verify().problems, 0u) << lines[0];
+  const auto all = inspect_folder(find_shards(root), 1);
+  EXPECT_THAT(all.problems, IsEmpty());
+  EXPECT_EQ(all.facts.at("n").size(), 2u) << "a number and a text";
 }
 
 TEST_F(Verify, NamesInCapitalsAreTheSameFields) {

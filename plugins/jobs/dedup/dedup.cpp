@@ -1,8 +1,8 @@
-// kind = "dedup": finds clips of a curate job, or of those that a select job has chosen, that are copies of others. Writes
-// decisions.jsonl; moves and removes nothing. Each decision identifies its footage ("clip", as in subject_of), so that it is
-// not applied to other footage that has the key later. Clips that people rejected in the studio are removed first, by
-// rule studio.reject: they are compared with nothing, so a copy of one may be kept. Such a copy's decision
-// has "instead_of", and shard jobs report it.
+// kind = "dedup": finds clips of a curate job, or of those that a select job has chosen, that are copies of
+// others. Writes decisions.jsonl; moves and removes nothing. Each decision identifies its footage ("clip", as
+// in subject_of), so that it is not applied to other footage that has the key later. Clips that people
+// rejected in the studio are removed first, by rule studio.reject: they are compared with nothing, so a copy
+// of one may be kept. Such a copy's decision has "instead_of", and shard jobs report it.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -57,7 +57,7 @@ namespace fs = std::filesystem;
 constexpr const char* kDecisions = "decisions.jsonl";
 constexpr const char* kSignature = "signature";  // field that stage clip.signature makes
 
-// What the stages of a curate job leave with its clips, as far as their names tell: stages filter.* write
+// The fields that the stages of a curate job add to its clips, as far as their names show: stages filter.* write
 // scores of their own names, stages embed.* a field NAME.npy, by their option `name`.
 class MadeByStages {
  public:
@@ -170,7 +170,7 @@ std::map<std::string, Drop> take_rejected(const fs::path& curated, std::map<std:
   return rejected;
 }
 
-// What the select job that this job reads has decided.
+// The decisions of the select job that this job reads.
 struct Earlier {
   std::string lines;  // of decisions.jsonl, about the clips that it left out
   std::map<std::string, json> added;
@@ -210,6 +210,41 @@ void say_unsigned(const JobContext& context, const std::map<std::string, ClipFie
         context.spec().name, counted(count, "clip has", "clips have"),
         count == 1 ? "it is a copy" : "they are copies");
 }
+
+// Copies that are longer than the clip that stands for them: what is shown in the rest of them is lost.
+class LongerCopies {
+ public:
+  void add(const Sample& sample, const json& line) {
+    const std::string key(sample.key());
+    seconds_[key] = number_in(parse_facts(sample.text("json").value_or("null")), "duration_s");
+    if (line.contains("rule") && line.contains("of")) of_[key] = text_in(line, "of");
+  }
+  // One warning about all of them, with the one that loses most.
+  void warn(const std::string& job) const {
+    constexpr double kNearlyEqual = 1.05;
+    int64_t count = 0;
+    double lost = 0, most = 0;
+    const std::pair<const std::string, std::string>* worst = nullptr;
+    for (const auto& copy : of_) {
+      const auto own = seconds_.find(copy.first), kept = seconds_.find(copy.second);
+      if (kept == seconds_.end() || own->second <= kNearlyEqual * kept->second) continue;
+      ++count;
+      lost += own->second - kept->second;
+      if (own->second - kept->second > most) most = own->second - kept->second, worst = &copy;
+    }
+    if (worst != nullptr)
+      log_warn(
+          "{}: {} longer than the clip that stands for {}, by {:.1f} s in all; {} ({:.1f} s) is left out for "
+          "{} ({:.1f} "
+          "s); keep = \"longest\" keeps the longer ones",
+          job, counted(count, "copy is", "copies are"), count == 1 ? "it" : "them", lost, worst->first,
+          seconds_.at(worst->first), worst->second, seconds_.at(worst->second));
+  }
+
+ private:
+  std::map<std::string, double> seconds_;
+  std::map<std::string, std::string> of_;  // the clip that stands for a copy
+};
 
 // Compares the clips of `among` and reports the outcome of each. content: identities of their media, by key.
 PipelineResult compared(JobContext& context, const DedupOptions& options, const ComponentUse& dedup,
@@ -271,6 +306,16 @@ void Dedup::check(JobCheck& check) const {
     say(made.lacks_score(score));
 }
 
+namespace {
+
+void require_all(const Counts& ended, size_t clips) {
+  if (ended.sum() != static_cast<int64_t>(clips))
+    throw Error(KINORA_ERROR_FAILED, "the engine lost clips: " + std::to_string(clips) + " went in, " +
+                                         std::to_string(ended.sum()) + " ended; please report this as a bug");
+}
+
+}  // namespace
+
 void Dedup::run(JobContext& context) const {
   require(context);
   const auto options = context.options<DedupOptions>();
@@ -299,9 +344,11 @@ void Dedup::run(JobContext& context) const {
     or_throw(decisions.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
   };
   int64_t recorded = 0;
+  LongerCopies longer;
   PipelineResult result = compare(clips, [&](const Sample& sample, const kinora_outcome& outcome) {
     json line = decision(sample, outcome);
     recorded += line.contains("duplicate");
+    longer.add(sample, line);
     const auto of = copy_of.find(std::string(sample.key()));
     if (outcome.end == KINORA_OUTCOME_KEPT && of != copy_of.end()) line["instead_of"] = of->second;
     if (const auto added = earlier.added.find(std::string(sample.key())); added != earlier.added.end())
@@ -311,13 +358,11 @@ void Dedup::run(JobContext& context) const {
   for (const auto& [key, drop] : rejected) write(rejection(key, drop));
   or_throw(decisions.write(earlier.lines));
   or_throw(decisions.commit());
-  if (result.inputs.sum() != static_cast<int64_t>(clips.size()))
-    throw Error(KINORA_ERROR_FAILED, "the engine lost clips: " + std::to_string(clips.size()) + " went in, " +
-                                         std::to_string(result.inputs.sum()) +
-                                         " ended; please report this as a bug");
+  require_all(result.inputs, clips.size());
   log_info("{}: {} of {} clips kept, {} are copies, {} were rejected by people, {} could not be compared",
            context.spec().name, result.inputs.kept, all, result.inputs.filtered, rejected.size(),
            result.inputs.failed);
+  longer.warn(context.spec().name);
   if (recorded > 0)
     log_info("{}: {} kept and recorded, since mode = \"score\"; {} has the originals", context.spec().name,
              counted(recorded, "copy is", "copies are"), kDecisionsFile);

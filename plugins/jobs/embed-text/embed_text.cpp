@@ -1,23 +1,26 @@
-// kind = "embed-text": one vector per caption, for `kinora search`. Reads all clips of a curate job, or those that a dedup or
-// select job has kept.
+// kind = "embed-text": one vector per caption, for `kinora search`. Reads all clips of a curate job, or those
+// that a dedup or select job has kept.
 #include <optional>
 
 #include "core/base/cancel.hpp"
 #include "core/base/digest.hpp"
 #include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/plugin/service.hpp"
 #include "core/run/job_check.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/npy.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
 #include "plugins/jobs/curation/clip_source.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/edits.hpp"
 #include "plugins/jobs/curation/search/caption_encoder.hpp"
-#include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/generating/encoders.hpp"
-#include "plugins/jobs/training/options/paths_option.hpp"
-#include "plugins/jobs/training/strip.hpp"
-#include "plugins/jobs/training/tensor_job.hpp"
+#include "plugins/jobs/embed-text/text_vectors.hpp"
+#include "plugins/jobs/inference/encoders.hpp"
+#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/inference/network_checks.hpp"
+#include "plugins/jobs/inference/paths_option.hpp"
+#include "plugins/jobs/inference/tensor_job.hpp"
 
 namespace kinora::core {
 
@@ -166,8 +169,26 @@ void EmbedText::work(JobContext& context) const {
                            : "no clip has a caption; put a stage caption.* into the curate job");
 }
 
+class CaptionTexts final : public TextVectors {
+ public:
+  using Interface = TextVectors;
+  static constexpr const char* kHelp = "Embeds texts with the encoder of an embed-text job";
+  std::vector<std::vector<float>> embed(Runtime& runtime, const json& encoder,
+                                        const std::vector<std::string>& texts) const override {
+    return with_plain_errors([&] {
+      const CaptionEncoder named = read_caption_encoder(runtime.registry(), encoder);
+      require_safe(runtime.registry(), named);
+      CaptionVectors vector_of(runtime, named);
+      std::vector<std::vector<float>> out;
+      for (const auto& text : texts) out.push_back(vector_of(text));
+      return out;
+    });
+  }
+};
+
 }  // namespace kinora::core
 
 using kinora::core::EmbedText;
 KINORA_JOB(EmbedText)
-KINORA_PLUGIN(EmbedText)
+KINORA_SERVICE(CaptionTexts)
+KINORA_PLUGIN(EmbedText, CaptionTexts)

@@ -3,27 +3,30 @@
 #include <ATen/core/grad_mode.h>
 
 #include "core/base/cancel.hpp"
+#include "core/base/facts.hpp"
 #include "core/base/log.hpp"
-#include "core/torch/context/meeting.hpp"
-#include "core/torch/context/network.hpp"
-#include "core/torch/context/parallelism.hpp"
 #include "core/torch/media/signals.hpp"
+#include "core/torch/network/tokenizer.hpp"
+#include "core/torch/ranks/meeting.hpp"
+#include "core/torch/ranks/parallelism.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "core/torch/weights/latent_cache.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
+#include "plugins/jobs/encode/check_encode.hpp"
 #include "plugins/jobs/encode/latent_parts.hpp"
 #include "plugins/jobs/encode/live_encode.hpp"
-#include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/generating/encoders.hpp"
-#include "plugins/jobs/training/generating/parts.hpp"
-#include "plugins/jobs/training/live/window_encoder.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
-#include "plugins/jobs/training/no_text.hpp"
-#include "plugins/jobs/training/options/training.hpp"
-#include "plugins/jobs/training/strip.hpp"
-#include "plugins/jobs/training/tensor_job.hpp"
+#include "plugins/jobs/inference/encoders.hpp"
+#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/inference/network_checks.hpp"
+#include "plugins/jobs/inference/parts.hpp"
+#include "plugins/jobs/inference/tensor_job.hpp"
+#include "plugins/jobs/latents/latent_cache.hpp"
+#include "plugins/jobs/latents/latents.hpp"
+#include "plugins/jobs/windows/encode_options.hpp"
+#include "plugins/jobs/windows/no_text.hpp"
+#include "plugins/jobs/windows/window_encoder.hpp"
 
 namespace kinora::core {
 namespace {
@@ -62,7 +65,7 @@ class Encoding {
     }
     if (parallel_.rank() > 0) return;
     parts_.wait_for(missing, context_.spec().name);
-    if (options_.encode_empty) write_no_text(context_.folder(), (*text_)(""));
+    if (options_.encode_empty) write_no_text(context_, (*text_)(""));
     context_.summary.update(merge_latents(context_.folder(), context_.spec().name, parts_, clips_, options_));
   }
 
@@ -144,6 +147,7 @@ class Encoding {
     }
     out["outcome"] = !whole ? "failed" : *length < options_.frames ? "too_short" : "encoded";
     if (whole) out["windows"] = windows;
+    if (!windows.empty()) out["fps"] = number_in(clips_.facts(i), "fps");
     return out;
   }
 
@@ -169,7 +173,7 @@ class Encoding {
     const Stretch own = encoder_.own_frames();
     const at::Tensor frames = read(i, first + own.first, own.count);
     if (!frames.defined()) return std::nullopt;
-    return encoder_(frames);
+    return encoder_(frames, group_.size == 1 ? &run_ : nullptr);  // ranks stop together, between windows
   }
 
   // Undefined on every rank of the group if one of them cannot read.
@@ -186,7 +190,7 @@ class Encoding {
     } catch (const Error& e) {
       why = e.what();
     }
-    const auto all = group_.size == 1 ? std::vector{why} : gather_texts(group_, why);
+    const auto all = Exchange(group_).gather(why);
     for (const auto& of_rank : all) {
       if (of_rank.empty()) continue;
       log_warn("{}: clip {} is left out: {}", context_.spec().name, clips_.key(i), of_rank);
@@ -202,6 +206,7 @@ class Encoding {
   const kinora_group& group_;  // of the ranks that encode a window together
   Clips clips_;
   WindowEncoder encoder_;
+  const kinora_run run_ = context_.call();
   LatentParts parts_;
   std::optional<TextEncoder> text_;
   int64_t windows_ = 0;
@@ -213,6 +218,9 @@ class Encode final : public TensorJob {
  public:
   using Options = EncodeOptions;
   static JobParts parts();
+  std::string data_digest(const std::filesystem::path& folder) const override {
+    return latents_digest(folder);
+  }
 
  private:
   void work(JobContext&) const override;

@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 
 #include "core/run/job.hpp"
-#include "core/torch/context/parallelism.hpp"
 #include "core/torch/media/streaming.hpp"
-#include "core/torch/weights/latent_cache.hpp"
+#include "core/torch/ranks/parallelism.hpp"
+#include "plugins/jobs/latents/latent_cache.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/ranks.hpp"
@@ -19,7 +19,7 @@ namespace {
 using test::Rank;
 
 std::string text_of(const fs::path& file) {
-  const auto bytes = bytes_of(file);
+  const auto bytes = read_bytes(file);
   return {bytes.begin(), bytes.end()};
 }
 
@@ -174,7 +174,7 @@ TEST(EncodeOnRanks, LooksAtItsStretchAndTheHaloOnly) {
     me.launched();
     JobContext context = run->context("latents", false);
     const Parallelism parallel(context);
-    const auto tokenizer = run->network("tokenizer", "tokenizer", at::kDouble);
+    const auto tokenizer = run->tokenizer("tokenizer", at::kDouble);
     const auto info = tokenizer->info();
     const int64_t pieces = 3 * (info.encode_span + 4), frames = 1 + (pieces - 1) * info.time;
     const at::Tensor video = test::numbers("film", {1, 3, frames, 8, 8}).mul(0.5);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
-#include <sstream>
 #include <thread>
 
 #include <ATen/ATen.h>
@@ -12,12 +10,14 @@
 #include "core/base/cancel.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
+#include "core/base/regular_file.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/torch/media/latents.hpp"
 #include "core/torch/media/signals.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/error.hpp"
 #include "plugins/jobs/encode/latent_statistics.hpp"
+#include "plugins/jobs/encode/other_rates.hpp"
+#include "plugins/jobs/latents/latents.hpp"
 
 namespace kinora::core {
 namespace {
@@ -28,9 +28,12 @@ using nlohmann::json;
 // Enough parts to divide the work evenly among hundreds of ranks, and few enough for one folder.
 constexpr int64_t kParts = 4096;
 
+constexpr uint64_t kLargestPart = uint64_t{1} << 30;  // bytes of its outcomes
+
+// No list if it is missing or damaged.
 json read_json(const fs::path& file) {
-  std::ifstream in(file);
-  return json::parse(in, nullptr, false);
+  const auto text = read_regular_file(file, kLargestPart);
+  return text ? json::parse(*text, nullptr, false) : json();
 }
 
 }  // namespace
@@ -81,11 +84,7 @@ void LatentParts::wait_for(const std::vector<int64_t>& parts, const std::string&
   for (size_t i = 0; i < parts.size(); ++i)
     while (!fs::exists(file(parts[i], ".json"))) {
       if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
-      if (std::ifstream failed(folder_ / "failed"); failed) {
-        std::ostringstream why;
-        why << failed.rdbuf();
-        throw Error(KINORA_ERROR_FAILED, why.str());
-      }
+      if (const auto why = read_regular_file(folder_ / "failed")) throw Error(KINORA_ERROR_FAILED, *why);
       if (++tenths % 600 == 0)
         log_info("{}: waiting for other ranks: {} of {} of their parts are left", job, parts.size() - i,
                  parts.size());
@@ -107,7 +106,8 @@ class Merge {
         clips_(clips),
         options_(options),
         signals_(options.signals, options.every),
-        cache_(folder / "latents.h5", json{{"job", job}}.dump()) {}
+        cache_(folder / "latents.h5", json{{"job", job}}.dump()),
+        rates_(clips.fps() / static_cast<double>(options.every)) {}
 
   json run() {
     for (int64_t part = 0; part < parts_.size(); ++part) {
@@ -140,6 +140,7 @@ class Merge {
         continue;
       }
       if (clip.at("outcome") != "encoded") ++counts_[clip.at("outcome")];
+      rates_.add(number_in(clip, "fps") / static_cast<double>(options_.every));
       for (const int64_t first : clip.value("windows", std::vector<int64_t>())) {
         if (!cache) cache.emplace(parts_.cache(part));
         add(clips_.key(i) + "@" + std::to_string(first), *cache, *given);
@@ -168,7 +169,8 @@ class Merge {
 
   void finish() {
     facts_.scale = statistics_.scale(options_);
-    facts_.fps = clips_.fps() / static_cast<double>(options_.every);
+    facts_.fps = rates_.taken();
+    rates_.log(job_, options_.signals);
     cache_.commit();
     or_throw(write_file_atomically(folder_ / "latents.json", facts_.to_json().dump(2) + "\n"));
   }
@@ -180,6 +182,7 @@ class Merge {
   const EncodeOptions& options_;
   Signals signals_;
   LatentCacheWriter cache_;
+  OtherRates rates_;
   LatentStatistics statistics_;
   LatentFacts facts_;
   std::map<std::string, int64_t> counts_;

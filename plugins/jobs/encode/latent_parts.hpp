@@ -4,7 +4,7 @@
 //
 //   FOLDER/.parts/000012.h5     the windows of the part's clips (latent_cache.hpp); missing if there are none
 //   FOLDER/.parts/000012.json   written last, a list of the clips' outcomes, in order:
-//                               {"outcome": "encoded", "windows": [0, 4, 8]}
+//                               {"outcome": "encoded", "windows": [0, 4, 8], "fps": 24}
 //                               {"outcome": "failed" | "too_short" | "without_signal"}
 //                               each with "facts": the members of the clip's JSON named in `signals`
 //   FOLDER/.parts/failed        why a rank stopped, for the rank that waits for it
@@ -15,8 +15,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/jobs/training/media/clips.hpp"
-#include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/windows/encode_options.hpp"
 
 namespace kinora::core {
 

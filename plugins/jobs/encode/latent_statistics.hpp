@@ -5,8 +5,8 @@
 
 #include <ATen/ATen.h>
 
-#include "core/torch/media/latents.hpp"
-#include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/latents/latents.hpp"
+#include "plugins/jobs/windows/encode_options.hpp"
 
 namespace kinora::core {
 

@@ -4,11 +4,12 @@
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/torch/context/parallelism.hpp"
+#include "core/torch/ranks/parallelism.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "plugins/jobs/encode/latent_statistics.hpp"
-#include "plugins/jobs/training/live/encoded_windows.hpp"
-#include "plugins/jobs/training/no_text.hpp"
+#include "plugins/jobs/encode/other_rates.hpp"
+#include "plugins/jobs/windows/encoded_windows.hpp"
+#include "plugins/jobs/windows/no_text.hpp"
 
 namespace kinora::core {
 
@@ -16,6 +17,7 @@ void encode_live(JobContext& context, const EncodeOptions& options) {
   if (Parallelism(context).rank() > 0) return;
   EncodedWindows windows(context, device_of(options.device));
   LatentStatistics statistics;
+  OtherRates rates;
   LatentFacts facts;
   facts.shape = windows.latent_shape();  // transforms may change the height and width of windows of one size
   std::map<std::string, int64_t> of_size;
@@ -35,16 +37,18 @@ void encode_live(JobContext& context, const EncodeOptions& options) {
     if (options.sizes.empty()) facts.shape = made.sizes().vec();
     const auto& size = window.size;
     ++of_size[fmt::format("{}x{}x{}", size.frames, size.height, size.width)];
+    rates.add(windows.fps());
     facts.text_size = window.tensors.at("text").size(1);
     if (latent != window.tensors.end()) statistics.add(latent->second);
     progress.update(n + 1);
   }
   facts.scale = statistics.scale(options);
-  facts.fps = windows.fps();
+  facts.fps = count > 0 ? rates.taken() : windows.fps();
+  rates.log(context.spec().name, options.signals);
   json out = facts.to_json();
   out["data"] = windows.order().digest();
   or_throw(write_file_atomically(context.folder() / "latents.json", out.dump(2) + "\n"));
-  if (options.encode_empty) write_no_text(context.folder(), windows.text(""));
+  if (options.encode_empty) write_no_text(context, windows.text(""));
   windows.lost().log();
   context.summary.update(windows.lost().counts());
   context.summary.update({{"samples", pass},

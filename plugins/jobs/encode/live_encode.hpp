@@ -2,7 +2,7 @@
 // it. The job measures their scale over the first windows, and writes latents.json.
 #pragma once
 #include "core/run/job.hpp"
-#include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/windows/encode_options.hpp"
 
 namespace kinora::core {
 

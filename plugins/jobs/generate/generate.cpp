@@ -1,26 +1,28 @@
 // kind = "generate"
 #include <chrono>
-#include <fstream>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include "core/base/cancel.hpp"
+#include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/run/one_stage.hpp"
+#include "core/io/contents.hpp"
+#include "core/stages/one_stage.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
-#include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/generating/generator.hpp"
-#include "plugins/jobs/training/generating/parts.hpp"
-#include "plugins/jobs/training/generating/wishes.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
-#include "plugins/jobs/training/strip.hpp"
-#include "plugins/jobs/training/tensor_job.hpp"
+#include "plugins/jobs/generate/check_generate.hpp"
+#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/inference/parts.hpp"
+#include "plugins/jobs/inference/requests.hpp"
+#include "plugins/jobs/inference/rules.hpp"
+#include "plugins/jobs/inference/session.hpp"
+#include "plugins/jobs/inference/tensor_job.hpp"
 
 namespace kinora::core {
 namespace {
@@ -28,34 +30,39 @@ namespace {
 namespace fs = std::filesystem;
 
 // Warns of inputs that are given and not read, each in one line.
-void note_unread(const JobContext& context, const GenerateOptions& o, const std::vector<Wish>& all,
+void note_unread(const JobContext& context, const GenerateOptions& o, const std::vector<Request>& all,
                  bool reads_text) {
-  const auto of = [&](auto wish) { return std::any_of(all.begin(), all.end(), wish); };
+  const auto of = [&](auto has) { return std::any_of(all.begin(), all.end(), has); };
   const std::string& name = context.spec().name;
   const double none = o.guidance_convention == "nemo" ? 0 : 1;
   const bool is_guided = o.guidance != none || (o.guidance_2 >= 0 && o.guidance_2 != none);
-  if (!reads_text && of([](const Wish& w) { return !w.prompt.empty(); }))
+  if (!reads_text && of([](const Request& r) { return !r.prompt.empty(); }))
     log_warn(
         "{}: the prompts are not read: the model takes no text, or neither this job nor an encode job has a "
         "text encoder (text)",
         name);
-  else if (!is_guided && of([&](const Wish& w) {
-             const bool is_own = w.negative != o.negative || context.spec().places.contains("negative");
-             return is_own && !w.negative.empty();
+  else if (!is_guided && of([&](const Request& r) {
+             const bool is_own = r.negative != o.negative || context.spec().places.contains("negative");
+             return is_own && !r.negative.empty();
            }))
     log_warn("{}: negative is not read, because guidance = {} is none; raise guidance, or leave negative out",
              name, o.guidance);
-  if (o.strength == 1 && of([](const Wish& w) { return !w.image.empty() && !w.video.empty(); }))
+  if (o.strength == 1 && of([](const Request& r) { return !r.image.empty() && !r.video.empty(); }))
     log_warn("{}: video is not read, because image is the first frame; leave one of them out", name);
 }
+
+struct Video : inference::Session::Made {
+  at::Tensor frames;  // uint8 [T, H, W, 3]
+};
 
 class GenerateJob {
  public:
   GenerateJob(JobContext& context, const GenerateOptions& o)
       : context_(context),
         options_(o),
-        generator_(context, o),
-        made_with_(core::made_with(context, generator_.parts(), context.run().out / ".weights.json")) {
+        parallel_(context),
+        pipeline_(context.runtime(), inference::pipeline_spec(context, o), parallel_),
+        made_with_(core::made_with(context, pipeline_.spec().parts, pipeline_.spec().kept)) {
     warn_of_untrained_condition();
     const auto differs = differences(context.spec().made_with, made_with_);
     if (!differs.empty())
@@ -65,12 +72,12 @@ class GenerateJob {
   }
 
   // The videos that an earlier, interrupted run left incomplete, as found by the first rank, on every rank.
-  std::vector<Wish> missing(const std::vector<Wish>& all) const {
+  std::vector<Request> missing(const std::vector<Request>& all) const {
     at::Tensor complete = at::zeros({static_cast<int64_t>(all.size())}, at::kDouble);
-    if (parallel().rank() == 0)
+    if (parallel_.rank() == 0)
       for (size_t i = 0; i < all.size(); ++i) complete[static_cast<int64_t>(i)] = !about(all[i]).empty();
-    complete = Group<at::Tensor>(&parallel().group("world")).broadcast(complete, 0);
-    std::vector<Wish> out;
+    complete = Group<at::Tensor>(&parallel_.group("world")).broadcast(complete, 0);
+    std::vector<Request> out;
     for (size_t i = 0; i < all.size(); ++i)
       if (complete[static_cast<int64_t>(i)].item<double>() == 0) out.push_back(all[i]);
     return out;
@@ -78,95 +85,102 @@ class GenerateJob {
 
   // Each video is made by the ranks of one sample; as many are made at a time as there are such groups of
   // ranks.
-  void make(const std::vector<Wish>& all) {
-    if (parallel().group("fsdp").size > 1)
+  void make(const std::vector<Request>& all) {
+    if (parallel_.group("fsdp").size > 1)
       for (const auto& alike : of_equal_calls(all)) make_in_turns(alike, true);
     else
       make_in_turns(all, false);
-    parallel().any(false);  // no rank leaves before the last video is written
+    parallel_.any(false);  // no rank leaves before the last video is written
   }
 
-  bool reads_text() const { return generator_.reads_text(); }
-  bool is_first_rank() const { return parallel().rank() == 0; }
+  bool reads_text() const { return pipeline_.reads_text(); }
+  bool is_first_rank() const { return parallel_.rank() == 0; }
   // Whether other ranks make videos too, whose progress this rank does not see.
-  bool spread() const { return parallel().data_size() > 1; }
+  bool spread() const { return parallel_.data_size() > 1; }
 
   // Writes the lines of the metrics, in order.
-  void tell(const std::vector<Wish>& all) {
-    if (parallel().rank() != 0) return;
+  void tell(const std::vector<Request>& all) {
+    if (parallel_.rank() != 0) return;
     context_.metrics().clear();
-    for (const auto& wish : all)
-      if (const json line = about(wish); !line.empty()) context_.metrics().line(line);
+    for (const auto& request : all)
+      if (const json line = about(request); !line.empty()) context_.metrics().line(line);
   }
 
  private:
-  const Parallelism& parallel() const { return generator_.parallel(); }
-  bool writes() const { return !echo_ && parallel().of_sample().rank == 0; }
+  bool writes() const { return !echo_ && parallel_.of_sample().rank == 0; }
 
   // in_step: ranks meet in every call of a model, so a rank without a video makes the last one again and
   // discards it.
-  void make_in_turns(const std::vector<Wish>& all, bool in_step) {
-    const auto at_once = static_cast<size_t>(parallel().data_size());
+  void make_in_turns(const std::vector<Request>& all, bool in_step) {
+    const auto at_once = static_cast<size_t>(parallel_.data_size());
     for (size_t first = 0; first < all.size(); first += at_once) {
-      if (parallel().any(cancelled())) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
-      const size_t mine = first + static_cast<size_t>(parallel().data_rank());
+      if (parallel_.any(cancelled())) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
+      const size_t mine = first + static_cast<size_t>(parallel_.data_rank());
       echo_ = mine >= all.size();
       if (!echo_ || in_step) make(all[std::min(mine, all.size() - 1)]);
     }
     echo_ = false;
   }
 
-  // Groups wishes whose videos need the same calls of all networks, which their given frames decide.
-  static std::vector<std::vector<Wish>> of_equal_calls(const std::vector<Wish>& all) {
-    std::map<std::array<bool, 3>, std::vector<Wish>> out;
-    for (const auto& wish : all)
-      out[{wish.image.empty(), wish.video.empty(), wish.negative.empty()}].push_back(wish);
-    std::vector<std::vector<Wish>> groups;
+  // Groups requests whose videos need the same calls of all networks, which their given frames decide.
+  static std::vector<std::vector<Request>> of_equal_calls(const std::vector<Request>& all) {
+    std::map<std::array<bool, 3>, std::vector<Request>> out;
+    for (const auto& request : all)
+      out[{request.image.empty(), request.video.empty(), request.negative.empty()}].push_back(request);
+    std::vector<std::vector<Request>> groups;
     for (auto& [_, alike] : out) groups.push_back(std::move(alike));
     return groups;
   }
 
   // The file written last for a complete video; null if it is not complete.
-  json about(const Wish& wish) const {
-    std::ifstream in(base_of(wish).string() + ".json");
-    const auto about = json::parse(in, nullptr, false);
-    if (!about.is_object()) return {};
+  json about(const Request& request) const {
+    const auto about = object_in_file(base_of(request).string() + ".json");
+    if (about.empty()) return {};
     for (const auto& file : about.value("files", json()))
       if (!file.is_string() || !fs::exists(context_.folder() / "videos" / file.get<std::string>())) return {};
     return about;
   }
 
   // A video that fails leaves no files.
-  void make(const Wish& wish) {
+  void make(const Request& request) {
     try {
-      make_whole(wish);
+      make_whole(request);
     } catch (...) {
-      if (writes()) drop(wish);
+      if (writes()) drop(request);
       throw;
     }
   }
 
-  void make_whole(const Wish& wish) {
+  void make_whole(const Request& request) {
     const auto start = std::chrono::steady_clock::now();
-    Progress progress(context_.spec().name, generator_.tokens(), generator_.of_codes() ? "tokens" : "steps");
-    const auto made = generator_.make(wish, progress, [&](int64_t step, const at::Tensor& frame) {
-      if (!writes()) return;
-      const auto folder = context_.folder() / "previews" / base_of(wish).filename();
-      fs::create_directories(folder);
-      write_strip(context_, frame, 1, folder / fmt::format("step_{:04}.png", step));
-    });
+    Progress progress(context_.spec().name, pipeline_.tokens(), pipeline_.makes_codes() ? "tokens" : "steps");
+    inference::Session session(
+        pipeline_, request,
+        {.step = [&](int64_t done) { progress.update(done); },
+         .preview = [&](int64_t step, const at::Tensor& frame) { preview(request, step, frame); },
+         .preview_every = options_.preview_every});
+    std::vector<at::Tensor> chunks;
+    while (const auto frames = session.next_chunk()) chunks.push_back(*frames);
     progress.finish();
     if (!writes()) return;
-    json about = describe(wish, made);
-    store(wish, made, about);
-    add_memory(about, generator_.device());
+    const Video made{session.made(), chunks.size() == 1 ? chunks[0] : at::cat(chunks)};
+    json about = describe(request, made);
+    store(request, made, about);
+    add_memory(about, pipeline_.device());
     about["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    or_throw(write_file_atomically(base_of(wish).string() + ".json", about.dump(2) + "\n"));
+    or_throw(write_file_atomically(base_of(request).string() + ".json", about.dump(2) + "\n"));
     context_.metrics().line(about);
   }
 
-  void drop(const Wish& wish) const {
-    const std::string name = base_of(wish).filename().string();
+  void preview(const Request& request, int64_t step, const at::Tensor& frame) const {
+    if (!writes()) return;
+    const auto folder = context_.folder() / "previews" / base_of(request).filename();
+    fs::create_directories(folder);
+    write_strip(context_, frame, 1, folder / fmt::format("step_{:04}.png", step));
+  }
+
+  void drop(const Request& request) const {
+    const std::string name = base_of(request).filename().string();
     std::error_code ignored;
     std::vector<fs::path> parts{context_.folder() / "previews" / name};
     for (const auto& entry : fs::directory_iterator(context_.folder() / "videos", ignored))
@@ -175,32 +189,32 @@ class GenerateJob {
     for (const auto& part : parts) fs::remove_all(part, ignored);
   }
 
-  fs::path base_of(const Wish& wish) const {
-    return context_.folder() / "videos" / fmt::format("{:03}", wish.number - options_.first);
+  fs::path base_of(const Request& request) const {
+    return context_.folder() / "videos" / fmt::format("{:03}", request.number - options_.first);
   }
 
   // Everything needed to make this video again: `kinora generate --from` reads it.
-  json describe(const Wish& wish, const Generator::Made& made) {
+  json describe(const Request& request, const Video& made) {
     json options = context_.spec().options;
-    options["prompts"] = {wish.prompt};
+    options["prompts"] = {request.prompt};
     options.update({{"prompts_file", ""},
-                    {"negative", wish.negative},
-                    {"seed", wish.seed},
-                    {"first", wish.number},
+                    {"negative", request.negative},
+                    {"seed", request.seed},
+                    {"first", request.number},
                     {"count", 1},
-                    {"image", wish.image.string()},
-                    {"video", wish.video.string()},
-                    {"signals", texts_of(wish.signals)}});
-    json about = {{"prompt", wish.prompt},
-                  {"negative", wish.negative},
-                  {"seed", wish.seed},
-                  {"number", wish.number},
+                    {"image", request.image.string()},
+                    {"video", request.video.string()},
+                    {"signals", texts_of(request.signals)}});
+    json about = {{"prompt", request.prompt},
+                  {"negative", request.negative},
+                  {"seed", request.seed},
+                  {"number", request.number},
                   {"guidance", options_.guidance},
                   {"precision", context_.spec().component("precision")->id},
                   {"steps", made.steps},
                   {"nfe", made.nfe},
                   {"model_calls", made.model_calls},
-                  {"fps", generator_.fps(wish)},
+                  {"fps", pipeline_.fps(request)},
                   {"frames", made.frames.size(0)},
                   {"height", made.frames.size(1)},
                   {"width", made.frames.size(2)},
@@ -214,13 +228,10 @@ class GenerateJob {
   // A denoiser that never saw given frames still makes something of them, but not much.
   void warn_of_untrained_condition() const {
     const JobSpec* train = context_.spec().component("model") ? nullptr : context_.upstream("train");
-    if (!train || train->options.at("pipeline") != "" || generator_.of_codes() ||
+    if (!train || train->options.at("pipeline") != "" || pipeline_.makes_codes() ||
         (options_.image.empty() && options_.video.empty()))
       return;
-    const auto given = train->options.at("condition_frames").get<std::vector<int64_t>>();
-    const bool forced = train->options.at("teacher_forcing");  // every chunk but the first saw clean ones
-    if (options_.strength == 1 && !forced &&
-        std::none_of(given.begin(), given.end(), [](int64_t n) { return n > 0; }))
+    if (options_.strength == 1 && !is_trained_with_frames(*train))
       log_warn(
           "{}: job '{}' never trained with given frames, so what follows the first may have little to do "
           "with it; train with condition_frames = [0, 1]",
@@ -228,8 +239,8 @@ class GenerateJob {
   }
 
   // How the latents were made.
-  json way(const Generator::Made& made) const {
-    if (generator_.of_codes())
+  json way(const Video& made) const {
+    if (pipeline_.makes_codes())
       return {{"temperature", options_.temperature},
               {"top_k", options_.top_k},
               {"top_p", options_.top_p},
@@ -241,8 +252,8 @@ class GenerateJob {
     return {{"sampler", sampler.id}, {"sampler_options", sampler.options.values()}};
   }
 
-  void store(const Wish& wish, const Generator::Made& made, json& about) {
-    const fs::path base = base_of(wish);
+  void store(const Request& request, const Video& made, json& about) {
+    const fs::path base = base_of(request);
     const std::string comment = about.dump();
     json files = json::array();
     const auto name = [&](const std::string& tail) {
@@ -252,13 +263,13 @@ class GenerateJob {
     for (const auto& format : options_.format) {
       if (format == "latents") {
         write_tensors(name(".latents.safetensors"),
-                      {{generator_.of_codes() ? "codes" : "latent", made.latent}}, {{"comment", comment}});
+                      {{pipeline_.makes_codes() ? "codes" : "latent", made.latent}}, {{"comment", comment}});
       } else if (format == "png") {
         fs::create_directories(name(""));
         for (int64_t i = 0; i < made.frames.size(0); ++i)
           write_strip(context_, made.frames.narrow(0, i, 1), 1, base / fmt::format("{:05}.png", i), comment);
       } else {
-        write_encoded(name("." + format), format, made.frames, generator_.fps(wish), comment);
+        write_encoded(name("." + format), format, made.frames, pipeline_.fps(request), comment);
       }
     }
     write_strip(context_, made.frames, 6, name(".png"), comment);
@@ -279,7 +290,8 @@ class GenerateJob {
 
   JobContext& context_;
   GenerateOptions options_;
-  Generator generator_;
+  Parallelism parallel_;
+  inference::Pipeline pipeline_;
   json made_with_;
   bool echo_ = false;  // the result is another rank's video
 };
@@ -290,11 +302,24 @@ class Generate final : public TensorJob {
  public:
   using Options = GenerateOptions;
   static JobParts parts();
+  bool takes_pipeline_of(const json& table, const JobSpec& input) const override;
 
  private:
   void work(JobContext&) const override;
   void examine(JobCheck& check) const override { check_generate(check); }
 };
+
+// The weights that a train job made from a pipeline's own network are sampled as the folder says.
+bool Generate::takes_pipeline_of(const json& table, const JobSpec& input) const {
+  if (input.kind->name != "train" || table.contains("model")) return false;
+  const fs::path folder = text_in(input.options, "pipeline");
+  const auto is_its = [&](const json& path) {
+    return path.is_string() && fs::path(path.get<std::string>()).lexically_normal().parent_path() ==
+                                   (folder / "").lexically_normal().parent_path();
+  };
+  const json weights = input.options.value("weights", json::array());
+  return is_its(weights) || std::any_of(weights.begin(), weights.end(), is_its);
+}
 
 JobParts Generate::parts() {
   return {
@@ -341,7 +366,7 @@ JobParts Generate::parts() {
 
 void Generate::work(JobContext& context) const {
   const auto options = context.options<GenerateOptions>();
-  const auto all = wishes(context, options);
+  const auto all = requests(context, options);
   use_threads(options.threads);
   const at::NoGradGuard off;
   GenerateJob job(context, options);

@@ -1,33 +1,22 @@
 // Tests what generate computes against the mathematics written out here.
 #include <cmath>
 #include <limits>
-#include <set>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/digest.hpp"
-#include "core/base/log.hpp"
-#include "core/run/job.hpp"
-#include "core/torch/apply/tools.hpp"
-#include "core/torch/media/latents.hpp"
-#include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "core/torch/weights/sharded_files.hpp"
-#include "plugins/jobs/training/generating/encoders.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
-#include "plugins/jobs/training/video_jobs_testing.hpp"
-#include "tests/support/refusal.hpp"
+#include "plugins/jobs/generate/generate_job_testing.hpp"
+#include "plugins/jobs/inference/encoders.hpp"
+#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/latents/latents.hpp"
 
-namespace kinora::core {
+namespace kinora::core::generate_job {
 namespace {
 
-constexpr int kSteps = 3;  // steps of ScratchRun's sampler
-const std::vector<std::string> kPrompts = {"red sea", "blue"};
-
-struct Film {
+struct Expected {
   double guidance = 1.5;
   std::string negative;
   double from = 0,
@@ -52,13 +41,11 @@ std::vector<double> levels() {
   return t;
 }
 
-at::Tensor by_channel(const std::vector<double>& v) { return at::tensor(v, at::kDouble).view({-1, 1, 1, 1}); }
-
 // The latents of video n. Karras et al. 2022, algorithm 1, around D(x; sigma) = c_skip x + c_out F, with
 // guidance.
-at::Tensor latent_of(const ScratchRun& run, int64_t n, const std::string& prompt, const Film& how,
+at::Tensor latent_of(const ScratchRun& run, int64_t n, const std::string& prompt, const Expected& how,
                      bool blind) {
-  const auto model = run.network("dit", "model", at::kDouble);
+  const auto model = run.model("dit", "model", at::kDouble);
   if (how.causal) model->chain().set_frames({.chunk = 1, .causal = true});
   JobContext context = run.context("film", false);
   TextEncoder encoder(context, run.spec("latents"));
@@ -104,9 +91,9 @@ at::Tensor latent_of(const ScratchRun& run, int64_t n, const std::string& prompt
 }
 
 // The video as uint8 [T, H, W, 3].
-at::Tensor film(const ScratchRun& run, int64_t n, const std::string& prompt, const Film& how,
-                bool blind = false) {
-  const auto tokenizer = run.network("tokenizer", "tokenizer");
+at::Tensor expected_video(const ScratchRun& run, int64_t n, const std::string& prompt, const Expected& how,
+                          bool blind = false) {
+  const auto tokenizer = run.tokenizer("tokenizer");
   const LatentData data(run.of("latents"));
   const at::Tensor latent = latent_of(run, n, prompt, how, blind) / 0.5 * by_channel(data.facts().scale.std) +
                             by_channel(data.facts().scale.mean);
@@ -114,47 +101,19 @@ at::Tensor film(const ScratchRun& run, int64_t n, const std::string& prompt, con
   return ((video.to(at::kDouble).clamp(-1, 1) + 1) / 2 * 255).round().to(at::kByte).permute({1, 2, 3, 0});
 }
 
-// Six of the frames, side by side, as in the lossless picture.
-at::Tensor strip(const at::Tensor& frames) {
-  const at::Tensor at = at::linspace(0, static_cast<double>(frames.size(0) - 1), 6).round().to(at::kLong);
-  return at::cat(frames.index_select(0, at).unbind(0), 1);
-}
-at::Tensor picture(const fs::path& png) { return decoded(bytes_of(png), json::object())[0]; }
-fs::path video(const ScratchRun& run, int64_t n, const std::string& tail) {
-  return run.of("film") / "videos" / (fmt::format("{:03}", n) + tail);
-}
-
-json generated_json(const ScratchRun& run) {
-  JobContext context = run.context("film");
-  test::run_job(context);
-  return context.summary;
-}
-
-// A run up to the cached latents, with these lines for its generate job.
-std::unique_ptr<ScratchRun> ready(const std::string& lines = "") {
-  auto run = prepared({{"film", lines}});
-  encoded(*run);
-  return run;
-}
-
-void expect_film(const ScratchRun& run, int64_t n, const std::string& prompt, const Film& how,
+void expect_video(const ScratchRun& run, int64_t n, const std::string& prompt, const Expected& how,
                  const std::string& what) {
-  const at::Tensor want = strip(film(run, n, prompt, how)), got = picture(video(run, n, ".png"));
+  const at::Tensor want = strip(expected_video(run, n, prompt, how)), got = picture(video(run, n, ".png"));
   ASSERT_EQ(got.sizes(), want.sizes());
   EXPECT_LE(worst(got, want), 1) << what << ", video " << n;
   EXPECT_GT(want.to(at::kDouble).std().item<double>(), 5) << "a grey picture would prove nothing";
-  EXPECT_GT(worst(strip(film(run, n, prompt, how, true)), want), 3)
+  EXPECT_GT(worst(strip(expected_video(run, n, prompt, how, true)), want), 3)
       << "a prompt without effect would prove nothing";
-}
-
-std::string generate_message(const std::string& lines) {
-  const auto run = ready(lines);
-  return test::refusal([&] { generated_json(*run); });
 }
 
 TEST(GenerateJob, ShowsWhatTheSamplerMadeOfThePrompt) {
   const at::NoGradGuard off;
-  std::vector<std::pair<std::string, Film>> cases = {
+  std::vector<std::pair<std::string, Expected>> cases = {
       {"guidance = 1.5", {1.5, ""}},
       {"guidance = 1.0", {1, ""}},
       {"guidance = 2.0\nnegative = 'sea'", {2, "sea"}},
@@ -167,78 +126,8 @@ TEST(GenerateJob, ShowsWhatTheSamplerMadeOfThePrompt) {
   for (const auto& [lines, how] : cases) {
     const auto run = ready(lines);
     EXPECT_EQ(generated_json(*run).at("videos"), 2);
-    for (int64_t n = 0; n < 2; ++n) expect_film(*run, n, kPrompts[static_cast<size_t>(n)], how, lines);
+    for (int64_t n = 0; n < 2; ++n) expect_video(*run, n, kPrompts[static_cast<size_t>(n)], how, lines);
   }
-}
-
-// Generates from weights whose training rounded one layer in nvfp4, and returns the log.
-std::string said_of_precision(const std::string& precision) {
-  const auto run = ready("prompts = ['sea']\nformat = ['latents']\nguidance = 1.0\n" + precision);
-  const fs::path weights = run->of("dit") / "weights.safetensors";
-  NamedTensors tensors;
-  for (const auto& [name, tensor] : read_tensors(weights)) tensors[name] = tensor.clone();
-  const std::string layer = "decoder.layers.0.mlp.linear_fc1.weight";
-  EXPECT_TRUE(tensors.contains(layer));
-  fs::remove(weights);
-  write_tensors(weights, tensors,
-                {{"low_weights", json::array({layer}).dump()},
-                 {"low_rule", R"({"block": "16x16", "scale_rule": "static_6"})"}});
-  or_throw(set_log_level("info"));
-  testing::internal::CaptureStderr();
-  generated_json(*run);
-  const std::string said = testing::internal::GetCapturedStderr();
-  or_throw(set_log_level("error"));
-  return said;
-}
-
-TEST(GenerateJob, NamesThePrecisionOfTheTrainingIfItRoundsOtherwise) {
-  const at::NoGradGuard off;
-  const auto trained = testing::HasSubstr("is noted as nvfp4");
-  EXPECT_THAT(said_of_precision("precision = { use = 'nvfp4', high = [] }\n"), testing::Not(trained));
-  EXPECT_THAT(said_of_precision(""),
-              testing::HasSubstr("weights.safetensors is noted as nvfp4 (1 weight low, static_6 in 16x16), "
-                                 "and this job generates in fp32 (0 of them low)"));
-  EXPECT_THAT(said_of_precision("precision = { use = 'nvfp4', high = ['*linear_fc1*'] }\n"),
-              testing::HasSubstr("generates in nvfp4 (0 of them low, static_6 in 16x16)"));
-  EXPECT_THAT(said_of_precision("precision = { use = 'nvfp4', high = [], weights = 'mse' }\n"),
-              testing::HasSubstr("generates in nvfp4 (1 of them low, mse in 16x16)"));
-}
-
-// The latents of a video by the weights in the train job's folder.
-at::Tensor latents_of(const ScratchRun& run) {
-  fs::remove_all(run.of("film"));
-  generated_json(run);
-  return read_tensors(video(run, 0, ".latents.safetensors")).at("latent").clone();
-}
-
-TEST(GenerateJob, UsesTheAdapterThatWasTrained) {
-  const auto run = prepared(
-      {{"dit",
-        "steps = 3\nbatch = 2\nwarmup = 0\nlearning_rate = 0.05\nweights = 'FOLDER/base.safetensors'\n"
-        "lora = 'rank=2 targets=linear_qkv,linear_fc1'\n"},
-       {"film", "prompts = ['red sea']\nformat = ['latents']\n"}});
-  encoded(*run);
-  const fs::path weights = run->of("dit") / "weights.safetensors", base = run->folder() / "base.safetensors";
-  fs::rename(weights, base);
-  JobContext context = run->context("dit");
-  test::run_job(context);
-  const at::Tensor adapted = latents_of(*run);
-  fs::remove(weights);
-  convert_weights(
-      nullptr,
-      {{"in", base.string()}, {"out", weights.string()}, {"merge", (run->of("dit") / "adapter").string()}});
-  EXPECT_TRUE(at::equal(latents_of(*run), adapted));
-  fs::copy_file(base, weights, fs::copy_options::overwrite_existing);
-  EXPECT_GT(worst(latents_of(*run), adapted), 1e-3) << "an adapter without effect would prove nothing";
-}
-
-TEST(GenerateJob, OnTheCpuByNameIsTheSameAsByItself) {
-  if (why_no_gpu().empty()) GTEST_SKIP() << "auto is this machine's GPU";
-  const auto with = [](const std::string& device) {
-    return latents_of(*ready("prompts = ['red sea']\nformat = ['latents']\n" + device));
-  };
-  EXPECT_TRUE(at::equal(with(""), with("device = 'cpu'\n")));
-  EXPECT_THAT(generate_message("device = 'cuda'\n"), testing::HasSubstr("device 'cuda': " + why_no_gpu()));
 }
 
 TEST(GenerateJob, CountsTheCallsOfTheModelThatGuidanceCosts) {
@@ -260,12 +149,12 @@ TEST(GenerateJob, CountsTheCallsOfTheModelThatGuidanceCosts) {
 // Normalised latents of a clip's frames [first, first + frames), scaled as the job scales it.
 at::Tensor latents_of(const ScratchRun& run, const std::string& file, int64_t frames, int64_t first = 0) {
   const at::Tensor pixels =
-      decoded(bytes_of(fs::path(KINORA_TEST_DATA) / file), {{"height", 16}, {"width", 32}})
+      decoded(read_bytes(fs::path(KINORA_TEST_DATA) / file), {{"height", 16}, {"width", 32}})
           .narrow(0, first, frames);
   const at::Tensor clip =
       (pixels.to(at::kDouble) / 255 * 2 - 1).permute({3, 0, 1, 2}).unsqueeze(0).to(at::kFloat);
   const LatentData data(run.of("latents"));
-  const at::Tensor latent = run.network("tokenizer", "tokenizer")->encode(clip).to(at::kDouble);
+  const at::Tensor latent = run.tokenizer("tokenizer")->encode(clip).to(at::kDouble);
   return (latent - by_channel(data.facts().scale.mean)) / by_channel(data.facts().scale.std) * 0.5;
 }
 
@@ -273,26 +162,27 @@ TEST(GenerateJob, BeginsWithTheFramesThatAreGiven) {
   const at::NoGradGuard off;
   const std::string file = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4";
   const int64_t all =
-      decoded(bytes_of(fs::path(KINORA_TEST_DATA) / "bbb_A.mp4"), {{"height", 16}, {"width", 32}}).size(0);
+      decoded(read_bytes(fs::path(KINORA_TEST_DATA) / "bbb_A.mp4"), {{"height", 16}, {"width", 32}}).size(0);
   for (const auto& [option, frames, first] : {std::tuple{"image", 1, int64_t{0}},
                                               {"condition_from = 'start'\nvideo", 5, int64_t{0}},
                                               {"video", 5, all - 5}}) {
     const auto run = ready(fmt::format("{} = '{}'\ncondition_frames = 5\nguidance = 2.0", option, file));
     generated_json(*run);
-    Film how{2, ""};
+    Expected how{2, ""};
     how.given = latents_of(*run, "bbb_A.mp4", frames, first);
     ASSERT_EQ(how.given.size(2), frames == 1 ? 1 : 2);
-    expect_film(*run, 1, "blue", how, option);
-    EXPECT_GT(worst(strip(film(*run, 1, "blue", Film{2, ""})), picture(video(*run, 1, ".png"))), 3);
+    expect_video(*run, 1, "blue", how, option);
+    EXPECT_GT(worst(strip(expected_video(*run, 1, "blue", Expected{2, ""})), picture(video(*run, 1, ".png"))),
+              3);
   }
   const auto run = ready(
       fmt::format("image = '{}'\ncondition_frames = 5\nguidance = 2.0\ncondition_timestep = 'shared'", file));
   generated_json(*run);
-  Film how{2, ""};
+  Expected how{2, ""};
   how.given = latents_of(*run, "bbb_A.mp4", 1);
-  const at::Tensor own = strip(film(*run, 1, "blue", how));
+  const at::Tensor own = strip(expected_video(*run, 1, "blue", how));
   how.shares_timestep = true;
-  expect_film(*run, 1, "blue", how, "shared");
+  expect_video(*run, 1, "blue", how, "shared");
   EXPECT_GT(worst(own, picture(video(*run, 1, ".png"))), 1) << "the same timestep would prove nothing";
   EXPECT_THAT(generate_message("video = '" + file + "'\ncondition_frames = 9"),
               testing::HasSubstr("make a longer video"));
@@ -302,17 +192,18 @@ TEST(GenerateJob, BeginsWithTheFramesThatAreGiven) {
 TEST(GenerateJob, MakesChunkAfterChunkWithAModelThatLearntSo) {
   const at::NoGradGuard off;
   const std::string
-      film = "format = ['latents']\nprecision = 'fp64'\nguidance = 1.5\n",
+      generating = "format = ['latents']\nprecision = 'fp64'\nguidance = 1.5\n",
       own =
           "teacher_forcing = true\nloss = 'edm'\nweights = 'FOLDER/dit/weights.safetensors'\n"
           "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 1, "
           "heads = 2, head_size = 12, adaln_lora = 4 }\n";
-  for (const auto& [training, generation] : {std::pair{"teacher_forcing = true\n", film}, {"", film + own}}) {
+  for (const auto& [training, generation] :
+       {std::pair{"teacher_forcing = true\n", generating}, {"", generating + own}}) {
     const auto run = prepared({{"dit", training}, {"film", generation}});
     encoded(*run);
     generated_json(*run);
     const LatentFacts facts = LatentData(run->of("latents")).facts();
-    Film how;
+    Expected how;
     while (how.causal < facts.shape[1]) {
       ++how.causal;
       how.given = latent_of(*run, 0, kPrompts[0], how, false);
@@ -325,74 +216,15 @@ TEST(GenerateJob, MakesChunkAfterChunkWithAModelThatLearntSo) {
               testing::HasSubstr("causal is the train job's; leave it out"));
 }
 
-// The warnings that a job logs.
-std::string warnings_of(const ScratchRun& run) {
-  const fs::path file = run.folder() / "log";
-  {
-    const auto log = or_throw(LogFile::open(file));
-    const std::string before = log_level();
-    or_throw(set_log_level("warn"));
-    generated_json(run);
-    or_throw(set_log_level(before));
-  }
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
-}
-
-TEST(GenerateJob, SaysWhatOfItsInputsIsNotUsed) {
-  const at::NoGradGuard off;
-  const std::string file = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4";
-  std::string longer = "red";
-  for (int i = 0; i < 400; ++i) longer += " sea";
-  const auto run = ready(fmt::format(
-      "prompts = ['{}']\nnegative = 'blue'\nguidance = 1.0\nimage = '{}'\nvideo = '{}'", longer, file, file));
-  const std::string said = warnings_of(*run);
-  EXPECT_THAT(said,
-              testing::ContainsRegex("the prompt of video 000: [0-9]+ of its [0-9]+ tokens are cut off"));
-  EXPECT_THAT(said, testing::HasSubstr("negative is not read, because guidance = 1 is none"));
-  EXPECT_THAT(said, testing::HasSubstr("video is not read, because image is the first frame"));
-  EXPECT_THAT(said, testing::HasSubstr("bbb_A.mp4: 11 % of the picture is cut off"));  // 16:9 in 2:1
-  EXPECT_THAT(warnings_of(*ready("prompts = ['red sea']\nnegative = 'blue'\nguidance = 2.0")),
-              testing::Not(testing::ContainsRegex("not read|cut off")));
-}
-
-// Noise of 32 x 32 pixels by libjpeg, without its last 120 bytes: it is decoded, with a grey part.
-constexpr const char* kCutJpeg =
-    "ffd8ffe000104a46494600010100000100010000ffdb004300281c1e231e19282321232d2b28303c64413c37373c7b585d49"
-    "64918099968f808c8aa0b4e6c3a0aadaad8a8cc8ffcbdaeef5ffffff9bc1fffffffaffe6fdfff8ffc0000b08002000200101"
-    "1100ffc4001f0000010501010101010100000000000000000102030405060708090a0bffc400b51000020103030204030505"
-    "04040000017d01020300041105122131410613516107227114328191a1082342b1c11552d1f02433627282090a161718191a"
-    "25262728292a3435363738393a434445464748494a535455565758595a636465666768696a737475767778797a8384858687"
-    "88898a92939495969798999aa2a3a4a5a6a7a8a9aab2b3b4b5b6b7b8b9bac2c3c4c5c6c7c8c9cad2d3d4d5d6d7d8d9dae1e2"
-    "e3e4e5e6e7e8e9eaf1f2f3f4f5f6f7f8f9faffda0008010100003f006c8cfb809308c7aee3857e3824f63d4f6ed480e54012"
-    "3028bbce1b049c67d3fce3d6950baed01d59f95287f8f39ebebd4f6fc6a4919a2e77e08009c8208c9f4cf1d7dffc201b77a9"
-    "13024632c7b73c1c75c7b7e7c7594968c9656dbb540031f9671c1e39e334ff009845990b64b752c572bc75ff003c537a96c3"
-    "383f772a4e57d7af6c81d39e40a6a39dd846258ae36b0246723070075c77";
-
-// The stage that decodes it says that it is damaged.
-TEST(GenerateJob, RefusesADamagedPicture) {
-  const std::string hex = kCutJpeg;
-  for (const char* option : {"image", "video"}) {
-    const auto run = ready(fmt::format("{} = 'FOLDER/cut.jpg'\ncondition_frames = 1", option));
-    std::ofstream file(run->folder() / "cut.jpg", std::ios::binary);
-    for (size_t i = 0; i < hex.size(); i += 2)
-      file.put(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
-    file.close();
-    EXPECT_THAT(test::refusal([&] { generated_json(*run); }), testing::HasSubstr("cut.jpg: a damaged JPEG"))
-        << option;
-  }
-}
-
 TEST(GenerateJob, ChangesAVideoFromTheLevelThatItsStrengthSays) {
   const at::NoGradGuard off;
   const std::string file = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4";
   const auto run = ready("video = '" + file + "'\nstrength = 0.6\nguidance = 2.0");
   generated_json(*run);
-  Film how{2, ""};
+  Expected how{2, ""};
   how.changed = latents_of(*run, "bbb_A.mp4", kFrames);
   how.first = 1;
-  expect_film(*run, 0, "red sea", how, "strength 0.6 of 3 steps begins at step 1");
+  expect_video(*run, 0, "red sea", how, "strength 0.6 of 3 steps begins at step 1");
   EXPECT_EQ(run->metrics("film").at(0).at("steps"), 2);
   EXPECT_EQ(run->metrics("film").at(0).at("nfe"), 3);
 }
@@ -406,9 +238,9 @@ TEST(GenerateJob, TakesPromptsFromAFileWithTheirOwnSettings) {
   EXPECT_EQ(generated_json(*run).at("videos"), 2);
   const auto expect = [&](int64_t place, const std::string& prompt, const std::string& negative,
                           uint64_t seed) {
-    Film how{2, negative};
+    Expected how{2, negative};
     how.seed = seed;
-    const at::Tensor want = strip(film(*run, 5 + place, prompt, how)),
+    const at::Tensor want = strip(expected_video(*run, 5 + place, prompt, how)),
                      got = picture(video(*run, place, ".png"));
     EXPECT_LE(worst(got, want), 1) << prompt;
   };
@@ -421,76 +253,6 @@ TEST(GenerateJob, TakesPromptsFromAFileWithTheirOwnSettings) {
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), testing::HasSubstr("wishes.jsonl:1: unknown member 'sead'"));
   }
-}
-
-TEST(GenerateJob, WritesEveryFormatOfTheSameVideo) {
-  const at::NoGradGuard off;
-  const auto run = ready("prompts = ['sea']\nformat = ['latents', 'png', 'webp', 'mp4']\npreview_every = 1");
-  generated_json(*run);
-  const at::Tensor latent = read_tensors(video(*run, 0, ".latents.safetensors")).at("latent");
-  const at::Tensor frames = frames_of(run->network("tokenizer", "tokenizer")->decode(latent));
-  ASSERT_EQ(frames.size(0), kFrames);
-  for (int64_t i = 0; i < kFrames; ++i)
-    EXPECT_EQ(worst(picture(video(*run, 0, fmt::format("/{:05}.png", i))), frames[i]), 0) << i;
-  EXPECT_EQ(decoded(bytes_of(video(*run, 0, ".mp4")), json::object()).sizes(), frames.sizes());
-  const auto webp = bytes_of(video(*run, 0, ".webp"));
-  EXPECT_EQ(std::string(webp.begin() + 8, webp.begin() + 12), "WEBP");
-  // A sampler that ends with an Euler step to zero returns its last estimate.
-  const fs::path previews = run->of("film") / "previews" / "000";
-  EXPECT_EQ(std::distance(fs::directory_iterator(previews), {}), kSteps);
-  EXPECT_LE(worst(picture(previews / "step_0003.png"), frames[0]), 1);
-  EXPECT_THAT(generate_message("format = ['gif']"),
-              testing::HasSubstr("format 'gif' is unknown; give mp4, webp, png"));
-}
-
-TEST(GenerateJob, SaysWhatItWasMadeWith) {
-  const auto run = ready("prompts = ['sea']\nformat = ['latents']");
-  generated_json(*run);
-  std::ifstream in(video(*run, 0, ".json"));
-  const json about = json::parse(in);
-  for (const auto& [slot, file] : {std::pair{"model", run->of("dit") / "weights.safetensors"},
-                                   {"tokenizer", run->of("tokenizer") / "weights.safetensors"},
-                                   {"text", run->folder() / "text.safetensors"}})
-    EXPECT_EQ(about.at("weights").at(slot), "sha256:" + sha256_of_file(file)) << slot;
-  EXPECT_EQ(about.at("weights").size(), 3U);
-  const std::map<std::string, std::string> ids = {
-      {"model", "model/dit"},           {"tokenizer", "tokenizer/cosmos"},
-      {"text", "model/minilm"},         {"loss", "loss/edm"},
-      {"sampler", "sampler/edm-heun"},  {"precision", "precision/fp32"},
-      {"words", "stage/text.wordpiece"}};
-  EXPECT_EQ(about.at("components").size(), ids.size());
-  for (const auto& [slot, id] : ids) {
-    EXPECT_EQ(about.at("components").at(slot).at("id"), id);
-    EXPECT_NE(about.at("components").at(slot).at("version"), "");
-  }
-}
-
-// Latents are written before the video, whose path is blocked.
-TEST(GenerateJob, LeavesNothingOfAVideoThatFails) {
-  const auto run = ready("format = ['latents', 'png', 'webp']\npreview_every = 1");
-  fs::create_directories(video(*run, 1, ".webp"));
-  EXPECT_THROW(generated_json(*run), Error);
-  for (const auto& entry : fs::directory_iterator(run->of("film") / "videos"))
-    EXPECT_FALSE(entry.path().filename().string().starts_with("001")) << entry.path();
-  EXPECT_FALSE(fs::exists(run->of("film") / "previews" / "001"));
-  EXPECT_TRUE(fs::exists(video(*run, 0, ".webp"))) << "earlier videos are kept";
-}
-
-// Killed between the second video's picture and its last file.
-TEST(GenerateJob, KeepsVideosThatAreCompleteAndWritesEachLineOnce) {
-  const auto run = ready();
-  generated_json(*run);
-  const fs::path videos = run->of("film") / "videos";
-  const auto first = bytes_of(run->of("film") / "metrics.jsonl"), second = bytes_of(videos / "001.mp4");
-  const auto written = fs::last_write_time(videos / "000.mp4");
-  fs::remove(videos / "001.json");
-  fs::remove(videos / "001.mp4");
-  EXPECT_EQ(generated_json(*run).at("videos"), 2);
-  EXPECT_EQ(fs::last_write_time(videos / "000.mp4"), written);
-  EXPECT_EQ(bytes_of(videos / "001.mp4").size(), second.size());
-  const auto lines = run->metrics("film");
-  ASSERT_EQ(lines.size(), 2U);
-  for (size_t n = 0; n < 2; ++n) EXPECT_EQ(lines[n].at("number"), n);
 }
 
 // A job with its own networks, as for published weights: latents are scaled as the tokenizer returns them.
@@ -522,43 +284,5 @@ TEST(GenerateJob, WorksWithNetworksOfItsOwn) {
               testing::HasSubstr("set the loss it was trained on"));
 }
 
-TEST(GenerateJob, TakesOtherWeightsForATrainedModel) {
-  const auto made = [](const std::string& option, const char* file) {
-    const auto run = ready("format = ['latents']\n" + option);
-    auto tensors = read_tensors(run->of("dit") / "weights.safetensors");
-    for (auto& [name, t] : tensors) t = 1.25 * t;
-    write_tensors(run->folder() / file, tensors);
-    generated_json(*run);
-    return read_tensors(video(*run, 0, ".latents.safetensors")).at("latent");
-  };
-  EXPECT_TRUE(at::equal(made("weights = 'FOLDER/other.safetensors'", "other.safetensors"),
-                        made("", "dit/weights.safetensors")));
-}
-
-TEST(GenerateJob, ReadsTheShardsOfATraining) {
-  const auto run = ready("format = ['latents']\n");
-  const at::Tensor want = latents_of(*run);
-  const auto file = run->of("dit") / "weights.safetensors";
-  write_files(run->of("dit"), {{.name = "weights.safetensors", .holdings = {held(read_tensors(file))}}}, {},
-              3000);
-  ASSERT_FALSE(fs::exists(file)) << "the folder must have only an index";
-  EXPECT_TRUE(at::equal(latents_of(*run), want));
-}
-
-TEST(GenerateJob, RefusesOptionsThatWouldDoNothing) {
-  const auto said = [](const std::string& option) -> std::string {
-    const auto run = prepared({{"film", option + "\n"}});
-    encoded(*run);
-    JobContext context = run->context("film");
-    return test::refusal([&] { test::run_job(context); });
-  };
-  EXPECT_THAT(said("top_k = 5"), testing::HasSubstr("top_k is for models that draw codes"));
-  EXPECT_THAT(said("cache = { use = 'kv', window = 4 }"),
-              testing::HasSubstr("cache is for models that draw codes"));
-  EXPECT_THAT(said("temperature = 0.5"), testing::HasSubstr("temperature is for models that draw codes"));
-  EXPECT_THAT(said("strength = 0.5"), testing::HasSubstr("give one in video"));
-  EXPECT_THAT(said("guidance_interval = [5.0, 1.0]"), testing::HasSubstr("[5, 1] is empty"));
-}
-
 }  // namespace
-}  // namespace kinora::core
+}  // namespace kinora::core::generate_job

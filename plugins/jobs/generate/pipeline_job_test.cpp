@@ -7,7 +7,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/run/job.hpp"
 #include "core/run/job_check.hpp"
-#include "core/torch/media/latents.hpp"
+#include "plugins/jobs/latents/latents.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/oracle_folders.hpp"
@@ -15,7 +15,9 @@
 namespace kinora::core {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class PipelineFolder : public test::OracleFolders {
  protected:
@@ -127,7 +129,8 @@ TEST_F(PipelineFolder, OfWansTwoExpertsMakesTheLatentsOfDiffusers) {
 // TI2V's folder is a text pipeline's that reads a timestep per frame.
 TEST_F(PipelineFolder, OfWanTextOrImageToVideoMakesTheLatentsOfDiffusers) {
   const auto folder = assembled({"wan_t2v"});
-  EXPECT_THAT(refusal(job_of(folder, "ti2v", picture("wan_i2v/first.png"))), HasSubstr("of a text alone"));
+  EXPECT_THAT(refusal(job_of(folder, "ti2v", picture("wan_i2v/first.png"))),
+              HasSubstr(folder.string() + ": this pipeline begins with a text alone; leave `image` out, or"));
   json index = object_of(folder / "model_index.json");
   index["expand_timesteps"] = true;
   std::ofstream(folder / "model_index.json") << index.dump();
@@ -317,6 +320,49 @@ TEST_F(PipelineFolder, ForASizeThatDoesNotDivideNamesTheNearest) {
       HasSubstr(":11:9: job 'film': width = 40 must be a multiple of 16 for tokenizer/wan and patches of "
                 "2 latents of model/wan; 32 or 48 would do"));
   EXPECT_THAT(problems("height = 30\nwidth = 48\n"), HasSubstr(":10:10: job 'film': height = 30 must be"));
+}
+
+// The model's channels say that it begins with a picture; the folder is not its `pipeline` here.
+TEST_F(PipelineFolder, OfImageToVideoTakesNoVideo) {
+  const auto folder = assembled({"wan_i2v"});
+  const auto run = read(fmt::format(
+      "prompts = ['x']\nvideo = '{1}/bbb_A.mp4'\nmodel = 'wan'\nweights = '{0}/transformer'\nloss = "
+      "'flow'\nsampler = 'unipc'\ntokenizer = 'wan'\ntokenizer_weights = '{0}/vae'\nframes = 9\nheight = "
+      "32\nwidth = 48\n",
+      folder.string(), KINORA_TEST_DATA));
+  std::string all;
+  for (const auto& p : check_jobs(test::runtime(), run, 0)) all += format(p) + "\n";
+  EXPECT_THAT(
+      all, HasSubstr("model/wan makes videos from a picture, not from a video; set image instead of video"));
+}
+
+// The check says so, before anything is made; a video may still be changed.
+TEST_F(PipelineFolder, OfTextsAloneTakesNoBeginning) {
+  const auto problems = [&](const std::string& more) {
+    const auto run = read(fmt::format("pipeline = '{}'\nframes = 9\nheight = 32\nwidth = 48\n{}",
+                                      (scratch_ / "published").string(), more));
+    std::string all;
+    for (const auto& p : check_jobs(test::runtime(), run, 0)) all += format(p) + "\n";
+    return all;
+  };
+  const std::string prompt = "prompts = ['x']\n",
+                    video = fmt::format("video = '{}'\n", (oracle("continued") / "long.mp4").string());
+  for (const char* name : {"wan_t2v", "cosmos_t2w", "cosmos2_t2i"}) {
+    const auto folder = assembled({name});
+    EXPECT_THAT(
+        problems(prompt + video),
+        AllOf(HasSubstr(folder.string() + ": this pipeline begins with a text alone; leave `video` out, set "
+                                          "strength below 1 to change it, or give the folder of a pipeline"),
+              HasSubstr("run.toml:12:9: job 'film'")));
+    EXPECT_THAT(problems(prompt + video + "strength = 0.5\n"), Not(HasSubstr("alone")));
+    EXPECT_THAT(problems(prompt + picture("cosmos2_v2w/first.png")),
+                HasSubstr("a text alone; leave `image` out, or"));
+  }
+  assembled({"wan_t2v"});
+  std::ofstream(scratch_ / "lines.jsonl")
+      << json{{"prompt", "x"}, {"video", (oracle("continued") / "long.mp4").string()}}.dump();
+  EXPECT_THAT(problems(fmt::format("prompts_file = '{}'\n", (scratch_ / "lines.jsonl").string())),
+              HasSubstr("a text alone; leave `video` out"));
 }
 
 TEST_F(PipelineFolder, WithoutOneStepsSayWhereTheyBelong) {

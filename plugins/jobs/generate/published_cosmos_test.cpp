@@ -28,10 +28,10 @@ height = 32
 width = 32
 format = ['latents', 'png']
 sampler = {{ use = 'euler', steps = 5, final = 'sigma_min' }}
-weights = '{0}'
-tokenizer_weights = '{0}'
+weights = '{0}/transformer'
+tokenizer_weights = '{0}/vae'
 text = 't5'
-text_weights = '{0}'
+text_weights = '{0}/text_encoder'
 words = {{ use = 'text.tokenizer', file = '{0}/tokenizer' }}
 model = 'cosmos'
 max_tokens = 8
@@ -84,7 +84,7 @@ class PublishedCosmos : public testing::Test {
     const at::Tensor frames = oracle.exact("frames");
     for (int64_t i = 0; i < frames.size(0); ++i) {
       const auto frame =
-          decoded(bytes_of(videos / "000" / fmt::format("{:05}.png", 4 * i)), json::object())[0];
+          decoded(read_bytes(videos / "000" / fmt::format("{:05}.png", 4 * i)), json::object())[0];
       EXPECT_LE(worst(frame, frames[i]), 1) << "frame " << 4 * i;
     }
   }

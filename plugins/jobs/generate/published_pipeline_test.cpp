@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job.hpp"
-#include "plugins/jobs/training/generating/encoders.hpp"
+#include "plugins/jobs/inference/encoders.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"
 
@@ -31,11 +31,11 @@ format = ['latents', 'png']
 sampler = {{ use = 'unipc', steps = 4, shift = 3.0, convention = 'diffusers' }}
 loss = {{ use = 'flow', whole_timesteps = true }}
 model = 'wan'
-weights = '{4}'
+weights = '{4}/transformer'
 tokenizer = 'wan'
 tokenizer_weights = ['{0}/vae']
 text = 'umt5'
-text_weights = '{0}'
+text_weights = '{0}/text_encoder'
 words = {{ use = 'text.tokenizer', file = '{0}/tokenizer', clean = true }}
 max_tokens = {3}
 pad_text = true
@@ -50,6 +50,11 @@ class PublishedWan : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
   static fs::path published(const std::string& name) { return fs::path(KINORA_TEST_DATA) / "oracle" / name; }
+
+  static std::string second_expert(const std::string& name, double boundary) {
+    return fmt::format("weights_2 = '{}'\nboundary = {}\n", (published(name) / "transformer_2").string(),
+                       boundary);
+  }
 
   RunFile read(const std::string& name, const std::string& more, int64_t tokens,
                const std::string& weights = "") {
@@ -78,7 +83,8 @@ class PublishedWan : public testing::Test {
     EXPECT_LT(latents, 2e-5);
     const at::Tensor frames = oracle.exact("frames");
     for (int64_t i = 0; i < 3; ++i) {
-      const auto got = decoded(bytes_of(videos / "000" / fmt::format("{:05}.png", 4 * i)), json::object())[0];
+      const auto got =
+          decoded(read_bytes(videos / "000" / fmt::format("{:05}.png", 4 * i)), json::object())[0];
       EXPECT_LE(worst(got, frames[i]), 1) << "frame " << 4 * i;
     }
     std::printf("          %s: latents differ by %.2g\n", name.c_str(), latents);
@@ -91,22 +97,24 @@ TEST_F(PublishedWan, MakesTheVideoOfDiffusersFromAPrompt) { expect_equal(read("w
 
 TEST_F(PublishedWan, MakesTheVideoOfDiffusersFromAPicture) {
   const auto folder = published("wan_i2v").string();
-  const auto run = read(
-      "wan_i2v",
-      fmt::format("image = '{0}/first.png'\nimage_encoder = 'clip-vision'\nimage_encoder_weights = '{0}'\n",
-                  folder),
-      512);
+  const auto run = read("wan_i2v",
+                        fmt::format("image = '{0}/first.png'\nimage_encoder = "
+                                    "'clip-vision'\nimage_encoder_weights = '{0}/image_encoder'\n",
+                                    folder),
+                        512);
   const JobContext context(test::runtime(), run, run.jobs.at(0), false);
   ImageEncoder encoder(context, run.jobs.at(0));
-  const auto picture = decoded(bytes_of(fs::path(folder) / "first.png"), json::object())[0];
+  const auto picture = decoded(read_bytes(fs::path(folder) / "first.png"), json::object())[0];
   const auto want = test::Oracle("wan_pipeline.safetensors", "i2v").exact("image")[0];
   EXPECT_LT(test::difference(encoder(picture), want), 1e-5);
   expect_equal(run, "i2v");
 }
 
-// Timesteps are 999, 900, 750 and 500. The boundary is the folder's, 0.875: two steps for each expert.
+// Timesteps are 999, 900, 750 and 500. With the boundary 0.875: two steps for each expert.
 TEST_F(PublishedWan, MakesTheVideoOfTwoExpertsFromAPrompt) {
-  const auto run_with = [&](const std::string& more) { return read("wan_t2v", more, 8, "wan_a14b_t2v"); };
+  const auto run_with = [&](const std::string& more, double boundary = 0.875) {
+    return read("wan_t2v", more + second_expert("wan_a14b_t2v", boundary), 8, "wan_a14b_t2v");
+  };
   for (const char* resident : {"resident_experts = 2\n", "resident_experts = 1\n"}) {
     json about;
     expect_equal(run_with(std::string("guidance_2 = 4.5\n") + resident), "a14b_t2v", &about);
@@ -117,14 +125,15 @@ TEST_F(PublishedWan, MakesTheVideoOfTwoExpertsFromAPrompt) {
   json about;
   EXPECT_GT(apart(run_with("guidance_2 = 1.0\n"), "a14b_t2v", &about), 1e-3);
   EXPECT_EQ(about.at("model_calls"), 6) << "the second expert's steps without guidance";
-  EXPECT_GT(apart(run_with("guidance_2 = 4.5\nboundary = 0.95\n"), "a14b_t2v"), 1e-3);
+  EXPECT_GT(apart(run_with("guidance_2 = 4.5\n", 0.95), "a14b_t2v"), 1e-3);
 }
 
 // Each of two networks in memory computes with its own weights, also through a link, with bfloat16 too.
 TEST_F(PublishedWan, TwoResidentExpertsAreThoseThatTakeTurns) {
   const auto latent = [&](const std::string& resident) {
-    apart(read("wan_t2v", "guidance_2 = 4.5\nprecision = 'bf16'\n" + resident, 8, "wan_a14b_t2v"),
-          "a14b_t2v");
+    const auto more =
+        "guidance_2 = 4.5\nprecision = 'bf16'\n" + resident + second_expert("wan_a14b_t2v", 0.875);
+    apart(read("wan_t2v", more, 8, "wan_a14b_t2v"), "a14b_t2v");
     return read_tensors(folder_ / "film" / "videos" / "000.latents.safetensors").at("latent").clone();
   };
   EXPECT_TRUE(latent("resident_experts = 2\n").equal(latent("resident_experts = 1\n")));
@@ -132,13 +141,14 @@ TEST_F(PublishedWan, TwoResidentExpertsAreThoseThatTakeTurns) {
 
 // Without CLIP. The boundary, 0.9, is a timestep: it belongs to the first expert.
 TEST_F(PublishedWan, MakesTheVideoOfTwoExpertsFromAPicture) {
-  const auto run_with = [&](const std::string& more) {
+  const auto run_with = [&](double boundary) {
     return read("wan_t2v",
-                fmt::format("image = '{}'\n", (published("wan_i2v") / "first.png").string()) + more, 512,
-                "wan_a14b_i2v");
+                fmt::format("image = '{}'\n", (published("wan_i2v") / "first.png").string()) +
+                    second_expert("wan_a14b_i2v", boundary),
+                512, "wan_a14b_i2v");
   };
-  expect_equal(run_with(""), "a14b_i2v");
-  EXPECT_GT(apart(run_with("boundary = 0.901\n"), "a14b_i2v"), 1e-3);
+  expect_equal(run_with(0.9), "a14b_i2v");
+  EXPECT_GT(apart(run_with(0.901), "a14b_i2v"), 1e-3);
 }
 
 // Wan 2.2's 5B: a timestep for each frame, 0 for the picture (expand_timesteps).

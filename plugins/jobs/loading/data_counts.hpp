@@ -1,4 +1,4 @@
-// What the loading of data has done so far.
+// The counts of the loading of data so far.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -108,7 +108,7 @@ DataOrder::Draw DataOrder::instead(const Draw& unusable, uint64_t attempt) const
   const Random random(seed_, "data/instead");
   const auto& order = *orders_[unusable.set];
   const auto bits = random.bits(unusable.n, attempt << 32 | unusable.set);
-  // In the same epoch, so that its order of the shards is at hand.
+  // A sample of the same epoch, so that its order of the shards is at hand.
   const uint64_t epoch = unusable.n / order.size(),
                  drawn = (uint64_t{bits[1]} << 32 | bits[0]) % order.size();
   return {unusable.set, order.at(epoch * order.size() + drawn), unusable.n};

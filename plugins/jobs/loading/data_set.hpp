@@ -15,7 +15,8 @@
 
 namespace kinora::core {
 
-// A place counts the samples that are kept: place.sample is below samples()[place.shard]. [any-thread] after construction.
+// A place counts the samples that are kept: place.sample is below samples()[place.shard]. [any-thread] after
+// construction.
 class DataSet {
  public:
   // input: not a blend. Reads the keys of all samples if the set has a `part` or a `where`, and their facts for the
@@ -35,7 +36,8 @@ class DataSet {
   // joined.
   std::string digest() const;
 
-  // Throws Error(KINORA_ERROR_DATA) with shard, number and offset if the sample is damaged, or if a joined set lacks it.
+  // Throws Error(KINORA_ERROR_DATA) with shard, number and offset if the sample is damaged, or if a joined
+  // set lacks it.
   WebDatasetSample read(ShardOrder::Place place) const;
   // The number of bytes that read() reads, but for joined fields.
   uint64_t bytes(ShardOrder::Place place) const;

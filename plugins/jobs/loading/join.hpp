@@ -23,8 +23,8 @@ class Join {
 
   // Throws Error(KINORA_ERROR_DATA) if the other set has no sample with this key.
   void check(const std::string& key) const { find(key); }
-  // Sets the fields. Throws Error(KINORA_ERROR_DATA) if the sample with the same key is missing, is damaged or lacks one
-  // of them.
+  // Sets the fields. Throws Error(KINORA_ERROR_DATA) if the sample with the same key is missing, is damaged
+  // or lacks one of them.
   void add_to(WebDatasetSample& sample) const;
   // The facts of the sample with this key; throws as check().
   nlohmann::json facts(const std::string& key) const;

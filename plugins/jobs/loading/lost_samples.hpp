@@ -43,7 +43,8 @@ class LostSamples {
 
   // A slot has a sample that can be used. Slots come in rising order, and one that comes again does not count again.
   void add_used(uint64_t slot);
-  // The number of slots that all ranks have used so far, in this run and before it, in place of what add_used() counted.
+  // The number of slots that all ranks have used so far, in this run and before it, in place of what
+  // add_used() counted.
   void set_used(int64_t slots);
   // A sample is not used. It counts once for its reason; each damaged one is logged, of the others the first for each
   // reason. Throws Error(KINORA_ERROR_DATA) if that is one damaged sample more than accepted.

@@ -6,6 +6,8 @@
 #include "core/base/facts.hpp"
 #include "core/io/byte_source.hpp"
 #include "kinora/sample.hpp"
+#include "plugins/jobs/curation/webdataset.hpp"
+#include "plugins/jobs/data/stored_text.hpp"
 #include "plugins/jobs/loading/mds.hpp"
 
 namespace kinora::core {
@@ -55,7 +57,7 @@ class MdsShard final : public SampleShard {
       else
         out.fields.push_back({cell.column.name, mds_field(cell.column, std::move(bytes))});
     }
-    return out;
+    return with_utf8_json(std::move(out));
   }
 
   std::string key(uint64_t i) const override {
@@ -78,7 +80,7 @@ class MdsShard final : public SampleShard {
         out.emplace(column.name, mds_fact(column, bytes));
         continue;
       }
-      const json value = parse_facts({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      const json value = parse_facts(as_utf8({bytes.begin(), bytes.end()}, "the json of " + default_key(i)));
       if (value.is_discarded())
         damaged(
             fmt::format("has a damaged sample {}: its json at byte {} is not JSON, or nested more than 64 "

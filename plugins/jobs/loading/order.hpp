@@ -50,7 +50,7 @@ class ShardOrder {
 // blend that has no end. 0 for a part whose share is below 2^-49. weights: positive and finite, one a part.
 std::vector<uint64_t> slots_of_weights(const std::vector<double>& weights);
 
-// Chooses the part of a blend that each slot takes its sample from. A pass has exactly `slots` of each part. Of every
+// Chooses the part of a blend that each slot takes its sample from. A pass has exactly `slots` of each part. In every
 // 1,024 slots of a pass each part has its share but for a sample or two, and the parts follow each other in random
 // order. [owner-thread]
 class BlendOrder {

@@ -7,6 +7,7 @@
 
 #include "core/base/digest.hpp"
 #include "core/base/log.hpp"
+#include "core/base/paths.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/byte_source.hpp"
 #include "kinora/error.hpp"
@@ -42,20 +43,29 @@ void list_kept(const std::filesystem::path& subfolder, std::vector<KeptFile>& ou
   }
 }
 
+constexpr int kSubfolders = 256;
+std::string subfolder(int i) { return fmt::format("{:02x}", i); }
+
+// Makes a folder that no one else may write to, whatever the umask. One that is there stays as it is.
+std::error_code make_own(const std::filesystem::path& folder) {
+  using std::filesystem::perms;
+  std::error_code error, ignored;
+  if (std::filesystem::create_directories(folder, error))
+    std::filesystem::permissions(folder, perms::group_write | perms::others_write,
+                                 std::filesystem::perm_options::remove, ignored);
+  return error;
+}
+
 }  // namespace
 
 SampleCache::SampleCache(std::filesystem::path folder, uint64_t limit)
     : folder_(std::move(folder)), limit_(limit), written_(limit / kParts) {
+  make_own(folder_);
   // The digest of an entry finds damage, not another author: who can write here decides what is read.
-  std::error_code ignored;
-  const auto status = std::filesystem::status(folder_, ignored);
-  const auto may = status.permissions();
-  if (std::filesystem::is_directory(status) &&
-      (may & std::filesystem::perms::others_write) != std::filesystem::perms::none)
-    throw Error(
-        KINORA_ERROR_INVALID,
-        fmt::format("cache: every user may write to {0}, and so change what is read; run: chmod o-w {0}",
-                    folder_.string()));
+  PassedFolders passed;
+  for (int i = 0; i < kSubfolders; ++i)
+    if (const auto why = why_untrusted(folder_ / subfolder(i), &passed); !why.empty())
+      throw Error(KINORA_ERROR_INVALID, "cache: what is read from it must be yours: " + why);
 }
 
 std::string SampleCache::name_of(std::string_view uri, uint64_t size, int64_t modified, uint64_t offset,
@@ -102,9 +112,7 @@ void SampleCache::keep(const std::string& name, const void* bytes, uint64_t size
 
 Status SampleCache::write(const std::string& name, std::string_view bytes) const {
   const auto file = file_of(name);
-  std::error_code error;
-  std::filesystem::create_directories(file.parent_path(), error);
-  if (error)
+  if (const auto error = make_own(file.parent_path()))
     return fail(KINORA_ERROR_IO, "{}: cannot be created ({}); check `cache` and its permissions",
                 file.parent_path().string(), error.message());
   const auto done = [&]() -> Status {
@@ -120,7 +128,7 @@ Status SampleCache::write(const std::string& name, std::string_view bytes) const
 
 void SampleCache::trim() const {
   std::vector<KeptFile> files;
-  for (int i = 0; i < 256; ++i) list_kept(folder_ / fmt::format("{:02x}", i), files);
+  for (int i = 0; i < kSubfolders; ++i) list_kept(folder_ / subfolder(i), files);
   uint64_t total = 0;
   for (const auto& one : files) total += one.size;
   if (total <= limit_) return;

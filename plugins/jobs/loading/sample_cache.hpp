@@ -18,7 +18,8 @@ namespace kinora::core {
 class SampleCache {
  public:
   // limit: bytes of the files together. The least recently used are removed each time a sixteenth of it was
-  // written, so the folder may be that much larger for a while.
+  // written, so the folder may be that much larger for a while. Makes the folder. Throws Error(KINORA_ERROR_INVALID) if
+  // someone else may change what is in it (why_untrusted).
   SampleCache(std::filesystem::path folder, uint64_t limit);
 
   // The name of `length` bytes at `offset` of a file; it has another one after the file was replaced. modified: 0 if

@@ -2,14 +2,19 @@
 
 #include <fstream>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "plugins/jobs/loading/set_files.hpp"
 
 namespace kinora::core {
 namespace {
+
+using ::testing::HasSubstr;
 
 class SampleCacheOf : public ::testing::Test {
  protected:
@@ -23,7 +28,7 @@ class SampleCacheOf : public ::testing::Test {
     return SampleCache::name_of("s3://b/x.tar", 1, 2, static_cast<uint64_t>(n), 4);
   }
   std::filesystem::path file(int n) const { return folder_ / name(n).substr(0, 2) / name(n); }
-  // What the cache has under the n-th name, of this many bytes; "" if nothing.
+  // Returns the n-th name's bytes in the cache, this many; "" if there are none.
   static std::string found(const SampleCache& cache, int n, size_t size) {
     std::string out(size, '\0');
     return cache.find(name(n), out.data(), size) ? out : "";
@@ -123,11 +128,43 @@ TEST_F(SampleCacheOf, ThreadsShareIt) {
   for (auto& thread : threads) thread.join();
 }
 
-TEST_F(SampleCacheOf, RefusesAFolderThatEveryUserMayWrite) {
-  std::filesystem::permissions(folder_, std::filesystem::perms(0777));
-  EXPECT_THROW(SampleCache(folder_, 1 << 20), Error);
-  std::filesystem::permissions(folder_, std::filesystem::perms(0775));
-  EXPECT_NO_THROW(SampleCache(folder_, 1 << 20));
+TEST_F(SampleCacheOf, RefusesAFolderThatOthersMayChange) {
+  const auto why = [](const std::filesystem::path& folder) -> std::string {
+    try {
+      SampleCache(folder, 1 << 20);
+      return "";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  };
+  const auto cache = folder_ / "cache", sub = cache / "3f";
+  const mode_t umask_was = umask(0);
+  EXPECT_EQ(why(cache), "") << "it is made";
+  SampleCache some(cache, 1 << 20);
+  keep(some, 1, "abcd");
+  umask(umask_was);
+  EXPECT_EQ(why(cache), "") << "whatever the umask was";
+  const auto with = [&](const std::filesystem::path& folder, unsigned mode) {
+    std::filesystem::create_directories(folder);
+    std::filesystem::permissions(folder, std::filesystem::perms(mode));
+    const std::string out = why(cache);
+    std::filesystem::permissions(folder, std::filesystem::perms(0755));
+    return out;
+  };
+  for (const auto& folder : {folder_, cache, sub})
+    EXPECT_THAT(with(folder, 0777),
+                HasSubstr(folder.string() + " is writable by every user; run: chmod o-w"));
+  EXPECT_THAT(with(cache, 01777), HasSubstr("does not exist, and every user may create it"));
+  EXPECT_EQ(with(folder_, 01777), "") << "sticky";
+  if (geteuid() != 0) GTEST_SKIP() << "only root may change owners of files";
+  for (const auto& folder : {cache, sub}) {
+    ASSERT_EQ(chown(folder.c_str(), 0, 12345), 0);
+    EXPECT_THAT(with(folder, 0775), HasSubstr("is writable by its group; run: chmod g-w"));
+    EXPECT_EQ(with(folder, 0755), "");
+    ASSERT_EQ(chown(folder.c_str(), 12345, 0), 0);
+    EXPECT_THAT(with(folder, 0755), HasSubstr("belongs to another user"));
+    ASSERT_EQ(chown(folder.c_str(), 0, 0), 0);
+  }
 }
 
 TEST_F(SampleCacheOf, AFolderMayVanish) {

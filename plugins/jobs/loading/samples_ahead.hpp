@@ -65,10 +65,10 @@ class SamplesAhead {
   };
   using Lock = std::unique_lock<std::mutex>;
 
-  // Of the owner-thread. The entry of a draw, when it is done; null if it was not read ahead.
+  // [owner-thread] Waits for a draw's entry; null if it was not read ahead.
   std::shared_ptr<Entry> awaited(uint64_t slot, const DataOrder::Draw& draw);
   void add_waited(double seconds, uint64_t samples);
-  // Of a reader.
+  // The loop of a reader thread.
   void work();
   // All below are called under the lock.
   void fetch(Entry& entry, Lock& lock);
@@ -81,7 +81,7 @@ class SamplesAhead {
   DataOrder& order_;
   const uint64_t memory_;
   const size_t readers_;
-  // Of the owner-thread.
+  // Only the owner-thread uses these four.
   SlotTurns turns_;
   std::optional<uint64_t> slot_;  // the last one in turn
   uint64_t run_ = 0;              // slots since the last jump

@@ -9,17 +9,17 @@
 #include <vector>
 
 #include "core/base/cancel.hpp"
-#include "core/run/call.hpp"
 #include "core/run/inputs.hpp"
+#include "core/runtime/call.hpp"
 #include "plugins/jobs/data/in_order.hpp"
 #include "plugins/jobs/loading/shard_set.hpp"
 
 namespace kinora::core {
 
-// Calls look(shard, i, out) for each sample i of each shard, in several threads; each shard has an Of of its own, `out`.
-// Calls take(number, out) in this thread, shard by shard in their order. Returns the damaged samples, for which look()
-// throws Error(KINORA_ERROR_DATA). Throws the other errors of look(), and Error(KINORA_ERROR_CANCELLED). label: names
-// the progress, which is shown for large sets.
+// Calls look(shard, i, out) for each sample i of each shard, in several threads; each shard has an Of of its
+// own, `out`. Calls take(number, out) in this thread, shard by shard in their order. Returns the damaged
+// samples, for which look() throws Error(KINORA_ERROR_DATA). Throws the other errors of look(), and
+// Error(KINORA_ERROR_CANCELLED). label: names the progress, which is shown for large sets.
 template <class Of, class Look, class Take>
 std::vector<UnreadSample> scan_samples(const ShardSet& set, const std::string& label, const Look& look,
                                        const Take& take) {

@@ -9,7 +9,7 @@
 namespace kinora::core {
 namespace {
 
-// One file. What is to be kept is looked up in the cache first, if there is one.
+// One file. Bytes to be kept are looked up in the cache first, if there is one.
 class SetFile final : public ByteSource {
  public:
   struct About {

@@ -12,6 +12,7 @@
 #include "core/io/io.hpp"
 #include "kinora/json_nan.hpp"
 #include "plugins/jobs/curation/webdataset.hpp"
+#include "plugins/jobs/data/stored_text.hpp"
 
 namespace kinora::core {
 namespace {
@@ -30,7 +31,7 @@ class TarShard final : public SampleShard {
   nlohmann::json facts(uint64_t i) const override {
     const auto bytes = or_throw(shard_.field(i, "json"));
     if (!bytes) return {};
-    const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+    const std::string text = as_utf8({bytes->begin(), bytes->end()}, "the json of a sample of " + uri_);
     auto out = parse_facts(text);
     if (out.is_discarded()) out = parse_facts(without_nan(text));
     if (out.is_discarded())

@@ -39,7 +39,7 @@ class ShardSet {
   ShardSet(std::string path, const DataSource& source);
 
   const std::string& path() const { return path_; }
-  // What has been read of its shards.
+  // The counts of what was read from its shards.
   const ReadCounts& counts() const { return files_.counts(); }
   const std::vector<std::string>& names() const { return names_; }
   // The number of samples of each shard.

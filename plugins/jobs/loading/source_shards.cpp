@@ -9,6 +9,8 @@
 
 #include "core/base/facts.hpp"
 #include "kinora/error.hpp"
+#include "plugins/jobs/curation/webdataset.hpp"
+#include "plugins/jobs/data/stored_text.hpp"
 
 namespace kinora::core {
 namespace {
@@ -40,7 +42,7 @@ class SourceShard final : public SampleShard {
     const auto read = sample(i);
     const auto text = read.text("json");
     if (!text) return {};
-    auto out = parse_facts(*text);
+    auto out = parse_facts(as_utf8(std::string(*text), fmt::format("the json of {}", read.key())));
     if (out.is_discarded())
       throw Error(KINORA_ERROR_DATA,
                   fmt::format("{}: the sample '{}', number {}: its json is not JSON, or nested more than 64 "
@@ -61,7 +63,7 @@ class SourceShard final : public SampleShard {
       out.fields.push_back({std::string(field.name), {bytes, bytes + field.bytes.size()}});
       out.where.size += field.bytes.size();
     }
-    return out;
+    return with_utf8_json(std::move(out));
   }
   // The kept sample, which is kept no longer.
   std::optional<WebDatasetSample> take(uint64_t i) const {

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "core/run/call.hpp"
 #include "core/run/run_file.hpp"
-#include "core/run/stage_chain.hpp"
+#include "core/runtime/call.hpp"
 #include "plugins/jobs/loading/lost_samples.hpp"
+#include "plugins/jobs/loading/stage_chain.hpp"
 
 namespace kinora::core {
 
@@ -37,7 +37,7 @@ class Transforms {
   std::optional<StageChain> chain_;
 };
 
-// The transforms of a job in the order of its list, as lists for Transforms. Those from the first one on that
+// The transforms of a job in the order of its list, as lists for Transforms. All from the first one on that
 // reads the tensor `frames` are for the decoded window, those before it for the sample as it is stored.
 struct TransformLists {
   json of_samples = json::array(), of_windows = json::array();

@@ -42,6 +42,34 @@ json with_levels(const json& asked, const json& own) {
   return asked;
 }
 
+// The other loss with the limits of the folder's, a flow's: shares of the noise s, of which its sigma is s / (1 - s).
+// levels: validation_sigmas, which follow.
+json with_limits(const json& asked, const json& own, json& levels) {
+  json out = asked.is_object() ? asked : json{{"use", asked}};
+  const bool in_sigma = out["use"] == "edm" || out["use"] == "rectified-flow";
+  if (own["use"] != "flow" || !in_sigma || out.contains("sigma_min") || out.contains("sigma_max"))
+    return asked;
+  const auto sigma = [](double share) { return share / (1 - share); };
+  for (const char* option : {"sigma_min", "sigma_max"})
+    if (const double share = given_number(own, option, 0); share > 0 && share < 1) out[option] = sigma(share);
+  if (!out.contains("sigma_min") && !out.contains("sigma_max")) return asked;
+  for (auto& level : levels) level = sigma(level.get<double>());
+  return out;
+}
+
+// Lists what the folder's component and `options` have that is in neither the job's table nor what is kept of it.
+std::string left_out(const json& out, const json& given, const std::string& slot,
+                     const std::vector<std::string>& options) {
+  std::vector<std::string> lost;
+  for (const auto& [option, value] : out[slot].items())
+    if (option != "use" && !(given[slot].is_object() && given[slot].contains(option)))
+      lost.push_back(fmt::format("{}.{} = {}", slot, option, brief(value)));
+  for (const auto& option : options)
+    if (out.contains(option) && !given.contains(option))
+      lost.push_back(fmt::format("{} = {}", option, brief(out[option])));
+  return lost.empty() ? "" : fmt::format(", without the pipeline's {}", fmt::join(lost, ", "));
+}
+
 // If the user names another component, drops the folder's options for the replaced one.
 void leave_out_replaced(json& out, json& given, std::vector<std::string>& others) {
   const std::map<std::string, std::vector<std::string>> slots{
@@ -56,10 +84,18 @@ void leave_out_replaced(json& out, json& given, std::vector<std::string>& others
     if (!given.contains(slot) || !out.contains(slot)) continue;
     const json asked = given[slot].is_object() ? given[slot].value("use", out[slot]["use"]) : given[slot];
     if (asked == out[slot]["use"]) continue;
-    others.push_back(fmt::format("{} = {} ({})", slot, asked.dump(), out[slot]["use"].dump()));
-    if (slot == "sampler") given[slot] = with_levels(given[slot], out[slot]);
+    const json before = given[slot];
+    std::vector<std::string> lost = options;
+    if (slot == "sampler") given[slot] = with_levels(before, out[slot]);
+    if (slot == "loss" && out.value("expert", "") != "") {
+      json levels = out.value("validation_sigmas", json::array());
+      given[slot] = with_limits(before, out[slot], levels);
+      if (given[slot] != before) lost.clear(), out["validation_sigmas"] = levels;
+    }
+    others.push_back(fmt::format("{} = {} ({}{})", slot, asked.dump(), out[slot]["use"].dump(),
+                                 left_out(out, given, slot, lost)));
     out.erase(slot);
-    for (const auto& option : options) out.erase(option);
+    for (const auto& option : lost) out.erase(option);
   }
 }
 
@@ -99,8 +135,8 @@ std::string take_expert(const PublishedPipeline& pipeline, json& given) {
   return out;
 }
 
-// Takes the expert of a train job from its table; "" for a model that is not the pipeline's. Throws kinora::Error if the pipeline has one network, or if nothing
-// says which of two.
+// Takes the expert of a train job from its table; "" for a model that is not the pipeline's. Throws
+// kinora::Error if the pipeline has one network, or if nothing says which of two.
 std::string expert_of(const PublishedPipeline& pipeline, json& given) {
   if (pipeline.boundary() == 0) {
     if (given.value("expert", json("")) == "") return "";
@@ -115,10 +151,28 @@ std::string expert_of(const PublishedPipeline& pipeline, json& given) {
   if (out.empty())
     throw Error(
         KINORA_ERROR_INVALID,
-        fmt::format("{}: this pipeline has two experts, and a train job trains one; say which: expert = "
-                    "\"high\" or expert = \"low\" (noise). For both write two train jobs, and name them "
-                    "in the generate job: input = [\"HIGH\", \"LOW\"]",
+        fmt::format("{}: this pipeline has two experts; say which of them to train: expert = \"high\" or "
+                    "\"low\" (noise), or \"both\"",
                     pipeline.folder.string()));
+  return out;
+}
+
+// The tables of the two jobs that train both experts. Throws kinora::Error.
+json of_both(const PublishedPipeline& pipeline, const std::string& job, const json& table,
+             const std::set<std::string>& before) {
+  if (table.contains("weights"))
+    throw Error(KINORA_ERROR_INVALID,
+                fmt::format("weights = {} are of one expert, and expert = \"both\"; write two train jobs, "
+                            "expert = \"high\" and expert = \"low\", each with its weights",
+                            table["weights"].dump()));
+  json out = json::array();
+  for (const char* expert : {"high", "low"}) {
+    const std::string name = fmt::format("{}-{}", job, expert);
+    json one = table;
+    one["name"] = name;
+    one["expert"] = expert;
+    out.push_back(with_pipeline("train", name, std::move(one), pipeline.folder, before));
+  }
   return out;
 }
 
@@ -164,22 +218,19 @@ void move_into_parts(json& out, const json& given, const char* option, std::vect
     out["signals"] = {fmt::format("fps={}", given_number(out, "fps", 0))};
 }
 
-// Throws kinora::Error unless the pipeline takes what the video begins with.
+// Throws kinora::Error if the pipeline begins with more than a text and the job has nothing else. The job's
+// check refuses what the pipeline does not take.
 void require_start(const PublishedPipeline& pipeline, const json& given) {
   const auto is_left_out = [&](const char* name) { return given.value(name, json("")) == ""; };
-  if (!pipeline.from_text_alone && is_left_out("image") && is_left_out("video") &&
+  const bool takes_video =
+      pipeline.name != "WanImageToVideoPipeline" || said_in(pipeline.index, "expand_timesteps", false);
+  if (!pipeline.from_text_alone && is_left_out("image") && (is_left_out("video") || !takes_video) &&
       is_left_out("prompts_file"))
     throw Error(KINORA_ERROR_INVALID,
-                pipeline.folder.string() +
-                    ": this pipeline begins with a picture or a video; give image = \"FILE\" or video = "
-                    "\"FILE\" (kinora generate --image FILE)");
-  const json image = given.value("image", json(""));
-  if (pipeline.name == "WanPipeline" && !said_in(pipeline.index, "expand_timesteps", false) &&
-      image.is_string() && image != "")
-    throw Error(KINORA_ERROR_INVALID,
-                pipeline.folder.string() +
-                    ": this pipeline makes videos of a text alone; leave `image` out, or give the "
-                    "folder of an image-to-video pipeline");
+                fmt::format("{}: this pipeline begins with a picture{}; give image = \"FILE\"{} (kinora "
+                            "generate --image FILE)",
+                            pipeline.folder.string(), takes_video ? " or a video" : "",
+                            takes_video ? " or video = \"FILE\"" : ""));
 }
 
 }  // namespace
@@ -187,6 +238,8 @@ void require_start(const PublishedPipeline& pipeline, const json& given) {
 json with_pipeline(const std::string& kind, const std::string& job, json table, const fs::path& folder,
                    const std::set<std::string>& before) {
   const PublishedPipeline pipeline(folder);
+  if (kind == "train" && pipeline.boundary() > 0 && table.value("expert", json()) == "both")
+    return of_both(pipeline, job, table, before);
   const json asked = std::move(table);
   json given = asked;
   const json sampler = given.value("sampler", json());
@@ -211,11 +264,13 @@ json with_pipeline(const std::string& kind, const std::string& job, json table, 
     } else if (is_weights(key)) {
       for (const auto& one : value.is_array() ? value : json::array({value})) own.push_back(one);
       others.push_back(fmt::format("{} = {}", key, value.dump()));
-    } else if (own != value && !(own.is_object() && own["use"] == value)) {
+    } else if (!(own == value) && !(own.is_object() && own["use"] == value)) {
       others.push_back(fmt::format("{} = {} ({})", key, brief(value), brief(own)));
       own = value;
     }
   }
+  if (kind == "encode" && given_number(asked, "frames", 0) == 1 && !asked.contains("signals"))
+    out.erase("signals");  // pictures have no rate
   move_into_parts(out, asked, kind == "train" ? "sample_steps" : "steps", others);
   if (kind == "generate") {
     by_their_scale(out, asked);

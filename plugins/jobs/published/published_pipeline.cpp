@@ -1,12 +1,13 @@
 #include "plugins/jobs/published/published_pipeline.hpp"
 
-#include <fstream>
 #include <map>
 
 #include <fmt/ranges.h>
 
 #include "core/base/facts.hpp"
-#include "core/run/published_classes.hpp"
+#include "core/base/regular_file.hpp"
+#include "core/io/contents.hpp"
+#include "core/weights/published_classes.hpp"
 #include "kinora/error.hpp"
 #include "plugins/jobs/published/published_sampler.hpp"
 
@@ -55,15 +56,27 @@ std::string keys_of(const Map& map) {
 }
 
 json pipeline_object(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in)
-    throw Error(KINORA_ERROR_NOT_FOUND,
-                file.string() + ": no such file, or it cannot be read; is the download complete?");
-  json out = parse_facts(std::string(std::istreambuf_iterator<char>(in), {}));
+  const auto text = read_regular_file(file);
+  if (!text) throw Error(text.failure().code, text.failure().message + "; is the download complete?");
+  json out = parse_facts(*text);
   if (!out.is_object())
     throw Error(KINORA_ERROR_DATA,
                 file.string() + ": not a JSON object, or cut off; is the download complete?");
   return out;
+}
+
+// A file where a pipeline's folder is expected.
+[[noreturn]] void refuse_file(const fs::path& file) {
+  const auto other = of_another_layout(file);
+  throw Error(
+      KINORA_ERROR_INVALID,
+      fmt::format(
+          "{}; a pipeline is a folder with model_index.json: give {}",
+          other.empty() ? file.string() + " is a file" : other,
+          file.filename() == "model_index.json"
+              ? file.parent_path().string()
+              : "that of the same release; a safetensors file goes over its network's weights: kinora "
+                "generate --pipeline FOLDER --set weights=FILE.safetensors"));
 }
 
 std::string component_name(const std::string& id) { return id.substr(id.find('/') + 1); }
@@ -72,6 +85,7 @@ std::string component_name(const std::string& id) { return id.substr(id.find('/'
 
 PublishedPipeline::PublishedPipeline(const fs::path& given) : folder(given) {
   std::error_code ignored;
+  if (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored)) refuse_file(folder);
   if (!fs::is_directory(folder, ignored))
     throw Error(KINORA_ERROR_NOT_FOUND,
                 folder.string() + ": there is no such folder; give the one that has model_index.json");
@@ -114,6 +128,10 @@ std::string published_component(const fs::path& folder) {
 bool PublishedPipeline::has(const std::string& part) const {
   const json named = index.value(part, json());
   return named.is_array() && named.size() == 2 && named[1].is_string();
+}
+
+bool PublishedPipeline::takes_frames() const {
+  return !from_text_alone || said_in(index, "expand_timesteps", false);
 }
 
 std::string PublishedPipeline::component(const std::string& part) const {
@@ -165,7 +183,7 @@ namespace {
 // job.
 class FolderJob {
  public:
-  FolderJob(const PublishedPipeline& of, const PublishedPipeline::Asked& asked)
+  FolderJob(const PublishedPipeline& of, const PublishedPipeline::Requester& asked)
       : of_(of),
         call_(kPublishedCalls.at(of.name)),
         cosmos_(of.component("transformer") == "model/cosmos"),
@@ -183,6 +201,8 @@ class FolderJob {
     pictures();
     out["scale"] = "none";
     out["sigma_data"] = sampler().value("sigma_data", 1.0);
+    if (scales_positions_by_rate())
+      out["signals"] = {"fps"};  // that of each clip, as the sampler gives that of the result
     if (cosmos_) return;
     const json transformer = of_.config("transformer");
     out["first_frame"] =
@@ -262,7 +282,7 @@ class FolderJob {
     network("model", "transformer", "weights");
     // NVIDIA's configurations of Predict 2 have rope_enable_fps_modulation = False; diffusers scales its time
     // positions all the same (its issue 14768).
-    if (cosmos_) out["model"]["base_fps"] = is_predict2() ? 0 : 24;
+    if (cosmos_) out["model"]["base_fps"] = scales_positions_by_rate() ? 24 : 0;
   }
 
   void text() {
@@ -298,6 +318,7 @@ class FolderJob {
   }
 
   bool is_predict2() const { return of_.name.starts_with("Cosmos2"); }
+  bool scales_positions_by_rate() const { return cosmos_ && !is_predict2(); }
 
   const char* usual_loss() const {
     if (!cosmos_) return "flow";
@@ -314,19 +335,19 @@ class FolderJob {
                 {"guidance_convention", cosmos_ ? "nemo" : "diffusers"}});
     if (frames_have_timesteps_) out["fps"] = 24;
     if (cosmos_ && !call_.from_text_alone) out["condition_frames"] = -1;  // all that the pipeline takes
-    if (cosmos_ && !is_predict2()) out["signals"] = {fmt::format("fps={}", call_.fps)};
+    if (scales_positions_by_rate()) out["signals"] = {fmt::format("fps={}", call_.fps)};
     if (cosmos_) out["negative"] = kCosmosNegative;
   }
 
   const PublishedPipeline& of_;
   const PublishedCall& call_;
   const bool cosmos_, frames_have_timesteps_;
-  const PublishedPipeline::Asked& asked_;
+  const PublishedPipeline::Requester& asked_;
 };
 
 }  // namespace
 
-json PublishedPipeline::options(const std::string& kind, const Asked& asked) const {
+json PublishedPipeline::options(const std::string& kind, const Requester& asked) const {
   FolderJob job(*this, asked);
   if (kind == "train-tokenizer")
     job.train_tokenizer();
@@ -337,6 +358,18 @@ json PublishedPipeline::options(const std::string& kind, const Asked& asked) con
   else
     job.generate();
   return job.out;
+}
+
+void count_pipeline(Contents& contents, json& options) {
+  const fs::path folder = text_in(options, "pipeline");
+  std::error_code error;
+  if (folder.empty() || !fs::exists(folder / "model_index.json", error)) return;
+  options["pipeline"] = "";
+  if (!fs::exists(folder / "transformer_2", error)) return;
+  json& counts = options["pipeline"] =
+      json::array({object_in_file(folder / "model_index.json").value("boundary_ratio", json())});
+  for (const char* part : {"transformer", "transformer_2"})
+    if (fs::exists(folder / part, error)) counts.push_back(contents.of(folder / part));
 }
 
 }  // namespace kinora::core

@@ -1,10 +1,15 @@
 #include "plugins/jobs/published/published_pipeline.hpp"
 
+#include <cmath>
 #include <fstream>
+#include <limits>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/log.hpp"
+#include "core/io/contents.hpp"
 #include "kinora/error.hpp"
 #include "tests/support/oracle_folders.hpp"
 
@@ -13,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
 
 class PipelineOptions : public test::OracleFolders {
@@ -28,6 +34,18 @@ class PipelineOptions : public test::OracleFolders {
       return e.what();
     }
     return "no error";
+  }
+  template <class F>
+  std::string logged(F&& f) {
+    const fs::path file = scratch_ / "log";
+    fs::remove(file);
+    {
+      const auto log = or_throw(LogFile::open(file));
+      f();
+    }
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
   }
   // A copy of a folder with one changed member in one of its files.
   fs::path changed(const std::string& name, const std::string& file, const std::string& key,
@@ -90,6 +108,15 @@ TEST_F(PipelineOptions, OfCosmosPredict2CountFramesAsPositions) {
       of("generate", "cosmos2_v2w", {{"image", "a.png"}, {"model", {{"base_fps", 24}}}, {"fps", 10}});
   EXPECT_EQ(diffusers["signals"], json({"fps=10"}));
   EXPECT_EQ(of("generate", "cosmos_t2w")["model"]["base_fps"], 24);
+}
+
+// The positions of Cosmos Predict 1 are scaled by the rate, in training by that of each clip.
+TEST_F(PipelineOptions, OfCosmosPredict1KeepTheRateOfEachClip) {
+  EXPECT_EQ(of("encode", "cosmos_t2w")["signals"], json({"fps"}));
+  EXPECT_EQ(of("encode", "cosmos_t2w", {{"signals", {"camera", "fps"}}})["signals"], json({"camera", "fps"}));
+  EXPECT_FALSE(of("encode", "cosmos_t2w", {{"frames", 1}}).contains("signals"));
+  EXPECT_FALSE(of("encode", "cosmos2_v2w").contains("signals"));
+  EXPECT_FALSE(of("encode", "wan_t2v").contains("signals"));
 }
 
 TEST_F(PipelineOptions, GivenBesideItWin) {
@@ -227,8 +254,66 @@ TEST_F(PipelineExperts, LearnTheirSideOfTheBoundary) {
     EXPECT_EQ(by_name["loss"]["shift"], 3.0);
     for (const double level : by_name["validation_sigmas"]) EXPECT_EQ(level > 0.875, high);
   }
+  const json both = trained(of, {{"expert", "both"}, {"lora_rank", 4}});
+  ASSERT_EQ(both.size(), 2);
+  for (const size_t low : {0, 1}) {
+    json one = trained(of, {{"expert", low ? "low" : "high"}, {"lora_rank", 4}});
+    one["name"] = low ? "dit-low" : "dit-high";
+    EXPECT_EQ(both[low], one);
+  }
   EXPECT_EQ(trained(of, {{"expert", "low"}, {"weights", "x"}})["weights"],
             json({(of / "transformer_2").string(), "x"}));
+}
+
+TEST_F(PipelineExperts, CountForTheIdentityOfAJobByTheirContents) {
+  const fs::path of = folder();
+  const auto counted = [&](const fs::path& given) {
+    Contents contents(scratch_ / "digests.json");
+    json options{{"pipeline", given.string()}, {"steps", 3}};
+    count_pipeline(contents, options);
+    return options;
+  };
+  const json before = counted(of);
+  EXPECT_EQ(before["steps"], 3);
+  ASSERT_EQ(before["pipeline"].size(), 3);
+  EXPECT_EQ(before["pipeline"][0], 0.875);
+  std::ofstream(of / "transformer_2/more.json") << "{}";
+  const json after = counted(of);
+  EXPECT_EQ(after["pipeline"][1], before["pipeline"][1]);
+  EXPECT_NE(after["pipeline"][2], before["pipeline"][2]);
+  EXPECT_EQ(counted(oracle("wan_t2v"))["pipeline"], "") << "the job has the options that come from it";
+  EXPECT_EQ(counted("nowhere")["pipeline"], "nowhere");
+}
+
+// A flow's level s is sigma = s / (1 - s) of a loss in EDM's unit.
+TEST_F(PipelineExperts, KeepTheirSideOfTheBoundaryWithAnotherLoss) {
+  const fs::path of = folder();
+  json low;
+  const std::string said = logged([&] {
+    low = trained(of, {{"expert", "low"}, {"loss", "rectified-flow"}});
+  });
+  EXPECT_EQ(low["loss"], json({{"use", "rectified-flow"}, {"sigma_max", 7.0}}));
+  const std::vector<double> levels = low["validation_sigmas"];
+  ASSERT_EQ(levels.size(), 3);
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(levels[i], 7.0 * (i + 1) / (32 - 7.0 * (i + 1)), 1e-12);
+  EXPECT_THAT(said,
+              HasSubstr("loss = \"rectified-flow\" (\"flow\", without the pipeline's loss.shift = 3.0"));
+  const json high = trained(of, {{"expert", "high"}, {"loss", "rectified-flow"}});
+  EXPECT_EQ(high["loss"], json({{"use", "rectified-flow"}, {"sigma_min", 7.0}}));
+  const json own = trained(of, {{"expert", "low"}, {"loss", {{"use", "edm"}, {"sigma_max", 2}}}});
+  EXPECT_EQ(own["loss"], json({{"use", "edm"}, {"sigma_max", 2}}));
+  EXPECT_FALSE(own.contains("validation_sigmas"));
+  EXPECT_THAT(logged([&] {
+                trained(of, {{"model", "dit"}});
+              }),
+              HasSubstr("model = \"dit\" (\"wan\", without the pipeline's weights = "));
+}
+
+// NaN differs from the folder's value, although it compares as neither equal nor unequal; the check of options, which
+// comes next, refuses it.
+TEST_F(PipelineOptions, ThatAreNoNumberAreNotTakenForTheFolders) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(of("generate", "wan_t2v", {{"guidance", nan}})["guidance"].get<double>()));
 }
 
 TEST_F(PipelineExperts, ThatNothingNamesAreRefused) {
@@ -236,8 +321,7 @@ TEST_F(PipelineExperts, ThatNothingNamesAreRefused) {
   const auto said = [&](const fs::path& folder, const json& table) {
     return refusal([&] { trained(folder, table); });
   };
-  EXPECT_THAT(said(of, json::object()),
-              HasSubstr("two experts, and a train job trains one; say which: expert"));
+  EXPECT_THAT(said(of, json::object()), HasSubstr("two experts; say which of them to train: expert"));
   EXPECT_THAT(said(of, {{"weights", "x"}}), HasSubstr("say which"));
   EXPECT_THAT(said(of, {{"expert", "low"}, {"weights", (of / "transformer").string()}}),
               HasSubstr("are of the expert for high noise, and expert = \"low\"; leave one out"));
@@ -247,8 +331,28 @@ TEST_F(PipelineExperts, ThatNothingNamesAreRefused) {
 TEST_F(PipelineOptions, ThatCannotBeSaidAreRefusedByName) {
   EXPECT_THAT(refusal([&] { with_pipeline("generate", "film", json::object(), scratch_ / "none"); }),
               HasSubstr("there is no such folder"));
+  const auto of_file = [&](const fs::path& file) {
+    std::ofstream(file) << "";
+    return refusal([&] { with_pipeline("generate", "film", json::object(), file); });
+  };
+  EXPECT_THAT(
+      of_file(scratch_ / "x.gguf"),
+      AllOf(HasSubstr("x.gguf is GGUF"), HasSubstr("kinora generate --pipeline FOLDER --set weights=FILE")));
+  EXPECT_THAT(
+      of_file(scratch_ / "x.safetensors"),
+      HasSubstr(
+          "x.safetensors is a file; a pipeline is a folder with model_index.json: give that of the same"));
+  EXPECT_THAT(of_file(scratch_ / "model_index.json"),
+              HasSubstr("model_index.json: give " + scratch_.string()));
+  fs::remove(scratch_ / "model_index.json");
   EXPECT_THAT(refusal([&] { with_pipeline("generate", "film", json::object(), oracle("wan_i2v")); }),
-              HasSubstr("this pipeline begins with a picture or a video; give image = \"FILE\""));
+              HasSubstr("this pipeline begins with a picture; give image = \"FILE\" (kinora"));
+  EXPECT_THAT(refusal([&] {
+                of("generate", "wan_i2v", {{"video", "a.mp4"}});
+              }),
+              HasSubstr("this pipeline begins with a picture; give image"));
+  EXPECT_THAT(refusal([&] { of("generate", "cosmos2_v2w"); }),
+              HasSubstr("begins with a picture or a video; give image = \"FILE\" or video = \"FILE\""));
   EXPECT_THAT(refusal([&] { with_pipeline("generate", "film", json::object(), scratch_); }),
               HasSubstr("model_index.json is missing"));
   const auto said = [&](const std::string& file, const std::string& key, const json& value) {

@@ -10,7 +10,7 @@ using namespace kinora::core::report;
 // 10,000 videos, of which the first has 10,000 shots and clips.
 void write_many(MadeUpRun& run) {
   std::string lines;
-  json first{{"key", "00000"}, {"end", "kept"}, {"consumed", true}, {"url", "/films/00000.mp4"}};
+  json first{{"key", "00000"}, {"end", "kept"}, {"consumed", true}, {"url", "/videos/00000.mp4"}};
   first["shots"] = {{"fps", 25}, {"frames", 500'000}, {"cuts", json::array()}, {"scores", json::array()}};
   for (int i = 0; i < 10'000; ++i) {
     char key[8];
@@ -33,7 +33,8 @@ void write_wrong(MadeUpRun& run) {
   run.write_curation("film");
   const json rot{{"key", "rot"}, {"end", "kept"}, {"damaged", "rot"}};
   run.write("curate/items.jsonl", MadeUpRun::dump(rot) + "{\"key\": \"cut o");
-  run.write("curate/summary.json", R"({"inputs": 3, "kept": 1, "filtered": 0, "failed": 1, "damaged": 1})");
+  run.write("curate/summary.json", R"({"inputs": 3, "kept": 1, "filtered": 0, "failed": 1, "damaged": 1,
+      "without_result": {"mine": 2}})");
   const json ranks{{"steps", {2, 2}},
                    {"tokens", {4321, 1234}},
                    {"bytes_sent", {4096, 8192}},

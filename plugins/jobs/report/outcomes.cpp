@@ -7,7 +7,7 @@
 namespace kinora::core::report {
 namespace {
 
-// Of lists on the page, which must open for a run of a million clips; "more" counts what is left out.
+// The page must open for a run of a million clips, so its lists have limits; "more" counts what is left out.
 constexpr size_t kMostRows = 200, kMostScores = 6;
 constexpr const char* kEnds[] = {"kept", "filtered", "failed"};
 
@@ -21,15 +21,15 @@ void add(json& counts, const Item& item) {
   if (const auto at = counts.find(item.end); at != counts.end()) *at = at->get<int64_t>() + 1;
 }
 
-json input_row(const Film& film) {
-  json out = ending_of(film.item);
-  out["key"] = film.item.key;
-  out["is_cut"] = film.item.consumed;
-  out["is_damaged"] = !film.item.damaged.empty();
-  out["seconds"] = film.fps > 0 ? json(film.seconds(film.frames)) : json();
-  out["shots"] = film.shots.size();
-  out["clips"] = film.clips.size();
-  for (const char* end : kEnds) out[end] = film.clips_that(end);
+json input_row(const SourceVideo& video) {
+  json out = ending_of(video.item);
+  out["key"] = video.item.key;
+  out["is_cut"] = video.item.consumed;
+  out["is_damaged"] = !video.item.damaged.empty();
+  out["seconds"] = video.fps > 0 ? json(video.seconds(video.frames)) : json();
+  out["shots"] = video.shots.size();
+  out["clips"] = video.clips.size();
+  for (const char* end : kEnds) out[end] = video.clips_that(end);
   return out;
 }
 
@@ -42,9 +42,9 @@ struct Rule {
 
 template <class F>
 void for_each_item(const Curation& curation, F&& f) {
-  for (const auto& film : curation.films) {
-    if (!film.item.end.empty()) f(film.item);
-    for (const auto& clip : film.clips) f(clip);
+  for (const auto& video : curation.videos) {
+    if (!video.item.end.empty()) f(video.item);
+    for (const auto& clip : video.clips) f(clip);
   }
 }
 
@@ -91,18 +91,19 @@ json failures_of(const Curation& curation) {
 json outcomes_of(const JobRecord& job, const Curation& curation) {
   const json& clips = object_at(job.summary, "clips");
   json found_inputs = counts_at({}), found_clips = counts_at({}), inputs = json::array();
-  for (const auto& film : curation.films) {
-    add(found_inputs, film.item);
-    for (const auto& clip : film.clips) add(found_clips, clip);
-    if (inputs.size() < kMostRows) inputs.push_back(input_row(film));
+  for (const auto& video : curation.videos) {
+    add(found_inputs, video.item);
+    for (const auto& clip : video.clips) add(found_clips, clip);
+    if (inputs.size() < kMostRows) inputs.push_back(input_row(video));
   }
   // "said" is what summary.json counts and "found" what items.jsonl lists: the page shows both where they differ.
   return {{"all", count_at(job.summary, "inputs")},
           {"damaged", count_at(job.summary, "damaged")},
+          {"without_result", object_at(job.summary, "without_result")},  // inputs by stage
           {"is_whole", curation.found && curation.broken == 0},  // every line of items.jsonl could be read
           {"said", {{"inputs", counts_at(job.summary)}, {"clips", counts_at(clips)}}},
           {"found", {{"inputs", std::move(found_inputs)}, {"clips", std::move(found_clips)}}},
-          {"inputs", {{"more", curation.films.size() - inputs.size()}, {"list", std::move(inputs)}}},
+          {"inputs", {{"more", curation.videos.size() - inputs.size()}, {"list", std::move(inputs)}}},
           {"rules", rules_of(curation)},
           {"failures", failures_of(curation)}};
 }

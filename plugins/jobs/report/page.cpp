@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "core/base/base64.hpp"
 #include "core/base/digest.hpp"
+#include "plugins/jobs/data/base64.hpp"
 #include "plugins/jobs/report/numbers.hpp"
 #include "plugins/jobs/report/page_files.hpp"
 #include "plugins/jobs/report/pictures.hpp"
@@ -15,8 +15,8 @@ namespace {
 
 // The run in figures. -1: the run has no job of this kind.
 struct Totals {
-  int64_t films = -1, films_filtered = 0, films_failed = 0, shots = -1, kept = -1, filtered = -1, failed = -1,
-          shards = -1, tokenizer_steps = -1, steps = -1, videos = -1;
+  int64_t inputs = -1, inputs_filtered = 0, inputs_failed = 0, shots = -1, kept = -1, filtered = -1,
+          failed = -1, shards = -1, tokenizer_steps = -1, steps = -1, videos = -1;
   double seconds = 0;
   std::string finished;  // when the last job ended
 };
@@ -40,14 +40,15 @@ Totals totals_of(const RunRecord& run, const std::map<const JobRecord*, Curation
     t.finished = std::max(t.finished, text_at(job.summary, "finished"));
     if (job.kind == "curate") {
       const json& clips = object_at(job.summary, "clips");
-      add(t.films, count_at(job.summary, "inputs"));
-      t.films_filtered += count_at(job.summary, "filtered");
-      t.films_failed += count_at(job.summary, "failed");
+      add(t.inputs, count_at(job.summary, "inputs"));
+      t.inputs_filtered += count_at(job.summary, "filtered");
+      t.inputs_failed += count_at(job.summary, "failed");
       add(t.kept, count_at(clips, "kept"));
       add(t.filtered, count_at(clips, "filtered"));
       add(t.failed, count_at(clips, "failed"));
       add(t.shots, 0);
-      for (const auto& film : curations.at(&job).films) add(t.shots, static_cast<int64_t>(film.shots.size()));
+      for (const auto& video : curations.at(&job).videos)
+        add(t.shots, static_cast<int64_t>(video.shots.size()));
     }
     if (job.kind == "shard") add(t.shards, count_at(job.summary, "shards"));
     if (job.kind == "train-tokenizer") add(t.tokenizer_steps, count_at(job.summary, "steps"));
@@ -71,7 +72,7 @@ std::vector<Figure> figures_of(const Totals& t) {
   const auto figure = [&](int64_t n, const char* one, std::string more = {}) {
     if (n >= 0) out.push_back({std::string(one) + (n == 1 ? "" : "s"), count(n), std::move(more)});
   };
-  figure(t.films, "source video", losses(t.films_filtered, t.films_failed));
+  figure(t.inputs, "source video", losses(t.inputs_filtered, t.inputs_failed));
   figure(t.shots, "shot");
   if (t.kept >= 0)
     out.push_back({t.kept == 1 ? "clip kept" : "clips kept", count(t.kept), losses(t.filtered, t.failed)});
@@ -118,7 +119,7 @@ json job_data(Pictures& pictures, const RunRecord& run, const JobRecord& job,
     out["curves"] = curves_of(job);  // also of an unfinished job: they show its progress
   if (!job.done()) return out;
   if (job.kind == "curate") {
-    out["films"] = films_of(pictures, job, curations.at(&job));
+    out["source_videos"] = source_videos_of(pictures, job, curations.at(&job));
     out["outcomes"] = outcomes_of(job, curations.at(&job));
     out["scores"] = scores_of(run, job, curations.at(&job));
   }

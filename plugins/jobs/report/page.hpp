@@ -27,15 +27,17 @@ std::string script_safe(const json& data);
 // number of the rest in "more".
 
 // The contact sheet: every shot of every video, with its outcome and a picture.
-json films_of(Pictures&, const JobRecord&, const Curation&);
+json source_videos_of(Pictures&, const JobRecord&, const Curation&);
 // Outcomes of all inputs and clips in summary.json and in items.jsonl, the rules that filtered, and the
 // failures.
 json outcomes_of(const JobRecord&, const Curation&);
-// Distributions of the scores (distribution_of), each with its "name", "title" and "unit", which may be empty; those that a bound used come first.
+// Distributions of the scores (distribution_of), each with its "name", "title" and "unit", which may be
+// empty; those that a bound used come first.
 json scores_of(const RunRecord&, const JobRecord&, const Curation&);
-// What came into a select job, step by step, and what each step removed: {"steps": [{"rule", "in", "removed"}], "tables":
-// [{"name", "rows", "rows_of_clips", "clips"}], "bins": [{"name", "clips"}], "more_bins", "sets": [{"name", "clips", "share",
-// "asked"}]}; share: of the clips that are in a set, 0 to 1, and the one that the run file asks for.
+// The clips that came into a select job, step by step, and those that each step removed: {"steps": [{"rule", "in",
+// "removed"}], "tables": [{"name", "rows", "rows_of_clips", "clips"}], "bins": [{"name", "clips"}],
+// "more_bins", "sets": [{"name", "clips", "share", "asked"}]}; share: of the clips that are in a set, 0 to 1,
+// and the one that the run file asks for.
 json selection_of(const JobRecord&);
 // {"loss": a curve or null, "small": [curves]} from metrics.jsonl.
 json curves_of(const JobRecord&);

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 
 #include "core/base/facts.hpp"
+#include "core/base/regular_stream.hpp"
 
 namespace kinora::core::report {
 namespace {
@@ -69,28 +68,28 @@ std::optional<double> score_of_cut(const std::vector<double>& scores, const json
   return out >= detector.threshold.value_or(0) ? std::optional(out) : std::nullopt;
 }
 
-void read_shots(Film& film, const json& shots, const Detector& detector) {
-  film.fps = number_at(shots, "fps").value_or(0);
-  film.frames = count_at(shots, "frames");
-  film.scores = numbers_at(shots, "scores");
+void read_shots(SourceVideo& video, const json& shots, const Detector& detector) {
+  video.fps = number_at(shots, "fps").value_or(0);
+  video.frames = count_at(shots, "frames");
+  video.scores = numbers_at(shots, "scores");
   std::vector<int64_t> bounds{0};
   for (const double cut : numbers_at(shots, "cuts"))
-    if (cut > static_cast<double>(bounds.back()) && cut < static_cast<double>(film.frames))
+    if (cut > static_cast<double>(bounds.back()) && cut < static_cast<double>(video.frames))
       bounds.push_back(static_cast<int64_t>(cut));
-  if (film.frames <= 0) return;
-  bounds.push_back(film.frames);
+  if (video.frames <= 0) return;
+  bounds.push_back(video.frames);
   for (size_t i = 0; i + 1 < bounds.size(); ++i) {
     Shot shot{bounds[i], bounds[i + 1], std::nullopt, {}};
-    if (i > 0) shot.score = score_of_cut(film.scores, shots, detector, bounds[i]);
-    film.shots.push_back(shot);
+    if (i > 0) shot.score = score_of_cut(video.scores, shots, detector, bounds[i]);
+    video.shots.push_back(shot);
   }
 }
 
 // The shot that shares the most frames with the clip.
-Shot* shot_of(Film& film, const Item& clip) {
+Shot* shot_of(SourceVideo& video, const Item& clip) {
   Shot* best = nullptr;
   int64_t most = 0;
-  for (auto& shot : film.shots) {
+  for (auto& shot : video.shots) {
     const int64_t shared = std::min(shot.last, clip.last) - std::max(shot.first, clip.first);
     if (shared > most) {
       most = shared;
@@ -101,23 +100,23 @@ Shot* shot_of(Film& film, const Item& clip) {
 }
 
 // Clips of clips belong to the video at the end of the chain of parents.
-Film& film_of(Curation& curation, const std::map<std::string, Film*>& films,
-              const std::map<std::string, std::string>& parents, const Item& clip) {
+SourceVideo& video_of(Curation& curation, const std::map<std::string, SourceVideo*>& videos,
+                      const std::map<std::string, std::string>& parents, const Item& clip) {
   std::string key = clip.parent;
   for (int depth = 0; depth < 16; ++depth) {
-    if (const auto film = films.find(key); film != films.end()) return *film->second;
+    if (const auto video = videos.find(key); video != videos.end()) return *video->second;
     const auto up = parents.find(key);
     if (up == parents.end()) break;
     key = up->second;
   }
-  for (auto& film : curation.films)
-    if (film.item.key == key && film.item.end.empty()) return film;
-  Film& unknown = curation.films.emplace_back();  // its line is missing
+  for (auto& video : curation.videos)
+    if (video.item.key == key && video.item.end.empty()) return video;
+  SourceVideo& unknown = curation.videos.emplace_back();  // its line is missing
   unknown.item.key = key;
   return unknown;
 }
 
-// Of the detectors of one stage, those scores are kept that decide alone, else those of the first.
+// Returns the detector whose scores are kept: the one that decides alone, else the first of the stage.
 std::string kept_detector(const json& options) {
   const auto found = options.is_object() ? options.find("detectors") : options.end();
   if (found == options.end() || !found->is_array()) return {};
@@ -205,11 +204,8 @@ std::vector<double> numbers_at(const json& object, const char* key) {
 }
 
 std::optional<std::string> read_file(const fs::path& file, uint64_t at_most) {
-  std::error_code error;
-  if (!fs::is_regular_file(file, error) || fs::file_size(file, error) > at_most || error) return std::nullopt;
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(in), {});
+  auto text = read_regular_file(file, at_most);
+  return text ? std::optional(*std::move(text)) : std::nullopt;
 }
 
 namespace {
@@ -217,8 +213,9 @@ namespace {
 // Calls f with each line that is a JSON object, and counts the others. Returns whether the file exists.
 template <class F>
 bool each_line(const fs::path& file, int64_t& broken, F&& f) {
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
+  auto in = regular_stream(file);
+  if (!in) return false;
+  for (std::string line; std::getline(*in, line);) {
     if (line.empty()) continue;
     json object = parse_facts(line);
     if (object.is_object())
@@ -226,7 +223,7 @@ bool each_line(const fs::path& file, int64_t& broken, F&& f) {
     else
       ++broken;
   }
-  return in.is_open();
+  return true;
 }
 
 }  // namespace
@@ -258,14 +255,14 @@ std::vector<fs::path> files_in(const fs::path& folder, std::string_view extensio
   return out;
 }
 
-int64_t Film::clips_that(std::string_view end) const {
+int64_t SourceVideo::clips_that(std::string_view end) const {
   return std::count_if(clips.begin(), clips.end(), [&](const Item& clip) { return clip.end == end; });
 }
 
 Curation read_curation(const JobRecord& job) {
   Curation out;
   out.detector = detector_of(job);
-  std::map<std::string, Film*> films;
+  std::map<std::string, SourceVideo*> videos;
   std::map<std::string, std::string> parents;
   std::deque<Item> clips;
   out.found = each_line(job.folder / "items.jsonl", out.broken, [&](const json& line) {
@@ -276,24 +273,24 @@ Curation read_curation(const JobRecord& job) {
       clips.push_back(std::move(item));
       return;
     }
-    Film& film = out.films.emplace_back();
-    read_shots(film, object_at(line, "shots"), out.detector);
-    films.emplace(item.key, &film);
-    film.item = std::move(item);
+    SourceVideo& video = out.videos.emplace_back();
+    read_shots(video, object_at(line, "shots"), out.detector);
+    videos.emplace(item.key, &video);
+    video.item = std::move(item);
   });
   for (Item& clip : clips) {
-    Film& film = film_of(out, films, parents, clip);
-    film.clips.push_back(std::move(clip));
+    SourceVideo& video = video_of(out, videos, parents, clip);
+    video.clips.push_back(std::move(clip));
   }
   // Videos end in any order; the page sorts them.
-  std::stable_sort(out.films.begin(), out.films.end(),
-                   [](const Film& a, const Film& b) { return a.item.key < b.item.key; });
-  for (auto& film : out.films) {
-    std::stable_sort(film.clips.begin(), film.clips.end(),
+  std::stable_sort(out.videos.begin(), out.videos.end(),
+                   [](const SourceVideo& a, const SourceVideo& b) { return a.item.key < b.item.key; });
+  for (auto& video : out.videos) {
+    std::stable_sort(video.clips.begin(), video.clips.end(),
                      [](const Item& a, const Item& b) { return a.first < b.first; });
-    for (const auto& clip : film.clips) {
-      Shot* shot = shot_of(film, clip);
-      (shot ? shot->clips : film.loose).push_back(&clip);
+    for (const auto& clip : video.clips) {
+      Shot* shot = shot_of(video, clip);
+      (shot ? shot->clips : video.loose).push_back(&clip);
     }
   }
   return out;

@@ -92,7 +92,7 @@ struct Shot {
   std::vector<const Item*> clips;
 };
 
-struct Film {
+struct SourceVideo {
   Item item;
   double fps = 0;
   int64_t frames = 0;
@@ -112,7 +112,7 @@ struct Detector {
 };
 
 struct Curation {
-  std::deque<Film> films;
+  std::deque<SourceVideo> videos;
   bool found = false;  // items.jsonl exists
   int64_t broken = 0;  // number of its lines that could not be read
   Detector detector;

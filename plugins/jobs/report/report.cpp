@@ -1,5 +1,6 @@
 // kind = "report": one self-contained page about the run.
 #include "core/build_info.hpp"
+#include "core/config/document.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/job_plugin.hpp"
 #include "plugins/jobs/report/page.hpp"
@@ -45,7 +46,10 @@ void Report::run(JobContext& context) const {
   record.title = options.title.empty() ? run.name : options.title;
   record.version = KINORA_VERSION;
   record.file = run.file.filename().string();
-  record.toml = report::read_file(run.file).value_or("");
+  record.toml = [&] {
+    const auto text = read_toml(run.file);
+    return text ? *text : std::string();
+  }();
   record.seed = run.seed;
   for (const auto& job : run.jobs)
     if (job.kind != context.spec().kind) record.jobs.push_back(record_of(context, job));

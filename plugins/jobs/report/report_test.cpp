@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/base64.hpp"
 #include "core/run/job.hpp"
+#include "plugins/jobs/data/base64.hpp"
 #include "plugins/jobs/report/pictures.hpp"
 #include "plugins/jobs/report/report_testing.hpp"
 
@@ -29,11 +29,12 @@ json fact(const json& job, const std::string& name) {
 TEST_F(ReportTest, ItsNumbersAreInTheData) {
   write_curation("film");
   write_rest("plain");
-  const json all = data("plain"), &curate = job_of(all, "curate"), &film = curate["films"]["list"][0];
-  EXPECT_EQ(film["shots"][1], (json{{"first", 24}, {"last", 60}, {"end", "filtered"}, {"score", 61.5}}));
-  EXPECT_EQ(film["tiles"][1]["endings"][0]["bound"], (json{"at least", 2.0}));
-  EXPECT_EQ(film["tiles"][1]["endings"][0]["score"], 1.5);
-  EXPECT_EQ(curate["films"]["threshold"], 27);
+  const json all = data("plain"), &curate = job_of(all, "curate"),
+             &source = curate["source_videos"]["list"][0];
+  EXPECT_EQ(source["shots"][1], (json{{"first", 24}, {"last", 60}, {"end", "filtered"}, {"score", 61.5}}));
+  EXPECT_EQ(source["tiles"][1]["endings"][0]["bound"], (json{"at least", 2.0}));
+  EXPECT_EQ(source["tiles"][1]["endings"][0]["score"], 1.5);
+  EXPECT_EQ(curate["source_videos"]["threshold"], 27);
   EXPECT_EQ(curate["outcomes"]["rules"][0]["bounds"], (json::array({{"at least", 2.0}})));
   EXPECT_EQ(curate["outcomes"]["failures"]["list"].size(), 2U);
   EXPECT_EQ(curate["components"][0]["id"], "stage/shots.content");
@@ -48,11 +49,11 @@ TEST_F(ReportTest, ItsNumbersAreInTheData) {
             (json::array({{{"name", "plain"}, {"clips", 30}}, {{"name", "sky"}, {"clips", 20}}})));
   EXPECT_EQ(selection["tables"],
             (json::array({{{"name", "plain"}, {"rows", 500}, {"rows_of_clips", 250}, {"clips", 260}}})));
-  const json &film_score = curate["scores"][0], &sharp = curate["scores"][1];
-  EXPECT_EQ(film_score["name"], "film");
-  EXPECT_EQ(film_score["title"], "film");
-  EXPECT_EQ(film_score["unit"], "film");
-  EXPECT_EQ(film_score["bounds"][0]["removed"], 1);
+  const json &video_score = curate["scores"][0], &sharp = curate["scores"][1];
+  EXPECT_EQ(video_score["name"], "film");
+  EXPECT_EQ(video_score["title"], "film");
+  EXPECT_EQ(video_score["unit"], "film");
+  EXPECT_EQ(video_score["bounds"][0]["removed"], 1);
   EXPECT_EQ(sharp["name"], "sharp");
   EXPECT_EQ(sharp["title"], "");
   EXPECT_EQ(sharp["median"], 24);
@@ -79,21 +80,21 @@ TEST_F(ReportTest, TheScoreOfACutIsTheOneThatMadeIt) {
     scores[i] = 0.3 + 0.04 * (i - 160);  // a fade with its cut at 170, within it
   scores[251] = 0.3;                     // another detector's cut at 252
   const json kept{{"cuts", {84, 170}}};
-  const json film{{"key", "film"},
-                  {"end", "kept"},
-                  {"shots",
-                   {{"fps", 24},
-                    {"frames", scores.size()},
-                    {"cuts", {84, 170, 252}},
-                    {"scores", scores},
-                    {"detectors", {{"transnetv2", kept}}}}}};
-  write("curate/items.jsonl", dump(film));
+  const json video{{"key", "film"},
+                   {"end", "kept"},
+                   {"shots",
+                    {{"fps", 24},
+                     {"frames", scores.size()},
+                     {"cuts", {84, 170, 252}},
+                     {"scores", scores},
+                     {"detectors", {{"transnetv2", kept}}}}}};
+  write("curate/items.jsonl", dump(video));
   const auto shots = [&](const char* id, json options) {
     RunRecord run = record("x");
     run.jobs[0].components = {{"stages", id, "1", options}};
     const auto no_picture = [](const StillRequest&) { return Still{"", "none"}; };
     const json all = gather(run, no_picture).data;
-    return job_of(all, "curate").at("films").at("list").at(0).at("shots");
+    return job_of(all, "curate").at("source_videos").at("list").at(0).at("shots");
   };
   const json of_network = shots("stage/shots.transnetv2", {{"threshold", 0.5}});
   EXPECT_EQ(of_network[0]["score"], nullptr);
@@ -136,11 +137,11 @@ TEST_F(ReportTest, TheThresholdIsThatOfTheDetectorWhoseScoresAreKept) {
                          {{merge}, "", nullptr}}) {
     RunRecord run = record("x");
     run.jobs[0].components = stages;
-    const json films = gather(run, [](const StillRequest&) {
-                         return Still{"", ""};
-                       }).data["jobs"][0]["films"];
-    EXPECT_EQ(films["threshold"], threshold) << stages.front().id;
-    EXPECT_EQ(films["detector"], detector) << stages.front().id;
+    const json videos = gather(run, [](const StillRequest&) {
+                          return Still{"", ""};
+                        }).data["jobs"][0]["source_videos"];
+    EXPECT_EQ(videos["threshold"], threshold) << stages.front().id;
+    EXPECT_EQ(videos["detector"], detector) << stages.front().id;
   }
 }
 
@@ -160,7 +161,7 @@ TEST_F(ReportTest, OutcomesAreBothSaidAndFound) {
   EXPECT_EQ(outcomes()["said"]["inputs"], (json{{"kept", 1}, {"filtered", 0}, {"failed", 1}}));
 }
 
-TEST_F(ReportTest, DamagedFilmsAreShownWhateverTheirEnd) {
+TEST_F(ReportTest, DamagedVideosAreShownWhateverTheirEnd) {
   const json shots{
       {"fps", 24}, {"frames", 84}, {"cuts", json::array()}, {"scores", std::vector<double>(84, 3.0)}};
   const json failed{{"key", "cut"},
@@ -174,9 +175,9 @@ TEST_F(ReportTest, DamagedFilmsAreShownWhateverTheirEnd) {
   write("curate/items.jsonl", dump(failed) + dump(kept));
   write("curate/summary.json",
         dump({{"inputs", 2}, {"kept", 1}, {"filtered", 0}, {"failed", 1}, {"damaged", 2}}));
-  const json all = data(), &curate = job_of(all, "curate"), &films = curate["films"]["list"];
-  EXPECT_EQ(films[0]["ending"]["reason"], "cut.mp4: cut off");
-  EXPECT_EQ(films[1]["damaged"], "rot.mp4: incomplete pictures");
+  const json all = data(), &curate = job_of(all, "curate"), &videos = curate["source_videos"]["list"];
+  EXPECT_EQ(videos[0]["ending"]["reason"], "cut.mp4: cut off");
+  EXPECT_EQ(videos[1]["damaged"], "rot.mp4: incomplete pictures");
   EXPECT_EQ(curate["outcomes"]["damaged"], 2);
   EXPECT_EQ(curate["outcomes"]["inputs"]["list"][1]["is_damaged"], true);
 }

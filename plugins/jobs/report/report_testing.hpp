@@ -47,15 +47,15 @@ class MadeUpRun {
       line.update(more);
       return dump(line);
     };
-    json film{{"key", text}, {"end", "kept"}, {"consumed", true}, {"url", "/films/" + text}};
-    film["shots"] = {
+    json video{{"key", text}, {"end", "kept"}, {"consumed", true}, {"url", "/videos/" + text}};
+    video["shots"] = {
         {"fps", 24}, {"frames", 96}, {"cuts", {24, 60}}, {"scores", std::vector<double>(96, 3.0)}};
-    film["shots"]["scores"][24] = 61.5;
+    video["shots"]["scores"][24] = 61.5;
     const json failed{
         {"key", text + "2"}, {"end", "failed"}, {"stage", text}, {"reason", text}, {"url", text}};
     write("curate/items.jsonl", clip(0, 24, {{"end", "kept"}}) +
                                     clip(24, 60, {{"end", "filtered"}, {"score", 1.5}}) +
-                                    clip(60, 96, {{"end", "failed"}}) + dump(film) + dump(failed));
+                                    clip(60, 96, {{"end", "failed"}}) + dump(video) + dump(failed));
     const json clips{{"kept", 1}, {"filtered", 1}, {"failed", 1}};
     write("curate/job.json", dump({{"scores", {{text, {{"title", text}, {"unit", text}}}}}}));
     write("curate/summary.json", dump({{"inputs", 2},

@@ -20,7 +20,8 @@ struct Score {
 // Takes in the items of items.jsonl one by one; keeps 8 bytes of a score of an item, or 16.
 class Scores {
  public:
-  // facts: of an item that the job has not cut into others. reason, score: why it was filtered; "" and NaN if it was not.
+  // facts: of an item that the job has not cut into others. reason, score: why it was filtered; "" and NaN if
+  // it was not.
   void add(const nlohmann::json& facts, const std::string& reason, double score);
 
   // The score that find_fact() finds for a condition's name; "" if it finds another fact, or none.
@@ -41,9 +42,10 @@ struct UsedBound {
   int64_t removed = 0;  // number of clips; of a stage's bound it is counted here
 };
 
-// {"values", "low", "median", "high", "from", "to", "bars": [items], "out": [those that the score's rule filtered],
-// "bounds": [{"is_most", "is_strict", "value", "by", "is_select", "removed"}]}; bars: of equal ranges between from and to. bounds: all that used the score; those noted by filtered items count if `bounds`
-// has none of that side of a stage.
+// {"values", "low", "median", "high", "from", "to", "bars": [items], "out": [those that the score's rule
+// filtered], "bounds": [{"is_most", "is_strict", "value", "by", "is_select", "removed"}]}; bars: of equal
+// ranges between from and to. bounds: all that used the score; those noted by filtered items count if
+// `bounds` has none of that side of a stage.
 nlohmann::json distribution_of(const std::string& name, const Score&, std::vector<UsedBound> bounds);
 
 }  // namespace kinora::core::report

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kFilm = "film";  // the default of sets_by: videos that were not cut do not have it
+constexpr const char* kVideo = "film";  // the default of sets_by: videos that were not cut do not have it
 
 std::string line_text(const json& line) { return line.dump(-1, ' ', false, json::error_handler_t::replace); }
 
@@ -54,12 +54,12 @@ std::vector<FactsSeen> nothing_seen(const Choice& choice) {
   return {{"join_key", choice.tables.empty() ? std::vector<std::string>() : without_key({choice.join_key})},
           FactsSeen(choice.where),
           {"per", without_key(choice.per)},
-          {"sets_by", choice.sets_by == kFilm ? std::vector<std::string>() : without_key({choice.sets_by})}};
+          {"sets_by", choice.sets_by == kVideo ? std::vector<std::string>() : without_key({choice.sets_by})}};
 }
 
 }  // namespace
 
-// What one thread has read of a part of items.jsonl.
+// The candidates that one thread has read from a part of items.jsonl.
 struct CandidateReader::Part {
   std::vector<Candidate> clips;
   std::vector<Joined> joined;
@@ -120,12 +120,13 @@ std::vector<CandidateReader::NamedColumn> CandidateReader::named_columns() const
       if (choice_.where.reads(column)) out.push_back({"where", column, table.name()});
       if (std::find(choice_.per.begin(), choice_.per.end(), column) != choice_.per.end())
         out.push_back({"per", column, table.name()});
-      if (choice_.sets_by == column && column != kFilm) out.push_back({"sets_by", column, table.name()});
+      if (choice_.sets_by == column && column != kVideo) out.push_back({"sets_by", column, table.name()});
     }
   return out;
 }
 
-// Throws if a short name may mean a fact of the clip, which comes first, or a column. facts: before the tables are joined.
+// Throws if a short name may mean a fact of the clip, which comes first, or a column. facts: before the
+// tables are joined.
 void CandidateReader::refuse_ambiguous(const json& facts) const {
   for (const auto& [option, name, table] : named_columns_) {
     const json* own = find_fact(facts, name);

@@ -25,7 +25,7 @@ struct Candidate {
       false;  // a person decided to keep it: no condition removes it, unless `where` names sets
 };
 
-// What a select job reads.
+// The clips that a select job reads, and how it chooses among them.
 struct Choice {
   std::string name;               // of the job: two jobs split clips into sets independently of each other
   std::filesystem::path curated;  // folder of the curate job
@@ -52,7 +52,7 @@ class CandidateReader {
   // fact that no clip has, a table without a row for any clip, or a name that is a fact of the clips and a column, too.
   std::vector<Candidate> read();
 
-  // What removes clips, in this order: studio.reject, the conditions of `where`.
+  // The rules that remove clips, in this order: studio.reject, the conditions of `where`.
   const std::vector<std::string>& steps() const { return steps_; }
   // Which rows of each table are about clips; in the order of tables().
   const std::vector<Joined>& joined() const { return joined_; }

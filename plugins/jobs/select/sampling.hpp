@@ -12,10 +12,10 @@ namespace kinora::core {
 // order of the keys, and a key that is added or removed changes at most one place of it. All if there are not more.
 std::vector<size_t> random_places(const std::vector<std::string>& keys, size_t count, int64_t seed);
 
-// Farthest point first (Gonzalez 1985): places of `count` rows of `vectors` [rows, size], beginning with those of `first`,
-// or with row 0 if `first` is empty; each next one has the smallest cosine with the nearest chosen row, ties by the smaller
-// place. Exact: count * rows * size products. Scales the rows to length 1; a row of zeros has the cosine 0 with all.
-// step: is called after each choice with the number of chosen rows.
+// Farthest point first (Gonzalez 1985): places of `count` rows of `vectors` [rows, size], beginning with
+// those of `first`, or with row 0 if `first` is empty; each next one has the smallest cosine with the nearest
+// chosen row, ties by the smaller place. Exact: count * rows * size products. Scales the rows to length 1; a
+// row of zeros has the cosine 0 with all. step: is called after each choice with the number of chosen rows.
 std::vector<size_t> farthest_places(std::vector<float>& vectors, size_t size, size_t count,
                                     const std::vector<size_t>& first,
                                     const std::function<void(size_t)>& step);

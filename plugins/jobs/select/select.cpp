@@ -1,6 +1,7 @@
-// kind = "select": chooses clips of a curate job by their facts, without reading any media. Reads items.jsonl, and
-// decisions.jsonl of the dedup or select job that is its input; writes decisions.jsonl as a dedup job does, so that the same
-// jobs read it. People's decisions come first: rejected clips are removed, accepted ones are not.
+// kind = "select": chooses clips of a curate job by their facts, without reading any media. Reads
+// items.jsonl, and decisions.jsonl of the dedup or select job that is its input; writes decisions.jsonl as a
+// dedup job does, so that the same jobs read it. People's decisions come first: rejected clips are removed,
+// accepted ones are not.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -12,14 +13,14 @@
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/run/call.hpp"
 #include "core/run/job_plugin.hpp"
+#include "core/runtime/call.hpp"
 #include "plugins/jobs/curation/clip_source.hpp"
 #include "plugins/jobs/curation/drops.hpp"
+#include "plugins/jobs/inference/paths_option.hpp"
 #include "plugins/jobs/select/candidates.hpp"
 #include "plugins/jobs/select/embeddings.hpp"
 #include "plugins/jobs/select/sampling.hpp"
-#include "plugins/jobs/training/options/paths_option.hpp"
 
 namespace kinora::core {
 
@@ -47,7 +48,7 @@ struct SelectOptions {
     d.option("pick", &SelectOptions::pick)
         .choices({"random", "different"})
         .help(
-            "which clips make up `count`: random ones by the run's seed, or those whose embeddings differ "
+            "choice of the `count` clips: random ones by the run's seed, or those whose embeddings differ "
             "the most");
     d.option("embedding", &SelectOptions::embedding).help("name of the embedding for pick = \"different\"");
     d.option("min", &SelectOptions::min)
@@ -212,7 +213,7 @@ void write_decisions(const fs::path& file, const std::vector<Candidate>& clips,
   if (!sets.empty()) summary["sets"] = sets;
 }
 
-// What came in, what each step removed, and what went out.
+// Adds the clips that came in, that each step removed, and that went out.
 void summarise_steps(json& summary, const std::vector<Candidate>& clips,
                      const std::vector<std::string>& steps) {
   std::vector<int64_t> removed(steps.size());
@@ -366,7 +367,8 @@ void Select::check(JobCheck& check) const {
     check.problem("sets_by", "sets_by is empty; name a fact, or key to split clip by clip");
 }
 
-// "812 of 1000 clips chosen; left out by blur >= 20: 150, count: 38; by value: sea: 406, sky: 406; in sets: train: 731, val: 81"
+// "812 of 1000 clips chosen; left out by blur >= 20: 150, count: 38; by value: sea: 406, sky: 406; in sets:
+// train: 731, val: 81"
 std::string Select::result_line(const json& summary) const {
   const auto counts = [&](const char* name) {
     std::vector<std::string> out;

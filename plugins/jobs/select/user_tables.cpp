@@ -6,8 +6,9 @@
 
 #include "core/base/facts.hpp"
 #include "core/base/suggest.hpp"
-#include "core/io/text_encoding.hpp"
+#include "core/base/text_encoding.hpp"
 #include "kinora/error.hpp"
+#include "kinora/json_nan.hpp"
 #include "plugins/jobs/curation/csv_table.hpp"
 #include "plugins/jobs/curation/inputs.hpp"
 
@@ -40,8 +41,8 @@ void UserTable::add(json row, size_t number) {
   for (const auto& [column, value] : row.items()) columns_.insert(column);
   const auto [place, is_new] = rows_.try_emplace(std::move(key), Row{std::move(row), number});
   if (!is_new)
-    refuse(number, fmt::format("'{}' has row {} already; remove one of them", valid_utf8(place->first),
-                               place->second.number));
+    refuse(number,
+           fmt::format("'{}' has row {} already; remove one of them", place->first, place->second.number));
 }
 
 void UserTable::read_csv_rows(const std::string& text) {
@@ -52,19 +53,12 @@ void UserTable::read_csv_rows(const std::string& text) {
                           separator.empty() ? did_you_mean_or_list(key_, head, "columns") + "; set join_key"
                                             : separator));
   };
-  const auto take = [&](size_t number, json row) {
-    for (const auto& [column, value] : row.items())
-      if (const auto& cell = value.get_ref<const std::string&>(); valid_utf8(cell) != cell)
-        refuse(number,
-               fmt::format("'{}' in column '{}' is not UTF-8{}", valid_utf8(cell), column, kSaveAsUtf8));
-    add(std::move(row), number);
-  };
-  read_csv_table(text, name_, take_head, take,
-                 [&](size_t number, const std::string& why) { refuse(number, why); });
+  read_csv_table(
+      text, name_, take_head, [&](size_t number, json row) { add(std::move(row), number); },
+      [&](size_t number, const std::string& why) { refuse(number, why); });
 }
 
 void UserTable::read_jsonl_rows(const std::string& text) {
-  refuse_utf16(text, name_);
   size_t number = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -73,7 +67,8 @@ void UserTable::read_jsonl_rows(const std::string& text) {
     ++number;
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     json row = parse_facts(line);
-    if (!row.is_object()) refuse(number, "it is not a JSON object in UTF-8");
+    if (row.is_discarded()) row = parse_facts(without_nan(line));
+    if (!row.is_object()) refuse(number, "it is not a JSON object");
     add(std::move(row), number);
   }
 }

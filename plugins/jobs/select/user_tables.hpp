@@ -20,8 +20,9 @@ class UserTable {
     size_t number;
   };
 
-  // text: the table's contents; its name ends in .csv or .jsonl. Throws Error(KINORA_ERROR_DATA) with the row at fault:
-  // another number of fields than columns, no key, the key of an earlier row, or text that is not UTF-8.
+  // text: the table's contents in UTF-8; its name ends in .csv or .jsonl. NaN and Infinity, as Python writes
+  // them, are null. Throws Error(KINORA_ERROR_DATA) with the row at fault: another number of fields than
+  // columns, no key, or the key of an earlier row.
   UserTable(const std::string& name, const std::string& text, std::string key);
 
   // Null: there is none. It stays where it is.

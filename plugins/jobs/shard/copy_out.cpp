@@ -6,8 +6,10 @@
 #include "core/base/cancel.hpp"
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
+#include "core/base/regular_stream.hpp"
 #include "core/run/inputs.hpp"
 #include "core/run/job_folder.hpp"
+#include "core/run/job_results.hpp"
 #include "kinora/io.hpp"
 
 namespace kinora::core {
@@ -43,8 +45,10 @@ std::vector<LocalFile> results(const fs::path& folder) {
 class CopyJournal {
  public:
   explicit CopyJournal(const fs::path& file) {
-    std::ifstream before(file);
-    for (std::string line; std::getline(before, line) && !before.eof();)
+    auto before = regular_stream(file);
+    if (!before && before.failure().code != KINORA_ERROR_NOT_FOUND)
+      throw Error(before.failure().code, before.failure().message);
+    for (std::string line; before && std::getline(*before, line) && !before->eof();)
       lines_.insert(line);  // skips an incomplete last line
     out_.open(file, std::ios::app);
     out_ << "\n";  // ends an incomplete last line
@@ -69,8 +73,8 @@ std::map<std::string, uint64_t> sizes_at(Io& io, const std::string& uri) {
 
 // Whether the job in this folder has copied anything to `uri`.
 bool has_copied(const fs::path& folder, const std::string& uri) {
-  std::ifstream journal(folder / kJournal);
-  for (std::string line; std::getline(journal, line);)
+  auto journal = regular_stream(folder / kJournal);
+  for (std::string line; journal && std::getline(*journal, line);)
     if (line.find(" " + uri + "/") != std::string::npos) return true;
   return false;
 }
@@ -79,7 +83,7 @@ bool has_copied(const fs::path& folder, const std::string& uri) {
 std::string bare(const std::string& uri) { return uri.substr(0, uri.find_last_not_of('/') + 1); }
 
 void copy_file(const fs::path& from, const std::string& to) {
-  std::ifstream in(from, std::ios::binary);
+  std::ifstream in = or_throw(regular_stream(from));
   Writer out(to);
   std::vector<char> piece(size_t{1} << 20);
   while (in) {

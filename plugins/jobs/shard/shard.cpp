@@ -109,8 +109,8 @@ Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits, const Added
   return sample;
 }
 
-// Adds the clips for which `where` does not hold. It says what the job is for, as "set == 'train'" does, so it applies to
-// clips that a person accepted, too.
+// Adds the clips for which `where` does not hold. It says what the job is for, as "set == 'train'" does, so
+// it applies to clips that a person accepted, too.
 void drop_by_condition(Io& io, const std::string& condition, const std::vector<Clip>& clips,
                        const AddedFacts& added, const EditHistory& edits,
                        std::map<std::string, Drop>& drops) {

@@ -1,11 +1,11 @@
 #include <mutex>
 
 #include "core/torch/media/streaming.hpp"
+#include "plugins/jobs/inference/media/strip.hpp"
 #include "plugins/jobs/train-tokenizer/tokenizer_clips.hpp"
-#include "plugins/jobs/training/live/live_split.hpp"
-#include "plugins/jobs/training/live/live_windows.hpp"
-#include "plugins/jobs/training/live/made_ahead.hpp"
-#include "plugins/jobs/training/strip.hpp"
+#include "plugins/jobs/windows/live_split.hpp"
+#include "plugins/jobs/windows/live_windows.hpp"
+#include "plugins/jobs/windows/made_ahead.hpp"
 
 namespace kinora::core {
 namespace {
@@ -55,7 +55,7 @@ class LiveClips final : public TokenizerClips {
   };
   using Ahead = MadeAhead<Wanted, at::Tensor>;  // frames uint8 [T, H, W, 3]
 
-  // In the thread of ahead_.
+  // Called in the thread of ahead_.
   Ahead::Make open(const JobView& job, const TrainTokenizerOptions& o, size_t most) {
     use_threads(o.threads);
     const auto windows = windows_ =

@@ -37,7 +37,7 @@ std::unique_ptr<ScratchRun> from_given_weights(const std::string& more) {
                         "steps = 1\nbatch = 6\nwarmup = 0\nschedule = 'constant'\nema = 0\ntensorboard = "
                         "false\nweights = 'FOLDER/start.safetensors'\n" +
                             more}});
-  ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->folder() / "start.safetensors");
+  ScratchRun::save(*run->tokenizer("tokenizer"), run->folder() / "start.safetensors");
   return run;
 }
 
@@ -49,7 +49,7 @@ at::Tensor window_of_slot(const ScratchRun& run, uint64_t slot, const ClipKeys& 
   return window(key, static_cast<int64_t>(std::floor(u * static_cast<double>(16 - kFrames + 1))));
 }
 
-double mean_l1(Network& network, const ScratchRun& run, const ClipKeys& usable) {
+double mean_l1(Tokenizer& network, const ScratchRun& run, const ClipKeys& usable) {
   double out = 0;
   for (uint64_t slot = 0; slot < 6; ++slot) {
     const at::Tensor video = window_of_slot(run, slot, usable);
@@ -58,7 +58,7 @@ double mean_l1(Network& network, const ScratchRun& run, const ClipKeys& usable) 
   return out;
 }
 
-double mean_psnr(Network& network, const ScratchRun& run, const std::vector<uint64_t>& slots,
+double mean_psnr(Tokenizer& network, const ScratchRun& run, const std::vector<uint64_t>& slots,
                  const ClipKeys& usable) {
   double out = 0;
   for (const uint64_t slot : slots) {
@@ -73,7 +73,7 @@ TEST(TokenizerOfATable, TakesTheWindowsOfItsSlots) {
   const auto run = from_given_weights("");
   const json summary = trained_on_table(*run), line = run->metrics("tokenizer").at(0);
   const at::NoGradGuard off;
-  const auto network = run->network("tokenizer", "tokenizer");
+  const auto network = run->tokenizer("tokenizer");
   EXPECT_NEAR(line.at("l1").get<double>() / mean_l1(*network, *run, {"a", "c"}), 1, 1e-4);
   EXPECT_GE(line.at("data_wait").get<double>(), 0);
   std::ifstream in(run->of("tokenizer") / "metrics.prom");
@@ -119,7 +119,7 @@ TEST(TokenizerOfATable, TrainsOnNoClipThatItIsEvaluatedOn) {
   const auto run = from_given_weights("validation = 0.2\n");
   const json summary = trained_on_table(*run);
   const at::NoGradGuard off;
-  const auto network = run->network("tokenizer", "tokenizer");
+  const auto network = run->tokenizer("tokenizer");
   EXPECT_NEAR(run->metrics("tokenizer").at(0).at("l1").get<double>() / mean_l1(*network, *run, {"a"}), 1,
               1e-4);
   DataOrder order(*tokenizer_of_table(*run).data, kSeed);
@@ -169,7 +169,7 @@ TEST(TokenizerOfATable, StartsWithThePrincipalComponentsOfTheFirstSlots) {
   ASSERT_EQ((1 << 18) / (12 * kFrames * 16 * 32), 4);
   std::vector<at::Tensor> windows;
   for (uint64_t slot = 0; slot < 4; ++slot) windows.push_back(window_of_slot(*run, slot, {"a", "c"}));
-  const auto made = run->network("tokenizer", "tokenizer"), fitted = run->network("tokenizer", "tokenizer");
+  const auto made = run->tokenizer("tokenizer"), fitted = run->tokenizer("tokenizer");
   for (const auto& network : {made.get(), fitted.get()})
     network->load(run->of("tokenizer") / "weights.safetensors");
   const auto off = [&] { return worst(made->encode(windows[0]), fitted->encode(windows[0])); };

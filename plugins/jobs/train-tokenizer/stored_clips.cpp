@@ -2,9 +2,9 @@
 
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/inference/media/clips.hpp"
 #include "plugins/jobs/loading/held_out.hpp"
 #include "plugins/jobs/train-tokenizer/tokenizer_clips.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
 
 namespace kinora::core {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "core/run/job.hpp"
 #include "plugins/jobs/loading/lost_samples.hpp"
-#include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/train-tokenizer/train_tokenizer_options.hpp"
 
 namespace kinora::core {
 
@@ -39,10 +39,10 @@ class TokenizerClips {
   virtual nlohmann::json summary() const = 0;
 };
 
-// Those of shards. Throws Error(KINORA_ERROR_DATA) if none is usable, Error(KINORA_ERROR_INVALID) if
+// The clips of shards. Throws Error(KINORA_ERROR_DATA) if none is usable, Error(KINORA_ERROR_INVALID) if
 // options.validation leaves nothing for training or evaluation.
 std::unique_ptr<TokenizerClips> stored_clips(JobContext& context, const TrainTokenizerOptions& options);
-// Those of the job's table of data, of which up to `most` are evaluated. Throws Error(KINORA_ERROR_INVALID) if
+// The clips of the job's table of data, of which up to `most` are evaluated. Throws Error(KINORA_ERROR_INVALID) if
 // options.validation holds out none of them.
 std::unique_ptr<TokenizerClips> live_clips(const JobView& job, const TrainTokenizerOptions& options,
                                            size_t most);

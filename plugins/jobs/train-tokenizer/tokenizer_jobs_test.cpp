@@ -11,10 +11,10 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include "core/run/job.hpp"
-#include "core/torch/context/instances.hpp"
-#include "core/torch/media/latents.hpp"
+#include "core/torch/network/instances.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
+#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/latents/latents.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/refusal.hpp"
@@ -39,7 +39,7 @@ const std::string kWan =
 
 std::unique_ptr<ScratchRun> tokenizer_training(const std::string& more) {
   auto run = prepared({{"tokenizer", kOnce + more}});
-  ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->folder() / "start.safetensors");
+  ScratchRun::save(*run->tokenizer("tokenizer"), run->folder() / "start.safetensors");
   return run;
 }
 json trained_tokenizer(const ScratchRun& run) {
@@ -88,10 +88,10 @@ TEST(TokenizerTuning, WeighsTheCriticByTheGradientsAtTheLastLayer) {
       "critic = { use = 'patch-discriminator', channels = 4, layers = 2 }");
   write_lpips(run->folder() / "lpips.safetensors");
   const json summary = trained_tokenizer(*run), line = run->metrics("tokenizer").at(0);
-  const auto network = run->network("tokenizer", "tokenizer");
+  const auto network = run->tokenizer("tokenizer");
   JobContext context = run->context("tokenizer", false);
   const auto* slot = run->spec("tokenizer").component("critic");
-  Network critic(context.open(*slot), slot->options, {.seed = kSeed + 1});
+  Model critic(context.open(*slot), slot->options, {.seed = kSeed + 1});
   const LossInstance lpips(context.open_slot("perceptual"),
                            run->spec("tokenizer").component("perceptual")->options);
   const Tensor video = at::cat({crop(0), crop(1)});
@@ -195,7 +195,7 @@ TEST(TokenizerTuning, StartsFromThePipelineThatIsGiven) {
                              "weight_decay = 0\ntensorboard = false\ntokenizer = 'wan'\npipeline = '{}'\n",
                              folder.string())}});
   trained_tokenizer(*run);
-  const auto network = run->network("tokenizer", "tokenizer");
+  const auto network = run->tokenizer("tokenizer");
   network->load(folder / "vae");
   const NamedTensors want = assemble(network->chain().parameters(), network->chain().leaves()),
                      got = read_tensors(run->of("tokenizer") / "weights.safetensors");
@@ -209,7 +209,7 @@ TEST(TokenizerTuning, MixesImagesAndVideos) {
       prepared({{"tokenizer",
                  "steps = 6\nbatch = 2\naccumulate = 2\nwarmup = 0\nema = 0\nlearning_rate = 1e-30\n"
                  "weight_decay = 0\nimage_share = 0.5\nweights = 'FOLDER/start.safetensors'\n"}});
-  const auto network = longer->network("tokenizer", "tokenizer");
+  const auto network = longer->tokenizer("tokenizer");
   ScratchRun::save(*network, longer->folder() / "start.safetensors");
   trained_tokenizer(*longer);
   const at::NoGradGuard off;
@@ -233,7 +233,7 @@ TEST(TokenizerTuning, MixesImagesAndVideos) {
 TEST(TokenizerTuning, DrawsLatentsAndCountsTheirDivergence) {
   const auto run = tokenizer_training("kl = 0.01\n" + kWan);
   trained_tokenizer(*run);
-  const auto network = run->network("tokenizer", "tokenizer");
+  const auto network = run->tokenizer("tokenizer");
   const at::NoGradGuard off;
   const Tensor video = at::cat({crop(0), crop(1)});
   Tensor moments;
@@ -254,7 +254,7 @@ TEST(TokenizerTuning, DrawsLatentsAndCountsTheirDivergence) {
 TEST(TokenizerTuning, OfADiscreteTokenizerReachesTheEncoder) {
   const auto run = tokenizer_training(kDiscrete);
   trained_tokenizer(*run);
-  const auto network = run->network("tokenizer", "tokenizer");
+  const auto network = run->tokenizer("tokenizer");
   Tensor vectors;
   const Tensor video = at::cat({crop(0), crop(1)});
   network->encode(video, &vectors);
@@ -278,11 +278,11 @@ TEST(TokenizerTuning, ReportsTheFrechetDistanceOfAFeatureModel) {
       "features = { use = 'clip-vision', hidden_size = 8, intermediate_size = 12, num_hidden_layers = 2, "
       "num_attention_heads = 2, image_size = 14, patch_size = 7 }\n";
   const auto run = tokenizer_training(features + "features_weights = 'FOLDER/features.safetensors'\n");
-  const auto model = run->network("tokenizer", "features");
+  const auto model = run->model("tokenizer", "features");
   ScratchRun::save(*model, run->folder() / "features.safetensors");
   const json summary = trained_tokenizer(*run);
   const at::NoGradGuard off;
-  const auto network = run->network("tokenizer", "tokenizer");
+  const auto network = run->tokenizer("tokenizer");
   network->load(run->of("tokenizer") / "weights.safetensors");
   std::vector<Tensor> seen, made;
   for (const char* key : {"a", "c"}) {
@@ -320,7 +320,7 @@ TEST(TokenizerTuning, ReportsTheFrechetDistanceOfAScript) {
   script.save((run->folder() / "i3d.pt").string());
   const json summary = trained_tokenizer(*run);
   const at::NoGradGuard off;
-  const auto network = run->network("tokenizer", "tokenizer");
+  const auto network = run->tokenizer("tokenizer");
   network->load(run->of("tokenizer") / "weights.safetensors");
   std::vector<Tensor> seen, made;
   for (const char* key : {"a", "c"}) {
@@ -365,7 +365,7 @@ TEST(TokenizerScores, AreThoseThatTheRunFileNames) {
   const json summary = trained_tokenizer(*run);
   EXPECT_FALSE(summary.contains("ssim"));
   const at::NoGradGuard off;
-  const auto network = run->network("tokenizer", "tokenizer");
+  const auto network = run->tokenizer("tokenizer");
   network->load(run->of("tokenizer") / "weights.safetensors");
   const auto lpips = test::score("lpips", {{"weights", (run->folder() / "lpips.safetensors").string()}});
   double ratio = 0;
@@ -426,7 +426,7 @@ TEST(TokenizerStart, ByPrincipalComponentsIsThatOfTheTrainingClips) {
       "encoder_block_out_channels = [50, 50], decode_block_out_channels = [50, 50] }\n";
   const auto run = prepared({{"tokenizer", principal}});
   const json summary = trained_tokenizer(*run);
-  const auto made = run->network("tokenizer", "tokenizer"), fitted = run->network("tokenizer", "tokenizer");
+  const auto made = run->tokenizer("tokenizer"), fitted = run->tokenizer("tokenizer");
   std::vector<Tensor> crops;
   for (int64_t n = 0; n < (1 << 18) / (12 * kFrames * 16 * 32); ++n) crops.push_back(crop(n));
   made->load(run->of("tokenizer") / "weights.safetensors");
@@ -452,8 +452,8 @@ TEST(TokenizerStart, OfNvidiasArchivesFindsTheNamesByItself) {
                   fs::copy_options::overwrite_existing);
   const test::Oracle oracle("cosmos_tokenizer_nvidia.safetensors", "cv");
   const auto component = or_throw(test::plugins().open("tokenizer/cosmos"));
-  Network network(component, or_throw(Options::make(*component.spec, oracle.options)),
-                  {.dtype = at::kDouble});
+  Tokenizer network(component, or_throw(Options::make(*component.spec, oracle.options)),
+                    {.dtype = at::kDouble});
   network.load(folder);
   const at::NoGradGuard off;
   const Tensor latent = network.encode(test::numbers("video", oracle.exact("grad.video").sizes()));
@@ -465,14 +465,14 @@ TEST(TokenizerStart, OfNvidiasArchivesFindsTheNamesByItself) {
 // The encode job's own tokenizer is used, not that of the earlier job.
 std::unique_ptr<ScratchRun> encoding(const std::string& tokenizer) {
   auto run = prepared({{"latents", tokenizer + "tokenizer_weights = 'FOLDER/own.safetensors'\n"}});
-  ScratchRun::save(*run->network("latents", "tokenizer"), run->folder() / "own.safetensors");
+  ScratchRun::save(*run->tokenizer("latents"), run->folder() / "own.safetensors");
   encoded(*run);
   return run;
 }
 
 TEST(EncodeJob, OfADiscreteTokenizerOfItsOwnCachesCodes) {
   const auto run = encoding(kDiscrete);
-  const auto network = run->network("latents", "tokenizer");
+  const auto network = run->tokenizer("latents");
   const at::NoGradGuard off;
   const LatentData data(run->of("latents"));
   ASSERT_EQ(data.size(), 4);
@@ -494,7 +494,7 @@ TEST(EncodeJob, OfADiscreteTokenizerOfItsOwnCachesCodes) {
 // Wan normalises by published numbers; the job's measured scale is applied on top.
 TEST(EncodeJob, MeasuresLatentsThatTheTokenizerNormalises) {
   const auto run = encoding(kWan);
-  const auto network = run->network("latents", "tokenizer");
+  const auto network = run->tokenizer("latents");
   const at::NoGradGuard off;
   const LatentData data(run->of("latents"));
   std::vector<Tensor> latents;

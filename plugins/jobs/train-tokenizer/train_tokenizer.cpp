@@ -1,29 +1,32 @@
 // kind = "train-tokenizer"
-#include <fstream>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include "core/base/log.hpp"
+#include "core/base/regular_file.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/io/contents.hpp"
 #include "core/torch/media/streaming.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/partial_init.hpp"
 #include "core/torch/weights/published.hpp"
+#include "core/weights/weights.hpp"
+#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/inference/tensor_job.hpp"
+#include "plugins/jobs/train-tokenizer/check_train_tokenizer.hpp"
+#include "plugins/jobs/train-tokenizer/reconstruction_scores.hpp"
 #include "plugins/jobs/train-tokenizer/tokenizer_clips.hpp"
-#include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/options/training.hpp"
-#include "plugins/jobs/training/reconstruction_scores.hpp"
-#include "plugins/jobs/training/strip.hpp"
-#include "plugins/jobs/training/tensor_job.hpp"
-#include "plugins/jobs/training/tokenizer_critic.hpp"
-#include "plugins/jobs/training/tokenizer_objective.hpp"
+#include "plugins/jobs/train-tokenizer/tokenizer_critic.hpp"
+#include "plugins/jobs/train-tokenizer/tokenizer_objective.hpp"
+#include "plugins/jobs/train-tokenizer/train_tokenizer_options.hpp"
+#include "plugins/jobs/train-tokenizer/video_features.hpp"
 #include "plugins/jobs/training/trainer.hpp"
+#include "plugins/jobs/training/training_checks.hpp"
 #include "plugins/jobs/training/validation.hpp"
-#include "plugins/jobs/training/video_features.hpp"
 
 namespace kinora::core {
 namespace {
@@ -35,8 +38,9 @@ constexpr size_t kFew = 8, kMostOfFeatures = 2048;
 // Loads safetensors or TorchScript archives under any layout of the job's tokenizer. partial: tensors that do
 // not fit are initialised from the run's seed, and a table of all tensors is logged and, if `writes`, stored
 // as weights.txt in the job's folder.
-void start_from(JobContext& context, Network& tokenizer, const WeightsPaths& weights, bool partial,
+void start_from(JobContext& context, Tokenizer& tokenizer, const WeightsPaths& weights, bool partial,
                 bool writes) {
+  require_as_listed(weights, *context.open_slot("tokenizer").spec, kept_digests(context.run().out));
   if (!partial) return tokenizer.load(weights);
   auto& chain = tokenizer.chain();
   const PublishedWeights file(weights, context.open_slot("tokenizer"), chain.parameters());
@@ -50,10 +54,8 @@ void start_from(JobContext& context, Network& tokenizer, const WeightsPaths& wei
 
 // The first line of weights.txt: "12 taken, 1 resized, 2 new, 0 unused". Empty without the file.
 std::string start_counts(const JobContext& context) {
-  std::ifstream in(context.folder() / kTable);
-  std::string line;
-  std::getline(in, line);
-  return line;
+  const auto text = read_regular_file(context.folder() / kTable);
+  return text ? text->substr(0, text->find('\n')) : "";
 }
 
 // The samples of a microbatch are all videos or all images, decided by the seed and the global number of the
@@ -63,7 +65,7 @@ bool of_images(int64_t first, const TrainTokenizerOptions& o, uint64_t seed) {
   return sample_uniform({1}, seed, first - first % size, "tokenizer.image").item<double>() < o.image_share;
 }
 
-class TokenizerTraining {
+class TokenizerTraining final : public TrainingTask {
  public:
   TokenizerTraining(JobContext& context, const TrainTokenizerOptions& o)
       : context_(context),
@@ -89,12 +91,11 @@ class TokenizerTraining {
     OptimizerOptions plain = options_;
     if (!latest_checkpoint(context_.folder() / "checkpoints")) start();
     plain.weights.clear();
-    Trainer trainer(context_, network_, parallel_, plain);
-    trainer.take_encoded = [this] { return std::exchange(encoded_, 0); };
-    trainer.lost = clips_->lost();
-    trainer.loading = [this] { return clips_->loading(); };
-    attend(trainer);
-    trainer.run([&](int64_t first, int64_t count) { return micro_loss(first, count); });
+    Trained trained(context_, network_, parallel_, how_of(plain));
+    std::vector<Trained*> networks{&trained};
+    if (critic_) networks.push_back(&critic_->trained());
+    Trainer trainer(context_, *this, networks, parallel_, plain);
+    trainer.run();
     trainer.use_average();
     trainer.save_weights();
     const json quality = evaluate();
@@ -126,19 +127,17 @@ class TokenizerTraining {
     return at::cat(crops);
   }
 
-  // The critic steps with the trainer and is stored in its checkpoints.
-  void attend(Trainer& trainer) {
-    trainer.on_step = [this](int64_t step, json& line) {
-      if (const auto wait = clips_->take_wait()) line["data_wait"] = *wait;
-      if (critic_ && step > options_.critic_start) critic_->update(line);
-      return false;
-    };
-    if (!critic_) return;
-    if (trainer.is_resumed()) critic_->restore(trainer.restored_job_state());
-    trainer.job_state = [this] { return critic_->state(); };
+  bool after_step(int64_t, json& line) override {
+    if (const auto wait = clips_->take_wait()) line["data_wait"] = *wait;
+    return false;
   }
+  SamplesMade take_samples_made() override { return {.encoded_frames = std::exchange(encoded_, 0)}; }
+  LostSamples* lost() override { return clips_->lost(); }
+  json loading() const override { return clips_->loading(); }
 
-  MicroLoss micro_loss(int64_t first, int64_t count) {
+  MicroLoss micro_loss(size_t role, int64_t first, int64_t count) override {
+    const double share = static_cast<double>(count) / static_cast<double>(options_.batch);
+    if (role > 0) return {critic_->loss(share), {}, {}};
     const int64_t length = of_images(first, options_, seed_) ? 1 : options_.frames;
     std::vector<at::Tensor> crops;
     for (int64_t n = first; n < first + count; ++n) crops.push_back(clips_->drawn(n, length));
@@ -146,9 +145,8 @@ class TokenizerTraining {
     if (next < options_.steps * options_.batch) clips_->prepare(next, count, stride);
     const at::Tensor video = at::cat(crops).to(device_, parallel_.parameter_dtype());
     encoded_ += count * length;
-    const double share = static_cast<double>(count) / static_cast<double>(options_.batch);
     auto terms = objective_(video, first, share);
-    if (critic_ && first / options_.batch >= options_.critic_start)
+    if (critic_ && critic_->trained().is_due(first / options_.batch))
       terms.all =
           terms.all + critic_->adversarial(video, terms.made, terms.reconstruction, share, terms.figures);
     return {terms.all, terms.figures, {}};
@@ -206,7 +204,7 @@ class TokenizerTraining {
   uint64_t seed_;
   std::unique_ptr<TokenizerClips> clips_;
   Parallelism parallel_;
-  Network network_;
+  Tokenizer network_;
   TokenizerObjective objective_;
   std::optional<TokenizerCritic> critic_;
   ReconstructionScores scores_;

@@ -7,10 +7,10 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job.hpp"
-#include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "core/torch/weights/checkpoint.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
+#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/latents/latents.hpp"
+#include "plugins/jobs/training/checkpoint.hpp"
 #include "tests/support/run_file.hpp"
 #include "tests/support/worst.hpp"
 
@@ -47,7 +47,7 @@ void write_codes(const std::filesystem::path& folder, const std::vector<Coded>& 
 }
 
 // Mean over the codes of -ln p(code | codes before it, text) and z (ln sum of exponentials)^2.
-at::Tensor code_loss(Network& model, const Coded& s, bool without_text) {
+at::Tensor code_loss(Model& model, const Coded& s, bool without_text) {
   const at::Tensor text = s.text.to(at::kDouble).unsqueeze(0) * (without_text ? 0.0 : 1.0);
   const at::Tensor logits = model.forward({{"codes", s.codes.unsqueeze(0)}, {"text", text}}).at(0)[0];
   at::Tensor sum = at::zeros({}, at::kDouble);
@@ -65,7 +65,7 @@ struct CodeReference {
 };
 
 // decay_all: also for lookup tables.
-CodeReference code_reference(Network& model, const std::vector<Coded>& samples, bool decay_all) {
+CodeReference code_reference(Model& model, const std::vector<Coded>& samples, bool decay_all) {
   auto& leaves = model.chain().leaves();
   std::vector<at::Tensor> m(leaves.size()), v(leaves.size());
   CodeReference out;
@@ -104,8 +104,11 @@ class TrainOnCodes : public testing::TestWithParam<std::pair<std::string, double
 
 TEST_P(TrainOnCodes, EqualsALoopInDouble) {
   const auto& [lines, bound] = GetParam();
-  const ScratchRun run({{"dit", fmt::format(R"(
-model = {{ use = 'ar', vocab_size = 9, n_layers = 2, dim = 24, n_heads = 4, n_kv_heads = 2, head_dim = 6, ffn_hidden_size = 16, insert_cross_attn = true, context_dim = 12 }}
+  const ScratchRun run(
+      {{"dit",
+        fmt::format(R"(
+model = {{ use = 'ar', vocab_size = 9, n_layers = 2, dim = 24, n_heads = 4, n_kv_heads = 2, head_dim = 6,)"
+                    R"( ffn_hidden_size = 16, insert_cross_attn = true, context_dim = 12 }}
 loss = {{ use = 'next-token', z_loss = {} }}
 steps = {}
 batch = {}
@@ -118,14 +121,13 @@ clip_norm = 0.0
 ema = 0.0
 weights = 'FOLDER/start.safetensors'
 {})",
-                                            kZ, kTokenSteps, kTokenBatch, kRate, kDecay, kBeta1, kBeta2, kEps,
-                                            kDropout, lines)}});
+                    kZ, kTokenSteps, kTokenBatch, kRate, kDecay, kBeta1, kBeta2, kEps, kDropout, lines)}});
   ASSERT_EQ(run.problems(), "");
   write_codes(run.of("latents"), coded_samples());
-  ScratchRun::save(*run.network("dit", "model"), run.folder() / "start.safetensors");
+  ScratchRun::save(*run.model("dit"), run.folder() / "start.safetensors");
   JobContext context = run.context("dit");
   test::run_job(context);
-  const CodeReference want = code_reference(*run.network("dit", "model", at::kDouble), coded_samples(),
+  const CodeReference want = code_reference(*run.model("dit", "model", at::kDouble), coded_samples(),
                                             lines.find("decay_all = true") != std::string::npos);
   double worst = 0;
   const auto compare = [&](double got, double wanted, const std::string& what) {

@@ -1,10 +1,10 @@
 // kind = "train" on windows of several sizes: each sample's loss is the one that it would have alone.
 #include <gmock/gmock.h>
 
-#include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/live/encoded_windows.hpp"
+#include "plugins/jobs/latents/latents.hpp"
 #include "plugins/jobs/training/packed_testing.hpp"
+#include "plugins/jobs/windows/encoded_windows.hpp"
 #include "tests/support/refusal.hpp"
 
 namespace kinora::core {
@@ -21,7 +21,7 @@ json trained(const ScratchRun& run) {
 }
 
 // The loss of flow matching of one window in a batch of its own: |v - (n - x)|^2, a mean over its numbers.
-double loss_alone(Network& network, const LatentItem& item, int64_t n) {
+double loss_alone(Model& network, const LatentItem& item, int64_t n) {
   const at::Tensor x = item.latent.to(at::kDouble).unsqueeze(0),
                    noise = sample_noise(x, kSeed, n, "train.noise"),
                    s = at::special_ndtri(sample_uniform({1}, kSeed, n, "train.sigma")).sigmoid();
@@ -43,7 +43,7 @@ TEST(PackedTraining, GivesEachSampleTheLossThatItHasAlone) {
   const json summary = trained(*run);
   EncodedWindows windows(JobView(test::runtime(), run->run(), run->spec("latents")), at::kCPU);
   const auto facts = LatentFacts::of_folder(run->of("latents"));
-  const auto network = run->network("dit", "model", at::kDouble);
+  const auto network = run->model("dit", "model", at::kDouble);
   double want = 0;
   std::set<std::vector<int64_t>> shapes;
   for (int64_t n = 0; n < kBatch; ++n) {
@@ -98,10 +98,12 @@ TEST(PackedTraining, WithFewBitsOrDropoutIsTheSameHoweverAStepIsDivided) {
       {"{ use = 'fp8', stream = 'float64', high = [], attention = 'fp8' }", "", 1},
       {"'fp64'", "lora = 'rank=2 dropout=0.3 pattern=.*(linear|adaLN|t_embedder).*'\n", 2},
   };
+  const ScratchRun keeper;  // of the latents
   for (const auto& [precision, more, steps] : cases) {
     SCOPED_TRACE(precision);
     const auto lines = [&](const std::string& divided) {
-      const auto run = prepared_for_rows("batch = 8\n" + divided + model + more, precision);
+      const auto run =
+          prepared_for_rows("batch = 8\n" + divided + model + more, precision, keeper.of("kept"), steps);
       encoded(*run);
       trained(*run);
       return run->metrics("dit");

@@ -1,16 +1,20 @@
 // pipeline = "FOLDER" from encode to train to generate, for every published family: what the folder says holds in
 // each job. Losses equal those of diffusers' models (tests/oracle/make_pipeline_loss_fixtures.py).
+#include <sstream>
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/log.hpp"
+#include "core/run/description.hpp"
 #include "core/run/job_check.hpp"
 #include "core/torch/media/signals.hpp"
-#include "plugins/jobs/training/no_text.hpp"
 #include "plugins/jobs/training/objective.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
+#include "plugins/jobs/windows/no_text.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/oracle_folders.hpp"
 #include "tests/support/refusal.hpp"
@@ -18,7 +22,10 @@
 namespace kinora::core {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
+using testing::ResultOf;
 
 struct Family {
   const char* name;
@@ -111,19 +118,55 @@ class PublishedTraining : public test::OracleFolders, public testing::WithParamI
     if (*of.last_image) out += fmt::format("last_image = '{}'\n", oracle(of.last_image).string());
     return out + more;
   }
-  RunFile read(const std::string& jobs) {
+  // A job with other lines in place of its folder.
+  static std::string in_place_of_folder(std::string job, const std::string& lines) {
+    const size_t at = job.find("pipeline");
+    return job.replace(at, job.find('\n', at) + 1 - at, lines);
+  }
+  RunFile read(const std::string& jobs, std::vector<Diagnostic>& problems) const {
     const auto text = fmt::format("[run]\nout = '{}'\nseed = 3\n{}", scratch_.string(), jobs);
     const auto document = or_throw(Document::parse(text, (scratch_ / "run.toml").string()));
-    std::vector<Diagnostic> problems;
     RunFile run = read_run(document, test::runtime().registry(), problems);
-    for (const auto& p : problems) ADD_FAILURE() << format(p);
-    for (const auto& p : check_jobs(test::runtime(), run, 0)) ADD_FAILURE() << format(p);
+    if (problems.empty()) problems = check_jobs(test::runtime(), run, 0);
     return run;
   }
+  RunFile read(const std::string& jobs) const {
+    std::vector<Diagnostic> problems;
+    RunFile run = read(jobs, problems);
+    for (const auto& p : problems) ADD_FAILURE() << format(p);
+    return run;
+  }
+  // The problems of the jobs, a line each.
+  std::string said(const std::string& jobs) const {
+    std::vector<Diagnostic> problems;
+    read(jobs, problems);
+    std::string out;
+    for (const auto& p : problems) out += format(p) + "\n";
+    return out;
+  }
+  // The warnings that act() logs.
+  template <class F>
+  std::string warnings(F act) const {
+    const fs::path file = scratch_ / "log";
+    fs::remove(file);
+    {
+      const auto log = or_throw(LogFile::open(file));
+      const std::string before = log_level();
+      or_throw(set_log_level("warn"));
+      act();
+      or_throw(set_log_level(before));
+    }
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+  }
+  // Each with its summary, as the runner writes it.
   static void perform(const RunFile& run) {
     for (const auto& job : run.jobs) {
       JobContext context(test::runtime(), run, job, true);
       test::run_job(context);
+      context.summary.update({{"status", "done"}, {"job", job.name}});
+      std::ofstream(context.folder() / "summary.json") << context.summary.dump();
     }
   }
   at::Tensor latent(const std::string& job) const {
@@ -146,7 +189,7 @@ struct Opened {
   TrainOptions options;
   LossInstance loss;
   Component model;
-  Network network;
+  Model network;
   Objective objective;
   Opened(const RunFile& run, const JobSpec& spec)
       : job(test::runtime(), run, spec),
@@ -174,11 +217,13 @@ TEST_P(PublishedTraining, ThatLearnsNothingLeavesTheVideo) {
   assembled(of);
   std::string jobs = generate("published-video", of) + encode("latents", of, shards("shards", "red sea"));
   std::vector<std::string> inputs;  // of the generate jobs
-  for (const auto& expert : of.experts) {
-    jobs += train("dit" + expert, "latents", expert);
-    inputs.push_back("'dit" + expert + "'");
+  if (of.experts.size() == 2) {
+    jobs += train("dit", "latents", "both");
+    inputs = {"'dit-high'", "'dit-low'", "'dit'"};
+  } else {
+    jobs += train("dit", "latents");
+    inputs = {"'dit'"};
   }
-  if (of.experts.size() == 2) inputs.emplace_back("['ditlow', 'dithigh']");
   for (size_t i = 0; i < inputs.size(); ++i) jobs += generate(fmt::format("video-{}", i), of, inputs[i]);
   perform(read(jobs));
   const json published = weights("published-video");
@@ -318,6 +363,16 @@ TEST_F(NoText, IsTheSameOfATableOfData) {
   };
   EXPECT_TRUE(written("live").equal(written("latents")));
   EXPECT_TRUE(no_text_of({test::runtime(), run, run.jobs.at(2)}).equal(written("latents")));
+  std::fstream(scratch_ / "latents" / "empty_text.safetensors", std::ios::in | std::ios::out)
+          .seekp(-4, std::ios::end)
+      << "####";
+  EXPECT_THAT(
+      test::refusal([&] {
+        no_text_of({test::runtime(), run, run.jobs.at(3)});
+      }),
+      HasSubstr(
+          "empty_text.safetensors is damaged: its SHA-256 is not that of what was written; remove it and "
+          "run its job again: kinora run FILE --only latents"));
   fs::remove(scratch_ / "latents" / "empty_text.safetensors");
   EXPECT_THAT(test::refusal([&] {
                 no_text_of({test::runtime(), run, run.jobs.at(3)});
@@ -325,22 +380,151 @@ TEST_F(NoText, IsTheSameOfATableOfData) {
               HasSubstr("empty_text.safetensors is missing; run job 'latents' again"));
 }
 
+class PublishedFolder : public PublishedTraining {};
+
+// A generate job takes the folder of the train job before it as its own.
+TEST_F(PublishedFolder, IsSampledAsItsFolderSays) {
+  const Family& of = family("t2v");
+  assembled(of);
+  const std::string alone = in_place_of_folder(generate("without", of, "'dit'"), "");
+  const RunFile run = read(encode("latents", of, shards("shards", "red sea")) + train("dit", "latents") +
+                           generate("with", of, "'dit'") + alone);
+  json one = spec_json(run.jobs.at(2)), other = spec_json(run.jobs.at(3));
+  EXPECT_EQ(other["options"]["guidance"], 5);
+  one.erase("name"), other.erase("name");
+  EXPECT_EQ(one, other);
+}
+
+// Only its weights would be read: scheduler, texts and given frames would be lost.
+TEST_F(PublishedFolder, OfAWholeFolderAsWeightsIsRefused) {
+  const Family& of = family("a14b_t2v");
+  const std::string folder = assembled(of).string(), set = encode("latents", of, shards("shards", "red sea")),
+                    network = fmt::format("model = 'wan'\nloss = 'flow'\nweights = '{}'\n", folder),
+                    decoder = fmt::format("tokenizer = 'wan'\ntokenizer_weights = '{}/vae'\n", folder);
+  const auto expect = [&](const std::string& jobs, const std::string& option) {
+    const std::string problems = said(jobs);
+    EXPECT_THAT(problems,
+                HasSubstr(fmt::format("{0} = \"{1}\": this is a whole pipeline, and {0} takes one network, "
+                                      "without the scheduler and whatever else the folder says; set "
+                                      "pipeline = \"{1}\", or name the folder of one network in it",
+                                      option, folder)));
+    EXPECT_EQ(std::count(problems.begin(), problems.end(), '\n'), 1) << problems;
+  };
+  expect(set + in_place_of_folder(train("dit", "latents"), network), "weights");
+  expect(in_place_of_folder(generate("video", of), network + decoder), "weights");
+  expect(generate("video", of, "", "weights_2 = '" + folder + "'\n"), "weights_2");
+  expect(encode("latents", of, scratch_ / "shards", "tokenizer_weights = '" + folder + "'\n"),
+         "tokenizer_weights");
+}
+
+// The run file says what an encode job will make.
+TEST_F(PublishedFolder, OfOtherLatentsOrTextsIsRefusedBeforeAnyWork) {
+  const fs::path set = shards("shards", "red sea");
+  // Encodes with the folder of one family and trains, or with another job, uses that of another.
+  const auto with = [&](const std::string& encoded, const std::string& trained,
+                        const std::string& more = "") {
+    const Family& of = family(encoded);
+    fs::remove_all(scratch_ / "encoded");
+    fs::rename(assembled(of), scratch_ / "encoded");
+    assembled(family(trained));
+    std::string job = encode("latents", of, set, more);
+    job.replace(job.find("/published'"), 11, "/encoded'");
+    return said(job + train("dit", "latents", family(trained).experts[0]));
+  };
+  const auto line = [&](const std::string& differences) {
+    return AllOf(
+        HasSubstr(
+            fmt::format("job 'dit': job 'latents' makes other latents or texts than {}/published reads: "
+                        "{} (its values in brackets); give both jobs the same pipeline\n",
+                        scratch_.string(), differences)),
+        ResultOf([](const std::string& all) { return std::count(all.begin(), all.end(), '\n'); }, 1));
+  };
+  EXPECT_THAT(with("t2v", "i2v"),
+              line("image_encoder = \"none\" (\"clip-vision\"), first_frame = false (true)"));
+  EXPECT_THAT(with("i2v", "t2v"),
+              line("image_encoder = \"clip-vision\" (\"none\"), first_frame = true (false)"));
+  EXPECT_THAT(with("i2v", "flf2v"), line("last_frame = false (true)"));
+  // Predict 2 has Wan's tokenizer, and another text encoder of the same width.
+  EXPECT_THAT(with("cosmos2_v2w", "t2v"), HasSubstr("reads: text = \"t5\" (\"umt5\")"));
+  EXPECT_THAT(with("t2w", "v2w"), "");
+  EXPECT_THAT(with("t2w", "t2v"),
+              HasSubstr("text = \"t5\" (\"umt5\"), tokenizer = \"cosmos\" (\"wan\"), sigma_data"));
+  EXPECT_THAT(with("t2v", "t2v", "scale = 'channel'\n"), line("scale = \"channel\" (\"none\")"));
+  EXPECT_EQ(with("t2v", "a14b_t2v"), "") << "the same autoencoder and text encoder";
+  EXPECT_EQ(with("t2v", "ti2v"), "");
+}
+
+// The same class with another configuration, and a model that the job names itself.
+TEST_F(PublishedFolder, OfAnotherConfigurationOrWithoutPicturesIsRefused) {
+  const Family &text = family("t2v"), &picture = family("i2v");
+  const fs::path set = shards("shards", "red sea");
+  fs::rename(assembled(text), scratch_ / "encoded");
+  const fs::path config = assembled(text) / "vae" / "config.json";
+  json vae = json::parse(std::ifstream(config));
+  vae["latents_mean"] = {0.3, -0.25};
+  std::ofstream(config) << vae.dump();
+  std::string job = encode("latents", text, set);
+  job.replace(job.find("/published'"), 11, "/encoded'");
+  const char* differs = "reads: tokenizer.latents_mean = [0.3,-0.2] ([0.3,-0.25]) (its values";
+  EXPECT_THAT(said(job + train("dit", "latents")), HasSubstr(differs));
+  // The network is the train job's, the decoder would be the generate job's.
+  const std::string network =
+                        fmt::format("model = 'wan'\nloss = 'flow'\nweights = '{}/published/transformer'\n",
+                                    scratch_.string()),
+                    trained = in_place_of_folder(train("dit", "latents"), network);
+  EXPECT_EQ(said(job + trained), "");
+  EXPECT_THAT(said(job + trained + generate("video", text, "'dit'")), HasSubstr(differs));
+  assembled(picture);
+  EXPECT_THAT(said(job + trained),
+              HasSubstr("model/wan reads a picture among its channels, and job 'latents' stores none "
+                        "with its latents; set first_frame = true there"));
+}
+
+// Given frames are the train job's to say, once it has trained the network.
+TEST_F(PublishedFolder, OfTextsAloneTakesAPictureOnceItIsTrainedWithGivenFrames) {
+  const Family& of = family("t2v");
+  assembled(of);
+  const std::string set = encode("latents", of, shards("shards", "red sea")),
+                    rate = "learning_rate = 1e-300\n",
+                    video = generate("video", of, "'dit'",
+                                     fmt::format("image = '{}'\n", oracle("wan_i2v/first.png").string()));
+  EXPECT_THAT(said(set + train("dit", "latents") + video),
+              HasSubstr("begins with a text alone; leave `image` out"));
+  EXPECT_EQ(said(set + train("dit", "latents", "", rate + "condition_frames = [0, 1]\n") + video), "");
+}
+
+// Cosmos Predict 1 scales its time positions by the rate of each clip.
+TEST_F(PublishedFolder, OfLatentsWithoutRatesWarns) {
+  const Family& of = family("t2w");
+  assembled(of);
+  const std::string
+      with = encode("latents", of, shards("shards", "red sea")),
+      without = encode("latents", of, scratch_ / "shards", "signals = []\n"), job = train("dit", "latents"),
+      line =
+          "dit: the model scales its positions by the frame rate, and the job latents keeps none, so "
+          "every clip counts as one of 24 frames a second; add signals = [\"fps\"] there";
+  EXPECT_THAT(warnings([&] { perform(read(with + job)); }), Not(HasSubstr("frame rate")));
+  fs::remove_all(scratch_ / "latents");
+  fs::remove_all(scratch_ / "dit");
+  EXPECT_THAT(warnings([&] { perform(read(without + job)); }), HasSubstr(line));
+}
+
+// Clips of 16:9 in windows of 1:4 lose most of their picture.
+TEST_F(PublishedFolder, OfClipsThatAreMostlyCutOffNamesThem) {
+  const Family& of = family("t2v");
+  assembled(of);
+  std::string job = encode("latents", of, shards("shards", "red sea"));
+  job.replace(job.find("height = 32"), 11, "height = 64").replace(job.find("width = 48"), 10, "width = 16");
+  const std::string log = warnings([&] { perform(read(job)); });
+  EXPECT_THAT(log, HasSubstr("latents: a: 8"));
+  EXPECT_THAT(log, HasSubstr("% of the picture is cut off, because its shape is not that of 16 x 64 pixels"));
+}
+
 class TrainedExperts : public PublishedTraining {
  protected:
   void SetUp() override {
     PublishedTraining::SetUp();
     assembled(family("a14b_t2v"));
-  }
-  std::string said(const std::string& jobs) {
-    const auto text = fmt::format("[run]\nout = '{}'\nseed = 3\n{}", scratch_.string(), jobs);
-    const auto document = or_throw(Document::parse(text, (scratch_ / "run.toml").string()));
-    std::vector<Diagnostic> problems;
-    const RunFile run = read_run(document, test::runtime().registry(), problems);
-    std::string out;
-    for (const auto& p : problems) out += format(p) + "\n";
-    if (problems.empty())
-      for (const auto& p : check_jobs(test::runtime(), run, 0)) out += format(p) + "\n";
-    return out;
   }
   static constexpr const char* kRate = "learning_rate = 0.01\n";
 };
@@ -358,7 +542,7 @@ TEST_F(TrainedExperts, ReplaceTheirOwnAndLeaveTheOther) {
                                "sampler = { use = 'unipc', steps = 5, shift = 3.0, convention = 'diffusers' "
                                "}\nguidance = 5.0\ntokenizer = 'wan'\ntokenizer_weights = '" +
                                    (scratch_ / "published" / "vae").string() + "'\n");
-  alone.erase(alone.find("pipeline"), alone.find("prompts") - alone.find("pipeline"));
+  alone = in_place_of_folder(alone, "pipeline = ''\n");
   alone.erase(alone.find("steps = 5\nframes"), 10);
   perform(read(jobs + alone));
   const auto apart = [&](const char* a, const char* b) { return test::difference(latent(a), latent(b)); };
@@ -378,11 +562,15 @@ TEST_F(TrainedExperts, ThatContradictAreRefused) {
       with(train("a", "latents", "low") + train("b", "latents", "low"), generate("video", of, "['a', 'b']")),
       HasSubstr("input: jobs 'a' and 'b' both trained the expert for low noise; name one of them"));
   EXPECT_THAT(with(train("a", "latents"), ""),
-              HasSubstr("two experts, and a train job trains one; say which"));
-  std::string plain = train("a", "latents");
-  plain.replace(plain.find("pipeline"), plain.find("steps") - plain.find("pipeline"),
-                fmt::format("model = 'wan'\nloss = 'flow'\nweights = '{}/published/transformer_2'\n",
-                            scratch_.string()));
+              HasSubstr("two experts; say which of them to train: expert = \"high\" or \"low\""));
+  EXPECT_THAT(with(train("a", "latents", "both") + train("a-low", "latents", "low"), ""),
+              HasSubstr("two jobs have the name 'a-low'; rename one"));
+  EXPECT_THAT(with(train("a", "latents", "both", "weights = 'x'\n"), ""),
+              HasSubstr("weights = \"x\" are of one expert, and expert = \"both\"; write two train jobs"));
+  const std::string plain =
+      in_place_of_folder(train("a", "latents"),
+                         fmt::format("model = 'wan'\nloss = 'flow'\nweights = '{}/published/transformer_2'\n",
+                                     scratch_.string()));
   EXPECT_EQ(with(plain, generate("video", of, "'a'")), "") << "its weights say which";
   EXPECT_THAT(
       with(fmt::format(

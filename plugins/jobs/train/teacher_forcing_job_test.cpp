@@ -14,14 +14,14 @@ const std::string kForced =
     "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
     "head_size = 12, adaln_lora = 4 }\nloss = { use = 'flow' }\n";
 
-std::unique_ptr<Network> causal_network(const ScratchRun& run) {
-  auto network = run.network("dit", "model", at::kDouble);
+std::unique_ptr<Model> causal_network(const ScratchRun& run) {
+  auto network = run.model("dit", "model", at::kDouble);
   network->chain().set_frames({.chunk = 1, .causal = true});
   return network;
 }
 
 // The velocity that the model predicts for frames [0, n) when all but the last are clean.
-Tensor velocity(Network& network, const Tensor& x, double s, const Tensor& text) {
+Tensor velocity(Model& network, const Tensor& x, double s, const Tensor& text) {
   Tensor told = at::zeros({1, x.size(2)}, at::kDouble);
   told.narrow(1, x.size(2) - 1, 1).fill_(1000 * s);
   return network.forward({{"latent", x}, {"timestep", told}, {"text", text.to(at::kDouble).unsqueeze(0)}})
@@ -92,7 +92,7 @@ TEST(TeacherForcingJob, DrawsSamplesChunkAfterChunk) {
                                    "sample_every = 2\nsamples = 2\n"
                                    "sampler = { use = 'flow-euler', steps = 4, convention = 'uniform' }\n"),
              unseen = training(k, lines);
-  ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->of("tokenizer") / "weights.safetensors");
+  ScratchRun::save(*run->tokenizer("tokenizer"), run->of("tokenizer") / "weights.safetensors");
   trained(*run);
   trained(*unseen);
   EXPECT_EQ(of_steps(*run, "loss"), of_steps(*unseen, "loss"));

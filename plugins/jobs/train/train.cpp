@@ -2,27 +2,28 @@
 #include <ATen/ATen.h>
 
 #include "core/base/log.hpp"
-#include "core/torch/context/meter_link.hpp"
 #include "core/torch/media/signals.hpp"
+#include "core/torch/network/meter_link.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/inference/frames.hpp"
+#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/inference/tensor_job.hpp"
+#include "plugins/jobs/train/check_train.hpp"
 #include "plugins/jobs/training/batch_ahead.hpp"
-#include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/generating/frames.hpp"
 #include "plugins/jobs/training/microbatches.hpp"
-#include "plugins/jobs/training/no_text.hpp"
 #include "plugins/jobs/training/objective.hpp"
-#include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/options/train_options.hpp"
 #include "plugins/jobs/training/row.hpp"
 #include "plugins/jobs/training/same_batches.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/sample_grid.hpp"
-#include "plugins/jobs/training/samples.hpp"
-#include "plugins/jobs/training/strip.hpp"
-#include "plugins/jobs/training/tensor_job.hpp"
 #include "plugins/jobs/training/trainer.hpp"
+#include "plugins/jobs/training/training_checks.hpp"
 #include "plugins/jobs/training/validation.hpp"
+#include "plugins/jobs/windows/no_text.hpp"
+#include "plugins/jobs/windows/shared_samples.hpp"
 
 namespace kinora::core {
 namespace {
@@ -30,7 +31,12 @@ namespace {
 // A microbatch's data besides its tensors; also the keys of the random numbers.
 constexpr const char *kSigma = "train.sigma", *kNoise = "train.noise";
 
-class ModelTraining {
+SampleOptions sample_options(const TrainOptions& o) {
+  const bool validates = o.validation_every > 0 || o.sample_every > 0;
+  return {o.validation, validates ? o.validation_samples : 0, o.threads, o.are_buckets()};
+}
+
+class ModelTraining final : public TrainingTask {
  public:
   ModelTraining(JobContext& context, const TrainOptions& o)
       : context_(context),
@@ -38,7 +44,7 @@ class ModelTraining {
         device_(device_of(o.device)),
         seed_(static_cast<uint64_t>(context.run().seed)),
         parallel_(context),
-        data_(samples_of(context, o, device_, parallel_)),
+        data_(samples_of(context, sample_options(o), device_, parallel_)),
         loss_(context.open_slot("loss"), context.spec().component("loss")->options),
         tokens_(o.teacher_forcing),
         model_(context.open_slot("model")),
@@ -59,42 +65,52 @@ class ModelTraining {
         levels_(o, loss_, seed_),
         batches_([this](int64_t first, int64_t count) { return made(first, count); }, device_,
                  o.prefetch ? cuda_library(device_) : nullptr) {
-    require_window_sizes(o, loss_, *model_.spec, data_->window_sizes(), parallel_.data_size());
+    require_window_sizes(o, loss_, *model_.spec, data_.live ? data_.live->window_sizes() : 1,
+                         parallel_.data_size());
+    warn_of_missing_rate();
     if (!o.adapter.empty()) network_.load_adapter(o.adapter);
     if (o.validation_every > 0 || o.sample_every > 0)
-      validation_ = std::make_unique<Validation>(*data_, objective_, network_, parallel_, options_, seed_);
+      validation_ =
+          std::make_unique<Validation>(*data_.stream, objective_, network_, parallel_, options_, seed_);
     if (o.sample_every > 0) open_samples();
   }
 
   void run() {
-    Trainer trainer(context_, network_, parallel_, options_);
-    trainer.throughput.flops_per_sample = flops_per_sample();
-    trainer.take_tokens = [this] { return tokens_.take(); };
-    trainer.on_step = [&](int64_t step, json& line) { return look(trainer, step, line); };
-    trainer.begin_step = [this](int64_t step) {
-      step_ = step;
-      microbatches_.begin_step(step);
-      data_->begin_step(step, [this](int64_t of) { return microbatches_.numbers_of_step(of); });
-    };
-    trainer.numbers = [this](int64_t first, int64_t count) { return microbatches_.numbers(first, count); };
-    trainer.take_data_bytes = [this] { return data_->take_bytes(); };
-    trainer.lost = data_->lost();
-    trainer.loading = [this] { return data_->loading(); };
-    if (options_.prefetch && device_.is_cuda())
-      trainer.prepare = [this](int64_t first, int64_t count) {
-        if (!data_->are_shared() || step_of(first) == step_) batches_.prepare(first, count);
-      };
-    trainer.run([&](int64_t first, int64_t count) { return micro_loss(first, count); });
-    trainer.use_average();
-    trainer.save_weights();
-    context_.summary.update(trainer.summary());
-    context_.summary.update(data_->summary());
-    context_.summary.update(trainer.facts);
-    if (trainer.facts.contains("efficiency")) say_efficiency(trainer.facts["efficiency"]);
+    trained_.emplace(context_, network_, parallel_, how_of(options_));
+    trainer_.emplace(context_, *this, std::vector<Trained*>{&*trained_}, parallel_, options_);
+    trainer_->run();
+    trainer_->use_average();
+    trainer_->save_weights();
+    context_.summary.update(trainer_->summary());
+    context_.summary.update(data_.stream->summary());
+    context_.summary.update(trainer_->facts);
+    if (trainer_->facts.contains("efficiency")) say_efficiency(trainer_->facts["efficiency"]);
   }
 
  private:
-  // In the units of the loss; nothing without teacher forcing.
+  void begin_step(int64_t step) override {
+    step_ = step;
+    microbatches_.begin_step(step);
+    if (!data_.shared) return;
+    data_.shared->begin_step(step, [this](int64_t of) { return microbatches_.numbers_of_step(of); });
+  }
+  std::vector<int64_t> numbers(int64_t first, int64_t count) override {
+    return microbatches_.numbers(first, count);
+  }
+  void prepare(int64_t first, int64_t count) override {
+    if (!options_.prefetch || !device_.is_cuda()) return;
+    if (!data_.shared || step_of(first) == step_) batches_.prepare(first, count);
+  }
+  TokenMeter::Count take_tokens() override { return tokens_.take(); }
+  SamplesMade take_samples_made() override {
+    SamplesMade out;
+    if (data_.live) out.bytes_read = data_.live->take_bytes();
+    return out;
+  }
+  LostSamples* lost() override { return data_.live ? &data_.live->lost() : nullptr; }
+  json loading() const override { return data_.live ? data_.live->loading() : json(); }
+
+  // The level of clean frames in the units of the loss; nothing without teacher forcing.
   static std::optional<double> clean_level(const TrainOptions& o, const LossInstance& loss) {
     LevelDraw::require(o, loss);
     if (!o.teacher_forcing) return std::nullopt;
@@ -112,8 +128,21 @@ class ModelTraining {
              context_.spec().name, options_.batches, 100 * mean);
   }
 
+  // A model that scales its positions by the rate (base_fps of model/cosmos) takes base_fps for clips without one.
+  void warn_of_missing_rate() const {
+    const double base = context_.spec().component("model")->options.values().value("base_fps", 0.0);
+    const JobSpec& encode = context_.need_upstream("encode");
+    const json kept = encode.options.value("signals", json::array());
+    if (base > 0 && std::find(kept.begin(), kept.end(), "fps") == kept.end())
+      log_warn(
+          "{}: the model scales its positions by the frame rate, and the job {} keeps none, so every clip "
+          "counts as one "
+          "of {} frames a second; add signals = [\"fps\"] there",
+          context_.spec().name, encode.name, base);
+  }
+
   int64_t step_of(int64_t sample) const { return sample / options_.batch; }
-  // The first of every checkpoint_every steps: what is wrong from the beginning shows at once.
+  // True for the first step of every checkpoint interval, so that a fault from the start is found at once.
   bool compares(int64_t step) const {
     return same_batches_.is_needed() && step % options_.checkpoint_every == 0;
   }
@@ -130,7 +159,7 @@ class ModelTraining {
   NamedTensors drawn(int64_t first, int64_t count) {
     if (microbatches_.are_divided()) return drawn_of_sizes(microbatches_.numbers(first, count));
     std::vector<LatentData::Item> items;
-    for (int64_t n = first; n < first + count; ++n) items.push_back(data_->drawn(n));
+    for (int64_t n = first; n < first + count; ++n) items.push_back(data_.stream->drawn(n));
     NamedTensors batch = objective_.cpu_batch(items, drop_text(first, count));
     if (!objective_.noisy()) return batch;
     const auto latent = batch.find("latent");
@@ -145,7 +174,7 @@ class ModelTraining {
     std::vector<LatentData::Item> items;
     std::vector<at::Tensor> without_text, levels, noises;
     for (const int64_t n : numbers) {
-      items.push_back(data_->drawn(n));
+      items.push_back(data_.stream->drawn(n));
       without_text.push_back(drop_text(n, 1));
     }
     NamedTensors batch = objective_.cpu_batch(items, at::cat(without_text), as_row);
@@ -165,12 +194,12 @@ class ModelTraining {
     return sample_uniform({count}, seed_, first, "train.text-dropout") < options_.text_dropout;
   }
 
-  MicroLoss micro_loss(int64_t first, int64_t count) {
+  MicroLoss micro_loss(size_t, int64_t first, int64_t count) override {
     NamedTensors batch = batches_.take(first, count);
     const auto numbers = microbatches_.numbers(first, count);
     const int64_t stride = parallel_.data_size() * count, next = first + stride;
-    if (!data_->are_shared() && next < options_.steps * options_.batch)
-      data_->prepare(microbatches_.numbers(next, count), stride);
+    if (data_.live && !data_.shared && next < options_.steps * options_.batch)
+      data_.live->prepare(microbatches_.numbers(next, count), stride);
     const auto apart = [&](const char* name) {
       const auto it = batch.extract(name);
       return it.empty() ? at::Tensor() : it.mapped();
@@ -188,12 +217,12 @@ class ModelTraining {
 
   // Counted for the first training sample, for the first row, or for a sample of each size of the first step; other
   // caption lengths are not worth another count.
-  double flops_per_sample() {
+  double flops_per_sample() override {
     const int64_t count = options_.batch / options_.accumulate / parallel_.data_size();
     std::string why;
     double flops = 0;
     if (!microbatches_.are_divided()) {
-      flops = flops_of({data_->example()}, why);
+      flops = flops_of({data_.stream->example()}, why);
     } else if (microbatches_.are_rows()) {
       const auto items = gathered(microbatches_.numbers(0, count));
       flops = flops_of(items, why) / static_cast<double>(items.size());
@@ -207,9 +236,9 @@ class ModelTraining {
   }
 
   std::vector<LatentData::Item> gathered(const std::vector<int64_t>& numbers) {
-    data_->gather(numbers);
+    if (data_.shared) data_.shared->gather(numbers);
     std::vector<LatentData::Item> out;
-    for (const int64_t n : numbers) out.push_back(data_->drawn(n));
+    for (const int64_t n : numbers) out.push_back(data_.stream->drawn(n));
     return out;
   }
 
@@ -226,25 +255,26 @@ class ModelTraining {
   }
 
   // Runs validation and draws pictures when they are due; on every rank.
-  bool look(Trainer& trainer, int64_t step, json& line) {
+  bool after_step(int64_t step, json& line) override {
     if (compares(step - 1)) same_batches_.compare((step - 1) * options_.batch, step * options_.batch, step);
-    if (const auto wait = data_->take_wait()) line["data_wait"] = *wait;
+    if (data_.live) line["data_wait"] = data_.live->take_wait();
     if (microbatches_.are_divided()) {
-      const double one = microbatches_.efficiency(step - 1), before = trainer.facts.value("efficiency", 0.0);
+      json& mean = trainer_->facts["efficiency"];  // of all steps
+      const double one = microbatches_.efficiency(step - 1),
+                   before = mean.is_null() ? 0.0 : mean.get<double>();
       line["efficiency"] = one;
-      trainer.facts["efficiency"] =
-          before + (one - before) / static_cast<double>(step);  // the mean of all steps
+      mean = before + (one - before) / static_cast<double>(step);
     }
     const auto due = [&](int64_t every) {
       return every > 0 && (step % every == 0 || step == options_.steps);
     };
     if (due(options_.validation_every)) {
-      trainer.with_average([&] { line.update(validation_->losses()); });
-      trainer.facts["validation_loss"] = line.at("validation_loss");
+      trainer_->with_average([&] { line.update(validation_->losses()); });
+      trainer_->facts["validation_loss"] = line.at("validation_loss");
     }
     if (samples_ && due(options_.sample_every))
-      trainer.with_average([&] {
-        if (const auto picture = samples_->draw(step)) trainer.picture(step, "samples", *picture);
+      trainer_->with_average([&] {
+        if (const auto picture = samples_->draw(step)) trainer_->picture(step, "samples", *picture);
       });
     return line.contains("validation_loss");
   }
@@ -253,8 +283,9 @@ class ModelTraining {
     const auto& options = context_.spec().component("model")->options;
     GuidedModel guided(experts_, *model_.spec, signals_of(options), loss_, parallel_.dtype(), seed_, device_);
     if (options_.condition_timestep == "shared") guided.share_timestep();
-    samples_ = std::make_unique<SampleGrid>(context_, options_, *validation_, objective_, data_->facts(),
-                                            network_, std::move(guided), parallel_.rank() == 0);
+    samples_ =
+        std::make_unique<SampleGrid>(context_, options_, *validation_, objective_, data_.stream->facts(),
+                                     network_, std::move(guided), parallel_.rank() == 0);
   }
 
   JobContext& context_;
@@ -262,11 +293,11 @@ class ModelTraining {
   at::Device device_;
   uint64_t seed_;
   Parallelism parallel_;
-  std::unique_ptr<TrainingSamples> data_;
+  TrainingSamples data_;
   LossInstance loss_;
   TokenMeter tokens_;
   Component model_;
-  Network network_;
+  Model network_;
   Experts experts_{network_};
   Objective objective_;
   GivenDraw given_;
@@ -275,8 +306,10 @@ class ModelTraining {
   std::unique_ptr<Validation> validation_;
   std::unique_ptr<SampleGrid> samples_;
   int64_t step_ = 0;  // the current one
-  Microbatches microbatches_{*data_, options_, parallel_};
+  Microbatches microbatches_{data_.live, options_, parallel_};
   SameBatches same_batches_{parallel_};
+  std::optional<Trained> trained_;  // while the job runs
+  std::optional<Trainer> trainer_;
 };
 
 }  // namespace
@@ -323,4 +356,4 @@ void Train::work(JobContext& context) const {
 
 using kinora::core::Train;
 KINORA_JOB(Train)
-KINORA_PLUGIN(Train)
+KINORA_PLUGIN(Train, PlansOfTrain)

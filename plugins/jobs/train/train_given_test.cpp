@@ -43,7 +43,7 @@ TEST(TrainGiven, AGivenFrameTellsTheOnesThatFollow) {
     const auto run =
         training(k, kGivenModel + std::string("validation = 0.25\nsample_every = 500\nsamples = 8\n") + more,
                  still, "0.98");
-    ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->of("tokenizer") / "weights.safetensors");
+    ScratchRun::save(*run->tokenizer("tokenizer"), run->of("tokenizer") / "weights.safetensors");
     trained(*run);
     const auto made =
         read_tensors(run->of("dit") / "samples/step-000500.safetensors").at("latent").to(at::kDouble);
@@ -79,10 +79,10 @@ TEST_P(TrainSamples, AreWhatTheSamplerMakesOfTheAverages) {
   const auto run = training(
       k, std::string(kGivenModel) + "precision = 'fp64'\nsample_every = 4\nsamples = 2\n" + GetParam().first);
   const Levels& levels = GetParam().second;
-  ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->of("tokenizer") / "weights.safetensors");
+  ScratchRun::save(*run->tokenizer("tokenizer"), run->of("tokenizer") / "weights.safetensors");
   trained(*run);
   const auto got = read_tensors(run->of("dit") / "samples/step-000004.safetensors").at("latent");
-  const auto network = run->network("dit", "model", at::kDouble);
+  const auto network = run->model("dit", "model", at::kDouble);
   load_values(network->chain().parameters(), network->chain().leaves(),
               load_checkpoint(*latest_checkpoint(run->of("dit") / "checkpoints")).ema.at("0.6"));
   for (size_t n = 0; n < 2; ++n) {
@@ -124,7 +124,7 @@ TEST(TrainPictures, AreDecodedByAnEncodeJobsOwnTokenizer) {
        {"dit", k.toml() + "ema = 0.5\nsample_every = 4\nsamples = 1\n" + kGivenModel}});
   ASSERT_EQ(run.problems(), "");
   write_latents(run.of("latents"), samples());
-  ScratchRun::save(*run.network("latents", "tokenizer"), run.folder() / "own.safetensors");
+  ScratchRun::save(*run.tokenizer("latents"), run.folder() / "own.safetensors");
   trained(run);
   EXPECT_TRUE(fs::exists(run.of("dit") / "samples/step-000004.png"));
 }
@@ -137,9 +137,13 @@ TEST(TrainPictures, ChangeNoTrainingsIdentity) {
   JobSpec other = dit;
   other.options.update({{"sample_every", 2}, {"samples", 4}, {"sample_steps", 3}});
   std::erase_if(other.components, [](const ComponentUse& use) { return use.slot == "sampler"; });
-  EXPECT_EQ(job_digest(run.run(), other), job_digest(run.run(), dit));
+  JobIdentities identities(run.run());
+  const std::string digest = identities.of(dit).digest;
+  EXPECT_EQ(identities.of(other).digest, digest);
   other.options["steps"] = 7;
-  EXPECT_NE(job_digest(run.run(), other), job_digest(run.run(), dit));
+  EXPECT_EQ(identities.of(other).digest, digest) << "computed once";
+  identities.forget();
+  EXPECT_NE(identities.of(other).digest, digest);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // A training job of a whole model: all its numbers, and its handling of steps that are not finite.
+#include "core/run/description.hpp"
 #include "core/run/identity.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "plugins/jobs/training/train_job_testing.hpp"
@@ -23,7 +24,7 @@ TEST_P(TrainJobOf, EqualsALoopInDouble) {
   const Knobs k;
   const auto run = training(k, GetParam().lines);
   const json summary = trained(*run);
-  const auto network = run->network("dit", "model", at::kDouble);
+  const auto network = run->model("dit", "model", at::kDouble);
   const Reference want = reference(*network, samples(), k);
   EXPECT_GT(want.steps[0].norm, 2 * k.clip) << "nothing would be clipped";
   expect_steps(*run, want, GetParam().bound);
@@ -42,6 +43,28 @@ INSTANTIATE_TEST_SUITE_P(Cases, TrainJobOf,
                                          JobCase{"float32", "", 1e-3}),
                          [](const auto& info) { return info.param.name; });
 
+// At the default eps a gradient that is only rounding, 1e-17 here, moves a weight by 1e-17 / 1e-8 of the rate.
+TEST(TrainJob, AtTheDefaultEpsEqualsTheLoopToo) {
+  Knobs k;
+  k.eps = 1e-8;
+  const auto run = training(k, "precision = 'fp64'\n");
+  trained(*run);
+  const Reference want = reference(*run->model("dit", "model", at::kDouble), samples(), k);
+  expect_steps(*run, want, 1e-8);
+  EXPECT_LT(worst(read_tensors(run->of("dit") / "weights.safetensors"), want.averages), 1e-8);
+}
+
+TEST(TrainJob, TakesItsRatesFromTheOptionsOfItsSchedule) {
+  Knobs k;
+  k.steps = 6;
+  const auto run =
+      training(k, "schedule = 'wsd'\nfinal_rate = 0.005\ndecay_share = 0.5\ndecay_shape = 'linear'\n");
+  trained(*run);
+  std::vector<double> rates;
+  for (const json& line : run->metrics("dit")) rates.push_back(line.at("learning_rate"));
+  EXPECT_THAT(rates, testing::Pointwise(testing::DoubleNear(1e-12), {0.01, 0.02, 0.02, 0.02, 0.015, 0.01}));
+}
+
 TEST(TrainJob, KeepsAveragesOfSeveralDecaysAndHandsOnTheFirst) {
   Knobs k;
   const auto run = training(k, "precision = 'fp64'\n"),
@@ -50,7 +73,7 @@ TEST(TrainJob, KeepsAveragesOfSeveralDecaysAndHandsOnTheFirst) {
   trained(*two);
   const auto read = [&](const char* name) { return read_tensors(two->of("dit") / name); };
   k.ema = 0.3;
-  const Reference other = reference(*run->network("dit", "model", at::kDouble), samples(), k);
+  const Reference other = reference(*run->model("dit", "model", at::kDouble), samples(), k);
   EXPECT_LT(worst(read("weights.ema-0.3.safetensors"), other.averages), 1e-10);
   const auto first = read_tensors(run->of("dit") / "weights.safetensors");
   EXPECT_EQ(worst(read("weights.safetensors"), first), 0);
@@ -93,7 +116,7 @@ TEST(TrainJob, WithoutClippingAndAveragesEqualsTheLoopToo) {
   k.clip = 0, k.ema = 0, k.dropout = 0;
   const auto run = training(k, "precision = 'fp64'\n");
   trained(*run);
-  const Reference want = reference(*run->network("dit", "model", at::kDouble), samples(), k);
+  const Reference want = reference(*run->model("dit", "model", at::kDouble), samples(), k);
   expect_steps(*run, want, 1e-10);
   EXPECT_LT(worst(read_tensors(run->of("dit") / "weights.safetensors"), want.weights), 1e-10);
 }
@@ -119,7 +142,7 @@ TEST(TrainJob, AStepThatIsNotFiniteChangesNothing) {
   data[1].latent[0][0][0][0] = NAN;
   const auto run = training(k, "precision = 'fp64'\n", data);
   const json summary = trained(*run);
-  const Reference want = reference(*run->network("dit", "model", at::kDouble), data, k);
+  const Reference want = reference(*run->model("dit", "model", at::kDouble), data, k);
   expect_steps(*run, want, 1e-10);
   EXPECT_LT(worst(read_tensors(run->of("dit") / "weights.safetensors"), want.averages), 1e-10);
   EXPECT_EQ(summary.at("skipped"), 2) << "two epochs, one sample in each";
@@ -180,12 +203,30 @@ TEST(TrainJob, IsTheSameJobOnAnyDevice) {
   for (auto& job : file.jobs)
     if (job.name == "dit") dit = &job;
   ASSERT_TRUE(dit);
-  const std::string before = job_digest(file, *dit);
+  const auto digest = [&] { return JobIdentities(file).of(*dit).digest; };
+  const std::string before = digest();
   dit->options["device"] = "cuda:1";
   dit->options["prefetch"] = false;
-  EXPECT_EQ(job_digest(file, *dit), before);
+  EXPECT_EQ(digest(), before);
   dit->options["lora"] = "rank=2 targets=linear_qkv";
-  EXPECT_NE(job_digest(file, *dit), before);
+  EXPECT_NE(digest(), before);
+}
+
+TEST(TrainJob, IsTheSameJobWithAnotherVersionOfAPluginThatStatesTheSameResults) {
+  const ScratchRun run;
+  RunFile file = run.run();
+  JobSpec& dit = *std::ranges::find(file.jobs, "dit", &JobSpec::name);
+  const auto identity = [&] { return JobIdentities(file).of(dit); };
+  const JobIdentity before = identity();
+  ASSERT_FALSE(dit.components.empty());
+  dit.components.front().version = "9.9.9";
+  EXPECT_EQ(identity().digest, before.digest);
+  EXPECT_EQ(identity().base, before.base);
+  const nlohmann::json spec = spec_json(dit);
+  dit.components.front().results = 2;
+  EXPECT_NE(identity().digest, before.digest);
+  EXPECT_NE(identity().base, before.base);
+  EXPECT_THAT(difference(spec, spec_json(dit)), HasSubstr("(results 2)"));
 }
 
 }  // namespace

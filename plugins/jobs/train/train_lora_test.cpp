@@ -12,7 +12,7 @@ using namespace by_hand;
 TEST(LoraJob, EqualsALoopOverTheSumOfWeights) {
   const Knobs k;
   const auto run = training(k, "precision = 'fp64'\nadapter = 'FOLDER/begin'\n");
-  const auto network = run->network("dit", "model", at::kDouble);
+  const auto network = run->model("dit", "model", at::kDouble);
   LoraOptions lora;
   lora.rank = 2, lora.alpha = 3, lora.rslora = true;
   const double s = 3 / std::sqrt(2.0);

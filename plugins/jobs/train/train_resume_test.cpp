@@ -2,6 +2,8 @@
 #include <set>
 
 #include "core/base/cancel.hpp"
+#include "core/base/digest.hpp"
+#include "core/weights/safetensors.hpp"
 #include "plugins/jobs/training/train_job_testing.hpp"
 
 namespace kinora::core {
@@ -92,7 +94,8 @@ TEST(TrainJob, ResumedFromADamagedCheckpointEqualsUninterrupted) {
                fs::copy_options::recursive);
     damage(resumed->of("dit") / "checkpoints" / "step-000004");
     trained(*resumed);
-    EXPECT_TRUE(fs::exists(resumed->of("dit") / "checkpoints" / "step-000004.damaged"));
+    EXPECT_FALSE(fs::exists(resumed->of("dit") / "checkpoints" / "step-000004.damaged"))
+        << "removed at step 4";
     EXPECT_EQ(resumed->metrics("dit").at(0).at("step"), 3);
     const auto w = read_tensors(whole->of("dit") / "weights.safetensors"),
                r = read_tensors(resumed->of("dit") / "weights.safetensors");
@@ -100,8 +103,40 @@ TEST(TrainJob, ResumedFromADamagedCheckpointEqualsUninterrupted) {
   }
 }
 
-// With `steps` raised, training continues with the moments, averages and samples that it has. A constant learning rate does not
-// depend on the end, so the result is that of a training that had the steps from the beginning.
+// The runner stores the list in summary.json; a later training compares the file that it starts from with it.
+TEST(TrainJob, ListsItsWeightsWithSizesAndDigests) {
+  Knobs k;
+  k.steps = 1;
+  for (const std::string more : {"", "shard_size = 2000\n", kLora}) {
+    SCOPED_TRACE(more);
+    const auto first = training(k, more);
+    const fs::path folder = first->of("dit");
+    json summary = trained(*first);
+    json found = json::object();
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      const std::string name = entry.path().lexically_relative(folder).string();
+      if (name.ends_with(".safetensors") && !name.starts_with("checkpoints"))
+        found[name] = {{"bytes", entry.file_size()}, {"sha256", sha256_of_file(entry.path())}};
+    }
+    EXPECT_EQ(summary.at("files"), found);
+    EXPECT_GT(found.size(), more.empty() ? 1u : 2u)
+        << "the weights, the average; their shards or the adapter";
+    summary.update({{"status", "done"}, {"job", "dit"}});
+    std::ofstream(folder / "summary.json") << summary.dump();
+    const ScratchRun later({{"dit", k.toml() + "ema = 0\nweights = '" +
+                                        file_or_index(folder / "weights.safetensors").string() + "'\n"}});
+    write_latents(later.of("latents"), samples());
+    const auto damaged = Safetensors::open(file_or_index(folder / "weights.safetensors"))->files().back();
+    std::fstream(damaged, std::ios::in | std::ios::out | std::ios::binary).seekp(-4, std::ios::end) << "####";
+    EXPECT_THAT(failure(later),
+                testing::AllOf(HasSubstr(damaged.filename().string() + " is damaged: its SHA-256"),
+                               HasSubstr("take a checkpoint in")));
+  }
+}
+
+// With `steps` raised, training continues with the moments, averages and samples that it has. A constant
+// learning rate does not depend on the end, so the result is that of a training that had the steps from the
+// beginning.
 TEST(TrainJob, ContinuedBeyondItsLastStepEqualsOneOfAllSteps) {
   Knobs k;
   k.steps = 6;

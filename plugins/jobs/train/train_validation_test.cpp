@@ -18,9 +18,9 @@ TEST(TrainJob, ValidatesAtFixedLevelsWithNoiseOfItsOwn) {
       training(k,
                "precision = 'fp64'\nvalidation_every = 4\nvalidation_samples = 2\n"
                "validation_sigmas = [0.5, 2.0]\nlog_every = 3\nsample_every = 4\nsample_steps = 3\n");
-  ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->of("tokenizer") / "weights.safetensors");
+  ScratchRun::save(*run->tokenizer("tokenizer"), run->of("tokenizer") / "weights.safetensors");
   const json summary = trained(*run);
-  const auto network = run->network("dit", "model", at::kDouble);
+  const auto network = run->model("dit", "model", at::kDouble);
   const Reference want = reference(*network, samples(), k);
   load_values(network->chain().parameters(), network->chain().leaves(), want.averages);
   const auto lines = run->metrics("dit");

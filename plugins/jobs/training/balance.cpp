@@ -7,8 +7,8 @@
 
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
-#include "core/torch/context/meeting.hpp"
-#include "core/torch/context/traffic.hpp"
+#include "core/torch/ranks/meeting.hpp"
+#include "core/torch/ranks/traffic.hpp"
 
 namespace kinora::core {
 namespace {
@@ -46,8 +46,9 @@ double middle_value(std::vector<double> values) {
 
 }  // namespace
 
-// Compares seconds of computing per step with the median of the other ranks; a rank is not compared with itself, or of two ranks
-// neither could be twice the median. Both bounds must be exceeded: the factor alone would name ranks whose steps take microseconds.
+// Compares seconds of computing per step with the median of the other ranks; a rank is not compared with
+// itself, or of two ranks neither could be twice the median. Both bounds must be exceeded: the factor alone
+// would name ranks whose steps take microseconds.
 std::vector<std::pair<size_t, std::string>> slow_ranks(const std::vector<RankWork>& ranks) {
   std::vector<std::pair<size_t, std::string>> out;
   for (size_t r = 0; ranks.size() > 1 && r < ranks.size(); ++r) {
@@ -99,7 +100,8 @@ void Balance::end_step(double tokens, double loss_tokens, double encoded, double
   add(since_, {1, tokens, loss_tokens, encoded, 0, 0, std::max(0.0, seconds - waiting), waiting, data_bytes});
 }
 
-// Returns the work of all ranks in the order of the ranks; all ranks must call it together. Integers are exact as doubles below 2^53.
+// Returns the work of all ranks in the order of the ranks; all ranks must call it together. Integers are
+// exact as doubles below 2^53.
 std::vector<RankWork> Balance::gather(const RankWork& mine) const {
   std::vector<double> row;
   for (const auto& c : kColumns) row.push_back(mine.*c.value);
@@ -151,7 +153,7 @@ void Balance::finish(const std::string& job) {
                     {"waited", row.waited}});
   const auto ranks = gather(all_);
   summary_ = {{"ranks", to_json(ranks)}, {"transfers", json::array()}};
-  for (const auto& of_rank : gather_texts(parallel_.group("world"), mine.dump()))
+  for (const auto& of_rank : Exchange(parallel_.group("world")).gather(mine.dump()))
     for (auto& row : json::parse(of_rank)) summary_["transfers"].push_back(row);
   if (parallel_.rank() != 0) return;
   log_info("{}: work of each rank:", job);

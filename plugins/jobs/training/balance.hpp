@@ -14,7 +14,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/torch/context/parallelism.hpp"
+#include "core/torch/ranks/parallelism.hpp"
 
 namespace kinora::core {
 

@@ -8,10 +8,10 @@
 #include <sys/wait.h>
 
 #include "core/run/job.hpp"
-#include "core/torch/media/latents.hpp"
-#include "core/torch/weights/checkpoint_writer.hpp"
 #include "core/torch/weights/layouts_testing.hpp"
 #include "plugins/collectives/gloo/gloo_testing.hpp"
+#include "plugins/jobs/latents/latents.hpp"
+#include "plugins/jobs/training/checkpoint_writer.hpp"
 #include "tests/support/run_file.hpp"
 
 namespace kinora::core {
@@ -34,8 +34,9 @@ using test::ScratchRun;
   both.agree(nullptr);
   for (int64_t step = last ? load_checkpoint(*last).state.step + 1 : 1;; ++step) {
     for (auto& l : model.leaves) l.tensor.fill_(static_cast<double>(step % 100));
-    writer.start({.step = step},
-                 {checkpoint_file("weights", held(model.parameters, model.leaves, values_of(model.leaves)))});
+    writer.start(
+        {.step = step},
+        checkpoint_files({{"weights", {held(model.parameters, model.leaves, values_of(model.leaves))}}}));
   }
 }
 
@@ -107,7 +108,7 @@ void prepare(const ScratchRun& run) {
   facts.shape = {2, 2, 2, 4};
   facts.text_size = 12;
   std::ofstream(run.of("latents") / "latents.json") << facts.to_json().dump();
-  ScratchRun::save(*run.network("dit", "model"), run.folder() / "start.safetensors");
+  ScratchRun::save(*run.model("dit"), run.folder() / "start.safetensors");
 }
 
 void expect_near(const fs::path& a, const fs::path& b) {

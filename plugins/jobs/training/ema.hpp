@@ -24,9 +24,9 @@ class Ema {
   double decay() const { return decay_; }
   // Swaps averages and weights; two calls restore them. For evaluation and generation.
   void swap(std::vector<Leaf>& leaves);
-  // By leaf; undefined for frozen ones.
+  // The averages by leaf; undefined for frozen ones.
   const std::vector<at::Tensor>& values() const { return values_; }
-  // By leaf, the leaf itself for frozen ones: the weights of an averaged network, for its files.
+  // The averages by leaf, the leaf itself for frozen ones: the weights of an averaged network, for its files.
   std::vector<at::Tensor> weights(const std::vector<Leaf>& leaves) const;
   int64_t updates() const { return updates_; }
   void set_updates(int64_t n) { updates_ = n; }

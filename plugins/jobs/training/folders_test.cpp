@@ -12,12 +12,13 @@
 
 #include "core/base/log.hpp"
 #include "core/run/identity.hpp"
-#include "core/run/weights.hpp"
-#include "core/runtime/runtime.hpp"
-#include "core/torch/context/fitting.hpp"
-#include "core/torch/context/network.hpp"
+#include "core/torch/network/fitting.hpp"
+#include "core/torch/network/model.hpp"
+#include "core/torch/network/tokenizer.hpp"
+#include "core/torch/open.hpp"
 #include "core/torch/weights/published.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
+#include "core/weights/weights.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/oracle_folders.hpp"
 #include "tests/support/run_file.hpp"
@@ -32,10 +33,11 @@ using testing::Not;
 
 fs::path oracle_folder(const std::string& name) { return fs::path(KINORA_TEST_DATA) / "oracle" / name; }
 
-Network network_of(const std::string& id, const json& options, const at::Device& device = at::kCPU) {
+template <class N = Model>
+N network_of(const std::string& id, const json& options) {
   const Component component = or_throw(test::plugins().open(id));
-  return Network(component, or_throw(Options::make(*component.spec, options)),
-                 ChainOptions{.device = device, .dtype = at::kDouble});
+  return N(component, or_throw(Options::make(*component.spec, options)),
+           ChainOptions{.dtype = at::kDouble});
 }
 
 // The options of a component whose weights are this folder.
@@ -46,16 +48,23 @@ json options_for(const std::string& id, const fs::path& folder, const json& give
 
 at::Tensor in_double(const at::Tensor& t) { return t.is_floating_point() ? t.to(at::kDouble) : t; }
 
-NamedTensors computed(Network& network, const ComponentSpec& spec, const NamedTensors& in) {
+void load(Network& network, const fs::path& folder) {
+  network.load(folder);
+  network.chain().begin({.struct_size = sizeof(kinora_pass), .no_grad = 1});
+}
+
+NamedTensors computed_by_tokenizer(const std::string& id, const fs::path& folder, const NamedTensors& in) {
   const at::NoGradGuard off;
-  kinora_pass pass{};
-  pass.struct_size = sizeof pass;
-  pass.no_grad = 1;
-  network.chain().begin(pass);
-  if (spec.kind == "tokenizer") {
-    const at::Tensor latent = network.encode(in.at("video"));
-    return {{"latent", latent}, {"video", network.decode(latent)}};
-  }
+  Tokenizer tokenizer = network_of<Tokenizer>(id, options_for(id, folder));
+  load(tokenizer, folder);
+  const at::Tensor latent = tokenizer.encode(in.at("video"));
+  return {{"latent", latent}, {"video", tokenizer.decode(latent)}};
+}
+
+NamedTensors computed_by_model(const ComponentSpec& spec, const fs::path& folder, const NamedTensors& in) {
+  const at::NoGradGuard off;
+  Model network = network_of(spec.id, options_for(spec.id, folder));
+  load(network, folder);
   NamedTensors out;
   const auto made = network.forward(in);
   for (size_t i = 0; i < made.size(); ++i)
@@ -66,16 +75,26 @@ NamedTensors computed(Network& network, const ComponentSpec& spec, const NamedTe
 // Latents depend on the parts of a pipeline's folder that encoding reads, and on no others.
 class EncodeOfFolder : public test::OracleFolders {
  protected:
-  std::string digest() {
-    const std::string text = fmt::format(
-        "[run]\nout = '{0}/out'\n[[job]]\nname = 'latents'\nkind = 'encode'\ninput = "
-        "'{0}/shards'\npipeline = '{0}/published'\nframes = 9\nheight = 32\nwidth = 48\n",
+  std::string digest() { return digest_of(encoding()); }
+  std::string encoding() const {
+    return fmt::format(
+        "name = 'latents'\nkind = 'encode'\ninput = '{}/shards'\nframes = 9\nheight = 32\nwidth = 48\n",
         scratch_.string());
+  }
+  std::string digest_of(const std::string& job) {
+    const std::string text = fmt::format("[run]\nout = '{0}/out'\n[[job]]\npipeline = '{0}/published'\n{1}",
+                                         scratch_.string(), job);
     const auto document = or_throw(Document::parse(text, (scratch_ / "run.toml").string()));
     std::vector<Diagnostic> problems;
     const RunFile run = read_run(document, test::runtime().registry(), problems);
     for (const auto& p : problems) ADD_FAILURE() << format(p);
-    return job_digest(run, run.jobs.at(0));
+    return JobIdentities(run).of(run.jobs.back()).digest;
+  }
+  // Writes over a member of a JSON file.
+  void set(const fs::path& file, const std::string& key, const json& value) {
+    json object = object_of(file);
+    object[key] = value;
+    write(file, object.dump());
   }
   json object_of(const fs::path& file) {
     std::ifstream in(scratch_ / "published" / file);
@@ -112,17 +131,42 @@ TEST_F(EncodeOfFolder, IsMadeAgainOnlyForThePartsThatItReads) {
   EXPECT_NE(digest(), before);
 }
 
+TEST_F(EncodeOfFolder, DoesNotCountWhatTrainingAndGenerationDoNotRead) {
+  fs::copy(oracle("wan_t2v"), scratch_ / "published", fs::copy_options::recursive);
+  fs::create_directories(scratch_ / "shards");
+  const std::string train = fmt::format(
+                        "{}[[job]]\nkind = 'train'\ninput = 'latents'\npipeline = '{}/published'\n",
+                        encoding(), scratch_.string()),
+                    video = "kind = 'generate'\nprompts = ['red sea']\n";
+  for (const auto& job : {train, video}) {
+    SCOPED_TRACE(job);
+    const std::string before = digest_of(job);
+    set("model_index.json", "a_new_key", 3);
+    write("assets/logo.txt", "a picture");
+    EXPECT_EQ(digest_of(job), before);
+    set("scheduler/scheduler_config.json", "flow_shift", 7.5);
+    EXPECT_NE(digest_of(job), before) << "an option of the sampler and the loss";
+    set("scheduler/scheduler_config.json", "flow_shift", 3.0);
+    EXPECT_EQ(digest_of(job), before);
+    write("transformer/diffusion_pytorch_model.safetensors", "other weights");
+    EXPECT_NE(digest_of(job), before);
+    fs::copy_file(oracle("wan_t2v") / "transformer/diffusion_pytorch_model.safetensors",
+                  scratch_ / "published/transformer/diffusion_pytorch_model.safetensors",
+                  fs::copy_options::overwrite_existing);
+  }
+}
+
 class Folder : public testing::TestWithParam<std::string> {};
 
 TEST_P(Folder, AloneComputesWhatItsPeerDoes) {
   const test::Oracle oracle("folders.safetensors", GetParam());
   const std::string id = oracle.options.at("component");
   const fs::path folder = oracle_folder(oracle.options.at("folder"));
-  Network network = network_of(id, options_for(id, folder));
-  network.load(folder);
   NamedTensors in;
   for (const auto& [name, t] : oracle.under("in.")) in[name] = in_double(t);
-  const auto out = computed(network, *or_throw(test::plugins().find(id)), in);
+  const auto& spec = *or_throw(test::plugins().find(id));
+  const auto out =
+      spec.kind == "tokenizer" ? computed_by_tokenizer(id, folder, in) : computed_by_model(spec, folder, in);
   const auto wanted = oracle.under("out.");
   ASSERT_FALSE(wanted.empty());
   for (const auto& [name, t] : wanted) {
@@ -141,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(OfPeers, Folder,
 
 class Folders : public testing::Test {
  protected:
-  static void SetUpTestSuite() { register_fitting(with_fitting_size); }
+  static void SetUpTestSuite() { offer_tensors(torch_tensors()); }
   // The lines of `level` and above logged while f runs.
   template <class F>
   std::string logged(F act, const char* level = "info") {
@@ -168,15 +212,19 @@ class Folders : public testing::Test {
     return "not refused";
   }
   std::string misfit(const std::string& id, const fs::path& weights, const json& options) {
-    return refused([&] { network_of(id, options, at::kMeta).require_weights({weights}); });
+    const Component component = or_throw(test::plugins().open(id));
+    return refused([&] {
+      open_network(component, or_throw(Options::make(*component.spec, options)), {.device = at::kMeta})
+          ->require_weights({weights});
+    });
   }
   // A file with the parameters of these options under the names of a layout, as BF16. Its data is a hole of
   // the file: no byte of it is written.
   fs::path empty_weights(const std::string& id, const json& options, const std::string& layout = "kinora") {
     const fs::path file = run_.folder() / "weights.safetensors";
-    Network network = network_of(id, options, at::kMeta);
-    const auto& parameters = network.chain().parameters();
-    const Layout names = layout_called(or_throw(test::plugins().open(id)), layout, names_of(parameters));
+    const Component component = or_throw(test::plugins().open(id));
+    const auto parameters = parameters_of(component, or_throw(Options::make(*component.spec, options)));
+    const Layout names = layout_called(component, layout, names_of(parameters));
     json header;
     int64_t end = 0;
     for (const auto& p : parameters) {
@@ -232,7 +280,7 @@ TEST_F(Folders, AnOlderWriterMeansTheSame) {
 TEST_F(Folders, WhatAFormatHasAndNobodyUsesIsOneLine) {
   const auto lines = [&](const std::string& id, const char* name) {
     const fs::path folder = oracle_folder(std::string("folders/") + name);
-    Network network = network_of(id, options_for(id, folder));
+    Model network = network_of(id, options_for(id, folder));
     const auto load = [&] { network.load(folder); };
     EXPECT_EQ(logged(load), "") << "not in every run";
     return logged(load, "debug");
@@ -371,14 +419,14 @@ TEST_F(Folders, TheVariantFp16IsReadWhereThereIsNoOther) {
   for (const auto& [name, t] : read_tensors(plain)) half[name] = t.to(at::kHalf);
   write_tensors(run_.folder() / "model.fp16.safetensors", half);
   write_tensors(run_.folder() / "model.ema.safetensors", {{"a", at::ones({1})}});
-  Network network = network_of("model/clip-text", options_for("model/clip-text", plain.parent_path()));
+  Model network = network_of("model/clip-text", options_for("model/clip-text", plain.parent_path()));
   const auto line = logged([&] {
     network.require_weights({run_.folder()});
     network.load(run_.folder());
   });
   EXPECT_THAT(line, HasSubstr(": variant fp16 of the weights is read"));
   EXPECT_EQ(line.find("variant fp16"), line.rfind("variant fp16")) << "checking is silent: " << line;
-  Network whole = network_of("model/clip-text", options_for("model/clip-text", plain.parent_path()));
+  Model whole = network_of("model/clip-text", options_for("model/clip-text", plain.parent_path()));
   whole.load(plain);
   for (size_t i = 0; i < network.chain().leaves().size(); ++i)
     EXPECT_TRUE(network.chain().leaves()[i].tensor.equal(
@@ -391,7 +439,7 @@ TEST_F(Folders, APickleIsNeverRead) {
       torch::jit::pickle_save(c10::impl::GenericDict(at::StringType::get(), at::AnyType::get()));
   std::ofstream(run_.folder() / "model.pt", std::ios::binary)
       .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  Network network = network_of("model/cosmos", {{"layers", 1}, {"heads", 2}});
+  Model network = network_of("model/cosmos", {{"layers", 1}, {"heads", 2}});
   EXPECT_THAT(
       refused([&] { network.load(run_.folder()); }),
       AllOf(HasSubstr("model.pt is a pickle of torch.save, which is never read; convert it once: python -c"),

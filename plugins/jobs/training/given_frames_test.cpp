@@ -6,7 +6,7 @@
 #include "core/torch/tensors/noise.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/model.hpp"
-#include "plugins/jobs/training/generating/guidance.hpp"
+#include "plugins/jobs/inference/guidance.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/run_file.hpp"
@@ -19,7 +19,7 @@ using at::Tensor;
 NamedTensors shown;  // the model's last inputs
 
 // A model whose output is its latent times a parameter.
-struct Times : Model<Tensor> {
+struct Times : kinora::Model<Tensor> {
   struct Options {};
   static void describe(Describe<Options>& d) {
     d.name("times");
@@ -43,7 +43,7 @@ struct TrainedFrames {
   ComponentSpec spec;
   Component opened;
   LossInstance loss;
-  Network network;
+  Model network;
   Objective objective;
   TrainedFrames(const std::string& id, int64_t in_channels, const json& options = json::object())
       : spec(model_spec()),
@@ -100,9 +100,9 @@ TEST_P(GivenFrames, AreWhatAGenerationShows) {
     const FrameCondition condition(clean.narrow(2, 0, b), t.loss.mix(), sigma_of_given);
     Conditions with;
     if (in_channels == 3) with["condition_mask"] = condition.mask(kLatentFrames);
-    guided.ask(with, with, {});
+    GuidedConditions video = guided.prepared(with, with, {});
     condition(t.loss.noisy(clean, noise().narrow(0, b, 1), sigma), sigma,
-              [&](const Tensor& x, const Tensor& s) { return guided(x, s); });
+              [&](const Tensor& x, const Tensor& s) { return guided(video, x, s); });
     ASSERT_EQ(trained.size(), shown.size());
     for (const auto& [name, tensor] : shown)
       EXPECT_LT(worst(trained.at(name).narrow(0, b, 1), tensor), 1e-15) << name << b;
@@ -220,7 +220,7 @@ TEST(GivenFrame, SayWhatDoesNotFit) {
   };
   EXPECT_THAT(in(t, {1, 3, 0}), HasSubstr("condition_frames: 3 of 3 latent frames are given"));
   EXPECT_THAT(in(wan, {1, 1, 0}), HasSubstr("set first_frame = true in the encode job"));
-  EXPECT_EQ(TrainedFrames("flow", 1).objective.told(latents()), ToldBy::level)
+  EXPECT_EQ(TrainedFrames("flow", 1).objective.condition_input(latents()), ConditionInput::level)
       << "in_channels set by a named size";
   EXPECT_THAT(in(odd, {}), HasSubstr("model/times has 4 input channels and the latent 2"));
   EXPECT_THAT(test::refusal([&] {

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job.hpp"
-#include "core/torch/context/attention.hpp"
+#include "core/torch/attention/attention.hpp"
 #include "core/torch/tensors/device.hpp"
-#include "core/torch/weights/latent_cache.hpp"
+#include "plugins/jobs/latents/latent_cache.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/worst.hpp"
 
@@ -50,7 +50,11 @@ struct Trained {
 
 Trained trained(const std::string& job, const std::string& slot, const std::string& lines) {
   const auto run = prepared({{job, kTraining + lines}});
-  ScratchRun::save(*run->network(job, slot), run->folder() / "start.safetensors");
+  const auto start = run->folder() / "start.safetensors";
+  if (slot == "tokenizer")
+    ScratchRun::save(*run->tokenizer(job), start);
+  else
+    ScratchRun::save(*run->model(job, slot), start);
   if (job == "dit") encoded(*run);
   JobContext context = run->context(job);
   test::run_job(context);
@@ -113,7 +117,7 @@ TEST_F(Gpu, EncodingEqualsTheCpus) {
   for (const auto& key : want.keys()) EXPECT_LT(apart(got.read(key), want.read(key)), 1e-4) << key;
 }
 
-at::Tensor film(const std::string& lines) {
+at::Tensor video(const std::string& lines) {
   const auto run =
       prepared({{"film", "prompts = ['red sea']\nformat = ['latents']\nguidance = 1.5\n" + lines}});
   encoded(*run);
@@ -124,9 +128,9 @@ at::Tensor film(const std::string& lines) {
 
 // Noise depends on its seed and position, and is computed on the CPU.
 TEST_F(Gpu, SamplingEqualsTheCpus) {
-  const at::Tensor cpu = film("device = 'cpu'\n");
+  const at::Tensor cpu = video("device = 'cpu'\n");
   for (const std::string how : {"cuda_graphs = false\n", "cuda_graphs = true\n", "batch_guidance = true\n"})
-    EXPECT_LT(apart(film("device = 'cuda'\n" + how), cpu), 1e-3) << how;
+    EXPECT_LT(apart(video("device = 'cuda'\n" + how), cpu), 1e-3) << how;
 }
 
 TEST_F(Gpu, Bfloat16AttentionIsFused) {

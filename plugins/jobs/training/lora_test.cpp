@@ -8,9 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/log.hpp"
 #include "core/torch/apply/tools.hpp"
-#include "core/torch/context/lora_link.hpp"
-#include "core/torch/context/network.hpp"
+#include "core/torch/chain/lora_link.hpp"
+#include "core/torch/network/model.hpp"
 #include "core/torch/weights/published.hpp"
 #include "plugins/jobs/training/optimizer_testing.hpp"
 #include "tests/support/oracle.hpp"
@@ -31,14 +32,14 @@ fs::path adapter_of(const std::string& name) {
 struct Adapted {
   Component component = or_throw(test::plugins().open("model/cosmos"));
   Options options;
-  std::unique_ptr<Network> network;
+  std::unique_ptr<Model> network;
   explicit Adapted(const json& given, std::optional<LoraOptions> lora = {},
                    at::ScalarType dtype = at::kDouble, std::vector<const kinora_link*> links = {})
       : options(or_throw(Options::make(*component.spec, given))) {
     ChainOptions chain;
     chain.dtype = dtype;
     chain.lora = std::move(lora);
-    network = std::make_unique<Network>(component, options, chain, std::move(links));
+    network = std::make_unique<Model>(component, options, chain, std::move(links));
     LoadOptions how;
     how.may_miss = is_lora;
     load_values(network->chain().parameters(), network->chain().leaves(), base(), how);
@@ -205,6 +206,40 @@ TEST_F(LoraFiles, OfOtherKindsAreRefusedInWords) {
               HasSubstr("DoRA, as PEFT writes it with use_dora; only plain LoRA is read"));
   EXPECT_THAT(refused("{}", "base_model.model.q.weight"), HasSubstr("is neither MODULE.lora_A.weight"));
   EXPECT_THAT(refused("{}", "base_model.model.k.lora_A.weight"), HasSubstr("has lora_A and no lora_B"));
+}
+
+// A header that speaks of another network says nothing of the matrices.
+TEST_F(LoraFiles, WhoseHeaderIsOfAnotherNetworkAreReadWithAWarning) {
+  const auto said = [&](const std::string& key) {
+    const fs::path file = folder_ / "of_header.safetensors";
+    write_tensors(file,
+                  {{"transformer.q.lora_A.weight", at::ones({2, 2})},
+                   {"transformer.q.lora_B.weight", at::ones({2, 2})}},
+                  {{"lora_adapter_metadata", json{{key + ".r", 2}, {key + ".lora_alpha", 8}}.dump()}});
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(read_adapter(file).modules.at("q").scale, key == "unet" ? 1 : 4);
+    return testing::internal::GetCapturedStderr();
+  };
+  ASSERT_TRUE(start_log("info"));
+  EXPECT_THAT(said("unet"), HasSubstr("the header has the alpha of unet and none of the transformer"));
+  EXPECT_EQ(said("transformer"), "");
+}
+
+TEST_F(LoraFiles, AmongWeightsAreMergedByTheCommandThatIsNamed) {
+  write_adapter(folder_ / "style", parse_lora("rank=2 targets=q"),
+                {{"q", {at::ones({2, 3}), at::ones({3, 2}), 1}}});
+  const test::Oracle oracle(kFile, "a");
+  Adapted model(oracle.options);
+  try {
+    model.network->load({"base.safetensors", folder_ / "style"});
+    FAIL() << "not refused";
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()),
+              fmt::format("{0}/style is a LoRA, not weights; merge it: kinora convert base.safetensors "
+                          "merged.safetensors --component model/cosmos --merge {0}/style, and give "
+                          "merged.safetensors instead",
+                          folder_.string()));
+  }
 }
 
 TEST_F(LoraFiles, KeepDropout) {

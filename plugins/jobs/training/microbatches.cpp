@@ -9,7 +9,7 @@ namespace kinora::core {
 
 const Microbatches::Step& Microbatches::of_step(int64_t step) {
   if (const auto known = steps_.find(step); known != steps_.end()) return known->second;
-  auto sizes = samples_.latent_sizes(step * options_.batch, options_.batch);
+  auto sizes = samples_->latent_sizes(step * options_.batch, options_.batch);
   auto division = divided(sizes, static_cast<size_t>(options_.accumulate * parallel_.data_size()),
                           options_.are_buckets());
   return steps_[step] = {std::move(sizes), std::move(division)};

@@ -31,27 +31,35 @@ class Muon : public test::BuiltOptimizer {
   }
 };
 
-// Five rounds of the polynomial on the singular values alone: matrices appear in the decomposition only.
-Tensor orthogonal(const Tensor& x) {
+// Rounds of the polynomial on the singular values alone: matrices appear in the decomposition only.
+Tensor orthogonal(const Tensor& x, int iterations) {
   const auto [u, s, v] = at::linalg_svd(x, /*full_matrices=*/false);
   Tensor values = s / s.square().sum().sqrt();
-  for (int i = 0; i < 5; ++i) values = 3.4445 * values - 4.7750 * values.pow(3) + 2.0315 * values.pow(5);
+  for (int i = 0; i < iterations; ++i)
+    values = 3.4445 * values - 4.7750 * values.pow(3) + 2.0315 * values.pow(5);
   return at::matmul(u * values, v);
 }
 
 double farthest(const Tensor& a, const Tensor& b) { return (a - b).abs().max().item<double>(); }
 
-// Several steps of w [m, n] by the definition; parts: rows of its fused parts.
-Tensor expected(Tensor w, const std::vector<Tensor>& gradients, const std::vector<int64_t>& parts, bool rms) {
+struct Case {
+  std::vector<int64_t> shape, parts;  // parts: rows of the fused parts
+  bool rms, nesterov;
+  int iterations;
+};
+
+// Several steps of w [m, n] by the definition.
+Tensor expected(Tensor w, const std::vector<Tensor>& gradients, const Case& c) {
   Tensor m = at::zeros_like(w);
   for (const Tensor& g : gradients) {
     m = kMomentum * m + (1 - kMomentum) * g;
     std::vector<Tensor> changes;
-    for (const Tensor& d : (kMomentum * m + (1 - kMomentum) * g).split_with_sizes(parts)) {
+    const Tensor ahead = c.nesterov ? kMomentum * m + (1 - kMomentum) * g : m;
+    for (const Tensor& d : ahead.split_with_sizes(c.parts)) {
       const auto rows = static_cast<double>(d.size(0)), columns = static_cast<double>(d.size(1));
       const double factor =
-          rms ? 0.2 * std::sqrt(std::max(rows, columns)) : std::sqrt(std::max(1.0, rows / columns));
-      changes.push_back(factor * orthogonal(d));
+          c.rms ? 0.2 * std::sqrt(std::max(rows, columns)) : std::sqrt(std::max(1.0, rows / columns));
+      changes.push_back(factor * orthogonal(d, c.iterations));
     }
     w = w - kRate * kDecay * w - kRate * at::cat(changes);
   }
@@ -60,24 +68,22 @@ Tensor expected(Tensor w, const std::vector<Tensor>& gradients, const std::vecto
 
 TEST(MuonOptimizer, EqualsItsDefinitionForWideTallAndFusedMatrices) {
   at::manual_seed(5);
-  struct Case {
-    std::vector<int64_t> shape, parts;
-    bool rms;
-  };
-  for (const auto& [shape, parts, rms] :
-       {Case{{6, 9}, {6}, true}, {{11, 4}, {11}, false}, {{12, 5}, {4, 4, 4}, true}, {{7, 7}, {7}, false}}) {
-    Parameters parameters{parameter("w", shape, KINORA_ROLE_COLUMN)};
-    parameters[0].parts = parts;
-    std::vector<Leaf> leaves{leaf_of(parameters, 1, at::randn(shape, at::kDouble))};
+  for (const Case& c : {Case{{6, 9}, {6}, true, true, 5}, Case{{11, 4}, {11}, false, true, 5},
+                        Case{{12, 5}, {4, 4, 4}, true, false, 5}, Case{{7, 7}, {7}, false, false, 2}}) {
+    Parameters parameters{parameter("w", c.shape, KINORA_ROLE_COLUMN)};
+    parameters[0].parts = c.parts;
+    std::vector<Leaf> leaves{leaf_of(parameters, 1, at::randn(c.shape, at::kDouble))};
     const Tensor start = leaves[0].tensor.detach().clone();
-    Muon muon(parameters, leaves, {{"scale", rms ? "rms" : "original"}});
+    Muon muon(
+        parameters, leaves,
+        {{"scale", c.rms ? "rms" : "original"}, {"nesterov", c.nesterov}, {"iterations", c.iterations}});
     std::vector<Tensor> gradients;
     for (int step = 0; step < 3; ++step) {
-      gradients.push_back(at::randn(shape, at::kDouble));
+      gradients.push_back(at::randn(c.shape, at::kDouble));
       leaves[0].tensor.mutable_grad() = gradients.back() * 2;
       muon.step(kRate, 0.5);
     }
-    EXPECT_LT(farthest(leaves[0].tensor.detach(), expected(start, gradients, parts, rms)), 1e-9) << shape[0];
+    EXPECT_LT(farthest(leaves[0].tensor.detach(), expected(start, gradients, c)), 1e-9) << c.shape[0];
     EXPECT_FALSE(muon.state(1)[0].defined()) << "a matrix has no second moment";
   }
 }

@@ -116,20 +116,20 @@ NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items, co
   return out;
 }
 
-void require_given(int64_t most, int64_t all, ToldBy told, const std::string& model) {
+void require_given(int64_t most, int64_t all, ConditionInput input, const std::string& model) {
   if (most >= all)
     raise(KINORA_ERROR_INVALID,
           "condition_frames: {} of {} latent frames are given, so none is left to learn; give fewer", most,
           all);
-  if (told == ToldBy::channels && most > 0)
+  if (input == ConditionInput::channels && most > 0)
     raise(KINORA_ERROR_INVALID,
           "condition_frames: {} reads its picture in `condition`, and its latent has no given frames; "
           "leave condition_frames empty, and set first_frame = true in the encode job",
           model);
 }
 
-ToldBy Objective::told(const at::Tensor& latent) const {
-  return told_by(model_, in_channels_ > 0 ? in_channels_ : latent.size(1), latent.size(1));
+ConditionInput Objective::condition_input(const at::Tensor& latent) const {
+  return condition_input_of(model_, in_channels_ > 0 ? in_channels_ : latent.size(1), latent.size(1));
 }
 
 Objective::Noised Objective::noised(const at::Tensor& latent, const at::Tensor& sigma,
@@ -137,7 +137,7 @@ Objective::Noised Objective::noised(const at::Tensor& latent, const at::Tensor& 
   if (clean_) return two_streams(latent, sigma, noise);
   if (given.frames.empty()) return {loss_.noisy(latent, noise, sigma), sigma, {}, {}};
   const int64_t all = latent.size(2), most = *std::max_element(given.frames.begin(), given.frames.end());
-  require_given(most, all, told(latent), model_.id);
+  require_given(most, all, condition_input(latent), model_.id);
   const at::Tensor mask = given_frames(given.frames, all).to(device_);
   const at::Tensor levels = at::where(mask, given.level.to(device_).unsqueeze(1), by_frame(sigma));
   const at::Tensor at_frames = mask.view({-1, 1, all, 1, 1}), x = loss_.noisy(latent, noise, levels);
@@ -180,7 +180,7 @@ NamedTensors Objective::inputs(const NamedTensors& batch, const Noised& noised) 
     const auto made = model_input(noised, sizes == batch.end() ? at::Tensor() : sizes->second);
     in["latent"] = made.latent;
     in["timestep"] = made.timestep;
-    if (told(noised.x) == ToldBy::mask) {
+    if (condition_input(noised.x) == ConditionInput::mask) {
       auto shape = noised.x.sizes().vec();
       shape[1] = 1;
       in["condition_mask"] = noised.given.defined()
@@ -193,7 +193,7 @@ NamedTensors Objective::inputs(const NamedTensors& batch, const Noised& noised) 
   return in;
 }
 
-// By the manifest's names; a model may leave an output out, such as Cosmos its logvar.
+// Returns the outputs by the manifest's names; a model may leave one out, such as Cosmos its logvar.
 NamedTensors Objective::outputs(const NamedTensors& in) const {
   const auto made = network_.forward(in);
   NamedTensors out;
@@ -233,7 +233,7 @@ Objective::Noised Objective::noised_row(const at::Tensor& latent, const at::Tens
 LossInstance::Input Objective::model_input(const Noised& noised, const at::Tensor& sizes) const {
   if (!sizes.defined()) {
     auto in = loss_.input(noised.x, noised.sigma);
-    if (noised.told.defined()) in.timestep = loss_.input(noised.x, noised.told).timestep;
+    if (noised.timestep_level.defined()) in.timestep = loss_.input(noised.x, noised.timestep_level).timestep;
     return in;
   }
   std::vector<at::Tensor> latents, timesteps;

@@ -4,10 +4,10 @@
 #include <optional>
 #include <set>
 
-#include "core/torch/context/instances.hpp"
-#include "core/torch/context/network.hpp"
-#include "core/torch/media/latents.hpp"
-#include "plugins/jobs/training/generating/frames.hpp"
+#include "core/torch/network/instances.hpp"
+#include "core/torch/network/model.hpp"
+#include "plugins/jobs/inference/frames.hpp"
+#include "plugins/jobs/latents/latents.hpp"
 
 namespace kinora::core {
 
@@ -24,7 +24,7 @@ struct Given {
 void require_data(const LossInstance& loss, bool codes);
 // Checks that up to `most` of a latent's `all` frames can be given to this model; throws
 // Error(KINORA_ERROR_INVALID).
-void require_given(int64_t most, int64_t all, ToldBy told, const std::string& model);
+void require_given(int64_t most, int64_t all, ConditionInput input, const std::string& model);
 
 class Objective {
  public:
@@ -34,7 +34,7 @@ class Objective {
   // the loss: it reads each latent clean, followed in time by its noisy copy, and only the copy has a loss.
   // The attention rule is the network's (two streams). no_text: [L, D], the text of samples without one;
   // undefined: zeros.
-  Objective(LossInstance& loss, Network& network, const ComponentSpec& model, at::ScalarType parameters,
+  Objective(LossInstance& loss, Model& network, const ComponentSpec& model, at::ScalarType parameters,
             at::ScalarType stream, at::Device device = at::kCPU, std::set<std::string> signals = {},
             int64_t in_channels = 0, std::optional<double> clean = {}, at::Tensor no_text = {})
       : loss_(loss),
@@ -74,7 +74,7 @@ class Objective {
   at::Tensor losses(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise,
                     const Given& given = {}) const;
   // Whether a latent's mask is among the model's inputs.
-  ToldBy told(const at::Tensor& latent) const;
+  ConditionInput condition_input(const at::Tensor& latent) const;
 
  private:
   NamedTensors outputs(const NamedTensors& in) const;
@@ -83,7 +83,7 @@ class Objective {
   // given.
   struct Noised {
     at::Tensor x, sigma, given;  // given: bool [B, 1, T, 1, 1]; undefined if there are none
-    at::Tensor told;             // the level of the timestep; undefined: sigma
+    at::Tensor timestep_level;   // the level of the timestep; undefined: sigma
   };
   Noised noised(const at::Tensor& latent, const at::Tensor& sigma, const at::Tensor& noise,
                 const Given& given) const;
@@ -97,7 +97,7 @@ class Objective {
   at::Tensor losses_of_rest(const NamedTensors& in, const Given& given) const;
   bool adds_up(const NamedTensors& in) const;
   LossInstance& loss_;
-  Network& network_;
+  Model& network_;
   const ComponentSpec& model_;
   at::ScalarType parameters_, stream_;
   at::Device device_;

@@ -30,7 +30,7 @@ std::vector<std::string> seen(const Named<Tensor>& in) {
 }
 
 // A model with two outputs: the sum of its conditions, and a log-variance.
-struct TwoOutputs : Model<Tensor> {
+struct TwoOutputs : kinora::Model<Tensor> {
   struct Options {};
   static void describe(Describe<Options>& d) {
     d.name("two");
@@ -101,7 +101,7 @@ struct TrainedObjective {
                                 {"output", "logvar"}),
                 loss_spec;
   LossInstance loss;
-  Network network;
+  Model network;
   Objective objective;
   template <class L>
   TrainedObjective(L*, ComponentSpec spec)

@@ -7,9 +7,9 @@
 
 #include "core/plugin/host.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "core/torch/weights/checkpoint.hpp"
 #include "core/torch/weights/gathering.hpp"
 #include "kinora/aten.hpp"
+#include "plugins/jobs/training/checkpoint.hpp"
 
 namespace kinora::core {
 namespace {
@@ -40,7 +40,7 @@ at::Tensor range_of(const at::Tensor& of_leaf, int64_t offset, int64_t count) {
 
 bool decays(const Parameter& p) {
   const auto long_ones = std::count_if(p.shape.begin(), p.shape.end(), [](int64_t n) { return n > 1; });
-  return long_ones > 1 && p.role != KINORA_ROLE_TABLE;
+  return long_ones > 1 && p.role < KINORA_ROLE_TABLE;
 }
 
 Decay usual_decay(double weight_decay) {
@@ -51,7 +51,7 @@ Optimizer::Optimizer(const Component& c, const Options& o, const Parameters& par
                      std::vector<Leaf>& leaves, const Decay& decay, const Exchange& exchange)
     : spec_(*c.spec),
       api_(c.table<kinora_optimizer>()),
-      self_(made([&] { return api_.create(host(), o.abi()); }, c.spec->id)),
+      self_(instance_of<kinora_optimizer>(c, o)),
       parameters_(parameters),
       leaves_(leaves),
       exchange_(exchange) {
@@ -68,7 +68,7 @@ Optimizer::Optimizer(const Component& c, const Options& o, const Parameters& par
 Optimizer::Plan Optimizer::plan_of(const Parameter& p, const Decay& decay) const {
   const kinora_param_spec spec = spec_of(p);
   kinora_update_plan plan{sizeof plan, 0, 0, 0};
-  called(api_.plan(self_, &spec, &plan), spec_.id);
+  called(api_.plan(self_.get(), &spec, &plan), spec_.id);
   if (plan.n_states > names_.size())
     raise(KINORA_ERROR_FAILED, "{}: plan of '{}' has {} states, the manifest {} outputs", spec_.id, p.name,
           plan.n_states, names_.size());
@@ -142,7 +142,7 @@ void Optimizer::update(size_t i, const Range& range, const kinora_update& like,
   u.states = states.data();
   u.averages = moving.data();
   u.n_averages = moving.size();
-  called(api_.update(self_, &u), spec_.id);
+  called(api_.update(self_.get(), &u), spec_.id);
 }
 
 template <class Chosen>
@@ -184,7 +184,7 @@ at::Tensor Optimizer::change_of(const std::string& name, const at::Tensor& direc
   const kinora_param_spec spec = spec_of(parameters_[numbers_.at(name)]);
   const at::Tensor there = direction.to(leaves_.at(0).tensor.device());
   kinora_tensor out = nullptr;
-  called(api_.direction(self_, &spec, handle(there), &out), spec_.id);
+  called(api_.direction(self_.get(), &spec, handle(there), &out), spec_.id);
   const at::Tensor change = out ? adopt<at::Tensor>(out) : at::Tensor();
   if (!change.defined() || change.sizes() != direction.sizes() ||
       change.scalar_type() != direction.scalar_type())

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/plugin/options.hpp"
-#include "core/plugin/registry.hpp"
+#include "core/plugin/opening.hpp"
 #include "core/torch/weights/exchange.hpp"
 #include "core/torch/weights/weights.hpp"
 #include "kinora/abi/optimizer.h"
@@ -33,9 +32,6 @@ class Optimizer {
   // ranks that hold parts of the parameters.
   Optimizer(const Component&, const Options&, const Parameters&, std::vector<Leaf>&, const Decay&,
             const Exchange& exchange = {});
-  Optimizer(const Optimizer&) = delete;
-  Optimizer& operator=(const Optimizer&) = delete;
-  ~Optimizer() { api_.destroy(self_); }
 
   // Updates the weights by gradient_factor times the gradients in grad(), which may change, and the averages
   // by the new weights. A leaf without a gradient and its states are unchanged. Collective over all ranks.
@@ -50,8 +46,9 @@ class Optimizer {
   const std::vector<at::Tensor>& state(size_t i) const { return states_.at(i); }
   // This rank's part of the states for a checkpoint, each under its name and a dot.
   std::vector<Holding> held_states() const;
-  // Copies whole states from a checkpoint ("first.NAME"), all of them. Throws Error(KINORA_ERROR_DATA) for a name that is
-  // no state of this optimizer, and Error(KINORA_ERROR_INVALID) for one that is missing: it would be zeros.
+  // Copies whole states from a checkpoint ("first.NAME"), all of them. Throws Error(KINORA_ERROR_DATA) for a
+  // name that is no state of this optimizer, and Error(KINORA_ERROR_INVALID) for one that is missing: it
+  // would be zeros.
   void restore(NamedTensors states);
 
  private:
@@ -81,7 +78,7 @@ class Optimizer {
 
   const ComponentSpec& spec_;
   const kinora_optimizer& api_;
-  void* self_;
+  Instance self_;
   const Parameters parameters_;
   std::vector<Leaf>& leaves_;
   Exchange exchange_;

@@ -88,6 +88,34 @@ TEST_P(AdamWOn, EqualsTheAlgorithmInDouble) {
 }
 INSTANTIATE_TEST_SUITE_P(Dtypes, AdamWOn, testing::Values(at::kDouble, at::kFloat));
 
+// The component's own defaults. From w = 0 and without decay all of a weight is changes, so that those of gradients far
+// below eps are compared to their last digits too.
+TEST_P(AdamWOn, AtItsDefaultsEqualsTheAlgorithmFromTinyGradientsToLarge) {
+  constexpr int64_t n = 17;  // of sizes 1e-14 to 1e2
+  const Parameters parameters{named("w", {n})};
+  std::vector<Leaf> leaves{leaf_of(parameters, 1, at::zeros({n}, GetParam()))};
+  test::BuiltOptimizer adam("optimizer/adamw", json::object(), parameters, leaves, 0);
+  std::vector<Naive> naive(n, Naive{0});
+  std::vector<double> path(n);
+  for (int step = 0; step < 6; ++step) {
+    const at::Tensor g = at::empty({n}, at::kDouble);
+    for (int64_t i = 0; i < n; ++i)
+      g[i] = std::pow(10, i - 14) * (2 + std::sin(step + 0.3 * static_cast<double>(i)));
+    leaves[0].tensor.mutable_grad() = g.to(GetParam());
+    adam.step(0.05);
+    for (size_t i = 0; i < naive.size(); ++i) {
+      const double before = naive[i].w;
+      naive[i].step(leaves[0].tensor.grad()[static_cast<int64_t>(i)].item<double>(), 0.05, 0, 0.9, 0.99,
+                    1e-8);
+      path[i] += std::abs(naive[i].w - before);
+    }
+  }
+  for (size_t i = 0; i < naive.size(); ++i)
+    EXPECT_NEAR(leaves[0].tensor.detach()[static_cast<int64_t>(i)].item<double>() / path[i],
+                naive[i].w / path[i], GetParam() == at::kFloat ? 3e-6 : 1e-13)
+        << i;
+}
+
 // Several threads' ranges, whole registers and remainders, clipping and two averages in one pass.
 TEST(AdamW, InOnePassWithClippingAndAveragesEqualsTheAlgorithmInDouble) {
   constexpr int64_t n = 109 * 367;

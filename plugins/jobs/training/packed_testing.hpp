@@ -4,10 +4,12 @@
 
 namespace kinora::core {
 
-// The shard of video_jobs_testing.hpp with two pictures, `e` and `f`, and the trained job's start weights. dit: further lines
-// of that job; precision: as in it.
+// The shard of video_jobs_testing.hpp with two pictures, `e` and `f`, and the trained job's start weights.
+// dit: further lines of that job; precision, steps: as in it. latent_cache: as in `latents`; runs that share
+// it decode and encode each window once.
 inline std::unique_ptr<ScratchRun> prepared_for_rows(const std::string& dit,
-                                                     const std::string& precision = "'fp64'") {
+                                                     const std::string& precision = "'fp64'",
+                                                     const fs::path& latent_cache = {}, size_t steps = 2) {
   // b and the pictures are probed.
   const json facts{{"frames", 40}, {"width", 320}, {"height", 180}};
   auto run = prepared(
@@ -16,10 +18,11 @@ inline std::unique_ptr<ScratchRun> prepared_for_rows(const std::string& dit,
         "= 1\n"
         "tokenizer = { use = 'cosmos', latent_channels = 2, encoder_block_out_channels = [4, 8, 8], "
         "decode_block_out_channels = [4, 8, 8] }\ntokenizer_weights = "
-        "'FOLDER/tokenizer/weights.safetensors'\n"},
+        "'FOLDER/tokenizer/weights.safetensors'\n" +
+            (latent_cache.empty() ? "" : "latent_cache = '" + latent_cache.string() + "'\n")},
        {"dit",
         "loss = { use = 'flow' }\nweights = 'FOLDER/start.safetensors'\nprecision = " + precision +
-            "\nsteps = 2\nwarmup = 0\n"
+            fmt::format("\nsteps = {}\nwarmup = 0\n", steps) +
             "learning_rate = 0.01\noptimizer = { use = 'adamw', eps = 1e-4 }\nema = 0\ntext_dropout = 0.0\n"
             "tensorboard = false\n" +
             dit}},
@@ -35,7 +38,7 @@ inline std::unique_ptr<ScratchRun> prepared_for_rows(const std::string& dit,
                   fields.string(), run->of("shards").string());
   EXPECT_EQ(std::system(command.c_str()), 0);
   at::manual_seed(7);
-  ScratchRun::save(*run->network("dit", "model"), run->folder() / "start.safetensors");
+  ScratchRun::save(*run->model("dit"), run->folder() / "start.safetensors");
   return run;
 }
 

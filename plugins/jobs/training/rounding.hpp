@@ -3,8 +3,8 @@
 #pragma once
 #include <nlohmann/json.hpp>
 
-#include "core/torch/context/network.hpp"
-#include "core/torch/context/parallelism.hpp"
+#include "core/torch/network/network.hpp"
+#include "core/torch/ranks/parallelism.hpp"
 #include "kinora/abi/rounding.h"
 
 namespace kinora::core {
@@ -17,9 +17,9 @@ class RoundingMeter {
   void begin_step(int64_t step, bool measured);
   // After the step, on every rank: its table becomes the latest, and the line gets the means over layers.
   void end_step(nlohmann::json& line);
-  // A row for each layer that some rank has rounded: "layer", and for "activations", "weights" and "gradients" their "sqnr" (signal to
-  // quantisation noise in dB; null without an error), "clipped" and "underflowed" (shares of the values).
-  // Empty before the first measured step.
+  // A row for each layer that some rank has rounded: "layer", and for "activations", "weights" and
+  // "gradients" their "sqnr" (signal to quantisation noise in dB; null without an error), "clipped" and
+  // "underflowed" (shares of the values). Empty before the first measured step.
   const nlohmann::json& table() const { return table_; }
   // The step of the table, counted from 1.
   int64_t step() const { return step_; }

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/digest.hpp"
-#include "core/torch/context/meeting.hpp"
+#include "core/torch/ranks/meeting.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {
@@ -37,7 +37,7 @@ void SameBatches::compare(int64_t begin, int64_t end, int64_t step) {
       mine.emplace_back(fmt::format("'{}' of the microbatch from sample {} on", name, it->first), hash);
   const json told{{"data_rank", parallel_.data_rank()}, {"tensors", mine}};
   std::map<int64_t, std::pair<size_t, Facts>> first;  // by data rank: the first of its ranks
-  const auto texts = gather_texts(parallel_.group("world"), told.dump());
+  const auto texts = Exchange(parallel_.group("world")).gather(told.dump());
   for (size_t r = 0; r < texts.size(); ++r) {
     const json its = json::parse(texts[r]);
     const auto tensors = its.at("tensors").get<Facts>();

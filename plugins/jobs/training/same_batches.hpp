@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "core/torch/context/parallelism.hpp"
+#include "core/torch/ranks/parallelism.hpp"
 #include "core/torch/weights/weights.hpp"
 
 namespace kinora::core {

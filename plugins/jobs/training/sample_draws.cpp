@@ -6,7 +6,7 @@
 
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/training/generating/frames.hpp"
+#include "plugins/jobs/inference/frames.hpp"
 
 namespace kinora::core {
 namespace {

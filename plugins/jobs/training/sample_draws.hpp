@@ -4,7 +4,7 @@
 #include <string>
 
 #include "plugins/jobs/training/objective.hpp"
-#include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/options/train_options.hpp"
 
 namespace kinora::core {
 
@@ -43,7 +43,7 @@ class GivenDraw {
   static void require(const TrainOptions&, const LossInstance&);
   // For samples [first, first + count); empty without condition_frames.
   Given operator()(int64_t first, int64_t count, const std::string& key = "train") const;
-  // For these samples.
+  // The same for these samples.
   Given operator()(const std::vector<int64_t>& numbers) const;
 
  private:

@@ -4,19 +4,19 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "core/torch/context/instances.hpp"
+#include "core/torch/network/instances.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
-#include "plugins/jobs/training/generating/parts.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
-#include "plugins/jobs/training/strip.hpp"
+#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/inference/parts.hpp"
 
 namespace kinora::core {
 namespace {
 
 // The tokenizer that encoded the latents.
-std::unique_ptr<Network> tokenizer_of(JobContext& context) {
+std::unique_ptr<Tokenizer> tokenizer_of(JobContext& context) {
   const JobView encode(context.runtime(), context.run(), context.need_upstream("encode"));
   if (!encode.spec().component("tokenizer") && !encode.upstream("train-tokenizer")) return nullptr;
   return open_part(encode, part_of(encode, "tokenizer", "tokenizer_weights", "train-tokenizer"));
@@ -41,7 +41,7 @@ void require_samples(const TrainOptions& o) {
 }
 
 SampleGrid::SampleGrid(JobContext& context, const TrainOptions& o, const Validation& validation,
-                       const Objective& objective, const LatentFacts& facts, Network& network,
+                       const Objective& objective, const LatentFacts& facts, Model& network,
                        GuidedModel&& guided, bool writes)
     : context_(context),
       options_(o),
@@ -63,7 +63,7 @@ at::Tensor SampleGrid::made(const Validation::Sample& s) {
   if (given > 0) condition.emplace(clean.narrow(2, 0, given), objective_.mix(), options_.condition_sigma);
   Conditions with = s.batch;
   with.erase("latent");
-  if (objective_.told(clean) == ToldBy::mask)
+  if (objective_.condition_input(clean) == ConditionInput::mask)
     with["condition_mask"] =
         condition ? condition->mask(clean.size(2)) : at::zeros_like(clean.narrow(1, 0, 1), at::kFloat);
   const auto seed = static_cast<uint64_t>(context_.run().seed);
@@ -77,11 +77,11 @@ at::Tensor SampleGrid::made(const Validation::Sample& s) {
 at::Tensor SampleGrid::made(const Conditions& of_video, int64_t number, const at::Tensor& noise,
                             const FrameCondition* given) {
   const Conditions with = of_first_frames(of_video, noise.size(2), given);
-  guided_.ask(with, with, {});
+  GuidedConditions video = guided_.prepared(with, with, {});
   FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
     const Mixed in = remixed({x, sigma}, sampler_->mix(), objective_.mix());
-    const auto ask = [&](const at::Tensor& a, const at::Tensor& b) { return guided_(a, b); };
-    return given ? (*given)(in.x, in.sigma, ask) : guided_(in.x, in.sigma);
+    const auto ask = [&](const at::Tensor& a, const at::Tensor& b) { return guided_(video, a, b); };
+    return given ? (*given)(in.x, in.sigma, ask) : ask(in.x, in.sigma);
   });
   Call call{static_cast<uint64_t>(context_.run().seed), number};
   // An interruption takes effect at the end of the step, with a checkpoint.

@@ -2,10 +2,10 @@
 #pragma once
 #include <memory>
 
-#include "core/torch/media/latents.hpp"
-#include "plugins/jobs/training/generating/frames.hpp"
-#include "plugins/jobs/training/generating/guidance.hpp"
-#include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/inference/frames.hpp"
+#include "plugins/jobs/inference/guidance.hpp"
+#include "plugins/jobs/latents/latents.hpp"
+#include "plugins/jobs/training/options/train_options.hpp"
 #include "plugins/jobs/training/validation.hpp"
 
 namespace kinora::core {
@@ -19,7 +19,7 @@ class SampleGrid {
  public:
   // Everything is kept by reference; validation and objective are the training's.
   SampleGrid(JobContext&, const TrainOptions&, const Validation&, const Objective&, const LatentFacts&,
-             Network&, GuidedModel&&, bool writes);
+             Model&, GuidedModel&&, bool writes);
 
   // Draws options.samples samples with the texts, conditions and given frames of the first validation
   // samples, from noise that is the same at every step, on every rank. On the rank that writes:
@@ -42,11 +42,11 @@ class SampleGrid {
   const Validation& validation_;
   const Objective& objective_;
   const LatentFacts& facts_;
-  Network& network_;
+  Model& network_;
   GuidedModel guided_;
   bool writes_;
   std::unique_ptr<SamplerInstance> sampler_;
-  std::unique_ptr<Network> tokenizer_;  // null: not available
+  std::unique_ptr<Tokenizer> tokenizer_;  // null: not available
 };
 
 }  // namespace kinora::core

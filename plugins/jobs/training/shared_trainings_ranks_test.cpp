@@ -19,8 +19,8 @@ constexpr int64_t kSteps = 2, kBatch = 4;
 
 const json kFacts{{"frames", 40}};  // a promise that each clip keeps
 
-// A run whose windows are made when training takes them, from the shard of video_jobs_testing.hpp, whose clip b is not a
-// video. path: of the shards.
+// A run whose windows are made when training takes them, from the shard of video_jobs_testing.hpp, whose clip
+// b is not a video. path: of the shards.
 std::unique_ptr<ScratchRun> prepared_live(const std::string& parallel, int64_t accumulate,
                                           const std::string& path = "shards") {
   auto run = prepared(
@@ -36,7 +36,7 @@ std::unique_ptr<ScratchRun> prepared_live(const std::string& parallel, int64_t a
                     "1e-4 }}\nema = 0\ntensorboard = false\nparallel = {}\n",
                     kSteps, kBatch, accumulate, parallel)}},
       {{"a", kFacts}, {"c", kFacts}, {"d", kFacts}});
-  ScratchRun::save(*run->network("dit", "model"), run->folder() / "start.safetensors");
+  ScratchRun::save(*run->model("dit"), run->folder() / "start.safetensors");
   return run;
 }
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job.hpp"
-#include "core/torch/media/latents.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
+#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/latents/latents.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -36,8 +36,8 @@ ClipFacts facts() {
 
 std::unique_ptr<ScratchRun> ready(const ClipFacts& facts) {
   auto run = prepared({{"latents", "signals = ['fps', 'pose']\n" + kImage}, {"dit", kSignalsModel}}, facts);
-  ScratchRun::save(*run->network("latents", "image_encoder"), run->folder() / "clip.safetensors");
-  ScratchRun::save(*run->network("dit", "model"), run->folder() / "start.safetensors");
+  ScratchRun::save(*run->model("latents", "image_encoder"), run->folder() / "clip.safetensors");
+  ScratchRun::save(*run->model("dit"), run->folder() / "start.safetensors");
   return run;
 }
 
@@ -58,7 +58,7 @@ TEST(EncodeSignals, AreCachedByNameBesideTheLatent) {
   EXPECT_EQ(summary.at("too_short"), 0) << "clip d is counted once";
   const LatentCache cache(run->of("latents") / "latents.h5");
   EXPECT_THAT(cache.keys(), testing::ElementsAre("a@0", "a@4", "c@0", "c@4"));
-  const auto encoder = run->network("latents", "image_encoder");
+  const auto encoder = run->model("latents", "image_encoder");
   for (const auto& key : cache.keys()) {
     const auto got = cache.read(key);
     const bool a = key[0] == 'a';
@@ -100,20 +100,20 @@ TEST(EncodeSignals, ThatClipsDoNotHaveAreNamed) {
 }
 
 // The latents of a generate job that uses the model above with random weights.
-Tensor film_with(const std::string& signals, const std::string& line = "") {
+Tensor video_with(const std::string& signals, const std::string& line = "") {
   const std::string given =
       line.empty() ? "prompts = ['red']\n" : "prompts = []\nprompts_file = 'FOLDER/prompts.jsonl'\n";
   auto run = prepared({{"latents", "signals = ['fps', 'pose']\n" + kImage},
                        {"dit", kSignalsModel},
                        {"film", given + "format = ['latents']\nsignals = " + signals + "\n"}},
                       facts());
-  ScratchRun::save(*run->network("latents", "image_encoder"), run->folder() / "clip.safetensors");
-  ScratchRun::save(*run->network("dit", "model"), run->folder() / "start.safetensors");
+  ScratchRun::save(*run->model("latents", "image_encoder"), run->folder() / "clip.safetensors");
+  ScratchRun::save(*run->model("dit"), run->folder() / "start.safetensors");
   std::ofstream(run->folder() / "prompts.jsonl") << line << "\n";
   encoded(*run);
-  JobContext train = run->context("dit"), film = run->context("film");
+  JobContext train = run->context("dit"), video = run->context("film");
   test::run_job(train);
-  test::run_job(film);
+  test::run_job(video);
   const auto about = json::parse(std::ifstream(run->of("film") / "videos/000.json"));
   const json want = signals == "[]" ? json::array() : json{"fps=3", "pose=0.5,-0.25,1"};
   if (line.empty()) {
@@ -123,16 +123,16 @@ Tensor film_with(const std::string& signals, const std::string& line = "") {
 }
 
 TEST(GenerateSignals, ReachTheModelFromOptionsAndFromLines) {
-  const Tensor with = film_with("['pose=0.5,-0.25,1', 'fps=3']"), without = film_with("[]");
+  const Tensor with = video_with("['pose=0.5,-0.25,1', 'fps=3']"), without = video_with("[]");
   EXPECT_GT(worst(with, without), 1e-4);
   EXPECT_EQ(
-      worst(film_with("[]", R"({"prompt": "red", "signals": {"fps": 3, "pose": [0.5, -0.25, 1]}})"), with),
+      worst(video_with("[]", R"({"prompt": "red", "signals": {"fps": 3, "pose": [0.5, -0.25, 1]}})"), with),
       0);
 }
 
 TEST(GenerateSignals, ThatDoNotFitAreNamed) {
   const auto said = [](const std::string& signals, const std::string& line = "") -> std::string {
-    return test::refusal([&] { film_with(signals, line); });
+    return test::refusal([&] { video_with(signals, line); });
   };
   EXPECT_THAT(said("['poze=1']"),
               HasSubstr("model/dit takes no 'poze'; its own signals are: fps, image, pose"));

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/generating/frames.hpp"
+#include "plugins/jobs/inference/frames.hpp"
 #include "plugins/jobs/training/objective.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
 #include "tests/support/refusal.hpp"
@@ -74,12 +74,12 @@ class Made {
     }
   }
   const ComponentSpec& spec() const { return *component_.spec; }
-  Network& network() { return network_; }
+  Model& network() { return network_; }
 
  private:
   Component component_;
   Options options_;
-  Network network_;
+  Model network_;
 };
 
 Tensor numbers(const std::string& key, std::vector<int64_t> shape) {

@@ -6,9 +6,12 @@
 #include <cstring>
 #include <optional>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "core/base/status.hpp"
+#include "core/io/fence.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {
@@ -88,7 +91,8 @@ uint64_t valid_up_to(const fs::path& file, int64_t step) {
 
 std::optional<fs::path> existing(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.path().filename().string().starts_with("events.out.tfevents.")) return entry.path();
+    if (entry.path().filename().string().starts_with("events.out.tfevents.") && entry.is_regular_file())
+      return entry.path();
   return std::nullopt;
 }
 
@@ -128,6 +132,7 @@ TensorBoard::TensorBoard(const fs::path& folder, int64_t step) {
 }
 
 void TensorBoard::event(int64_t step, const std::string& fields) {
+  if (!std::exchange(may_write_, true)) or_throw(may_publish(file_));
   out_ << record(of_double(1, now()) + of_int(2, static_cast<uint64_t>(step)) + fields);
 }
 
@@ -147,6 +152,7 @@ void TensorBoard::image(int64_t step, std::string_view tag, std::string_view png
 
 void TensorBoard::flush() {
   out_.flush();
+  may_write_ = false;
   if (!out_) throw Error(KINORA_ERROR_NO_MEMORY, file_.string() + ": cannot be written; is the disk full?");
 }
 

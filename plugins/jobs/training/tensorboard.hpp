@@ -28,6 +28,7 @@ class TensorBoard {
   void event(int64_t step, const std::string& fields);
   std::filesystem::path file_;
   std::ofstream out_;
+  bool may_write_ = false;  // until the next flush()
 };
 
 // CRC-32C (Castagnoli), as in iSCSI and record files.

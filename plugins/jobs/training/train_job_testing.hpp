@@ -9,10 +9,10 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job.hpp"
-#include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "core/torch/weights/checkpoint.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
+#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/latents/latents.hpp"
+#include "plugins/jobs/training/checkpoint.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/run_file.hpp"
 #include "tests/support/worst.hpp"
@@ -75,20 +75,18 @@ struct Step {
 inline double sigma_of(int64_t n) {
   return at::special_ndtri(sample_uniform({1}, kSeed, n, "train.sigma")).exp().item<double>();
 }
-inline at::Tensor loss_at(Network& network, const Sample& s, double sigma, const at::Tensor& noise,
-                          bool drop);
+inline at::Tensor loss_at(Model& network, const Sample& s, double sigma, const at::Tensor& noise, bool drop);
 inline at::Tensor normalised(const Sample& s) {
   const auto by_channel = [](double a, double b) {
     return at::tensor({a, b}, at::kDouble).view({2, 1, 1, 1});
   };
   return ((s.latent.to(at::kDouble) - by_channel(0.25, -0.5)) / by_channel(2, 0.5) * kSigmaData).unsqueeze(0);
 }
-inline at::Tensor loss_of(Network& network, const Sample& s, int64_t n, double dropout) {
+inline at::Tensor loss_of(Model& network, const Sample& s, int64_t n, double dropout) {
   const bool drop = sample_uniform({1}, kSeed, n, "train.text-dropout").item<double>() < dropout;
   return loss_at(network, s, sigma_of(n), sample_noise(normalised(s), kSeed, n, "train.noise"), drop);
 }
-inline at::Tensor loss_at(Network& network, const Sample& s, double sigma, const at::Tensor& noise,
-                          bool drop) {
+inline at::Tensor loss_at(Model& network, const Sample& s, double sigma, const at::Tensor& noise, bool drop) {
   const at::Tensor x0 = normalised(s);
   const double s2 = sigma * sigma, d2 = kSigmaData * kSigmaData;
   const at::Tensor x = x0 + sigma * noise;
@@ -120,7 +118,7 @@ struct Trained {
   at::Tensor value;
   std::function<at::Tensor()> gradient;
 };
-inline std::vector<Trained> every_weight(Network& network) {
+inline std::vector<Trained> every_weight(Model& network) {
   std::vector<Trained> out;
   for (auto& l : network.chain().leaves())
     out.push_back({l.name, l.tensor.detach(), [&l] { return l.tensor.grad(); }});
@@ -129,7 +127,7 @@ inline std::vector<Trained> every_weight(Network& network) {
 
 // place: called after a step, for `trained` tensors that are not the network's own.
 inline Reference reference(
-    Network& network, const std::vector<Sample>& samples, const Knobs& k, std::vector<Trained> trained = {},
+    Model& network, const std::vector<Sample>& samples, const Knobs& k, std::vector<Trained> trained = {},
     const std::function<void()>& place = [] {}) {
   if (trained.empty()) trained = every_weight(network);
   std::vector<at::Tensor> m, v, average;
@@ -198,7 +196,7 @@ inline std::unique_ptr<ScratchRun> training(const Knobs& k, const std::string& m
                   "weights = 'FOLDER/start.safetensors'\n" + more}});
   EXPECT_EQ(run->problems(), "");
   write_latents(run->of("latents"), data);
-  ScratchRun::save(*run->network("dit", "model"), run->folder() / "start.safetensors");
+  ScratchRun::save(*run->model("dit"), run->folder() / "start.safetensors");
   return run;
 }
 

@@ -9,33 +9,33 @@
 #include "core/base/cancel.hpp"
 #include "core/base/clock.hpp"
 #include "core/base/log.hpp"
-#include "core/io/safetensors.hpp"
-#include "core/run/weights.hpp"
+#include "core/io/contents.hpp"
 #include "core/torch/tensors/device.hpp"
-#include "plugins/jobs/training/norms.hpp"
+#include "core/weights/safetensors.hpp"
+#include "core/weights/weights.hpp"
 
 namespace kinora::core {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::vector<Ema> averages_of(Network& network, const std::vector<double>& decays) {
-  std::vector<Ema> out;
-  for (const double decay : decays)
-    if (decay > 0) out.emplace_back(network.chain().leaves(), decay, /*rise=*/true);
-  return out;
-}
-
 Decay decay_of(const OptimizerOptions& o) {
   if (!o.decay_all) return usual_decay(o.weight_decay);
   return [decay = o.weight_decay](const Parameter& p) { return p.shape.size() > 1 ? decay : 0; };
 }
 
-// Compares weights that are another training's checkpoint with its list of files.
-void require_whole(const std::vector<std::filesystem::path>& weights) {
+Schedule schedule_of(const OptimizerOptions& o, int64_t steps) {
+  return {o.schedule, o.learning_rate, o.final_rate, o.warmup, steps, o.decay_share, o.decay_shape};
+}
+
+std::string loss_name(const Trained& one) { return one.is_result() ? "loss" : one.how().name; }
+std::string whose(const Trained& one) { return one.is_result() ? "" : one.how().name + "'s "; }
+
+// Compares weights that another training wrote with its list of files.
+void require_whole(const std::vector<std::filesystem::path>& weights, const std::filesystem::path& kept) {
   for (const auto& path : weights)
     if (const auto file = Safetensors::open(path))
-      for (const auto& one : file->files()) require_as_listed(one);
+      for (const auto& one : file->files()) require_as_listed(one, kept);
 }
 
 // Sums of many kinds in one transfer: pack, sum, unpack in the same order.
@@ -50,6 +50,14 @@ void sum_over_ranks(const Parallelism& parallel, Each each) {
 
 }  // namespace
 
+Trained::How how_of(const OptimizerOptions& o) {
+  return {
+      .learning_rate = [schedule = schedule_of(o, o.steps)](int64_t step) { return rate(schedule, step); },
+      .decay = decay_of(o),
+      .clip_norm = o.clip_norm,
+      .ema = o.ema};
+}
+
 void require_batch(const OptimizerOptions& o, int64_t data_ranks) {
   const int64_t step = o.accumulate * data_ranks;
   if (o.batch % step != 0)
@@ -59,75 +67,108 @@ void require_batch(const OptimizerOptions& o, int64_t data_ranks) {
                             o.batch, o.accumulate, data_ranks, (o.batch / step + 1) * step));
 }
 
-Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel,
-                 const OptimizerOptions& options)
+Trainer::Trainer(JobContext& context, TrainingTask& task, std::vector<Trained*> trained,
+                 Parallelism& parallel, const OptimizerOptions& options)
     : context_(context),
-      network_(network),
+      task_(task),
+      trained_(std::move(trained)),
+      result_(*trained_.at(0)),
+      network_(result_.network()),
       parallel_(parallel),
       options_(options),
-      exchange_(parallel.group("world"), network.chain().leaves().at(0).tensor.device()),
-      optimizer_(context.open_slot("optimizer"), context.spec().component("optimizer")->options,
-                 network.chain().parameters(), network.chain().leaves(), decay_of(options), exchange_),
+      exchange_(parallel.group("world"), device()),
       writer_(checkpoints(), exchange_,
               {options.async_checkpoints, static_cast<uint64_t>(options.shard_size), options.keep,
                options.keep_every}),
       live_(context.spec().name, context.folder(), options.steps) {
   require_batch(options_, parallel.data_size());
+  if (trained_.size() > 1 && parallel.group("pp").size > 1)
+    throw Error(KINORA_ERROR_INVALID,
+                "parallel: a pipeline trains one network, and this job trains several; use "
+                "other strategies than pp");
   const auto latest = whole_checkpoint(checkpoints(), exchange_);
   // An adapter's checkpoints leave out the weights that it adapts.
   const bool begins = (!latest || network_.chain().lora()) && !options_.weights.empty();
-  if (begins) exchange_.on_first([&] { require_whole(options_.weights); });
+  if (begins) exchange_.on_first([&] { require_whole(options_.weights, kept_digests(context.run().out)); });
   exchange_.together([&] {
     if (begins) network_.load(options_.weights);
-    averages_ = averages_of(network_, options_.ema);
+    result_.begin_averages();
     if (latest) restore(*latest);
   });
   context_.metrics().rewind(step_);
   if (options_.tensorboard && parallel_.rank() == 0) board_.emplace(context_.folder() / "tensorboard", step_);
 }
 
-void Trainer::gradients(const Micro& micro_loss, json& line) {
-  const int64_t count = options_.batch / options_.accumulate / parallel_.data_size();
-  double loss = 0, tokens = 0, loss_share = 0;
-  std::map<std::string, double> figures;
+std::vector<size_t> Trainer::due() const {
+  std::vector<size_t> out;
+  for (size_t role = 0; role < trained_.size(); ++role)
+    if (trained_[role]->is_due(step_)) out.push_back(role);
+  return out;
+}
+
+int64_t Trainer::first_sample(int64_t microbatch) const {
+  return step_ * options_.batch + (microbatch * parallel_.data_size() + parallel_.data_rank()) * samples();
+}
+
+void Trainer::begin(kinora_pass pass) {
+  pass.first_sample = first_sample(pass.microbatch);
+  pass.seed = static_cast<uint64_t>(context_.run().seed);
+  pass.step = step_;
+  pass.steps = options_.steps;
+  const auto numbers = task_.numbers(pass.first_sample, samples());
+  for (Trained* one : trained_) one->chain().begin(pass, numbers);
+}
+
+void Trainer::prepare_after(int64_t microbatch) {
+  const bool is_last = step_ + 1 == options_.steps && microbatch + 1 == options_.accumulate;
+  if (!is_last) task_.prepare(first_sample(microbatch + 1), samples());
+}
+
+void Trainer::record_only(const Trained* only) {
+  if (trained_.size() == 1) return;
+  for (Trained* one : trained_) one->record_gradients(!only || one == only);
+}
+
+void Trainer::gradients(json& line) {
+  const auto due = this->due();
+  double loss = 0, tokens = 0, loss_share = 0;  // loss: the result's
+  std::map<std::string, double> figures;        // the losses of the others among them
   by_sigma_of_step_ = {};
-  std::map<int64_t, at::Tensor> losses;  // by microbatch, of those whose backward is to come
-  bool has_loss = false;                 // the last stage of a pipeline, or every rank
-  const auto forward = [&](kinora_pass pass) {
-    pass.first_sample =
-        step_ * options_.batch + (pass.microbatch * parallel_.data_size() + parallel_.data_rank()) * count;
-    pass.seed = static_cast<uint64_t>(context_.run().seed);
-    pass.step = step_;
-    pass.steps = options_.steps;
-    network_.chain().begin(pass, numbers ? numbers(pass.first_sample, count) : std::vector<int64_t>());
+  std::map<int64_t, std::pair<size_t, at::Tensor>> waiting;  // by microbatch: a role's loss, for its backward
+  bool has_loss = false;                                     // the last stage of a pipeline, or every rank
+  const auto backward = [&](const kinora_pass& pass) {
+    const auto one = waiting.extract(pass.microbatch);
+    if (one.empty()) return;
+    const auto& [role, its_loss] = one.mapped();
+    its_loss.backward();
+    if (role == due.back()) prepare_after(pass.microbatch);
+    (role == 0 ? loss : figures[loss_name(*trained_[role])]) += its_loss.item<double>();
+  };
+  const auto forward = [&](const kinora_pass& pass) {
+    begin(pass);
     try {
-      MicroLoss one = micro_loss(pass.first_sample, count);
-      for (const auto& [name, value] : one.figures) figures[name] += value;
-      by_sigma_of_step_ += one.by_sigma;
-      loss_share += one.loss_share / static_cast<double>(options_.accumulate);
-      losses[pass.microbatch] = std::move(one.loss);
+      for (const size_t role : due) {
+        backward(pass);  // of the role before, whose graph is then gone
+        record_only(trained_[role]);
+        MicroLoss one = task_.micro_loss(role, first_sample(pass.microbatch), samples());
+        for (const auto& [name, value] : one.figures) figures[name] += value;
+        if (role == 0) by_sigma_of_step_ += one.by_sigma;
+        loss_share +=
+            one.loss_share / static_cast<double>(options_.accumulate) / static_cast<double>(due.size());
+        waiting[pass.microbatch] = {role, std::move(one.loss)};
+      }
       return has_loss = true;
     } catch (const Stop&) {
       return false;
     }
   };
-  const auto backward = [&](const kinora_pass& pass) {
-    const at::Tensor of_micro = losses.extract(pass.microbatch).mapped();
-    of_micro.backward();
-    const bool last = step_ + 1 == options_.steps && pass.microbatch + 1 == options_.accumulate;
-    const int64_t first =
-        step_ * options_.batch + (pass.microbatch * parallel_.data_size() + parallel_.data_rank()) * count;
-    if (prepare && !last) prepare(first + parallel_.data_size() * count, count);
-    loss += of_micro.item<double>();
-  };
-  parallel_.step({options_.accumulate, forward, backward}, nullptr);
-  network_.chain().reduce();
-  parallel_.sum_gradients(network_.chain().parameters(), network_.chain().leaves());
-  const auto counted = take_tokens ? take_tokens() : TokenMeter::Count();
-  tokens = static_cast<double>(counted.all);
+  if (!due.empty()) parallel_.step({options_.accumulate, forward, backward, device()});
+  record_only(nullptr);
+  for (const size_t role : due) trained_[role]->sum_gradients();
+  const auto counted = task_.take_tokens();
+  if (has_loss) tokens = static_cast<double>(counted.all);
   own_tokens_ = static_cast<double>(counted.own);
   own_loss_tokens_ = static_cast<double>(counted.learnt) * loss_share;
-  if (!has_loss) tokens = 0;
   sum_over_ranks(parallel_, [&](auto&& add) {
     add(loss);
     add(tokens);
@@ -136,67 +177,69 @@ void Trainer::gradients(const Micro& micro_loss, json& line) {
     for (double& x : by_sigma_of_step_.count) add(x);
   });
   for (const auto& [name, value] : figures) line[name] = value;
-  line["loss"] = loss;
+  if (result_.is_due(step_)) line["loss"] = loss;
   tokens_ = static_cast<int64_t>(tokens);
 }
 
-std::function<double(const Leaf&, const Piece&)> Trainer::shares() const {
-  return [this](const Leaf& leaf, const Piece& piece) {
-    return parallel_.share(network_.chain().parameter(piece.param), leaf.reduced_by_link);
-  };
-}
+Schedule Trainer::schedule(int64_t steps) const { return schedule_of(options_, steps); }
 
-Schedule Trainer::schedule(int64_t steps) const {
-  return {options_.schedule,    options_.learning_rate, options_.final_rate, options_.warmup, steps,
-          options_.decay_share, options_.decay_shape};
+void Trainer::keep_loss(const json& line) {
+  loss_ = line["loss"];
+  by_sigma_.fade();
+  by_sigma_ += by_sigma_of_step_;
 }
 
 void Trainer::update(json& line) {
-  auto& leaves = network_.chain().leaves();
-  const double norm =
-      gradient_norm(leaves, shares(), [&](double sum) { return parallel_.sum_of_world(sum); });
-  const double learning_rate = rate(schedule(options_.steps), step_);
-  line["gradient_norm"] = norm;
-  line["learning_rate"] = learning_rate;
-  if (!std::isfinite(norm) || !std::isfinite(line["loss"].get<double>())) {
-    skip(line);
-  } else {
-    in_a_row_ = 0;
-    loss_ = line["loss"];
-    by_sigma_.fade();
-    by_sigma_ += by_sigma_of_step_;
-    std::vector<Ema*> averages;
-    for (auto& e : averages_) averages.push_back(&e);
-    optimizer_.step(learning_rate, options_.clip_norm > 0 ? clip_factor(norm, options_.clip_norm) : 1,
-                    averages);
+  bool is_whole = true;
+  for (const size_t role : due()) {
+    Trained& one = *trained_[role];
+    const double norm = one.gradient_norm();
+    line[one.is_result() ? "gradient_norm" : one.how().name + "_gradient_norm"] = norm;
+    if (one.is_result()) line["learning_rate"] = one.how().learning_rate(step_);
+    if (!one.step(step_, line[loss_name(one)], norm)) {
+      log_warn("{}: step {}: the {}gradient or the loss is not finite; {} step is skipped",
+               context_.spec().name, step_ + 1, whose(one), one.is_result() ? "the" : "its");
+      line["skipped"] = true;
+      is_whole = false;
+    } else if (one.is_result()) {
+      keep_loss(line);
+    }
+    one.zero_grad();
   }
-  optimizer_.zero_grad();
-}
-
-void Trainer::skip(json& line) {
-  log_warn("{}: step {}: the gradient or the loss is not finite; the step is skipped", context_.spec().name,
-           step_ + 1);
-  line["skipped"] = true;
-  ++skipped_;
-  ++in_a_row_;
+  if (!is_whole) ++skipped_;
 }
 
 void Trainer::fail_if_stuck() const {
-  if (in_a_row_ < options_.max_skipped) return;
-  throw Error(KINORA_ERROR_FAILED,
-              fmt::format("step {}: the gradient or the loss was not finite in {} steps in a "
-                          "row; lower learning_rate ({}) or "
-                          "clip_norm ({}), raise warmup ({}), or see metrics.jsonl for where it began",
-                          step_, in_a_row_, options_.learning_rate, options_.clip_norm, options_.warmup));
+  for (const Trained* one : trained_) {
+    if (one->skipped_in_a_row() < options_.max_skipped) continue;
+    const std::string cure =
+        one->is_result() ? fmt::format("lower learning_rate ({}) or clip_norm ({}), raise warmup ({})",
+                                       options_.learning_rate, options_.clip_norm, options_.warmup)
+                         : fmt::format("lower its learning rate ({})", one->how().learning_rate(step_));
+    throw Error(
+        KINORA_ERROR_FAILED,
+        fmt::format("step {}: the {}gradient or the loss was not finite in {} steps in a row; {}, or see "
+                    "metrics.jsonl for where it began",
+                    step_, whose(*one), one->skipped_in_a_row(), cure));
+  }
+}
+
+void Trainer::fail_if_nothing_learnt() const {
+  for (const Trained* one : trained_)
+    if (one->optimizer().steps() == 0 && one->skipped_in_a_row() > 0)
+      throw Error(
+          KINORA_ERROR_FAILED,
+          fmt::format("the {}gradient or the loss was not finite in any of the {} steps, so nothing was "
+                      "learnt; look at the weights, the data and the precision",
+                      whose(*one), one->skipped_in_a_row()));
 }
 
 void Trainer::measure(json& line, double seconds, int64_t tokens) {
   line["seconds"] = seconds;
-  throughput.add(line, seconds, static_cast<double>(options_.batch), static_cast<double>(tokens));
-  line["weight_norm"] = weight_norm(network_.chain().leaves(), shares(),
-                                    [&](double sum) { return parallel_.sum_of_world(sum); });
+  throughput_.add(line, seconds, static_cast<double>(options_.batch), static_cast<double>(tokens));
+  line["weight_norm"] = result_.weight_norm();
   if (!by_sigma_.empty()) line["loss_by_sigma"] = by_sigma_.means();
-  add_memory(line, network_.chain().leaves().at(0).tensor.device());
+  add_memory(line, device());
 }
 
 void Trainer::log(const json& line) {
@@ -218,7 +261,7 @@ void Trainer::log(const json& line) {
 void Trainer::publish(const json& line) {
   if (parallel_.rank() != 0 || (seconds_since(published_) < 1 && step_ < options_.steps)) return;
   published_ = Clock::now();
-  live_.update_training(line, loading ? loading() : json());
+  live_.update_training(line, task_.loading());
 }
 
 void Trainer::picture(int64_t step, const std::string& tag, const std::filesystem::path& png) {
@@ -228,6 +271,7 @@ void Trainer::picture(int64_t step, const std::string& tag, const std::filesyste
 }
 
 void Trainer::share_lost(bool at_end) {
+  LostSamples* const lost = task_.lost();
   if (!lost) return;
   lost->set_used(step_ * options_.batch);
   if (at_end || parallel_.any(lost->has_new())) lost->merge(exchange_.gather(lost->take_shared(at_end)));
@@ -246,14 +290,21 @@ bool Trainer::keep() {
   return stop;
 }
 
-void Trainer::run(const Micro& micro_loss) {
-  throughput.ranks = parallel_.world();
-  throughput.peak_flops = options_.peak_flops;
-  if (throughput.flops_per_sample > 0 && options_.peak_flops == 0)
-    throughput.peak_flops =
-        measured_peak_flops(network_.chain().leaves().at(0).tensor.device(), parallel_.product_dtype());
+void Trainer::begin_run() {
+  throughput_.flops_per_sample = task_.flops_per_sample();
+  throughput_.ranks = parallel_.world();
+  throughput_.peak_flops = options_.peak_flops;
+  throughput_.is_measured = options_.peak_flops == 0;
+  if (throughput_.flops_per_sample > 0 && options_.peak_flops == 0)
+    throughput_.peak_flops =
+        measured_peak_flops(device(), parallel_.product_dtype());
+  LostSamples* const lost = task_.lost();
   if (lost) lost->set_used(step_ * options_.batch);
   if (lost && !restored_lost_.is_null()) lost->restore(restored_lost_);
+}
+
+void Trainer::run() {
+  begin_run();
   Progress progress(context_.spec().name, options_.steps, "steps");
   const auto start = Clock::now();
   const int64_t first_step = step_;
@@ -263,19 +314,19 @@ void Trainer::run(const Micro& micro_loss) {
     balance_.begin_step();
     const bool measured = (step_ + 1) % options_.checkpoint_every == 0 || step_ + 1 == options_.steps;
     rounding_.begin_step(step_ + 1, measured);
-    if (begin_step) begin_step(step_);
-    gradients(micro_loss, line);
+    task_.begin_step(step_);
+    gradients(line);
     rounding_.end_step(line);
     update(line);
     ++step_;
     share_lost(/*at_end=*/false);
-    const auto data_bytes = take_data_bytes ? take_data_bytes() : std::nullopt;
-    balance_.end_step(own_tokens_, own_loss_tokens_, take_encoded ? static_cast<double>(take_encoded()) : 0,
-                      static_cast<double>(data_bytes.value_or(0)));
+    const SamplesMade made = task_.take_samples_made();
+    balance_.end_step(own_tokens_, own_loss_tokens_, static_cast<double>(made.encoded_frames),
+                      static_cast<double>(made.bytes_read.value_or(0)));
     const double seconds = seconds_since(step_start);
-    const bool more = on_step && on_step(step_, line);
+    const bool more = task_.after_step(step_, line);
     if (logs(step_)) balance_.log(context_.spec().name, line);
-    if (logs(step_) && data_bytes) line["data_bytes"] = balance_.data_bytes();
+    if (logs(step_) && made.bytes_read) line["data_bytes"] = balance_.data_bytes();
     if (more || logs(step_)) {
       measure(line, seconds, tokens_);
       log(line);
@@ -285,13 +336,7 @@ void Trainer::run(const Micro& micro_loss) {
     fail_if_stuck();
     if (keep()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
   }
-  if (skipped_ == options_.steps)
-    throw Error(
-        KINORA_ERROR_FAILED,
-        fmt::format(
-            "the gradient or the loss was not finite in any of the {} steps, so nothing was learnt; look at "
-            "the weights, the data and the precision",
-            options_.steps));
+  fail_if_nothing_learnt();
   running_ = seconds_since(start);
   balance_.finish(context_.spec().name);
   share_lost(/*at_end=*/true);
@@ -305,9 +350,9 @@ json Trainer::summary() const {
            {"parameters", network_.numel()},
            {"seconds_per_step", seconds_per_step_}};
   if (running_ > 0) out["checkpoint_share"] = saving_ / running_;
-  if (throughput.flops_per_sample > 0) out["flops_per_sample"] = throughput.flops_per_sample;
-  if (throughput.peak_flops > 0) out["peak_flops"] = throughput.peak_flops;
-  add_memory(out, network_.chain().leaves().at(0).tensor.device());
+  if (throughput_.flops_per_sample > 0) out["flops_per_sample"] = throughput_.flops_per_sample;
+  if (throughput_.peak_flops > 0) out["peak_flops"] = throughput_.peak_flops;
+  add_memory(out, device());
   out.update(balance_.summary());
   if (!rounding_.table().empty()) {
     out["rounding"] = rounding_.table();

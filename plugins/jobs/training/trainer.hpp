@@ -1,84 +1,49 @@
-// The training loop that all training jobs share: gradients of microbatches, clipping, the optimizer, averages, and
-// the log of each step. Its files are written in trainer_state.cpp.
+// The training loop that all training jobs share: gradients of microbatches, clipping, the optimizers, averages, and
+// the log of each step. The job's TrainingTask computes a step. Its files are written in trainer_state.cpp.
 #pragma once
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 
-#include "core/torch/context/network.hpp"
-#include "core/torch/context/parallelism.hpp"
-#include "core/torch/context/throughput.hpp"
-#include "core/torch/weights/checkpoint_writer.hpp"
-#include "core/torch/weights/sigma_losses.hpp"
-#include "plugins/jobs/curation/pipeline.hpp"
-#include "plugins/jobs/loading/lost_samples.hpp"
+#include "core/run/live.hpp"
+#include "core/torch/network/network.hpp"
+#include "core/torch/network/throughput.hpp"
+#include "core/torch/ranks/parallelism.hpp"
 #include "plugins/jobs/training/balance.hpp"
-#include "plugins/jobs/training/ema.hpp"
-#include "plugins/jobs/training/optimizer.hpp"
-#include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/checkpoint_writer.hpp"
+#include "plugins/jobs/training/options/train_options.hpp"
 #include "plugins/jobs/training/rounding.hpp"
 #include "plugins/jobs/training/schedule.hpp"
+#include "plugins/jobs/training/sigma_losses.hpp"
 #include "plugins/jobs/training/tensorboard.hpp"
+#include "plugins/jobs/training/trained.hpp"
+#include "plugins/jobs/training/training_task.hpp"
 
 namespace kinora::core {
-
-// The result of one microbatch: the sum of its samples' losses, divided by the step's global number of
-// samples, with its graph; and figures to log, and losses by noise level, added up the same way.
-struct MicroLoss {
-  at::Tensor loss;
-  std::map<std::string, double> figures;
-  SigmaLosses by_sigma;
-  double loss_share = 1;  // share of its tokens that carry a loss
-};
 
 // Throws Error(KINORA_ERROR_INVALID) unless `batch` gives each microbatch on each of this many ranks a whole
 // number of samples.
 void require_batch(const OptimizerOptions&, int64_t data_ranks);
 
+// How a training's result is trained by these options.
+Trained::How how_of(const OptimizerOptions&);
+
 class Trainer {
  public:
-  // Loads the job's latest whole checkpoint if there is one, else options.weights.
-  Trainer(JobContext&, Network&, Parallelism&, const OptimizerOptions&);
+  // trained: the networks that the training changes, borrowed; the first is its result. A step changes those that are
+  // due, each by its own loss and all from the weights before the step.
+  // Loads the job's latest whole checkpoint if there is one, else options.weights into the result. Throws
+  // Error(KINORA_ERROR_INVALID) for several networks in a pipeline, whose schedule is of one.
+  Trainer(JobContext&, TrainingTask&, std::vector<Trained*> trained, Parallelism&, const OptimizerOptions&);
 
-  // Called after each step on every rank, before its line is logged: adds to the line, and returns whether
-  // the line must be logged whatever log_every is. `step`: steps done.
-  std::function<bool(int64_t step, nlohmann::json& line)> on_step;
-  // Further state of the job, such as a critic: called on every rank for every checkpoint, returns copies;
-  // and the same state from the checkpoint that training resumes from (empty: none).
-  std::function<NamedTensors()> job_state;
-  const NamedTensors& restored_job_state() const { return restored_; }
   // Figures of the steps for the job's summary, such as the latest validation loss: checkpoints store them.
   nlohmann::json facts = nlohmann::json::object();
-  // Whether training continues from a checkpoint.
-  bool is_resumed() const { return step_ > 0; }
-  // Called on every rank before the first microbatch of each step; may be null. step: steps done.
-  std::function<void(int64_t step)> begin_step;
-  // Basis of the measured speed: flops_per_sample may be set before run(); peak_flops is options.peak_flops,
-  // or measured.
-  Throughput throughput;
-  // The samples of the microbatch [first, first + count), in their order there; null: these.
-  std::function<std::vector<int64_t>(int64_t first, int64_t count)> numbers;
-  // Called while a microbatch is computed, with the samples of the next one; may be null.
-  std::function<void(int64_t first, int64_t count)> prepare;
-  // Tokens of this rank's forwards since the last call; null: unknown.
-  std::function<TokenMeter::Count()> take_tokens;
-  // Frames that this rank encoded since the last call; null: none.
-  std::function<int64_t()> take_encoded;
-  // Bytes of samples that this rank read since the last call, logged as `data_bytes` of all ranks; null, or nothing:
-  // none are read while it trains.
-  std::function<std::optional<int64_t>()> take_data_bytes;
-  // The samples that this rank could not use, which all ranks share after each step, so that the limits of failed ones
-  // hold for the training, and which checkpoints store; null: none are read while it trains.
-  LostSamples* lost = nullptr;
-  // What the loading of data has done so far, for metrics.prom of rank 0; null, or null from it: nothing is loaded.
-  std::function<nlohmann::json()> loading;
 
-  // micro_loss(first, count): samples [first, first + count) in the global order of all samples ever drawn,
-  // of which this rank computes its part. Ends with options.steps done, with Error(KINORA_ERROR_CANCELLED)
-  // after a checkpoint, or with Error(KINORA_ERROR_FAILED) when options.max_skipped steps in a row were not
-  // finite.
-  void run(const std::function<MicroLoss(int64_t first, int64_t count)>& micro_loss);
+  // Ends with options.steps done, with Error(KINORA_ERROR_CANCELLED)
+  // after a checkpoint, or with Error(KINORA_ERROR_FAILED) when options.max_skipped steps in a row of one of the
+  // networks were not finite.
+  void run();
 
   // Runs f with the first averages, which later jobs will use, as the network's weights.
   void with_average(const std::function<void()>& f);
@@ -95,18 +60,27 @@ class Trainer {
   nlohmann::json summary() const;
 
  private:
-  using Micro = std::function<MicroLoss(int64_t, int64_t)>;
-  void gradients(const Micro& micro_loss, nlohmann::json& line);
+  void begin_run();
+  // The samples of this rank in a microbatch of this step: the number of the first one, and their count.
+  int64_t first_sample(int64_t microbatch) const;
+  int64_t samples() const { return options_.batch / options_.accumulate / parallel_.data_size(); }
+  at::Device device() const { return network_.chain().leaves().at(0).tensor.device(); }
+  void begin(kinora_pass pass);
+  void prepare_after(int64_t microbatch);
+  // The indices of the networks that step in this step.
+  std::vector<size_t> due() const;
+  // Gradients of this network's weights alone are recorded; null: those of all.
+  void record_only(const Trained* one);
+  void gradients(nlohmann::json& line);
   void update(nlohmann::json& line);
-  // For each piece, 1 / number of ranks that hold it.
-  std::function<double(const Leaf&, const Piece&)> shares() const;
-  void skip(nlohmann::json& line);
+  void keep_loss(const nlohmann::json& line);
   void measure(nlohmann::json& line, double seconds, int64_t tokens);
   void log(const nlohmann::json& line);
   // Writes metrics.prom, at most once a second; on rank 0.
   void publish(const nlohmann::json& line);
   bool logs(int64_t step) const { return step % options_.log_every == 0 || step == options_.steps; }
   void fail_if_stuck() const;
+  void fail_if_nothing_learnt() const;
   // at_end: of all reasons, and logs them.
   void share_lost(bool at_end);
   // Whether the run was asked to stop; writes the checkpoint that is due.
@@ -120,25 +94,26 @@ class Trainer {
   std::filesystem::path checkpoints() const { return context_.folder() / "checkpoints"; }
 
   JobContext& context_;
-  Network& network_;
+  TrainingTask& task_;
+  const std::vector<Trained*> trained_;
+  Trained& result_;
+  Network& network_;  // the result's
   Parallelism& parallel_;
   OptimizerOptions options_;
   Exchange exchange_;
-  Optimizer optimizer_;
-  std::vector<Ema> averages_;
+  Throughput throughput_;
   CheckpointWriter writer_;
   std::optional<TensorBoard> board_;
   Live live_;
   std::chrono::steady_clock::time_point published_;
-  bool averaged_ = false;                          // the first averages and the network's weights are swapped
-  int64_t step_ = 0, skipped_ = 0, in_a_row_ = 0;  // step_: steps done
-  int64_t tokens_ = 0;                             // of the step, over all ranks
-  double own_tokens_ = 0, own_loss_tokens_ = 0;    // of the step, on this rank
+  bool averaged_ = false;                        // the first averages and the network's weights are swapped
+  int64_t step_ = 0, skipped_ = 0;               // step_: steps done
+  int64_t tokens_ = 0;                           // of the step, over all ranks
+  double own_tokens_ = 0, own_loss_tokens_ = 0;  // of the step, on this rank
   Balance balance_{parallel_};
   RoundingMeter rounding_{network_, parallel_};
   double loss_ = 0;  // of the last finite step, also from before a resume
   SigmaLosses by_sigma_, by_sigma_of_step_;
-  NamedTensors restored_;
   nlohmann::json restored_lost_;
   double seconds_per_step_ = 0, saving_ = 0,
          running_ = 0;  // seconds that training waited for checkpoints, and in total

@@ -1,33 +1,17 @@
 // The files of a training: checkpoints while it runs, weights when it is done.
 #include <algorithm>
-#include <set>
 #include <utility>
 
+#include "core/base/digest.hpp"
 #include "core/base/log.hpp"
-#include "plugins/jobs/training/generating/trained_precision.hpp"
+#include "core/io/contents.hpp"
+#include "plugins/jobs/inference/trained_precision.hpp"
 #include "plugins/jobs/training/trainer.hpp"
 
 namespace kinora::core {
 namespace {
 
-// Restored tensors are copied, since tensors of a checkpoint borrow a read-only mapping.
-void copy_into(const Chain& chain, NamedTensors from, const std::vector<at::Tensor>& to) {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : from) names.push_back(name);
-  std::set<std::string> frozen;  // they have no average
-  for (const auto& p : chain.parameters())
-    if (p.frozen) frozen.insert(p.name);
-  const LoadOptions how{.may_miss = [&](const std::string& name) { return frozen.contains(name); }};
-  distribute(chain.parameters(), chain.leaves(), to, names, taking_from(from), how);
-}
-
-// The leaves to store in a checkpoint: for an adapter's training none of the frozen ones, which are in the
-// file that the training started from.
-std::vector<at::Tensor> checkpointed(const Chain& chain, std::vector<at::Tensor> per_leaf) {
-  for (size_t i = 0; chain.lora() && i < per_leaf.size(); ++i)
-    if (chain.leaves()[i].frozen) per_leaf[i].reset();
-  return per_leaf;
-}
+constexpr const char* kOfTask = "task.";  // names of the task's state in the file `more`
 
 // Notes in files of weights which of them the training rounds, as its table says, and how: `kinora convert
 // --precision` rounds these and no others, by this rule.
@@ -46,30 +30,15 @@ void note_low_weights(std::vector<TensorFile>& files, const json& table, const C
 
 void Trainer::restore(const std::filesystem::path& folder) {
   Checkpoint saved = load_checkpoint(folder);
-  auto& chain = network_.chain();
-  LoadOptions how;
-  if (chain.lora()) how.may_miss = [](const std::string& name) { return !is_lora(name); };
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : saved.weights) names.push_back(name);
-  load_values(chain.parameters(), chain.leaves(), names, taking_from(saved.weights), how);
-  optimizer_.restore(std::exchange(saved.optimizer, {}));
-  optimizer_.set_steps(saved.state.optimizer_steps);
-  for (auto& e : averages_) {
-    const auto kept = saved.ema.find(decay_name(e.decay()));
-    if (kept == saved.ema.end())
-      throw Error(KINORA_ERROR_INVALID, folder.string() + ": the checkpoint has no averages with decay " +
-                                            decay_name(e.decay()) +
-                                            "; restore the run file's ema, or choose another output folder");
-    copy_into(chain, std::move(kept->second), e.values());
-    e.set_updates(saved.state.ema_updates);
-  }
+  for (Trained* one : trained_) one->restore(saved, folder);
+  NamedTensors of_task = taken(saved.more, kOfTask);
+  for (auto& [name, tensor] : of_task) tensor = tensor.clone();  // of a read-only mapping
+  task_.restore(std::move(of_task));
   step_ = saved.state.step;
   loss_ = saved.state.loss;
   skipped_ = saved.state.skipped;
-  in_a_row_ = saved.state.skipped_in_a_row;
   by_sigma_ = saved.state.by_sigma;
   rounding_.restore(saved.state.rounding);
-  restored_ = saved.more;
   restored_lost_ = saved.state.lost;
   if (saved.state.facts.is_object()) facts = saved.state.facts;
   say_resumed(saved.state.steps);
@@ -88,47 +57,42 @@ void Trainer::say_resumed(int64_t before) const {
 }
 
 void Trainer::save() {
-  auto& chain = network_.chain();
-  const auto kept = [&](const std::vector<at::Tensor>& per_leaf) {
-    return held(chain.parameters(), chain.leaves(), checkpointed(chain, per_leaf));
-  };
   TrainState state;
   state.step = step_;
   state.steps = options_.steps;
   state.facts = facts;
   state.samples_seen = step_ * options_.batch;
-  state.optimizer_steps = optimizer_.steps();
   state.loss = loss_;
   state.skipped = skipped_;
-  state.skipped_in_a_row = in_a_row_;
   state.by_sigma = by_sigma_;
   state.rounding = rounding_.state();
-  if (lost) state.lost = lost->state();
-  auto files = checkpoint_files(kept(values_of(chain.leaves())), optimizer_.held_states());
-  for (auto& e : averages_) {
-    state.ema_updates = e.updates();
-    files.push_back(checkpoint_file("ema-" + decay_name(e.decay()), kept(e.weights(chain.leaves()))));
-  }
-  if (job_state) files.push_back(checkpoint_file("more", held(job_state())));
+  if (const LostSamples* lost = task_.lost()) state.lost = lost->state();
+  CheckpointFiles held_files;
+  for (Trained* one : trained_) one->save(state, held_files);
+  NamedTensors of_task;
+  for (auto& [name, tensor] : task_.state()) of_task.emplace(kOfTask + name, tensor);
+  if (!of_task.empty()) held_files["more"].push_back(held(of_task));
+  auto files = checkpoint_files(std::move(held_files));
   note_low_weights(files, rounding_.table(), context_.spec().component("precision"));
   writer_.start(std::move(state), std::move(files));
 }
 
 void Trainer::with_average(const std::function<void()>& f) {
-  if (averages_.empty()) return f();
-  averages_[0].swap(network_.chain().leaves());
+  if (result_.averages().empty()) return f();
+  const auto swap = [this] { result_.averages()[0].swap(network_.chain().leaves()); };
+  swap();
   try {
     f();
   } catch (...) {
-    averages_[0].swap(network_.chain().leaves());
+    swap();
     throw;
   }
-  averages_[0].swap(network_.chain().leaves());
+  swap();
 }
 
 void Trainer::use_average() {
-  if (averages_.empty()) return;
-  averages_[0].swap(network_.chain().leaves());
+  if (result_.averages().empty()) return;
+  result_.averages()[0].swap(network_.chain().leaves());
   averaged_ = !averaged_;
 }
 
@@ -148,22 +112,30 @@ TensorFile Trainer::weights_file(const std::string& name, const std::vector<at::
 
 void Trainer::save_weights() {
   const auto& chain = network_.chain();
+  std::vector<ListedFile> adapter;
   if (const auto* lora = chain.lora()) {
     const auto pairs = network_.adapter(exchange_);
     exchange_.on_first([&] {
       write_adapter(context_.folder() / "adapter", *lora, pairs,
                     options_.weights.empty() ? "" : options_.weights.back().string());
+      // Small next to the weights, whose digests are computed while they are written.
+      const std::string name = "adapter/adapter_model.safetensors";
+      const auto file = context_.folder() / name;
+      adapter.push_back({name, std::filesystem::file_size(file), sha256_of_file(file)});
     });
   }
   std::vector<TensorFile> files{weights_file("weights.safetensors", values_of(chain.leaves()))};
-  for (size_t i = 0; i < averages_.size(); ++i) {
+  const auto& averages = result_.averages();
+  for (size_t i = 0; i < averages.size(); ++i) {
     const bool in_network = i == 0 && averaged_;
     files.push_back(
-        weights_file("weights.ema-" + decay_name(averages_[i].decay()) + ".safetensors",
-                     in_network ? values_of(chain.leaves()) : averages_[i].weights(chain.leaves())));
+        weights_file("weights.ema-" + decay_name(averages[i].decay()) + ".safetensors",
+                     in_network ? values_of(chain.leaves()) : averages[i].weights(chain.leaves())));
   }
   note_low_weights(files, rounding_.table(), context_.spec().component("precision"));
-  write_files(context_.folder(), files, exchange_, static_cast<uint64_t>(options_.shard_size));
+  auto written = write_files(context_.folder(), files, exchange_, static_cast<uint64_t>(options_.shard_size));
+  written.insert(written.end(), adapter.begin(), adapter.end());
+  context_.summary["files"] = list_json(written);
 }
 
 }  // namespace kinora::core

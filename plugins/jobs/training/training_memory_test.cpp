@@ -2,7 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/network.hpp"
+#include "core/torch/network/model.hpp"
 #include "plugins/jobs/training/optimizer_testing.hpp"
 #include "tests/support/metered.hpp"
 #include "tests/support/run_file.hpp"
@@ -12,8 +12,8 @@ namespace {
 
 using test::Metered;
 
-// In float32: 4 bytes for a weight, 4 for its gradient, 8 for AdamW's two moments, 4 for each average. A precision of few
-// bits changes none of them: its weights are rounded when they are used.
+// In float32: 4 bytes for a weight, 4 for its gradient, 8 for AdamW's two moments, 4 for each average. A
+// precision of few bits changes none of them: its weights are rounded when they are used.
 TEST(TrainingMemory, IsFourBytesForEachWeightGradientMomentAndAverage) {
   const std::map<std::string, std::string> lines{
       {"dit",
@@ -21,11 +21,11 @@ TEST(TrainingMemory, IsFourBytesForEachWeightGradientMomentAndAverage) {
        "heads = 4, head_size = 64, adaln_lora = 4 }\n"}};
   const test::ScratchRun run(lines);
   Metered::begin();
-  Network network(or_throw(test::runtime().registry().open("model/dit")),
-                  run.spec("dit").component("model")->options, {});
+  Model network(or_throw(test::runtime().registry().open("model/dit")),
+                run.spec("dit").component("model")->options, {});
   const auto weights = static_cast<double>(network.numel());
   ASSERT_GT(weights, 1e6) << "so that small tensors of a model do not count";
-  // What came since the last call, in bytes a weight.
+  // Memory that was added since the last call, in bytes per weight.
   double before = 0;
   const auto more = [&] {
     const auto now = static_cast<double>(Metered::now());
@@ -51,8 +51,8 @@ TEST(TrainingMemory, OfAFrozenWeightIsTheWeight) {
   Metered::begin();
   ChainOptions chain;
   chain.lora = LoraOptions{.rank = 16, .alpha = 16, .targets = {"linear_qkv", "linear_fc1"}};
-  Network network(or_throw(test::runtime().registry().open("model/dit")),
-                  run.spec("dit").component("model")->options, chain);
+  Model network(or_throw(test::runtime().registry().open("model/dit")),
+                run.spec("dit").component("model")->options, chain);
   auto& leaves = network.chain().leaves();
   double frozen = 0, trained = 0;
   for (const auto& leaf : leaves)

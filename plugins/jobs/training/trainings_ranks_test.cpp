@@ -92,7 +92,7 @@ TEST(Trainings, WeighTheCriticAsOneProcess) {
   const auto lines = [&](const Rank& me, const std::string& parallel) {
     const auto run = prepared({{"tokenizer", job + "parallel = " + parallel + "\n"}});
     at::manual_seed(7);
-    ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->folder() / "start.safetensors");
+    ScratchRun::save(*run->tokenizer("tokenizer"), run->folder() / "start.safetensors");
     JobContext context = run->context("tokenizer", me.rank == 0);
     test::run_job(context);
     return me.rank == 0 ? run->metrics("tokenizer") : std::vector<json>();
@@ -118,7 +118,7 @@ TEST(Trainings, ScoreReconstructionsAsOneProcess) {
     const auto run = prepared({{"tokenizer", fmt::format("{}parallel = {}\nfeatures_weights = '{}'\n", job,
                                                          parallel, features.string())}});
     at::manual_seed(7);
-    ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->folder() / "start.safetensors");
+    ScratchRun::save(*run->tokenizer("tokenizer"), run->folder() / "start.safetensors");
     JobContext context = run->context("tokenizer", writes);
     test::run_job(context);
     return context.summary;
@@ -151,7 +151,7 @@ TEST(Trainings, TakeATableOfDataAsOneProcess) {
   const auto lines = [&](const std::string& parallel, bool writes) {
     const auto run = prepared({{"tokenizer", job + "parallel = " + parallel + "\n"}});
     at::manual_seed(7);
-    ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->folder() / "start.safetensors");
+    ScratchRun::save(*run->tokenizer("tokenizer"), run->folder() / "start.safetensors");
     JobSpec spec = run->spec("tokenizer");
     spec.data.emplace();
     spec.data->path = run->of("shards").string();

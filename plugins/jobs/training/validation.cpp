@@ -31,7 +31,7 @@ std::vector<double> validation_levels(const LossInstance& loss, std::vector<doub
   return given;
 }
 
-Validation::Validation(TrainingSamples& samples, const Objective& objective, Network& network,
+Validation::Validation(SampleStream& samples, const Objective& objective, Network& network,
                        const Parallelism& parallel, const TrainOptions& options, uint64_t seed)
     : samples_(samples),
       objective_(objective),

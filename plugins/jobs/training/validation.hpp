@@ -3,11 +3,11 @@
 #include <functional>
 #include <vector>
 
-#include "core/torch/context/parallelism.hpp"
+#include "core/torch/ranks/parallelism.hpp"
 #include "plugins/jobs/training/objective.hpp"
-#include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/options/train_options.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
-#include "plugins/jobs/training/samples.hpp"
+#include "plugins/jobs/windows/samples.hpp"
 
 namespace kinora::core {
 
@@ -18,7 +18,7 @@ std::vector<double> validation_levels(const LossInstance&, std::vector<double> g
 class Validation {
  public:
   // Noise and given frames depend only on the seed and the sample's key.
-  Validation(TrainingSamples&, const Objective&, Network&, const Parallelism&, const TrainOptions&,
+  Validation(SampleStream&, const Objective&, Network&, const Parallelism&, const TrainOptions&,
              uint64_t seed);
 
   // "validation_loss", the mean of "validation": {"sigma": [..], "loss": [..]}. Every sample is computed
@@ -38,7 +38,7 @@ class Validation {
 
  private:
   void begin() const;
-  TrainingSamples& samples_;
+  SampleStream& samples_;
   const Objective& objective_;
   Network& network_;
   const Parallelism& parallel_;

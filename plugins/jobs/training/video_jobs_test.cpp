@@ -1,4 +1,4 @@
-// What train-tokenizer and encode compute, on real clips, against the mathematics written out here.
+// Compares what train-tokenizer and encode compute on real clips with the mathematics written out here.
 #include <cmath>
 #include <cstdlib>
 #include <set>
@@ -8,12 +8,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/log.hpp"
 #include "core/run/job.hpp"
-#include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/generating/encoders.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
+#include "plugins/jobs/inference/encoders.hpp"
+#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/latents/latents.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -48,8 +49,7 @@ TEST(EncodeJob, CachesTheFirstFrameFollowedByGrey) {
   const auto item = data.item(1);
   at::Tensor grey = window("a", 4);
   grey.slice(2, 1).zero_();
-  const at::Tensor want =
-      data.facts().scale.normalise(run->network("tokenizer", "tokenizer")->encode(grey)[0]);
+  const at::Tensor want = data.facts().scale.normalise(run->tokenizer("tokenizer")->encode(grey)[0]);
   const at::Tensor got = item.more.at("condition");
   const int64_t time = (kFrames - 1) / (want.size(1) - 1);
   ASSERT_EQ(got.size(0), time + 2);
@@ -71,7 +71,7 @@ TEST(EncodeJob, CachesEveryWindowOfEveryClipAndItsStatistics) {
 
   const LatentCache cache(run->of("latents") / "latents.h5");
   EXPECT_THAT(cache.keys(), testing::ElementsAre("a@0", "a@4", "c@0", "c@4"));
-  const auto tokenizer = run->network("tokenizer", "tokenizer");
+  const auto tokenizer = run->tokenizer("tokenizer");
   JobContext context = run->context("latents");
   TextEncoder encoder(context, run->spec("latents"));
   std::vector<at::Tensor> latents;
@@ -111,7 +111,7 @@ TEST(EncodeJob, LeavesOutAClipThatIsCutOffOrBroken) {
   for (const bool cut : {true, false}) {
     const auto run = prepared();
     const fs::path clip = run->folder() / "fields/a.mp4";
-    auto bytes = bytes_of(clip);
+    auto bytes = read_bytes(clip);
     const size_t at = bytes.size() * 6 / 10;
     cut ? bytes.resize(at) : (void)std::fill(bytes.begin() + at, bytes.begin() + at + bytes.size() / 5, 'x');
     std::ofstream(clip, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -122,6 +122,23 @@ TEST(EncodeJob, LeavesOutAClipThatIsCutOffOrBroken) {
         0);
     EXPECT_EQ(encoded(*run).at("failed"), 2) << (cut ? "cut off" : "broken");
   }
+}
+
+// That of a counts for all.
+TEST(EncodeJob, SaysHowManyClipsHaveAnotherRate) {
+  ASSERT_TRUE(start_log("warn"));
+  const auto said = [](const std::string& signals, double rate) {
+    const auto run = prepared({{"latents", signals}},
+                              {{"a", json::object({{"fps", 30}})}, {"c", json::object({{"fps", rate}})}});
+    testing::internal::CaptureStderr();
+    encoded(*run);
+    EXPECT_EQ(LatentFacts::of_folder(run->of("latents")).fps, 30.0 / kEvery);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said("", 12), testing::HasSubstr("its latents count as 3.75 frames per second, the rate of the "
+                                               "first clip, but 1 of 2 clips has 1.5: "));
+  for (const auto& log : {said("", 29.97), said("signals = ['fps']\n", 12)})
+    EXPECT_THAT(log, testing::Not(testing::HasSubstr("frames per second"))) << log;
 }
 
 TEST(EncodeJob, BringsAllChannelsToOneDeviationIfAsked) {
@@ -190,7 +207,7 @@ TEST(TrainTokenizerJob, ReconstructsCropsAtRandomStarts) {
       prepared({{"tokenizer",
                  "steps = 1\nbatch = 6\nwarmup = 0\nschedule = 'constant'\nema = 0\nl1 = 0.7\nmse = 0.3\n"
                  "weights = 'FOLDER/start.safetensors'"}});
-  const auto network = run->network("tokenizer", "tokenizer");
+  const auto network = run->tokenizer("tokenizer");
   ScratchRun::save(*network, run->folder() / "start.safetensors");
   JobContext context = run->context("tokenizer");
   test::run_job(context);

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job.hpp"
-#include "core/run/one_stage.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
+#include "core/stages/one_stage.hpp"
+#include "plugins/jobs/inference/media/clips.hpp"
 #include "tests/support/run_file.hpp"
 
 namespace kinora::core {
@@ -53,14 +53,14 @@ inline at::Tensor decoded(const std::vector<char>& bytes, const json& options) {
   return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, at::IntArrayRef(t->shape, 4), at::kByte)
       .clone();
 }
-inline std::vector<char> bytes_of(const fs::path& file) {
+inline std::vector<char> read_bytes(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
 // A clip as the jobs scale it, float32 [3, T, H, W] in [-1, 1].
 inline at::Tensor clip(const std::string& key) {
-  const auto frames = decoded(bytes_of(fs::path(KINORA_TEST_DATA) / kClips.at(key)),
+  const auto frames = decoded(read_bytes(fs::path(KINORA_TEST_DATA) / kClips.at(key)),
                               {{"height", 16}, {"width", 32}, {"stride", kEvery}});
   return (frames.to(at::kDouble) / 255 * 2 - 1).permute({3, 0, 1, 2}).to(at::kFloat);
 }
@@ -77,9 +77,9 @@ inline std::unique_ptr<ScratchRun> prepared(const std::map<std::string, std::str
   auto run = std::make_unique<ScratchRun>(more);
   EXPECT_EQ(run->problems(), "");
   write_shard(*run, facts);
-  ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->of("tokenizer") / "weights.safetensors");
-  ScratchRun::save(*run->network("latents", "text"), run->folder() / "text.safetensors");
-  ScratchRun::save(*run->network("dit", "model"), run->of("dit") / "weights.safetensors");
+  ScratchRun::save(*run->tokenizer("tokenizer"), run->of("tokenizer") / "weights.safetensors");
+  ScratchRun::save(*run->model("latents", "text"), run->folder() / "text.safetensors");
+  ScratchRun::save(*run->model("dit"), run->of("dit") / "weights.safetensors");
   return run;
 }
 

@@ -120,7 +120,7 @@ const LpipsDistance::Weights& LpipsDistance::like(const Tensor& x) {
   return made;
 }
 
-Tensor LpipsDistance::operator()(const Tensor& prediction, const Tensor& target) {
+Tensor LpipsDistance::operator()(const Tensor& prediction, const Tensor& target, const Run* run) {
   check_video("prediction", prediction);
   check_video("target", target);
   if (prediction.sizes() != target.sizes())
@@ -131,6 +131,7 @@ Tensor LpipsDistance::operator()(const Tensor& prediction, const Tensor& target)
   const Weights& w = like(a);
   std::vector<Tensor> distances;
   for (int64_t at = 0; at < a.size(0); at += kTogether) {
+    if (run) run->check_cancelled();
     const int64_t n = std::min(kTogether, a.size(0) - at);
     const auto of_a = features(trunk_, w, a.narrow(0, at, n)), of_b = features(trunk_, w, b.narrow(0, at, n));
     Tensor sum;

@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "kinora/options.hpp"
+#include "kinora/run.hpp"
 #include "plugins/losses/perceptual/trunk.hpp"
 
 namespace kinora::perceptual {
@@ -27,8 +28,8 @@ void describe_lpips(Describe<Options>& d) {
       .path()
       .required()
       .help("safetensors of the lpips package's state_dict(): net.slice1.0.weight ... lin4.model.1.weight");
-  d.input("prediction", "[B, 3, T, H, W]", "float", "in [-1, 1]");
-  d.input("target", "[B, 3, T, H, W]", "float", "in [-1, 1]");
+  d.input("prediction", "[B, 3, T, H, W]", "float", "values in [-1, 1]");
+  d.input("target", "[B, 3, T, H, W]", "float", "values in [-1, 1]");
 }
 
 class LpipsDistance {
@@ -36,8 +37,9 @@ class LpipsDistance {
   // Throws kinora::Error if the weights are missing or those of another network.
   explicit LpipsDistance(const LpipsOptions&);
   // Floating-point videos [B, 3, T, H, W] of one shape -> [B], the mean over a sample's frames, in at least
-  // float32; with a gradient. Throws Error(KINORA_ERROR_INVALID).
-  at::Tensor operator()(const at::Tensor& prediction, const at::Tensor& target);
+  // float32; with a gradient. Throws Error(KINORA_ERROR_INVALID), and Error(KINORA_ERROR_CANCELLED) between two
+  // groups of frames of a run, if there is one, that was asked to stop.
+  at::Tensor operator()(const at::Tensor& prediction, const at::Tensor& target, const Run* run = nullptr);
 
  private:
   using Weights = std::map<std::string, at::Tensor>;

@@ -52,7 +52,9 @@ class LpipsScore final : public MeanScore<at::Tensor> {
   }
   explicit LpipsScore(const Options& o) : distance_(o) {}
 
-  Tensor each(const Named<Tensor>& in) override { return distance_(in["prediction"], in["target"]); }
+  Tensor each(const Run& run, const Named<Tensor>& in) override {
+    return distance_(in["prediction"], in["target"], &run);
+  }
 
  private:
   LpipsDistance distance_;

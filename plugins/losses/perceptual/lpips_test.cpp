@@ -92,6 +92,28 @@ TEST(LpipsScore, IsTheMeanOfTheLoss) {
   std::filesystem::remove(file);
 }
 
+TEST(LpipsScore, StopsBetweenGroupsOfFrames) {
+  const auto file = weights_file("squeeze");
+  const Tensor video = at::zeros({1, 3, 80, 48, 48});
+  const auto score = test::score("lpips", {{"net", "squeeze"}, {"weights", file}});
+  int asked = 0;  // before each group of 32 frames; stopped before the second of three
+  kinora_run run{};
+  run.struct_size = sizeof run;
+  run.self = &asked;
+  run.cancelled = [](void* self) -> int32_t {
+    return ++*static_cast<int*>(self) < 2 ? KINORA_OK : KINORA_ERROR_CANCELLED;
+  };
+  try {
+    score->update({{"prediction", video}, {"target", video}}, &run);
+    ADD_FAILURE() << "the score did not stop";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), KINORA_ERROR_CANCELLED) << e.what();
+  }
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(score->state().numel(), 0) << "a call that was stopped adds nothing";
+  std::filesystem::remove(file);
+}
+
 TEST(Lpips, NamesWhatIsWrong) {
   test::plugins();
   const auto message = [](auto f) -> std::string {

@@ -33,14 +33,14 @@ class Ar final : public Model<at::Tensor> {
  private:
   // The code before each position, -1 at the beginning.
   struct Input {
-    at::Tensor codes;              // int64 [B, N]
-    int64_t frames, rows, cols;    // of these codes, for the context
-    int64_t grid_rows, grid_cols;  // of the video, for RoPE; 0: 1D
-    int64_t position;
+    at::Tensor codes;            // int64 [B, N]
+    int64_t frames, rows, cols;  // of these codes, for the context
+    Grid grid;                   // of the video, for RoPE
+    int64_t position = 0;
   };
   Input input(const Named<at::Tensor>& in) const;
-  // table: the embedding's weights. codes int64 [B, S, 1] -> [B, S, D]
-  at::Tensor embed(const Ctx& ctx, const at::Tensor& codes, const at::Tensor& table) const;
+  // tied: the embedding's weights if they are the head's too. codes int64 [B, S, 1] -> [B, S, D]
+  at::Tensor embed(const Ctx& ctx, const at::Tensor& codes, kinora_seq seq, const at::Tensor& tied) const;
   void check_place(const at::Tensor& index, int64_t position) const;
   // text and text_mask, if present.
   std::vector<at::Tensor> text(const Named<at::Tensor>& in, int64_t B) const;
@@ -57,7 +57,7 @@ Ar::Ar(const Options& given, const Ctx& ctx) : options_(checked(given)) {
   const auto& c = options_;
   table_ = Declare(ctx, "", c.tied ? -1 : 0)
                .weight("tok_embeddings", {c.vocab_size, c.dim}, Init::normal(c.tied ? 0.02 : 1),
-                       c.tied ? Role::whole : Role::table);  // if tied, it is also the head's matrix
+                       c.tied ? Role::whole : Role::vocab);  // if tied, it is also the head's matrix
   begin_ =
       Declare(ctx, "", 0).weight("bov_embedding", {1, c.dim}, Init::normal(c.tied ? 0.02 : 1), Role::table);
   for (int64_t i = 1; i <= c.n_layers; ++i) layers_.emplace_back(ctx, c, i);
@@ -81,18 +81,18 @@ Ar::Input Ar::input(const Named<Tensor>& in) const {
   if (codes.is_cpu() && (codes.min().item<int64_t>() < 0 || codes.max().item<int64_t>() >= c.vocab_size))
     refuse(c10::str("codes from ", codes.min().item<int64_t>(), " to ", codes.max().item<int64_t>(),
                     " are given, vocab_size is ", c.vocab_size));
-  Input out{codes.flatten(1), codes.size(1), video ? codes.size(2) : 1, video ? codes.size(3) : 1, 0, 0, 0};
+  Input out{codes.flatten(1), codes.size(1), video ? codes.size(2) : 1, video ? codes.size(3) : 1, {}};
   if (in.has("position")) out.position = in["position"].item<int64_t>();
   if (out.position < 0 || (out.position > 0 && video))
     refuse("position must be at least 0, and is for codes [B, N] with `grid`");
-  if (c.rope_dim == "3D" && video) out.grid_rows = out.rows, out.grid_cols = out.cols;
+  if (c.rope_dim == "3D" && video) out.grid = {out.rows, out.cols};
   if (c.rope_dim == "3D" && !video) {
     if (!in.has("grid") || in["grid"].numel() != 3)
       refuse("codes [B, N] need `grid`, the video's t, h, w; or give them as [B, t, h, w]");
     const Tensor grid = in["grid"].to(at::kCPU, at::kLong);
-    out.grid_rows = grid[1].item<int64_t>(), out.grid_cols = grid[2].item<int64_t>();
-    const int64_t all = grid[0].item<int64_t>() * out.grid_rows * out.grid_cols;
-    if (out.grid_rows < 1 || out.grid_cols < 1 || out.position + out.codes.size(1) > all)
+    out.grid = {grid[1].item<int64_t>(), grid[2].item<int64_t>()};
+    const int64_t all = grid[0].item<int64_t>() * out.grid.rows * out.grid.cols;
+    if (out.grid.rows < 1 || out.grid.cols < 1 || out.position + out.codes.size(1) > all)
       refuse(c10::str("codes ", out.position, " to ", out.position + out.codes.size(1) - 1,
                       " are not in a video of ", all, " codes; see `grid`"));
   }
@@ -102,9 +102,9 @@ Ar::Input Ar::input(const Named<Tensor>& in) const {
   return out;
 }
 
-Tensor Ar::embed(const Ctx& ctx, const Tensor& codes, const Tensor& table) const {
-  const Tensor code = codes.squeeze(2);
-  const Tensor x = at::embedding(table, code.clamp_min(0));
+Tensor Ar::embed(const Ctx& ctx, const Tensor& codes, kinora_seq seq, const Tensor& tied) const {
+  const Tensor code = codes.squeeze(2), row = code.clamp_min(0),
+               x = tied.defined() ? at::embedding(tied, row) : ctx.lookup(row, table_, seq);
   return at::where((code < 0).unsqueeze(2), ctx.value(begin_).to(x.scalar_type()), x);
 }
 
@@ -133,18 +133,19 @@ std::vector<Tensor> Ar::forward(const Ctx& ctx, const Named<Tensor>& in) {
   check_place(index, given.position);
   const Tensors tied = c.tied ? Tensors{ctx.value(table_)} : Tensors();
 
-  Tensor x = ctx.block(0, {codes}, tied, 1, [this, ctx](const Tensors& t) {
-    return Tensors{embed(ctx, t[0], t.size() > 1 ? t[1] : ctx.value(table_))};
+  Tensor x = ctx.block(0, {codes}, tied, 1, [this, ctx, seq](const Tensors& t) {
+    return Tensors{embed(ctx, t[0], seq, t.size() > 1 ? t[1] : Tensor())};
   })[0];
   // A stage of a pipeline may not have x here, so these have their own dtypes; layers use x's.
-  const Turns turns = rope_turns(index, c.head_dim, c.rope_theta, given.grid_rows, given.grid_cols);
+  const Turns turns = rope_turns(index, c.head_dim, c.rope_theta, given.grid);
   Tensors shared{turns.cos, turns.sin};
   for (const auto& t : text(in, given.codes.size(0))) shared.push_back(t);
   for (size_t i = 0; i < layers_.size(); ++i)
-    x = ctx.block(static_cast<int64_t>(i) + 1, {x}, shared, 1, [this, ctx, seq, i](const Tensors& t) {
-      const auto at = [&](size_t n) { return n < t.size() ? t[n] : Tensor(); };
-      return Tensors{layers_[i](ctx, seq, t[0], {t[1], t[2]}, at(3), at(4))};
-    })[0];
+    x = ctx.block(static_cast<int64_t>(i) + 1, {x}, shared, 1,
+                  [this, ctx, seq, i, grid = given.grid](const Tensors& t) {
+                    const auto at = [&](size_t n) { return n < t.size() ? t[n] : Tensor(); };
+                    return Tensors{layers_[i](ctx, seq, t[0], {t[1], t[2]}, grid, at(3), at(4))};
+                  })[0];
   x = ctx.block(c.n_layers + 1, {x}, tied, 1, [this, ctx, seq](const Tensors& t) {
     const Tensor y = llama_norm(ctx, t[0], norm_, options_.norm_eps);
     return Tensors{t.size() > 1 ? at::linear(y, t[1].to(y.scalar_type())) : out_(ctx, y, seq)};

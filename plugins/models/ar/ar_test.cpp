@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/cache_instance.hpp"
-#include "core/torch/context/network.hpp"
+#include "core/torch/network/cache_instance.hpp"
+#include "core/torch/network/model.hpp"
 #include "kinora/abi/model.h"
 #include "tests/support/oracle.hpp"
 #include "tests/support/refusal.hpp"
@@ -19,7 +19,7 @@ namespace {
 using at::Tensor;
 constexpr const char* kFile = "ar.safetensors";
 
-// Through Network, which passes the model's visibility to the chain.
+// Through Model, which passes the model's visibility to the chain.
 struct Ar {
   explicit Ar(const core::json& given, at::ScalarType dtype = at::kDouble,
               std::vector<const kinora_link*> links = {})
@@ -37,7 +37,7 @@ struct Ar {
   }
   Tensor operator()(const core::NamedTensors& in) { return network.forward(in)[0]; }
   core::Component component;
-  core::Network network;
+  core::Model network;
 };
 
 // cache/kv with these options.
@@ -126,7 +126,7 @@ TEST_P(ArDecoding, ThroughAKvCacheIsThatOfOneForward) {
       const double apart = test::difference(step(in), wanted[branch].narrow(1, i, 1));
       EXPECT_LT(apart, 1e-12) << "token " << i << ", branch " << branch;
       worst = test::worse(worst, apart);
-      EXPECT_EQ(cache.tokens(branch), i + 1);
+      EXPECT_EQ(cache.tokens(0, branch), i + 1);
     }
   }
   std::printf("          worst relative difference %.2g\n", worst);
@@ -152,11 +152,11 @@ TEST(ArCache, HoldsTheKeysAndValuesOfItsHeadsAndNoMore) {
   Ar ar(kSmall, at::kDouble, {cache.link()});
   const core::NamedTensors in{{"codes", at::ones({2, 3, 2, 2}, at::kLong)}};
   const Tensor first = ar(in);
-  EXPECT_EQ(cache.bytes(), 2 * 2 * 2 * 12 * 2 * 6 * 8) << "layers, k and v, B, tokens, heads, d, float64";
+  EXPECT_EQ(cache.bytes(0), 2 * 2 * 2 * 12 * 2 * 6 * 8) << "layers, k and v, B, tokens, heads, d, float64";
   EXPECT_EQ(test::difference(ar(in), first), 0) << "from the beginning again: nothing old is seen";
-  EXPECT_EQ(cache.tokens(), 12);
-  cache.reset();
-  EXPECT_EQ(cache.bytes(), 0);
+  EXPECT_EQ(cache.tokens(0), 12);
+  cache.reset(0);
+  EXPECT_EQ(cache.bytes(0), 0);
 }
 
 // Every layer's keys come from what the layer below saw, so one wrong token would change all later ones.
@@ -170,7 +170,7 @@ TEST(ArCache, AWindowWithPinnedTokensIsAMaskInEveryLayer) {
   const Tensor wanted = masked({{"codes", codes}});
   EXPECT_GT(test::difference(all({{"codes", codes}}), wanted), 1e-3)
       << "a mask without effect proves nothing";
-  cache.pin(0, kPinned);
+  cache.pin(0, 0, kPinned);
   for (int64_t i = 0; i < 12; ++i) {
     core::Frames frames;
     frames.start = i;
@@ -179,8 +179,38 @@ TEST(ArCache, AWindowWithPinnedTokensIsAMaskInEveryLayer) {
                               {"grid", at::tensor({3, 2, 2}, at::kLong)},
                               {"position", at::full({1}, i, at::kLong)}});
     EXPECT_LT(test::difference(made, wanted.narrow(1, i, 1)), 1e-12) << "token " << i;
-    EXPECT_EQ(cache.tokens(), std::min(i + 1, kPinned + kWindow));
+    EXPECT_EQ(cache.tokens(0), std::min(i + 1, kPinned + kWindow));
   }
+}
+
+// One chain makes two videos, a code of each in turn.
+TEST(ArCache, SessionsInTurnAreSessionsAlone) {
+  const at::NoGradGuard off;
+  KvCache cache(12, {{"window", 4}});
+  Ar ar(kSmall, at::kDouble, {cache.link()});
+  const auto step = [&](uint64_t session, int64_t i) {
+    core::Frames frames;
+    frames.start = i;
+    ar.network.chain().set_frames(frames);
+    ar.network.chain().begin({.struct_size = sizeof(kinora_pass), .no_grad = 1, .session = session});
+    const Tensor codes = (at::arange(12, at::kLong) * static_cast<int64_t>(session)).remainder(9);
+    return ar({{"codes", codes.narrow(0, std::max<int64_t>(i - 1, 0), 1).unsqueeze(0)},
+               {"grid", at::tensor({3, 2, 2}, at::kLong)},
+               {"position", at::full({1}, i, at::kLong)}});
+  };
+  std::vector<Tensor> alone[2];
+  for (uint64_t session : {1, 2}) {
+    for (int64_t i = 0; i < 12; ++i) alone[session - 1].push_back(step(session, i));
+    cache.reset(session);
+  }
+  EXPECT_GT(test::difference(alone[0].back(), alone[1].back()), 1e-3) << "two equal videos prove nothing";
+  for (int64_t i = 0; i < 12; ++i)
+    for (uint64_t session : {1, 2})
+      EXPECT_TRUE(at::equal(step(session, i), alone[session - 1][static_cast<size_t>(i)]))
+          << "code " << i << " of video " << session;
+  EXPECT_EQ(cache.tokens(1), 4);
+  EXPECT_EQ(cache.tokens(2), 4);
+  EXPECT_EQ(cache.tokens(0), 0);
 }
 
 TEST(ArModelAlone, SeesNoCodeThatItPredicts) {

@@ -15,14 +15,19 @@
 
 namespace kinora::ar {
 
+// The size of a video's frames in codes; 0: 1D.
+struct Grid {
+  int64_t rows = 0, cols = 0;
+};
+
 // Rotary positions of codes. Channels i and i + d / 2 of a head are a pair; the pairs are divided among
 // the axes: time d - 4 (d / 6) channels, rows and columns 2 (d / 6) each; pair j of an axis with n channels
 // rotates by position * theta^(-2j / n). 1D: one axis.
 //
 // index: int64 [1 or B, S], position of each token in the sequence -> cosines and sines [1 or B, S, 1, d /
-// 2], float64. 3D (rows > 0, with cols): position i has the code before it, i - 1, and rotates by that code's
+// 2], float64. 3D: position i has the code before it, i - 1, and rotates by that code's
 // frame, row and column; position 0, the beginning, is not rotated, like the first code.
-Turns rope_turns(const at::Tensor& index, int64_t head_dim, double theta, int64_t rows, int64_t cols);
+Turns rope_turns(const at::Tensor& index, int64_t head_dim, double theta, const Grid& grid);
 
 // x / rms(x) * weight over the last dimension, statistics in at least float32; rounded to x's dtype before
 // the weight, as Llama does.
@@ -33,15 +38,18 @@ class Attend {
   // kv_dim: channels of the keys' and values' input.
   Attend(const Declare& declare, const Config& c, int64_t kv_dim);
   // x [B, S, D]: self-attention, with positions.
-  at::Tensor self(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Turns& turns) const;
+  at::Tensor self(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Turns& turns,
+                  const Grid& grid) const;
   at::Tensor cross(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const at::Tensor& text,
                    const at::Tensor& mask) const;
 
  private:
   at::Tensor heads(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Linear& by,
                    kinora_param norm) const;
+  kinora_rope rope_of(const Grid& grid) const;
 
   Heads heads_;
+  Rope rope_;
   Linear q_, k_, v_, out_;
   kinora_param norm_q_ = 0, norm_k_ = 0;
   double eps_;
@@ -54,7 +62,7 @@ class Layer {
       : Layer(Declare(ctx, "layers." + std::to_string(block - 1) + ".", block), c, block) {}
   bool crosses() const { return cross_.has_value(); }
   // text: undefined if absent; text_mask: undefined if all tokens are visible.
-  at::Tensor operator()(const Ctx& ctx, kinora_seq seq, at::Tensor x, const Turns& turns,
+  at::Tensor operator()(const Ctx& ctx, kinora_seq seq, at::Tensor x, const Turns& turns, const Grid& grid,
                         const at::Tensor& text, const at::Tensor& text_mask) const;
 
  private:

@@ -31,7 +31,8 @@ void describe_layers(Describe<Options>& d, const std::string& side, const Config
   const std::string tower = side + "_model";
   const Renames names = with_tower(tower);
   d.layout(
-      "transformers-5", "without " + tower + ".", [names](const std::string& n) { return names.ours(n); },
+      "transformers-5", "names without " + tower + ".",
+      [names](const std::string& n) { return names.ours(n); },
       [names](const std::string& n) { return names.theirs(n); });
   const auto in_clip = [&](const std::string& key, const std::string& otherwise) {
     return std::vector<std::string>{side + "_config." + key + " ?? " + otherwise};

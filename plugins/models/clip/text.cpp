@@ -58,7 +58,7 @@ void Text::describe(Describe<Options>& d) {
 Text::Text(const Options& o, const Ctx& ctx)
     : c_(o),
       words_(Declare(ctx, "text_model.embeddings.", 0)
-                 .weight("token_embedding", {o.vocab_size, o.hidden_size}, Init::normal(0.02), Role::table)),
+                 .weight("token_embedding", {o.vocab_size, o.hidden_size}, Init::normal(0.02), Role::vocab)),
       positions_(Declare(ctx, "text_model.embeddings.", 0)
                      .weight("position_embedding", {o.max_position_embeddings, o.hidden_size},
                              Init::normal(0.01), Role::table)),
@@ -102,7 +102,7 @@ std::vector<Tensor> Text::forward(const Ctx& ctx, const Named<Tensor>& in) {
 
   using Tensors = std::vector<Tensor>;
   Tensor x = ctx.block(0, {ids}, {}, 1, [this, ctx](const Tensors& t) {
-    return Tensors{at::embedding(ctx.value(words_), t[0]) + ctx.value(positions_).narrow(0, 0, t[0].size(1))};
+    return Tensors{ctx.lookup(t[0], words_, 0) + ctx.value(positions_).narrow(0, 0, t[0].size(1))};
   })[0];
   for (size_t i = 0; i < layers_.size(); ++i)
     x = ctx.block(static_cast<int64_t>(i) + 1, {x}, {valid, causal}, 1,

@@ -16,7 +16,8 @@ Attend::Attend(const Declare& declare, const Config& c, int64_t kv_width)
       out_(declare.linear("to_out.0", c.width(), c.width(), Role::row, c.head_size)),
       norm_q_(declare.weight("norm_q", {c.head_size}, Init::ones())),
       norm_k_(declare.weight("norm_k", {c.head_size}, Init::ones())),
-      epsilon_(c.qk_norm_eps) {}
+      epsilon_(c.qk_norm_eps),
+      rope_(video_rope(KINORA_ROPE_HALVES, c.head_size, c.rope_scale)) {}
 
 Tensor Attend::head_norm(const Ctx& ctx, const Tensor& x, kinora_param w, const Turns& turns) const {
   return norm_rope(x, value_as(ctx, w, x), {turns.cos, turns.sin}, epsilon_);
@@ -25,8 +26,10 @@ Tensor Attend::head_norm(const Ctx& ctx, const Tensor& x, kinora_param w, const 
 Tensor Attend::self(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Turns& turns) const {
   const Tensor q = head_norm(ctx, heads_.split(q_(ctx, x, seq)), norm_q_, turns);
   const Tensor k = head_norm(ctx, heads_.split(k_(ctx, x, seq)), norm_k_, turns);
+  kinora_rope rope{};
   Attention<Tensor> how;
   how.kv_seq = seq;
+  how.rope = rope_.of(turns, rope);
   return out_(ctx, heads_.attend(ctx, seq, q, k, heads_.split(v_(ctx, x, seq)), how), seq);
 }
 

@@ -27,7 +27,8 @@ struct Shared : BlockInputs<Shared> {
   at::Tensor row;         // the row, of R, of each token of the stream; undefined: R is 1
 
   std::vector<at::Tensor*> all() {
-    return {&embedding, &modulation, &text, &turns.cos, &turns.sin, &text_mask, &text_table, &position, &row};
+    return {&embedding,  &modulation, &text,       &turns.cos, &turns.sin,
+            &turns.rate, &text_mask,  &text_table, &position,  &row};
   }
 };
 
@@ -62,6 +63,7 @@ class Attend {
   Linear q_, k_, v_, out_;
   kinora_param norm_q_, norm_k_;
   double epsilon_;
+  Rope rope_;
 };
 
 class Block {

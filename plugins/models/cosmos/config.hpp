@@ -36,7 +36,7 @@ void describe(Describe<Config>& d);
 Config checked(Config c);
 std::vector<Signal> signals_of(const Config& c);
 
-// Of NVIDIA's checkpoints: cosmos-predict1, cosmos-predict2.
+// The generation of NVIDIA's checkpoints: cosmos-predict1 or cosmos-predict2.
 enum class Release { predict1, predict2 };
 
 // The name in diffusers and model/cosmos of the parameter that NVIDIA's checkpoint calls `original`, with or

@@ -162,7 +162,7 @@ Tensor Cosmos::learnt_position(const Ctx& ctx, kinora_seq seq, const Tensor& x) 
   const int64_t columns[] = {KINORA_TOKEN_TIME, KINORA_TOKEN_ROW, KINORA_TOKEN_COL};
   Tensor sum;
   for (size_t i = 0; i < 3; ++i) {
-    const Tensor one = at::embedding(ctx.value(position_[i]), table.select(2, columns[i]));
+    const Tensor one = ctx.lookup(table.select(2, columns[i]), position_[i], seq);
     sum = sum.defined() ? sum + one : one;
   }
   const Tensor rms = at::linalg_vector_norm(sum, 2, {-1}, true, wide_type(sum)) /

@@ -45,6 +45,7 @@ class SelfAttend : Attend {
 
  private:
   Linear qkv_;
+  Rope rope_;
 };
 
 class CrossAttend : Attend {
@@ -74,14 +75,17 @@ Tensor Attend::attend(const Ctx& ctx, kinora_seq seq, const Tensor& q, const Ten
 SelfAttend::SelfAttend(const Declare& declare, const Config& c)
     : Attend(declare, c),
       qkv_(declare.linear("linear_qkv", c.groups() * (group_ + 2) * c.head_size, c.width(), Role::column,
-                          (group_ + 2) * c.head_size)) {}
+                          (group_ + 2) * c.head_size)),
+      rope_(video_rope(KINORA_ROPE_HALVES, c.head_size, c.rope_scale)) {}
 
 Tensor SelfAttend::operator()(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Turns& turns,
                               Over over) const {
   const Tensor qkv = qkv_(ctx, x, seq).unflatten(2, {-1, group_ + 2, heads_.size()});
+  kinora_rope rope{};
   Attention<Tensor> how;
   how.kv_seq = seq;
   how.over = over;
+  how.rope = rope_.of(turns, rope);
   const auto heads = norm_rope_qkv(qkv, value_as(ctx, norm_q_, qkv), value_as(ctx, norm_k_, qkv),
                                    {turns.cos, turns.sin}, epsilon_);
   return attend(ctx, seq, heads.q, heads.k, heads.v, how);

@@ -86,7 +86,7 @@ int64_t Config::mlp() const { return std::llround(static_cast<double>(width()) *
 template <class Options>
 void describe(Describe<Options>& d) {
   d.input("latent", "[B, in_channels, T, H, W]", "float",
-          "or a packed row [1, in_channels, N], with `sizes`");
+          "noised latent, or a packed row [1, in_channels, N] with `sizes`");
   d.input("sizes", "[n, 3]", "int64",
           "T, H and W of each of n consecutive videos in a packed row, N numbers per channel; all other "
           "inputs then have n for B, and all frames or all tokens for [B, F, ...]");
@@ -94,15 +94,21 @@ void describe(Describe<Options>& d) {
       "timestep", "[B] or [B, F] or [B, F * h * w]", "float",
       "noise level in the network's unit: one per sample, frame or token (F, h, w: T, H, W divided by the "
       "patch)");
-  d.input("text", "[B, L, text_size]", "float", "zeros, or left out, for the unconditional prediction");
+  d.input("text", "[B, L, text_size]", "float",
+          "text embeddings; zeros, or left out, for the "
+          "unconditional prediction");
   d.input("text_mask", "[B, L]", "bool", "true for tokens that may be seen; left out: all");
-  d.input("condition_mask", "[B, 1, T, H, W]", "float", "one additional channel, counted in in_channels");
+  d.input("condition_mask", "[B, 1, T, H, W]", "float",
+          "mask of the given frames, one additional channel "
+          "that in_channels counts");
   d.input("fps", "[B]", "float",
           "frame rate of the video, if base_fps is set (left out: base_fps) or a signal");
   d.input("camera", "[B, channels] or [B, F, channels] or [B, F * h * w, channels]", "float",
           "a signal, like any other name of `signals`; left out: nothing is added");
   d.input("image", "[B, L, channels] or [B, channels]", "float", "a signal");
-  d.output("output", "[B, out_channels, T, H, W]", "float", "or [1, out_channels, N], like the latent");
+  d.output("output", "[B, out_channels, T, H, W]", "float",
+           "prediction, in the form of the latent: [1, "
+           "out_channels, N] for a packed row");
   describe_shape(d);
   describe_conditions(d);
 }

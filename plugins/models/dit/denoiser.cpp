@@ -52,7 +52,7 @@ Tensor Denoiser::embed(const Ctx& ctx, kinora_seq seq, const Tensor& patches) co
   const int64_t columns[] = {KINORA_TOKEN_TIME, KINORA_TOKEN_ROW, KINORA_TOKEN_COL};
   for (size_t i = 0; i < position_.size(); ++i) {
     const Tensor places = ctx.table(seq, Place::stream).select(2, columns[i]);
-    x = x + at::embedding(ctx.value(position_[i]), places).to(x.scalar_type());
+    x = x + ctx.lookup(places, position_[i], seq).to(x.scalar_type());
   }
   return x;
 }
@@ -81,8 +81,8 @@ std::vector<Tensor> Denoiser::forward(const Ctx& ctx, const Named<Tensor>& in) {
   const auto has = shared.has();
 
   using Tensors = std::vector<Tensor>;
-  // Blocks 0, 1 ... layers, layers + 1: embedding, layers, head. Their numbers are those that pp and fsdp divide by; parameters are declared
-  // with the same ones.
+  // Blocks 0, 1 ... layers, layers + 1: embedding, layers, head. Their numbers are those that pp and fsdp
+  // divide by; parameters are declared with the same ones.
   x = ctx.block(0, {x}, {}, 1,
                 [this, ctx, seq](const Tensors& t) { return Tensors{embed(ctx, seq, t[0])}; })[0];
   kinora_seq from = seq;

@@ -30,7 +30,7 @@ struct Shared : BlockInputs<Shared> {
 
   std::vector<at::Tensor*> all() {
     std::vector<at::Tensor*> out{&active, &text, &text_mask, &text_table};
-    for (auto& t : turns) out.insert(out.end(), {&t.cos, &t.sin});
+    for (auto& t : turns) out.insert(out.end(), {&t.cos, &t.sin, &t.rate});
     for (auto& r : rows) out.push_back(&r);
     return out;
   }

@@ -160,7 +160,7 @@ MiniLm::MiniLm(const Options& o, const Ctx& ctx) : options_(o) {
   if (o.hidden % o.heads) throw Error(KINORA_ERROR_INVALID, "model/minilm: heads does not divide hidden");
   const Init init = Init::normal(0.02);
   const Declare embeddings(ctx, "embeddings.", 0);
-  words_ = embeddings.weight("word_embeddings", {o.vocab, o.hidden}, init, Role::table);
+  words_ = embeddings.weight("word_embeddings", {o.vocab, o.hidden}, init, Role::vocab);
   positions_ = embeddings.weight("position_embeddings", {o.max_positions, o.hidden}, init, Role::table);
   types_ = embeddings.weight("token_type_embeddings", {o.types, o.hidden}, init, Role::table);
   embedded_norm_ = embeddings.layer_norm("LayerNorm", o.hidden, o.layer_norm_eps);
@@ -170,7 +170,7 @@ MiniLm::MiniLm(const Options& o, const Ctx& ctx) : options_(o) {
 // A single text, so the token type is 0.
 Tensor MiniLm::embed(const Ctx& ctx, const Tensor& ids) const {
   const Tensor place = ctx.value(positions_).narrow(0, 0, ids.size(1)), type = ctx.value(types_).select(0, 0);
-  return embedded_norm_(ctx, at::embedding(ctx.value(words_), ids) + place + type);
+  return embedded_norm_(ctx, ctx.lookup(ids, words_, 0) + place + type);
 }
 
 std::vector<Tensor> MiniLm::forward(const Ctx& ctx, const Named<Tensor>& in) {

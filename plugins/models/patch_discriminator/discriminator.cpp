@@ -52,7 +52,7 @@ Tensor spectral(const Tensor& weight) {
 void PatchDiscriminator::describe(Describe<Options>& d) {
   d.name("patch-discriminator")
       .help("Convolutional discriminator of video patches, for fine-tuning tokenizers");
-  d.input("video", "[B, 3, T, H, W]", "float", "in [-1, 1]");
+  d.input("video", "[B, 3, T, H, W]", "float", "values in [-1, 1]");
   d.output("logits", "[B, 1, t, h, w]", "float", "logits per patch: high for real, low for reconstructed");
   d.option("channels", &Options::channels)
       .range(1, 4096)

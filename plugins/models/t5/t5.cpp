@@ -83,7 +83,7 @@ void describe_all(Describe<Options>& d, bool umt5) {
   std::vector<std::string> names{""};
   for (const auto& p : presets)
     if (is_umt5(p) == umt5) names.emplace_back(p.name);
-  d.layout("tied", "with the embedding only under encoder.embed_tokens", [](const std::string& name) {
+  d.layout("tied", "names with the embedding only under encoder.embed_tokens", [](const std::string& name) {
     return name == "encoder.embed_tokens.weight" ? std::string("shared.weight") : name;
   });
   d.option("size", &Options::size)
@@ -265,7 +265,7 @@ Tensor Layer::operator()(const Ctx& ctx, const Tensor& in, const Tensor& valid, 
 
 Encoder::Encoder(std::string id, const Config& c, const Ctx& ctx, bool places_everywhere)
     : id_(std::move(id)), c_(checked(c, id_)) {
-  words_ = Declare(ctx, "", 0).weight("shared", {c_.vocab_size, c_.d_model}, Init::normal(1), Role::table);
+  words_ = Declare(ctx, "", 0).weight("shared", {c_.vocab_size, c_.d_model}, Init::normal(1), Role::vocab);
   if (!places_everywhere) places_ = declare_places(Declare(ctx, "encoder.block.0.", -1), c_);
   for (int64_t i = 1; i <= c_.num_layers; ++i) layers_.emplace_back(ctx, c_, i, places_everywhere);
   final_norm_ =
@@ -281,9 +281,8 @@ std::vector<Tensor> Encoder::forward(const Ctx& ctx, const Named<Tensor>& in) {
   if (places_) where = bias_of(ctx.value(places_), where);
 
   using Tensors = std::vector<Tensor>;
-  Tensor x = ctx.block(0, {ids}, {}, 1, [this, ctx](const Tensors& t) {
-    return Tensors{at::embedding(ctx.value(words_), t[0])};
-  })[0];
+  Tensor x = ctx.block(0, {ids}, {}, 1,
+                       [this, ctx](const Tensors& t) { return Tensors{ctx.lookup(t[0], words_, 0)}; })[0];
   for (size_t i = 0; i < layers_.size(); ++i)
     x = ctx.block(static_cast<int64_t>(i) + 1, {x}, {seen, where}, 1,
                   [this, ctx, i](const Tensors& t) { return Tensors{layers_[i](ctx, t[0], t[1], t[2])}; })[0];

@@ -31,6 +31,7 @@ Tensor modulated(const Tensor& x, const Tensor& shift, const Tensor& scale, doub
 Attend::Attend(const Declare& declare, const Config& c, bool cross)
     : heads_(declare, c.attention_head_dim),
       image_heads_(declare.in("image"), c.attention_head_dim),
+      rope_(video_rope(KINORA_ROPE_PAIRS, c.attention_head_dim, {1, 1, 1})),
       width_(c.width()),
       eps_(c.eps) {
   const auto D = width_, d = c.attention_head_dim;
@@ -54,8 +55,10 @@ Tensor Attend::heads(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Line
 Tensor Attend::self(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Turns& turns) const {
   const auto turned = [&](const Tensor& t) { return norm_rope(t, {}, {turns.cos, turns.sin, true}, 0); };
   const Tensor q = turned(heads(ctx, seq, x, q_, norm_q_)), k = turned(heads(ctx, seq, x, k_, norm_k_));
+  kinora_rope rope{};
   Attention<Tensor> how;
   how.kv_seq = seq;
+  how.rope = rope_.of(turns, rope);
   return out_(ctx, heads_.attend(ctx, seq, q, k, heads(ctx, seq, x, v_, 0), how), seq);
 }
 

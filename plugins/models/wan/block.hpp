@@ -47,6 +47,7 @@ class Attend {
   Heads heads_, image_heads_;
   Linear q_, k_, v_, out_, image_k_, image_v_;
   kinora_param norm_q_ = 0, norm_k_ = 0, norm_image_k_ = 0;
+  Rope rope_;
   int64_t width_;
   double eps_;
 };

@@ -18,14 +18,15 @@ constexpr Preset presets[] = {{"1.3B", 12, 8960, 30, 16, 16, 0, 0},
 
 void describe_inputs(Describe<Config>& d) {
   d.input("latent", "[B, in_channels, T, H, W]", "float",
-          "without condition's channels, if it is given; or a packed row [1, in_channels, N], with `sizes`");
+          "noised latent without the channels of `condition`, if that is given; or a packed row [1, "
+          "in_channels, N] with `sizes`");
   d.input("sizes", "[n, 3]", "int64",
           "T, H and W of each of n consecutive videos in a packed row, N numbers per channel; all other "
           "inputs then have n for B, and all frames or all tokens for [B, F, ...]");
   d.input(
       "timestep", "[B] or [B, F] or [B, F * h * w]", "float",
       "noise level in thousandths: one per sample, frame or token (F, h, w: T, H, W divided by patch_size)");
-  d.input("text", "[B, L, text_dim]", "float", "zeros, or left out, for no text");
+  d.input("text", "[B, L, text_dim]", "float", "text embeddings; zeros, or left out, for no text");
   d.input("text_mask", "[B, L]", "bool",
           "true for tokens that may be seen; left out: all, as published, where padding is visible zeros");
   d.input("image", "[B, Li, image_dim]", "float",

@@ -35,7 +35,7 @@ class BalancedLink final : public TokenSplit {
 
  private:
   // The split of one table of the root, which keeps one tensor for each geometry.
-  struct Known {
+  struct CachedSplit {
     at::Tensor table;
     Owners owners;
   };
@@ -44,7 +44,7 @@ class BalancedLink final : public TokenSplit {
   void tell(const at::Tensor& table);
 
   bool naive_;
-  std::list<Known> known_;  // latest first
+  std::list<CachedSplit> known_;  // latest first
   std::set<std::string> told_;
 };
 

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/visibility.hpp"
+#include "core/torch/attention/visibility.hpp"
 #include "plugins/parallel/balanced-sp/pairs.hpp"
 #include "tests/support/equality.hpp"
 #include "tests/support/rank_strategies.hpp"

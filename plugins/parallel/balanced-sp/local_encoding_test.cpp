@@ -40,15 +40,15 @@ class Reads final : public Link<Tensor> {
   int64_t number_ = 0;
 };
 
-std::unique_ptr<core::Network> tokenizer(const std::string& id, const core::json& options,
-                                         const std::vector<const kinora_link*>& links = {}) {
+std::unique_ptr<core::Tokenizer> tokenizer(const std::string& id, const core::json& options,
+                                           const std::vector<const kinora_link*>& links = {}) {
   static std::vector<std::unique_ptr<core::Options>> kept;  // options must outlive the network
   const auto component = core::or_throw(test::runtime().registry().open(id));
   kept.push_back(
       std::make_unique<core::Options>(core::or_throw(core::Options::make(*component.spec, options))));
   core::ChainOptions chain;
   chain.dtype = at::kDouble;
-  auto made = std::make_unique<core::Network>(component, *kept.back(), chain, links);
+  auto made = std::make_unique<core::Tokenizer>(component, *kept.back(), chain, links);
   for (auto& leaf : made->chain().leaves())
     leaf.tensor.detach().copy_(test::numbers(leaf.name, leaf.tensor.sizes()).mul(0.5));
   return made;
@@ -57,15 +57,15 @@ std::unique_ptr<core::Network> tokenizer(const std::string& id, const core::json
 const core::json kWan = {
     {"base_dim", 4}, {"z_dim", 2}, {"dim_mult", {1, 1, 1}}, {"num_res_blocks", 1}, {"normalise", false}};
 // Time is halved between the first two levels, the last two, or both.
-std::unique_ptr<core::Network> wan(const std::vector<int>& halves,
-                                   const std::vector<const kinora_link*>& links = {}) {
+std::unique_ptr<core::Tokenizer> wan(const std::vector<int>& halves,
+                                     const std::vector<const kinora_link*>& links = {}) {
   core::json options = kWan;
   options["temperal_downsample"] = halves;
   return tokenizer("tokenizer/wan", options, links);
 }
 
 // Encodes spans of a video on P ranks and returns the number of frames that each rank read.
-std::vector<int64_t> encoded_by(int64_t P, core::Network& net, const Tensor& video, const Tensor& whole) {
+std::vector<int64_t> encoded_by(int64_t P, core::Tokenizer& net, const Tensor& video, const Tensor& whole) {
   std::vector<int64_t> looked;
   const int64_t n = whole.size(2), frames = video.size(2);
   for (int64_t r = 0; r < P; ++r) {

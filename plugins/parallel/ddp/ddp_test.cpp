@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/parallelism.hpp"
+#include "core/torch/ranks/parallelism.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "tests/support/equality.hpp"
 #include "tests/support/training.hpp"
@@ -29,7 +29,7 @@ double worst(const Tensor& a, const Tensor& b) {
 }
 
 // Gradients of samples [first, first + count) of a batch, for a loss that divides by the whole batch.
-void backward(core::Network& network, int64_t first, int64_t count) {
+void backward(core::Model& network, int64_t first, int64_t count) {
   const Tensor latent = core::sample_noise(at::empty({count, 2, 2, 2, 4}, at::kDouble), 5, first, "latent"),
                text = core::sample_noise(at::empty({count, 3, 12}, at::kDouble), 5, first, "text"),
                weight = core::sample_noise(latent, 5, first, "weight");
@@ -51,8 +51,8 @@ TEST(Ddp, SumsTheGradientOfEveryParameterOverTheRanks) {
       ASSERT_EQ(parallel.data_size(), me.size);
       ASSERT_EQ(parallel.data_rank(), me.rank);
       ASSERT_TRUE(parallel.links().empty()) << "it is an axis and nothing else";
-      const auto mine = run.network("dit", "model", at::kDouble),
-                 whole = run.network("dit", "model", at::kDouble);
+      const auto mine = run.model("dit", "model", at::kDouble),
+                 whole = run.model("dit", "model", at::kDouble);
       const int64_t each = kBatch / me.size;
       backward(*mine, me.rank * each, each);
       backward(*whole, 0, kBatch);

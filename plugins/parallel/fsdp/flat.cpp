@@ -75,8 +75,8 @@ Tensor Flat::received(const Tensor& gathered, wire::Format format, wire::Meter* 
   return whole;
 }
 
-// set_() instead of views: to autograd each value is a tensor of its own, with its own version counter, over the one storage that class
-// Whole empties and fills.
+// set_() instead of views: to autograd each value is a tensor of its own, with its own version counter, over
+// the one storage that class Whole empties and fills.
 std::vector<Tensor> Flat::values(const Tensor& whole) const {
   std::vector<Tensor> out;
   for (size_t i = 0; i < count(); ++i) {
@@ -130,7 +130,8 @@ Tensor FlatGradient::take(const Tensor& like, at::ScalarType dtype) {
                          : at::zeros(like.sizes(), like.options().dtype(dtype).requires_grad(false));
 }
 
-// Changes the storage below the tensors; their sizes, strides and version counters stay. Between empty() and fill() no one may read them.
+// Changes the storage below the tensors; their sizes, strides and version counters stay. Between empty() and
+// fill() no one may read them.
 void Whole::empty() {
   if (!numbers_.defined()) return;
   const c10::Storage& storage = numbers_.storage();

@@ -17,8 +17,8 @@ class Fsdp final : public Strategy<at::Tensor> {
     d.option("stage", &Options::stage)
         .range(1, 3)
         .help(
-            "what is split; 1: optimizer state, 2: also gradients, 3: also parameters, gathered for a block "
-            "and freed after it");
+            "state that is split; 1: that of the optimizer, 2: also gradients, 3: also parameters, "
+            "gathered for a block and freed after it");
     d.option("prefetch", &Options::prefetch)
         .at_least(0)
         .unit("blocks")

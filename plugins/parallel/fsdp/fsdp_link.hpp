@@ -1,6 +1,6 @@
 // Fully sharded data parallelism: ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054) with the units of PyTorch
-// FSDP (Zhao et al. 2023, arXiv 2304.11277), one unit per block. Ranks read different samples, and each stores a part of
-// everything.
+// FSDP (Zhao et al. 2023, arXiv 2304.11277), one unit per block. Ranks read different samples, and each
+// stores a part of everything.
 //
 //   stage 1  the optimizer's state is split: parameters are gathered and gradients scattered once a step
 //   stage 2  gradients too: scattered after each microbatch

@@ -13,15 +13,13 @@
 #pragma once
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
 
-#include "kinora/aten.hpp"
-#include "kinora/autograd.hpp"
+#include "kinora/row_transfer.hpp"
 #include "kinora/strategy.hpp"
 
 namespace kinora {
@@ -31,22 +29,6 @@ struct MmSegment {
   int64_t tokens = 0;
   int64_t image = -1;  // number of the image, each once; -1: text
 };
-
-// The rank of each image: the most expensive first, each to the rank with the least load (Graham 1969: at
-// most 4/3 of the optimum).
-inline std::vector<int64_t> share_by_cost(const std::vector<double>& costs, int64_t ranks) {
-  std::vector<size_t> dearest(costs.size());
-  std::iota(dearest.begin(), dearest.end(), size_t{0});
-  std::stable_sort(dearest.begin(), dearest.end(), [&](size_t a, size_t b) { return costs[a] > costs[b]; });
-  std::vector<double> load(static_cast<size_t>(ranks));
-  std::vector<int64_t> out(costs.size());
-  for (const size_t i : dearest) {
-    const auto least = std::min_element(load.begin(), load.end());
-    out[i] = least - load.begin();
-    *least += costs[i];
-  }
-  return out;
-}
 
 class MmShard {
  public:
@@ -89,17 +71,10 @@ class MmShard {
                                             " text tokens are given; this rank has " + std::to_string(made_) +
                                             " and " + std::to_string(text_.size(0)));
     const at::Tensor none = at::zeros({1, image_tokens.size(1)}, image_tokens.options());
-    return at::cat({text_tokens, carried(image_tokens), none}).index_select(0, order_.to(none.device()));
+    return at::cat({text_tokens, (*carried_)(image_tokens), none}).index_select(0, order_.to(none.device()));
   }
 
  private:
-  using Tensors = std::vector<at::Tensor>;
-  // Rows of this rank's tensor, by the rank that they go to or come from.
-  struct Ways {
-    Group<at::Tensor> group;
-    std::vector<at::Tensor> send, receive;
-  };
-
   static std::vector<int64_t> sizes_of(const std::vector<MmSegment>& sequence) {
     std::vector<int64_t> sizes;
     for (const auto& s : sequence) {
@@ -152,54 +127,15 @@ class MmShard {
     for (size_t i = 0; i < place_of_image.size(); ++i)
       order[static_cast<size_t>(place_of_image[i])] = n_text + static_cast<int64_t>(i);
     const auto index = [](const std::vector<int64_t>& v) { return at::tensor(v, at::kLong); };
-    positions_ = index(positions), text_ = index(text), order_ = index(order), arrived_ = arrived;
-    ways_ = std::make_shared<Ways>(Ways{group_, {}, {}});
-    for (int64_t r = 0; r < P; ++r) {
-      ways_->send.push_back(index(send[static_cast<size_t>(r)]));
-      ways_->receive.push_back(index(receive[static_cast<size_t>(r)]));
-    }
-  }
-
-  // out[to[r] on this rank] = x[from of rank r]: an all-to-all of unequal pieces.
-  static at::Tensor carry(const Group<at::Tensor>& group, const at::Tensor& x, const Tensors& from,
-                          const Tensors& to, int64_t rows) {
-    const at::Tensor out = at::empty({rows, x.size(1)}, x.options());
-    const auto me = static_cast<size_t>(group.rank());
-    std::vector<Started<at::Tensor>> coming(from.size()), going;
-    for (size_t r = 0; r < from.size(); ++r) {
-      const auto rank = static_cast<int64_t>(r);
-      if (r == me) continue;
-      if (to[r].size(0) > 0)
-        coming[r] = group.receive(at::empty({to[r].size(0), x.size(1)}, x.options()), rank, 0);
-      if (from[r].size(0) > 0)
-        going.push_back(group.send(x.index_select(0, from[r].to(x.device())), rank, 0));
-    }
-    out.index_copy_(0, to[me].to(x.device()), x.index_select(0, from[me].to(x.device())));
-    for (size_t r = 0; r < from.size(); ++r)
-      if (coming[r].pending()) out.index_copy_(0, to[r].to(x.device()), coming[r].finish());
-    for (auto& sent : going) sent.finish();
-    return out;
-  }
-
-  // A node on every rank, also where no token is sent or received, since the others wait for its transfers.
-  at::Tensor carried(const at::Tensor& x) const {
-    const int64_t made = made_, arrived = arrived_;
-    return autograd_apply<at::Tensor>(
-        {x}, 1,
-        [w = ways_, arrived](const Tensors& in) {
-          return Tensors{carry(w->group, in[0], w->send, w->receive, arrived)};
-        },
-        [w = ways_, made](const Tensors& grad) {
-          return Tensors{carry(w->group, grad[0].contiguous(), w->receive, w->send, made)};
-        })[0];
+    positions_ = index(positions), text_ = index(text), order_ = index(order);
+    carried_ = std::make_unique<RowTransfer>(group_, send, receive, made_, arrived);
   }
 
   Group<at::Tensor> group_;
   std::vector<int64_t> owner_, mine_;
-  int64_t made_ = 0,
-          arrived_ = 0;  // image tokens that this rank encodes, and image tokens at its positions
+  int64_t made_ = 0;  // image tokens that this rank encodes
   at::Tensor positions_, text_, order_;
-  std::shared_ptr<Ways> ways_;
+  std::unique_ptr<RowTransfer> carried_;
 };
 
 }  // namespace kinora

@@ -9,7 +9,7 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/parallelism.hpp"
+#include "core/torch/ranks/parallelism.hpp"
 #include "kinora/transfers.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/refusal.hpp"

@@ -12,39 +12,42 @@ namespace {
 
 constexpr int64_t kMicro = int64_t{1} << 16,
                   kBoundaries = 511;  // times 2 directions times 32 tensors: below 2^31
-// Tag of a geometry that is sent ahead, with microbatch 0: the last number, which no tensor of a flow has (Geometry allows 8).
+// Tag of a geometry that is sent ahead, with microbatch 0: the last number, which no tensor of a flow has
+// (Geometry allows 8).
 constexpr int64_t kHeader = Messages::kTensors - 1;
 
 }  // namespace
 
-// Unique for each (boundary, way, microbatch, number), and equal on both sides: ranks count nothing, so messages may come in any order.
-int64_t Messages::tag(int64_t boundary, int64_t micro, Way way, int64_t number) const {
+// Unique for each (boundary, way, microbatch, number), and equal on both sides: ranks count nothing, so
+// messages may come in any order.
+int64_t Messages::tag(int64_t boundary, int64_t micro, Direction way, int64_t number) const {
   if (boundary >= kBoundaries || micro >= kMicro || number >= kTensors)
     throw Error(KINORA_ERROR_UNSUPPORTED, "pp: boundary " + std::to_string(boundary) + ", microbatch " +
                                               std::to_string(micro) + ", tensor " + std::to_string(number) +
                                               " exceeds the limits of a message: 511, 65536, 32");
-  return ((boundary * 2 + (way == Way::back)) * kMicro + micro) * kTensors + number;
+  return ((boundary * 2 + (way == Direction::back)) * kMicro + micro) * kTensors + number;
 }
 
 // Stages are dealt to ranks in turn, so the stage after the last rank's is on rank 0 (virtual stages).
-Messages::Transfer Messages::send(const Tensor& x, int64_t boundary, int64_t micro, Way way,
+Messages::Transfer Messages::send(const Tensor& x, int64_t boundary, int64_t micro, Direction way,
                                   int64_t number) const {
-  const int64_t step = way == Way::forward ? 1 : group_.size() - 1;
+  const int64_t step = way == Direction::forward ? 1 : group_.size() - 1;
   return group_.send(x, (group_.rank() + step) % group_.size(), tag(boundary, micro, way, number));
 }
 
-Messages::Transfer Messages::receive(const Tensor& like, int64_t boundary, int64_t micro, Way way,
+Messages::Transfer Messages::receive(const Tensor& like, int64_t boundary, int64_t micro, Direction way,
                                      int64_t number) const {
-  const int64_t step = way == Way::forward ? group_.size() - 1 : 1;
+  const int64_t step = way == Direction::forward ? group_.size() - 1 : 1;
   return group_.receive(like, (group_.rank() + step) % group_.size(), tag(boundary, micro, way, number));
 }
 
-// A geometry crosses a boundary once for each key; afterwards both sides know it. Hence the refusal of a flow whose shape changes without
-// its key: the receiver would not notice.
+// A geometry crosses a boundary once for each key; afterwards both sides know it. Hence the refusal of a flow
+// whose shape changes without its key: the receiver would not notice.
 void Messages::tell(const std::vector<Tensor>& flow, int64_t boundary, const Key& key) {
   const Geometry now = Geometry::of(flow);
   const auto [known, fresh] = known_.try_emplace({boundary, key}, now);
-  if (fresh) told_.push_back(send(now.encoded(flow.at(0).device()), boundary, 0, Way::forward, kHeader));
+  if (fresh)
+    told_.push_back(send(now.encoded(flow.at(0).device()), boundary, 0, Direction::forward, kHeader));
   if (known->second == now) return;
   throw Error(KINORA_ERROR_INVALID,
               "pp: a tensor at boundary " + std::to_string(boundary) +
@@ -57,7 +60,7 @@ Geometry Messages::ask(int64_t boundary, const Key& key, at::Device device) {
   if (known != known_.end()) return known->second;
   const Tensor like = at::empty({Geometry::kNumbers}, at::TensorOptions().dtype(at::kLong).device(device));
   return known_[{boundary, key}] =
-             Geometry::decoded(receive(like, boundary, 0, Way::forward, kHeader).finish());
+             Geometry::decoded(receive(like, boundary, 0, Direction::forward, kHeader).finish());
 }
 
 std::vector<Tensor> Messages::broadcast(std::vector<Tensor> tensors, int64_t from, int64_t boundary,

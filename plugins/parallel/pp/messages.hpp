@@ -30,7 +30,7 @@ struct Geometry {
   std::vector<at::Tensor> made(at::Device device) const;  // uninitialised
 };
 
-enum class Way { forward, back };
+enum class Direction { forward, back };
 
 class Messages {
  public:
@@ -38,8 +38,9 @@ class Messages {
   explicit Messages(Group<at::Tensor> group) : group_(group) {}
 
   // Between stage `boundary` and the next one, which is on the next rank. number: 0 to kTensors - 1.
-  Transfer send(const at::Tensor& x, int64_t boundary, int64_t micro, Way way, int64_t number) const;
-  Transfer receive(const at::Tensor& like, int64_t boundary, int64_t micro, Way way, int64_t number) const;
+  Transfer send(const at::Tensor& x, int64_t boundary, int64_t micro, Direction way, int64_t number) const;
+  Transfer receive(const at::Tensor& like, int64_t boundary, int64_t micro, Direction way,
+                   int64_t number) const;
   static constexpr int64_t kTensors = 32;
 
   // The same on every rank: the arguments of a pass. Both sides of a boundary agree once per key on the
@@ -54,7 +55,7 @@ class Messages {
   void settle() { told_.clear(); }
 
  private:
-  int64_t tag(int64_t boundary, int64_t micro, Way way, int64_t number) const;
+  int64_t tag(int64_t boundary, int64_t micro, Direction way, int64_t number) const;
   Group<at::Tensor> group_;
   std::map<std::pair<int64_t, Key>, Geometry> known_;
   std::vector<Transfer> told_;

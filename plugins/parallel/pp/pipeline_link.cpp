@@ -44,7 +44,7 @@ PipelineLink::PipelineLink(Group<Tensor> group, const Pipe& pipe, How how)
 // A matrix costs as many products per token as it has numbers; tables, norms and biases cost almost nothing.
 kinora_param PipelineLink::parameter(const kinora_param_spec& s) {
   if (s.block >= static_cast<int64_t>(cost_.size())) cost_.resize(static_cast<size_t>(s.block) + 1, 0);
-  if (s.block >= 0 && s.ndim > 1 && s.role != KINORA_ROLE_TABLE)
+  if (s.block >= 0 && s.ndim > 1 && s.role < KINORA_ROLE_TABLE)
     cost_[static_cast<size_t>(s.block)] +=
         static_cast<double>(std::accumulate(s.shape, s.shape + s.ndim, int64_t{1}, std::multiplies<>()));
   const kinora_param made = next.parameter(s);
@@ -143,7 +143,7 @@ PipelineLink::Tensors PipelineLink::run_all(const kinora_block& b, const Tensors
     if (b.index == end_of(stage) && !is_last(stage)) {
       messages_.tell(out, stage, key_);
       for (size_t i = 0; i < out.size(); ++i)
-        sends_.push_back(messages_.send(out[i], stage, 0, Way::forward, static_cast<int64_t>(i)));
+        sends_.push_back(messages_.send(out[i], stage, 0, Direction::forward, static_cast<int64_t>(i)));
     }
   }
   if (b.index != end_of(pipe_.stages() - 1)) return out;
@@ -197,7 +197,7 @@ PipelineLink::Tensors PipelineLink::received_flow(int64_t stage) {
 // A leaf. Its gradient is sent back as soon as it is known, while the rest of the backward continues.
 Tensor PipelineLink::received(const Tensor& like, int64_t stage, int64_t number) {
   const Tensor out =
-      messages_.receive(like.detach(), stage - 1, pass_.microbatch, Way::forward, number).finish();
+      messages_.receive(like.detach(), stage - 1, pass_.microbatch, Direction::forward, number).finish();
   if (pass_.no_grad || !out.is_floating_point()) return out;
   out.set_requires_grad(true);
   Received one{out, number};
@@ -211,15 +211,16 @@ Tensor PipelineLink::received(const Tensor& like, int64_t stage, int64_t number)
 }
 
 void PipelineLink::answer(int64_t boundary, int64_t micro, int64_t number, const Tensor& gradient) {
-  answers_.push_back(messages_.send(gradient.detach(), boundary, micro, Way::back, number));
+  answers_.push_back(messages_.send(gradient.detach(), boundary, micro, Direction::back, number));
 }
 
 void PipelineLink::send_on(const Tensor& x, int64_t number) {
   Kept& kept = kept_[{pass_.stage, pass_.microbatch}];
-  kept.sends.push_back(messages_.send(x.detach(), pass_.stage, pass_.microbatch, Way::forward, number));
+  kept.sends.push_back(messages_.send(x.detach(), pass_.stage, pass_.microbatch, Direction::forward, number));
   if (!x.is_floating_point()) return;
   kept.sent.push_back(x);
-  kept.gradients.push_back(messages_.receive(x.detach(), pass_.stage, pass_.microbatch, Way::back, number));
+  kept.gradients.push_back(
+      messages_.receive(x.detach(), pass_.stage, pass_.microbatch, Direction::back, number));
 }
 
 void PipelineLink::backward(const Step& step, int64_t stage, int64_t micro) {

@@ -40,7 +40,7 @@ double most(const Rank& me, const std::string& schedule, int64_t micro) {
     return true;
   };
   const auto backward = [&](const kinora_pass& pass) { losses.extract(pass.microbatch).mapped().backward(); };
-  const auto step = [&](int64_t count) { model.strategies.step({count, forward, backward}, nullptr); };
+  const auto step = [&](int64_t count) { model.strategies.step({count, forward, backward}); };
   step(me.size);  // gradients of the weights exist from here on
   test::Metered::begin();
   step(micro);

@@ -8,7 +8,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/parallelism.hpp"
+#include "core/torch/ranks/parallelism.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
 #include "kinora/error.hpp"
@@ -129,11 +129,11 @@ TEST(Pipeline, WithoutGradientEveryRankHasTheOutput) {
             {{"dit", "precision = 'fp64'\nparallel = " + how + "\nmodel = " + models::kDeep}});
         core::JobContext context = run.context("dit", false);
         const core::Parallelism parallel(context);
-        const auto whole = run.network("dit", "model", at::kDouble);
+        const auto whole = run.model("dit", "model", at::kDouble);
         core::ChainOptions options;
         options.dtype = at::kDouble;
-        core::Network mine(context.open_slot("model"), run.spec("dit").component("model")->options, options,
-                           parallel.links());
+        core::Model mine(context.open_slot("model"), run.spec("dit").component("model")->options, options,
+                         parallel.links());
         core::load_values(mine.chain().parameters(), mine.chain().leaves(),
                           core::assemble(whole->chain().parameters(), whole->chain().leaves()));
         const at::NoGradGuard off;
@@ -193,8 +193,8 @@ TEST(Pipeline, RefusesWhatItCannotCut) {
       const core::Parallelism parallel(context);
       me.meet(std::to_string(++number));  // before one of them ends, and its connections
       try {
-        const core::Network network(context.open_slot("model"), run.spec("dit").component("model")->options,
-                                    {}, parallel.links());
+        const core::Model network(context.open_slot("model"), run.spec("dit").component("model")->options, {},
+                                  parallel.links());
         return std::string("nothing");
       } catch (const Error& e) {
         return std::string(e.what());

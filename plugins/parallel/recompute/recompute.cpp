@@ -105,8 +105,9 @@ RecomputeLink::Tensors RecomputeLink::block(const kinora_block& b, const Tensors
 struct RecomputeLink::AttentionCall {
   kinora_pass pass;
   kinora_attention how;
+  kinora_rope rope{};
   std::string name;
-  Tensor kv_valid, q_table, k_table;
+  Tensor kv_valid, q_table, k_table, rate;
   Tensors in;  // q, k, v, then k_shared, v_shared and bias, undefined if absent
   std::vector<bool> needs;
 
@@ -117,6 +118,11 @@ struct RecomputeLink::AttentionCall {
         kv_valid(borrow<Tensor>(h.kv_valid)),
         q_table(borrow<Tensor>(h.q_table)),
         k_table(borrow<Tensor>(h.k_table)) {
+    if (h.rope) {
+      rope = detail::known(h.rope, "a rotation");
+      rate = borrow<Tensor>(rope.rate);
+      rope.rate = handle(rate);
+    }
     for (const Tensor& t : given) {
       in.push_back(t.defined() ? t.detach() : t);
       needs.push_back(t.defined() && t.requires_grad());
@@ -126,6 +132,7 @@ struct RecomputeLink::AttentionCall {
   kinora_attention with(const Tensors& inputs) const {
     kinora_attention out = how;
     out.name = name.c_str();
+    out.rope = how.rope ? &rope : nullptr;
     out.kv_valid = handle(kv_valid);
     out.q_table = handle(q_table);
     out.k_table = handle(k_table);

@@ -10,8 +10,8 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/chain.hpp"
-#include "core/torch/context/mesh.hpp"
+#include "core/torch/chain/chain.hpp"
+#include "core/torch/ranks/mesh.hpp"
 #include "kinora/abi/parallel.h"
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"

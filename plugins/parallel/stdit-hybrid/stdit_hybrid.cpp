@@ -50,13 +50,13 @@ class HybridLink final : public TokenSplit {
 
  private:
   // The splits of one table of the root, which keeps one tensor for each geometry.
-  struct Known {
+  struct CachedSplits {
     at::Tensor table, by_places;  // by_places: of all ranks, [1 or B, P L, 8]
     Switches switches;
   };
-  const Known& known(const at::Tensor& table);
+  const CachedSplits& known(const at::Tensor& table);
   // The two sequence numbers of one geometry.
-  struct Way {
+  struct SequencePair {
     kinora_seq frames = 0, places = 0;
     Switches switches;
   };
@@ -66,8 +66,8 @@ class HybridLink final : public TokenSplit {
   int64_t part_;
   StLayout layout_;
   bool resharded_ = false, told_ = false;
-  std::list<Known> known_;  // latest first
-  std::map<kinora_seq, Way> ways_;
+  std::list<CachedSplits> known_;  // latest first
+  std::map<kinora_seq, SequencePair> ways_;
 };
 
 HybridLink::HybridLink(Group<at::Tensor> group, int64_t part, int64_t parts, StLayout layout)
@@ -78,7 +78,7 @@ HybridLink::HybridLink(Group<at::Tensor> group, int64_t part, int64_t parts, StL
   skip_inherited<HybridLink>();
 }
 
-const HybridLink::Known& HybridLink::known(const at::Tensor& table) {
+const HybridLink::CachedSplits& HybridLink::known(const at::Tensor& table) {
   for (auto it = known_.begin(); it != known_.end(); ++it)
     if (it->table.data_ptr() == table.data_ptr() && it->table.sizes() == table.sizes()) {
       known_.splice(known_.begin(), known_, it);
@@ -86,7 +86,7 @@ const HybridLink::Known& HybridLink::known(const at::Tensor& table) {
     }
   constexpr size_t most = 64;  // as many geometries as the root caches
   if (known_.size() == most) known_.pop_back();
-  Known made{table, {}, make_switches(table, group_.rank(), group_.size(), part_, multiple_)};
+  CachedSplits made{table, {}, make_switches(table, group_.rank(), group_.size(), part_, multiple_)};
   made.by_places = padded_table(table, made.switches.padding).index_select(1, made.switches.by_places);
   known_.push_front(std::move(made));
   return known_.front();
@@ -95,13 +95,13 @@ const HybridLink::Known& HybridLink::known(const at::Tensor& table) {
 // The split by positions is a separate sequence, announced to the links below like any other.
 at::Tensor HybridLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
   if (layout_ != StLayout::hybrid) return TokenSplit::sequence(x, spec, seq);
-  const Known& k = known(borrow<at::Tensor>(spec.table));
+  const CachedSplits& k = known(borrow<at::Tensor>(spec.table));
   const at::Tensor out = TokenSplit::sequence(x, spec, seq), mine = of_rank(k.by_places, 1);
   // -1: if a rank holds the same tokens in both splits, this distinguishes them.
   kinora_seq_spec by_places = spec;
   by_places.frames = -1;
   by_places.table = handle(mine);
-  Way way{seq, 0, k.switches};
+  SequencePair way{seq, 0, k.switches};
   next.sequence(at::empty({x.size(0), mine.size(1), 0}, x.options()), by_places, way.places);
   keep(way.places, {k.by_places, k.switches.by_places.argsort(), spec.frames, spec.rows, spec.cols});
   constexpr size_t most = 256;
@@ -131,7 +131,7 @@ at::Tensor HybridLink::reshard(const at::Tensor& x, kinora_seq seq, Over over, k
   to = seq;
   const auto found = ways_.find(seq);
   if (found == ways_.end()) return x;
-  const Way& way = found->second;
+  const SequencePair& way = found->second;
   to = over == Over::time ? way.places : way.frames;
   if (to == seq) return x;
   const bool there = to == way.places;

@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/parallelism.hpp"
-#include "core/torch/context/visibility.hpp"
+#include "core/torch/attention/visibility.hpp"
+#include "core/torch/ranks/parallelism.hpp"
 #include "kinora/aten.hpp"
 #include "plugins/parallel/stdit-hybrid/switches.hpp"
 #include "tests/support/equality.hpp"
@@ -179,8 +179,8 @@ Sent step_of(const Rank& me, const std::string& which, const std::string& model,
   size_of_group = group.size;
   core::ChainOptions options;
   options.dtype = at::kDouble;
-  core::Network network(context.open_slot("model"), context.spec().component("model")->options, options,
-                        parallel.links());
+  core::Model network(context.open_slot("model"), context.spec().component("model")->options, options,
+                      parallel.links());
   network.chain().begin(network.chain().pass());
   const auto o = at::TensorOptions().dtype(at::kDouble);
   sent = {};

@@ -24,7 +24,7 @@ struct Switches {
   at::Tensor leave_frames, enter_places, leave_places, enter_frames;
 };
 
-// table: int64 [1 or B, tokens, 8], whose first row's geometry applies to all rows; rank of P, part of T.
+// table: int64 [1 or B, tokens, columns], whose first row's geometry applies to all rows; rank of P, part of T.
 Switches make_switches(const at::Tensor& table, int64_t rank, int64_t P, int64_t part, int64_t T);
 
 }  // namespace kinora

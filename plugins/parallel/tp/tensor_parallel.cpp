@@ -16,6 +16,7 @@
 //   (T - 1) B (N / T) D e   for each ROW linear with D outputs (e: 4 where a precision keeps wide sums)
 //   a sum of B N statistics for each all_reduce(), and of the result for a ROW linear of shared tensors
 //   (T - 1) B (N / T) D e   for gather(), forward only
+//   (T - 1) B (N / T) D e   for each lookup in a VOCAB table, and 8 bytes per token for its ids
 // and in the backward once more
 //   (T - 1) B (N / T) D e   for each gather whose result a weight's gradient needs: not if the weights are
 //   frozen
@@ -67,6 +68,7 @@ class TensorLink final : public Link<at::Tensor> {
   at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
   at::Tensor gather(const at::Tensor& x, kinora_seq seq) override;
   at::Tensor table(kinora_seq seq, Place place) override;
+  at::Tensor lookup(const at::Tensor& ids, kinora_param p, kinora_seq seq) override;
 
  private:
   struct Gathered {
@@ -84,8 +86,9 @@ class TensorLink final : public Link<at::Tensor> {
 
   Group<at::Tensor> group_;
   std::set<kinora_param> columns_, rows_;
-  std::map<kinora_seq, at::Tensor> tables_;  // of all tokens of the group
-  std::vector<Gathered> gathered_;           // since the last ROW linear
+  std::map<kinora_param, int64_t> vocabularies_;  // rows of each rank
+  std::map<kinora_seq, at::Tensor> tables_;       // of all tokens of the group
+  std::vector<Gathered> gathered_;                // since the last ROW linear
   // The greatest number of ranks by which all parameters can be split. If that is smaller than the group, the
   // parameter with the fewest whole units.
   int64_t units_ = 0, fewest_ = 0;
@@ -97,6 +100,14 @@ TensorLink::TensorLink(Group<at::Tensor> group) : Link(KINORA_LEVEL_TENSOR), gro
 }
 
 kinora_param TensorLink::parameter(const kinora_param_spec& given) {
+  if (given.role == KINORA_ROLE_VOCAB && given.ndim > 0 && given.shape[0] % group_.size() == 0) {
+    kinora_param_spec spec = given;
+    spec.shard = group_.rank();
+    spec.shards = group_.size();
+    const kinora_param p = next.parameter(spec);
+    vocabularies_[p] = given.shape[0] / group_.size();
+    return p;
+  }
   const bool column = given.role == KINORA_ROLE_COLUMN, row = given.role == KINORA_ROLE_ROW;
   if ((!column && !row) || given.ndim <= (row ? 1U : 0U)) return next.parameter(given);
   kinora_param_spec spec = given;
@@ -198,6 +209,17 @@ at::Tensor TensorLink::table(kinora_seq seq, Place place) {
   if (it == tables_.end())
     throw Error(KINORA_ERROR_INVALID, "tp: sequence " + std::to_string(seq) + " is not known in this run");
   return it->second;
+}
+
+// Each rank looks up its own rows for all tokens of the group, and zeros for the others.
+at::Tensor TensorLink::lookup(const at::Tensor& ids, kinora_param p, kinora_seq seq) {
+  const auto it = vocabularies_.find(p);
+  if (it == vocabularies_.end()) return next.lookup(ids, p, seq);
+  const at::Tensor own = (seq ? group_.gather(ids, 1) : ids) - group_.rank() * it->second,
+                   elsewhere = (own < 0) | (own >= it->second);
+  const at::Tensor part =
+      next.lookup(own.masked_fill(elsewhere, 0), p, seq).masked_fill(elsewhere.unsqueeze(-1), 0);
+  return seq ? scattered_sum(group_, part, 1) : summed(group_, part);
 }
 
 }  // namespace

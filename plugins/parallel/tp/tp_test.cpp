@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/mesh.hpp"
+#include "core/torch/ranks/mesh.hpp"
 #include "kinora/error.hpp"
 #include "plugins/parallel/tp/regather.hpp"
 #include "tests/support/equality.hpp"
@@ -93,6 +93,64 @@ TEST(Tp, RefusesHeadsThatDoNotDivideAndNamesWhatWould) {
       }
     }
   });
+}
+
+// Sums products of rows that tokens and a text, the same on every rank, look up in each table.
+Tensor looked_up(const Context<Tensor>& c, const std::vector<kinora_param>& tables, const Tensor& ids,
+                 const Tensor& text) {
+  kinora_seq seq = 0;
+  const Tensor own =
+      c.sequence(ids.to(at::kDouble).view({1, -1, 1}), ids.numel(), 1, 1, seq).squeeze(2).to(at::kLong);
+  Tensor out;
+  for (const auto t : tables) {
+    const Tensor more = c.lookup(own, t, seq) * c.lookup(text, t, 0).sum(0);
+    out = out.defined() ? out + more : more;
+  }
+  return c.gather(out, seq);
+}
+
+// 12 rows are split; 9 cannot be, and a TABLE never is.
+std::vector<kinora_param> declare_tables(const Context<Tensor>& c) {
+  return {c.parameter({.name = "words", .shape = {12, 6}, .init = Init::normal(1), .role = Role::vocab}),
+          c.parameter({.name = "odd", .shape = {9, 6}, .init = Init::normal(1), .role = Role::vocab}),
+          c.parameter({.name = "table", .shape = {12, 6}, .init = Init::normal(1), .role = Role::table})};
+}
+
+TEST(Tp, LooksUpRowsOfTablesThatItSplits) {
+  for (const auto& [size, parallel] : {std::pair{2, "['tp']"},
+                                       {4, "['tp']"},
+                                       {4, "[{ use = 'tp', size = 2 }, { use = 'cp-ring', size = 2 }]"}})
+    test::on_ranks(size, [parallel = parallel](const Rank& me) {
+      core::ChainOptions options;
+      options.dtype = at::kDouble;
+      test::StrategyChain model(me, parallel, options);
+      core::Chain one(options);
+      const auto tables = declare_tables(model.ctx);
+      ASSERT_EQ(tables, declare_tables(Context<Tensor>(one.head())));
+      const kinora_pass pass{.struct_size = sizeof pass};
+      for (core::Chain* chain : {&model.chain, &one}) chain->ready(), chain->begin(pass);
+      EXPECT_GT(model.chain.parameter(tables[0]).shards, 1);
+      EXPECT_EQ(model.chain.parameter(tables[1]).shards, 1);
+      at::manual_seed(6);
+      const Tensor ids = at::randint(9, {7}, at::kLong), text = at::randint(9, {4}, at::kLong),
+                   weight = at::randn({1, 7, 6}, at::kDouble);
+
+      const Tensor got = looked_up(model.ctx, tables, ids, text);
+      Tensor want = at::zeros({}, at::kDouble);
+      for (const auto& leaf : one.leaves())
+        want = want + at::embedding(leaf.tensor, ids) * at::embedding(leaf.tensor, text).sum(0);
+      EXPECT_LT((got[0] - want).abs().max().item<double>(), 1e-12);
+      (got * weight).sum().backward();
+      (want * weight).sum().backward();
+      model.chain.reduce();
+      model.strategies.sum_gradients(model.chain.parameters(), model.chain.leaves());
+      for (const auto& leaf : model.chain.leaves()) {
+        const auto p = leaf.pieces.at(0).param;
+        const Tensor whole = one.leaves()[static_cast<size_t>(p - 1)].tensor.grad(),
+                     off = leaf.tensor.grad() - core::slice(model.chain.parameter(p), whole);
+        EXPECT_LT(off.abs().max().item<double>(), 1e-12) << leaf.name;
+      }
+    });
 }
 
 // A product of all ranks' tokens with one weight, whose graph keeps all tokens.

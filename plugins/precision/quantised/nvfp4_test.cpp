@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/chain.hpp"
+#include "core/torch/chain/chain.hpp"
 #include "kinora/abi/precision.h"
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
@@ -211,8 +211,8 @@ TEST(Nvfp4, NoiseDependsOnSampleAndStepAlone) {
   EXPECT_TRUE(nearest.numbers(4, 6).equal(nearest.numbers(5, 8)));
 }
 
-// Several samples in one row, each with a scale, tiles of tokens and noise of its own: the result and the gradient of x are
-// those that it has alone, and the gradient of the weight is the sum of theirs.
+// Several samples in one row, each with a scale, tiles of tokens and noise of its own: the result and the
+// gradient of x are those that it has alone, and the gradient of the weight is the sum of theirs.
 TEST(PackedRow, IsItsSamplesOneByOne) {
   const std::vector<std::array<int64_t, 3>> sizes{{2, 3, 3}, {1, 7, 1}, {4, 2, 5}};
   const std::vector<int64_t> numbers{12, 3, 40};

@@ -52,7 +52,7 @@ const void* QuantisedLink::get_interface(const char* id, uint32_t) {
 kinora_param QuantisedLink::parameter(const kinora_param_spec& s) {
   const kinora_param p = Bf16Link::parameter(s);
   last_block_ = std::max(last_block_, s.block);
-  if (s.ndim != 2 || s.role == KINORA_ROLE_TABLE) return p;
+  if (s.ndim != 2 || s.role >= KINORA_ROLE_TABLE) return p;
   Weight w{{s.name, s.block}, s.role, {s.shape[0], s.shape[1]}, {}, s.shard, std::max<int64_t>(s.shards, 1)};
   const int64_t parts = std::max<int64_t>(s.n_parts, 1);
   for (int64_t i = 0; i < parts; ++i)
@@ -323,7 +323,7 @@ Tensor QuantisedLink::attention(const Tensor& q, const Tensor& k, const Tensor& 
                                 const kinora_attention& how) {
   attends_ |= how.kv_seq != 0;
   const bool low = options_.fp8_attention && low_blocks_.count(how.block) && !is_over() &&
-                   q.info().device_type != KINORA_NO_STORAGE;
+                   !(how.needs & KINORA_ATTENTION_CODES) && q.info().device_type != KINORA_NO_STORAGE;
   if (!low) return options_.exact ? next.attention(q, k, v, how) : Bf16Link::attention(q, k, v, how);
   // Below a strategy that exchanges heads, a rank has all tokens of its heads; queries of shared keys, which
   // are not exchanged, are its own.
@@ -355,7 +355,7 @@ Tensor QuantisedLink::attention(const Tensor& q, const Tensor& k, const Tensor& 
 
 void QuantisedLink::begin(const kinora_pass&) { is_used_ = attends_ = false; }
 
-// Of a stage of a pipeline that does not reach gather().
+// A pipeline stage before the last one never calls gather(), so it reports here.
 void QuantisedLink::reduce() { tell(); }
 
 Tensor QuantisedLink::gather(const Tensor& x, kinora_seq seq) {

@@ -36,7 +36,7 @@ std::vector<SampleTokens> samples_of(const std::vector<int64_t>& index, const st
 // else what is cut. length: tokens of the sequence; below 0: unknown, no tile may be the last.
 std::string cut_tile(const Tokens&, int64_t tile, int64_t length);
 
-// What leaves the tiles whole where `ranks` times `tensor_ranks` share a sequence by places of frames of
+// The size that leaves the tiles whole where `ranks` times `tensor_ranks` share a sequence by places of frames of
 // `frame` tokens (0: they differ), or by time: the largest smaller divisor of `ranks`, else a size of frames.
 std::string size_without_cuts(int64_t tile, int64_t frame, int64_t ranks, int64_t tensor_ranks);
 

@@ -38,7 +38,7 @@ class Frechet final : public Score<at::Tensor> {
   }
   explicit Frechet(const Options&) {}
 
-  void update(const Named<at::Tensor>& in) override {
+  void update(const Run&, const Named<at::Tensor>& in) override {
     const Tensor real = in.get("real"), made = in.get("made");
     int64_t size = size_;
     for (const auto* t : {&real, &made}) {

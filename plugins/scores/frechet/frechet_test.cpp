@@ -100,6 +100,10 @@ TEST(FrechetScore, OfStatesOfSeveralRanksIsThatOfOne) {
   EXPECT_EQ(number(*copy), number(*merged));
 }
 
+TEST(FrechetScore, HasNoNumberOfASample) {
+  EXPECT_EQ(test::Instance<kinora_score>("score/frechet")->each, nullptr);
+}
+
 TEST(FrechetScore, RefusesWhatDoesNotFit) {
   const auto score = test::score("frechet");
   EXPECT_THAT(test::refusal([&] { score->compute(); }), HasSubstr("requires two feature vectors or more"));

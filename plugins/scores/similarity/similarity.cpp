@@ -55,7 +55,7 @@ class Psnr final : public MeanScore<at::Tensor> {
   }
   explicit Psnr(const Options&) {}
 
-  Tensor each(const Named<Tensor>& in) override {
+  Tensor each(const Run&, const Named<Tensor>& in) override {
     const auto [a, b] = pair_of("psnr", in);
     const Tensor error = (widened(a) - widened(b)).square().flatten(1).mean(1);
     return 10 * (kPeak * kPeak / error).log10();
@@ -75,7 +75,7 @@ class Ssim final : public MeanScore<at::Tensor> {
   }
   explicit Ssim(const Options&) {}
 
-  Tensor each(const Named<Tensor>& in) override {
+  Tensor each(const Run&, const Named<Tensor>& in) override {
     const auto [a, b] = pair_of("ssim", in);
     if (a.size(3) < kWindow || a.size(4) < kWindow) return at::empty({0});
     const auto images = [](const Tensor& v) { return widened(v).flatten(0, 2).unsqueeze(1); };

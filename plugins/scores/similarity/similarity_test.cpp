@@ -30,6 +30,22 @@ TEST(Psnr, IsTenTimesTheLogarithmOfTheErrorsShare) {
   EXPECT_NEAR(scored("psnr", {{"prediction", a.narrow(0, 0, 2)}, {"target", b.narrow(0, 0, 2)}}), 10, 1e-12);
 }
 
+TEST(Psnr, OfEachVideoHasTheMeanOfAll) {
+  at::manual_seed(5);
+  const auto draw = [] { return at::rand({5, 3, 2, 4, 4}, at::kDouble) * 2 - 1; };
+  const Tensor a = draw(), b = draw();
+  const core::NamedTensors videos{{"prediction", a}, {"target", b}};
+  const auto numbers = each("psnr", videos);
+  ASSERT_EQ(numbers.size(), 5U);
+  double mean = 0, error = 0;
+  for (const double x : numbers) mean += x / 5;
+  EXPECT_NEAR(mean, scored("psnr", videos), 1e-12);
+  const Tensor one = a[3].contiguous(), other = b[3].contiguous();
+  for (int64_t i = 0; i < one.numel(); ++i)
+    error += std::pow(one.data_ptr<double>()[i] - other.data_ptr<double>()[i], 2) / 96;
+  EXPECT_NEAR(numbers[3], 20 * std::log10(2 / std::sqrt(error)), 1e-10);
+}
+
 TEST(Ssim, EqualsTheFormulaInALoop) {
   const Oracle oracle("ssim.safetensors", "");
   const std::vector<int64_t> shape = {2, 3, 2, 16, 21};
@@ -50,6 +66,8 @@ TEST(Ssim, OfVideosSmallerThanItsWindowIsNoNumber) {
   ssim->update({{"prediction", small}, {"target", small}});
   EXPECT_EQ(ssim->state().numel(), 0);
   EXPECT_THAT(refusal([&] { ssim->compute(); }), HasSubstr("score/ssim: no sample has this score"));
+  const core::NamedTensors videos{{"prediction", small}, {"target", small}};
+  EXPECT_EQ(refusal([&] { test::each("ssim", videos); }), "0 of 2 samples have a number of their own");
   ssim->update({{"prediction", large}, {"target", large}});
   EXPECT_NEAR(ssim->compute().at(0).second, 1, 1e-6);
 }

@@ -7,7 +7,7 @@
 namespace kinora::webdataset {
 namespace {
 
-constexpr std::string_view kHead = "kinora.webdataset/1 ";
+constexpr std::string_view kHead = "kinora.webdataset/2 ";
 
 [[noreturn]] void refuse() {
   throw Error(KINORA_ERROR_INVALID,
@@ -36,7 +36,7 @@ uint64_t hash_of(std::string_view bytes) {
 
 std::string write(const Position& p) {
   std::string text;
-  for (const uint64_t n : {p.shard, p.shards, p.files, p.names, p.file, p.passed, p.offset, p.bytes})
+  for (const uint64_t n : {p.shard, p.shards, p.files, p.names, p.file, p.passed, p.lost, p.offset, p.bytes})
     text += std::to_string(n) + " ";
   text += p.key;
   return std::string(kHead) + std::to_string(hash_of(text)) + " " + text;
@@ -48,7 +48,8 @@ Position read_position(std::string_view state) {
   const uint64_t hash = take_number(state);
   if (hash != hash_of(state)) refuse();
   Position p;
-  for (uint64_t* n : {&p.shard, &p.shards, &p.files, &p.names, &p.file, &p.passed, &p.offset, &p.bytes})
+  for (uint64_t* n :
+       {&p.shard, &p.shards, &p.files, &p.names, &p.file, &p.passed, &p.lost, &p.offset, &p.bytes})
     *n = take_number(state);
   p.key = state;
   return p;

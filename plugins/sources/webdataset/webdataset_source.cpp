@@ -1,6 +1,7 @@
 #include "webdataset_source.hpp"
 
 #include "kinora/plugin.hpp"
+#include "kinora/webdataset_behind.hpp"
 
 namespace kinora::webdataset {
 namespace {
@@ -50,7 +51,7 @@ WebDatasetSource::WebDatasetSource(const Options& options) {
   limits_.sample_bytes = static_cast<uint64_t>(options.max_sample);
 }
 
-void WebDatasetSource::open(std::string_view path, uint64_t shard, uint64_t shards) {
+void WebDatasetSource::open(std::string_view path, uint64_t shard, uint64_t shards, const Run& /*run*/) {
   if (shard >= shards)
     throw Error(KINORA_ERROR_INVALID, "there is no part " + std::to_string(shard) + " of " +
                                           std::to_string(shards) + "; parts count from 0");
@@ -61,7 +62,7 @@ void WebDatasetSource::open(std::string_view path, uint64_t shard, uint64_t shar
   at_.files = files_.size();
   at_.names = hash_of_names(files_);
   at_.file = has_whole_files() ? shard : 0;
-  reader_.reset();
+  close_file();
   is_open_ = true;
 }
 
@@ -74,38 +75,53 @@ void WebDatasetSource::require_open() const {
   if (!is_open_) throw Error(KINORA_ERROR_INVALID, "the source is not open; call open() first");
 }
 
-void WebDatasetSource::open_file() {
-  const std::string& uri = files_[at_.file].uri;
-  const RandomBytes bytes = RandomBytes::of_file(uri);
-  const auto refuse = [&](const std::string& why) {
-    throw Error(KINORA_ERROR_DATA, uri + ": " + why + "; the shard is not the one of the state");
-  };
+void WebDatasetSource::refuse(const std::string& why) const {
+  throw Error(KINORA_ERROR_INVALID,
+              files_[at_.file].uri + ": " + why + "; the shard is not the one of the state");
+}
+
+void WebDatasetSource::open_reader(const RandomBytes& bytes) {
   base_ = 0;
-  if (at_.passed == 0) {
-    at_.bytes = bytes.size;
-    reader_.emplace(bytes, limits_);
-    return;
-  }
-  if (bytes.size != at_.bytes)
-    refuse(std::to_string(bytes.size) + " bytes instead of " + std::to_string(at_.bytes));
   WebDatasetReader reader(bytes, limits_);
   uint64_t behind = at_.passed;  // samples to skip
-  if (reader.seekable()) {
+  if (behind > 0 && reader.seekable()) {
     base_ = at_.offset;
     behind = 1;
     reader = WebDatasetReader(bytes.part(base_, bytes.size), limits_);
   }
   skip_samples(reader, behind);
-  if (reader.last().key != at_.key)
+  if (at_.passed > 0 && reader.last().key != at_.key)
     refuse("'" + reader.last().key + "' is at the position of '" + at_.key + "'");
   reader_.emplace(std::move(reader));
 }
 
-void WebDatasetSource::next_file() {
+void WebDatasetSource::open_file() {
+  const RandomBytes bytes = RandomBytes::of_file(files_[at_.file].uri);
+  if (at_.passed == 0 && at_.lost == 0) at_.bytes = bytes.size;
+  if (bytes.size != at_.bytes)
+    refuse(std::to_string(bytes.size) + " bytes instead of " + std::to_string(at_.bytes));
+  if (at_.lost == 0) return open_reader(bytes);
+  try {
+    open_reader(bytes);
+    reader_->next_names();
+  } catch (const Error& e) {
+    if (e.code() == KINORA_ERROR_INVALID || is_passing(e.code())) throw;
+    find_behind(e.what());
+  }
+  if (at_.lost > behind_.size()) refuse("other samples are behind its damage, or it has none");
+}
+
+void WebDatasetSource::close_file() {
   reader_.reset();
+  damage_.clear();
+  behind_.clear();
+}
+
+void WebDatasetSource::next_file() {
+  close_file();
   const uint64_t left = at_.files - at_.file, step = has_whole_files() ? at_.shards : 1;
   at_.file += std::min(left, step);
-  at_.passed = at_.offset = at_.bytes = 0;
+  at_.passed = at_.lost = at_.offset = at_.bytes = 0;
   at_.key.clear();
 }
 
@@ -115,24 +131,72 @@ void WebDatasetSource::pass_sample() {
   at_.offset = reader_->seekable() ? base_ + reader_->last().offset : 0;
 }
 
-std::optional<Sample> WebDatasetSource::next() {
+void WebDatasetSource::find_behind(const std::string& what) {
+  damage_ = what;
+  behind_.clear();
+  if (reader_ ? !reader_->seekable() : at_.passed > 0) return;
+  const uint64_t from = at_.passed > 0 ? base_ + reader_->last().offset + reader_->last().size : 0;
+  try {
+    behind_ = samples_behind(RandomBytes::of_file(files_[at_.file].uri), from);
+  } catch (const Error& e) {
+    if (is_passing(e.code())) throw;  // else nothing can be found: there is no such file
+  }
+  if (!behind_.empty()) behind_.erase(behind_.begin());  // the damaged place is its own
+}
+
+void WebDatasetSource::fail_behind() {
+  while (at_.lost <= behind_.size()) {
+    const WebDatasetEntry& one = behind_[at_.lost - 1];
+    const bool mine = is_mine(at_.file, at_.passed + at_.lost);
+    ++at_.lost;
+    if (!mine) continue;
+    const Error error(KINORA_ERROR_DATA, files_[at_.file].uri + ": the sample '" + one.key + "' at byte " +
+                                             std::to_string(one.offset) +
+                                             " is behind the damage of its shard (" + damage_ + ")");
+    if (at_.lost > behind_.size()) next_file();
+    throw error;
+  }
+  next_file();
+}
+
+std::optional<Sample> WebDatasetSource::next(const Run& run) {
+  run.check_cancelled();
   require_open();
   while (at_.file < at_.files) {
+    if (!damage_.empty()) {
+      fail_behind();
+      continue;
+    }
     try {
       if (!reader_) open_file();
+      if (!damage_.empty()) continue;
       if (auto sample = read_sample()) return sample;
     } catch (const Error& e) {
       if (reader_ && !reader_->broken()) throw;  // one sample
-      reader_.reset();
-      if (is_passing(e.code())) throw;
-      next_file();
-      throw Error(KINORA_ERROR_DATA, e.what());
+      fail_file(e);
     } catch (...) {
-      reader_.reset();
+      close_file();
       throw;
     }
   }
   return std::nullopt;
+}
+
+void WebDatasetSource::fail_file(const Error& damage) {
+  const std::string what = damage.what();
+  if (is_passing(damage.code())) {
+    close_file();
+    throw;
+  }
+  try {
+    find_behind(what);
+  } catch (...) {
+    close_file();
+    throw;
+  }
+  at_.lost = 1;
+  if (behind_.empty()) next_file();
+  throw Error(KINORA_ERROR_DATA, what);
 }
 
 // The next sample of the file if it is this part's; nothing for another part's and at the end of the file.
@@ -176,13 +240,15 @@ void WebDatasetSource::restore(std::string_view state) {
   if (!ended && (to.file >= to.files || (has_whole_files() && to.file % to.shards != to.shard)))
     throw Error(KINORA_ERROR_INVALID, "the state has no position in these shards; begin without a state");
   std::swap(at_, to);
-  reader_.reset();
+  close_file();
   try {
-    if (at_.passed > 0) open_file();
+    if (at_.passed > 0 || at_.lost > 0) open_file();
   } catch (const Error& e) {
+    close_file();
     at_ = to;
     throw Error(is_passing(e.code()) ? e.code() : KINORA_ERROR_INVALID, e.what());
   } catch (...) {
+    close_file();
     at_ = to;
     throw;
   }

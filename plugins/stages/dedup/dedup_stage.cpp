@@ -90,14 +90,12 @@ void DedupSemantic::describe(Describe<Options>& d) {
   d.option("keep", &Options::keep)
       .choices({"largest", "longest", "best", "first"})
       .help(
-          "which of two copies to keep: the one with more pixels, the longer one, the one with the higher "
-          "`score`, or the one with the lower key; of equal ones the one with more pixels, the longer one if "
-          "it is "
-          "longer by more than 5 %, the one with more frames a second, more bits a pixel, more sharpness "
-          "(filter.blur), then the longer one, then the lower key. A clip never replaces one that is longer "
-          "by more "
-          "than 25 %, whatever the rule, and with largest and longest all clips of two videos are decided "
-          "together");
+          "copy to keep of two: the one with more pixels, the longer one, the one with the higher `score`, "
+          "or the one with the lower key; of equal ones the one with more pixels, the longer one, the one "
+          "with more frames a second, more bits a pixel, more sharpness (filter.blur), where a difference "
+          "of at most 5 %, of frames a second 2 %, counts as none; then the longer one, then the lower "
+          "key. A clip never replaces one that is longer by more than 25 %, whatever the rule, and with "
+          "largest and longest all clips of two videos are decided together");
   d.option("score", &Options::score)
       .help("score to compare for keep = \"best\": a name in the facts' scores, for example filter.blur");
   d.option("clusters", &Options::clusters)

@@ -307,8 +307,8 @@ TEST(Dedup, KeepsByItsRule) {
               ElementsAre(key_of(1)));  // a missing number ranks last
 }
 
-json video(const std::string& film, double seconds, int width, double fps) {
-  return {{"film", film}, {"duration_s", seconds}, {"width", width}, {"height", width / 2}, {"fps", fps}};
+json video(const std::string& source, double seconds, int width, double fps) {
+  return {{"film", source}, {"duration_s", seconds}, {"width", width}, {"height", width / 2}, {"fps", fps}};
 }
 
 TEST(Dedup, ACopyOfNearlyEqualLengthStaysOnlyIfItIsBetter) {

@@ -18,17 +18,23 @@ int by_rule(const Quality& a, const Quality& b, Keep keep) {
   return keep == Keep::best ? compared(a.score, b.score) : keep == Keep::first ? -a.key.compare(b.key) : 0;
 }
 
-int by_quality(const Quality& a, const Quality& b) {
-  for (const auto number : {&Quality::rate, &Quality::bits, &Quality::sharpness, &Quality::seconds})
-    if (const int order = compared(a.*number, b.*number)) return order;
-  return -a.key.compare(b.key);
+// 0 also if the larger number exceeds the other by this share at most.
+int nearly_compared(double a, double b, double share) {
+  const double more = std::max(a, b), less = std::min(a, b);
+  return more > (1 + share) * less || less == Quality::kMissing ? compared(a, b) : 0;
 }
 
-// The longer one, if they are not nearly equal: a re-encoding may add or drop some frames.
-int by_length(const Quality& a, const Quality& b) {
-  constexpr double kNearly = 1.05;
-  const double longer = std::max(a.seconds, b.seconds), shorter = std::min(a.seconds, b.seconds);
-  return longer > kNearly * shorter || shorter == Quality::kMissing ? compared(a.seconds, b.seconds) : 0;
+// A re-encoding adds or drops frames (length), pads to whole blocks (1088 lines for 1080) and rounds the rate (24000 /
+// 1001, 23.98, 24): such a difference says nothing of the picture.
+constexpr double kNearLength = 0.05, kNearPixels = 0.05, kNearRate = 0.02, kNearBits = 0.05,
+                 kNearSharpness = 0.05;
+
+int by_quality(const Quality& a, const Quality& b) {
+  if (const int order = nearly_compared(a.rate, b.rate, kNearRate)) return order;
+  if (const int order = nearly_compared(a.bits, b.bits, kNearBits)) return order;
+  if (const int order = nearly_compared(a.sharpness, b.sharpness, kNearSharpness)) return order;
+  if (const int order = compared(a.seconds, b.seconds)) return order;
+  return -a.key.compare(b.key);
 }
 
 }  // namespace
@@ -62,7 +68,8 @@ bool is_much_longer(const Quality& a, const Quality& b) {
 
 bool is_preferred(const Quality& a, const Quality& b, Keep keep) {
   if (const int order = by_rule(a, b, keep)) return order > 0;
-  const int length = by_length(a, b), size = compared(a.pixels, b.pixels);
+  const int length = nearly_compared(a.seconds, b.seconds, kNearLength),
+            size = nearly_compared(a.pixels, b.pixels, kNearPixels);
   if (keep == Keep::longest && length) return length > 0;
   if (size) return size > 0;
   return (length ? length : by_quality(a, b)) > 0;
@@ -70,9 +77,12 @@ bool is_preferred(const Quality& a, const Quality& b, Keep keep) {
 
 bool comes_before(const Quality& a, const Quality& b, Keep keep) {
   if (const int order = by_rule(a, b, keep)) return order > 0;
-  if (keep == Keep::longest && a.seconds != b.seconds) return a.seconds > b.seconds;
-  if (a.pixels != b.pixels) return a.pixels > b.pixels;
-  return by_quality(a, b) > 0;
+  const auto numbers = [keep](const Quality& of) {
+    return std::tuple(keep == Keep::longest ? of.seconds : 0, of.pixels, of.rate, of.bits, of.sharpness,
+                      of.seconds);
+  };
+  const auto of_a = numbers(a), of_b = numbers(b);
+  return of_a == of_b ? a.key < b.key : of_a > of_b;
 }
 
 Quality together(const std::vector<const Quality*>& clips, std::string key) {

@@ -30,12 +30,13 @@ Quality quality_of(const nlohmann::json& facts, const std::string& score, double
 // Whether a is so much longer than b that b cannot stand for it, whatever the rule: b is an excerpt.
 bool is_much_longer(const Quality& a, const Quality& b);
 
-// Whether a is kept rather than b. The rule's own number comes first, then more pixels, then the longer one if their
-// lengths differ by more than 5 %, then the higher rate, more bits, the sharper one, the longer one, and the lower key.
-// The relation is not transitive: a may be preferred to b, b to c and c to a.
+// Whether a is kept rather than b. The rule's own number comes first, then more pixels, the longer one, the
+// higher rate, more bits, the sharper one, and last, of any difference, the longer one and the lower key.
+// Numbers that differ by 5 % at most, rates by 2 %, are equal. The relation is not transitive: a may be
+// preferred to b, b to c and c to a.
 bool is_preferred(const Quality& a, const Quality& b, Keep keep);
 
-// The order in which clips are compared: the same without the lengths that are nearly equal.
+// The order in which clips are compared: the same with every difference, since sorting needs a transitive relation.
 bool comes_before(const Quality& a, const Quality& b, Keep keep);
 
 // Clips together, as one: sums of the lengths, means of the other numbers.

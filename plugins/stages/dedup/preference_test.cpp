@@ -27,6 +27,22 @@ TEST(Preference, OfNearlyEqualLengthTheBetterPicture) {
   EXPECT_TRUE(is_preferred(clip(1, 1e5, 25, 0.1, 9, "a"), clip(3, 2e5, 25, 0.1, 9, "b"), Keep::first));
 }
 
+TEST(Preference, ARoundedRateOrAPaddedFrameIsNoReason) {
+  const double hd = 1920 * 1080;
+  for (const Keep keep : {Keep::largest, Keep::longest, Keep::best}) {
+    for (const double rate : {23.98, 24.0})
+      EXPECT_TRUE(is_preferred(clip(3, hd, 24000.0 / 1001, 2.0, 150), clip(3, hd, rate, 0.1, 10), keep))
+          << rate;
+    EXPECT_TRUE(is_preferred(clip(3, hd, 25, 0.1, 150), clip(3, 1920 * 1088, 25, 0.1, 10), keep));
+    EXPECT_TRUE(is_preferred(clip(3, hd, 25, 0.100, 150), clip(3, hd, 25, 0.101, 10), keep));
+    EXPECT_TRUE(is_preferred(clip(3.01, hd, 25, 0.1, 100), clip(3, hd, 25, 0.1, 101), keep));
+    EXPECT_TRUE(is_preferred(clip(3, hd, 25, 0.1, 10), clip(3, hd, 24, 2.0, 150), keep)) << "more than 2 %";
+    EXPECT_TRUE(is_preferred(clip(3, 1.06 * hd, 25, 0.1, 10), clip(3, hd, 25, 2.0, 150), keep))
+        << "more than 5 %";
+    EXPECT_TRUE(is_preferred(clip(3, hd, 25, 0.1, 1), clip(3, Quality::kMissing, 25, 2, 9), keep));
+  }
+}
+
 TEST(Preference, AnExcerptStandsForNothing) {
   EXPECT_TRUE(is_much_longer(clip(5.53), clip(1.72)));
   EXPECT_FALSE(is_much_longer(clip(3.00), clip(2.96)));

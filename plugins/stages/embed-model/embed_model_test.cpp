@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
 
-#include "core/run/call.hpp"
-#include "core/run/one_stage.hpp"
+#include "core/runtime/call.hpp"
+#include "core/stages/one_stage.hpp"
 #include "kinora/curation.hpp"
 #include "kinora/npy.hpp"
 #include "kinora/stage.hpp"
@@ -60,7 +60,6 @@ struct Made {
       for (kinora_sample* one : batch)
         if (stage->process(stage.self(), one, &sink, &run)) errors.push_back(test::last_error());
     }
-    if (stage->finish(stage.self(), &sink, &run)) errors.push_back(test::last_error());
   }
 };
 
@@ -134,11 +133,11 @@ TEST(EmbedModel, AClipIsTheSameInEveryBatch) {
   }
 }
 
-TEST(EmbedModel, GivesAFilmARowAShot) {
-  Sample film = clip("a");  // 10 frames
-  film.set("json", json{{"frames_at", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}}}.dump());
-  film.set("shots.json", json{{"fps", 10}, {"cuts", {40, 75, 76, 200}}}.dump());
-  const Made run("stage/embed.model", {{"model", file("tower.pt2")}, {"batch", 2}}, {film});
+TEST(EmbedModel, GivesAVideoARowAShot) {
+  Sample video = clip("a");  // 10 frames
+  video.set("json", json{{"frames_at", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}}}.dump());
+  video.set("shots.json", json{{"fps", 10}, {"cuts", {40, 75, 76, 200}}}.dump());
+  const Made run("stage/embed.model", {{"model", file("tower.pt2")}, {"batch", 2}}, {video});
   ASSERT_THAT(run.errors, ElementsAre());
   const Tensor rows = vector_of(run.results.emitted.at(0), "shots.model.npy");
   ASSERT_EQ(rows.sizes(), (at::IntArrayRef{5, 16}));
@@ -299,7 +298,9 @@ TEST(EmbedModel, RefusesAFileThatIsNoModel) {
               HasSubstr("is not a model that libtorch can read"));
   EXPECT_THAT(why({{"model", file("none.pt")}}), HasSubstr("there is no such file"));
   EXPECT_THAT(why({{"model", file("tower.pt")}, {"mean", {1, 2}}}), HasSubstr("three numbers"));
-  EXPECT_THAT(why({{"model", file("tower.pt")}, {"device", "tpu"}}), HasSubstr("device"));
+  for (const char* device : {"tpu", "gpu", "cuda:x", ""})
+    EXPECT_THAT(why({{"model", file("tower.pt")}, {"device", device}}),
+                HasSubstr("expected auto, cpu, cuda or cuda:1"));
   const std::filesystem::path open = ::testing::TempDir() + "/open.pt2";
   std::filesystem::copy_file(file("tower.pt2"), open, std::filesystem::copy_options::overwrite_existing);
   std::filesystem::permissions(open, std::filesystem::perms::others_write,

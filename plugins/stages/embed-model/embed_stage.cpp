@@ -23,7 +23,10 @@ class EmbedModel final : public Stage {
   };
   static void describe(Describe<Options>& d);
   explicit EmbedModel(const Options& o);
-  void start(const Run&) override { model_ = Model::open(options_.model, device_); }
+  void start(const Run& run) override {
+    device_ = device_of(options_.device, run);
+    model_ = Model::open(options_.model, device_);
+  }
   // Sets field NAME.npy [D], of norm 1; for a video with shots.json, shots.NAME.npy [shots, D], where a shot
   // without frames has a row of zeros.
   void process(Sample in, const Emit& emit, const Run& run) override { process_batch({&in, 1}, emit, run); }
@@ -34,10 +37,10 @@ class EmbedModel final : public Stage {
  private:
   at::Tensor embed(const std::vector<at::Tensor>& clips);
   void store(Sample& sample, const at::Tensor& row) const;
-  void embed_shots(Sample& film, const Pictures& pictures, const Run& run);
+  void embed_shots(Sample& video, const Pictures& pictures, const Run& run);
   Options options_;
   std::unique_ptr<Model> model_;
-  at::Device device_;
+  at::Device device_ = at::kCPU;
 };
 
 void EmbedModel::describe(Describe<Options>& d) {
@@ -59,13 +62,15 @@ void EmbedModel::describe(Describe<Options>& d) {
       .range(1, 4096)
       .help(
           "clips per call, always this many: export a .pt2 of fixed shape with batch (BCHW: batch x frames)");
-  d.option("device", &Options::device).help("device: auto (the first GPU, else the CPU), cpu, cuda, cuda:1");
+  d.option("device", &Options::device)
+      .help("device: auto (a GPU that the engine has, else the CPU), cpu, cuda, cuda:1");
   d.option("threads", &Options::threads)
       .range(1, 1024)
       .help("number of threads of tensor operations; the last bits of the result depend on it");
 }
 
-EmbedModel::EmbedModel(const Options& o) : options_(o), device_(device_of(o.device)) {
+EmbedModel::EmbedModel(const Options& o) : options_(o) {
+  check_device(o.device);
   o.check("embed.model");
   if (o.name.empty() || o.name.find_first_of("/.") != std::string::npos)
     throw Error(KINORA_ERROR_INVALID,
@@ -74,7 +79,7 @@ EmbedModel::EmbedModel(const Options& o) : options_(o), device_(device_of(o.devi
 }
 
 kinora_resources EmbedModel::resources() const {
-  return resources_of(options_, options_.model, options_.batch, options_.threads, device_);
+  return resources_of(options_, options_.model, options_.batch, options_.threads, options_.device);
 }
 
 // Maps [F, 3, H, W] per clip to [clips, D], rows of norm 1.
@@ -98,9 +103,9 @@ at::Tensor EmbedModel::embed(const std::vector<at::Tensor>& clips) {
   return (out / out.norm(2, {1}, true).clamp_min(1e-12)).contiguous();
 }
 
-void EmbedModel::embed_shots(Sample& film, const Pictures& pictures, const Run& run) {
-  const auto starts = shot_starts(film, json_field(film, "shots.json"));
-  const auto of_frame = shots_of_frames(film, starts, pictures.count);
+void EmbedModel::embed_shots(Sample& video, const Pictures& pictures, const Run& run) {
+  const auto starts = shot_starts(video, json_field(video, "shots.json"));
+  const auto of_frame = shots_of_frames(video, starts, pictures.count);
   const size_t shots = starts.size() + 1;
   std::vector<at::Tensor> waiting;
   std::vector<size_t> whose;
@@ -127,7 +132,7 @@ void EmbedModel::embed_shots(Sample& film, const Pictures& pictures, const Run& 
     if (static_cast<int64_t>(waiting.size()) == options_.batch) flush();
   }
   flush();
-  film.set(("shots." + options_.name + ".npy").c_str(), to_npy(numbers(rows), {rows.size(0), rows.size(1)}));
+  video.set(("shots." + options_.name + ".npy").c_str(), to_npy(numbers(rows), {rows.size(0), rows.size(1)}));
 }
 
 void EmbedModel::process_batch(std::span<const Sample> in, const Emit& emit, const Run& run) {

@@ -86,8 +86,9 @@ void require_own(const std::filesystem::path& file) {
 
 void Model::check(const std::filesystem::path& file) {
   if (!std::filesystem::is_regular_file(file))
-    throw Error(KINORA_ERROR_NOT_FOUND,
-                file.string() + ": there is no such file; export a model to it as the README shows");
+    throw Error(
+        KINORA_ERROR_NOT_FOUND,
+        file.string() + ": there is no such file; export a model to it as docs/curate/embeddings.md shows");
   if (file.extension() == ".pt2") require_own(file);
 }
 
@@ -118,21 +119,26 @@ at::Tensor Model::operator()(const at::Tensor& input, int64_t output) {
                                      " tensors, so output = " + std::to_string(output) + " does not exist");
 }
 
+void check_device(const std::string& name) {
+  try {
+    if (name == "auto" || at::Device(name).is_cpu() || at::Device(name).is_cuda()) return;
+  } catch (const c10::Error&) {  // no device's name
+  }
+  throw Error(KINORA_ERROR_INVALID, "device = \"" + name + "\": expected auto, cpu, cuda or cuda:1");
+}
+
 // libtorch checks for CUDA only once, so the CUDA library must be loaded first.
-at::Device device_of(const std::string& name) {
-  if (name == "cpu") return at::kCPU;
-  const bool there = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) && at::hasCUDA() &&
-                     at::detail::getCUDAHooks().deviceCount() > 0;
-  if (name == "auto") return there ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
-  if (!there)
+at::Device device_of(const std::string& name, const Run& run) {
+  const Device reserved = run.device();
+  if (name == "cpu" || (name == "auto" && !reserved.is_cuda)) return at::kCPU;
+  if (!dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) || !at::hasCUDA() ||
+      at::detail::getCUDAHooks().deviceCount() == 0) {
+    if (name == "auto") return at::kCPU;  // a GPU is there, but this libtorch cannot use it
     throw Error(KINORA_ERROR_UNSUPPORTED,
                 "device = \"" + name + "\": libtorch finds no GPU here; use \"cpu\"");
-  try {
-    const at::Device device(name);
-    return device.has_index() ? device : at::Device(device.type(), 0);
-  } catch (const c10::Error&) {
-    throw Error(KINORA_ERROR_INVALID, "device = \"" + name + "\": expected auto, cpu, cuda or cuda:1");
   }
+  const at::Device device(name == "auto" ? "cuda" : name);
+  return device.has_index() ? device : at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(reserved.index));
 }
 
 void use_threads(int64_t threads) {
@@ -193,11 +199,11 @@ uint64_t InputOptions::memory(int64_t batch) const {
 }
 
 kinora_resources resources_of(const InputOptions& how, const std::filesystem::path& model, int64_t batch,
-                              int64_t threads, at::Device device) {
+                              int64_t threads, const std::string& device) {
   return {sizeof(kinora_resources),
           2,
           static_cast<double>(threads),
-          device.is_cuda() ? 1.0 : 0.0,
+          device == "cpu" ? 0.0 : 1.0,
           how.memory(batch) + std::filesystem::file_size(model),
           0,
           0,

@@ -11,6 +11,7 @@
 #include "kinora/abi/stage.h"
 #include "kinora/curation.hpp"
 #include "kinora/options.hpp"
+#include "kinora/run.hpp"
 
 namespace kinora::exported {
 
@@ -33,8 +34,10 @@ class Model {
   std::string file_;
 };
 
-// Parses "auto" (the first GPU that libtorch finds, else the CPU), "cpu", "cuda" or "cuda:1".
-at::Device device_of(const std::string& name);
+// Error(KINORA_ERROR_INVALID) unless it is "auto", "cpu", "cuda" or "cuda:1". Touches no device.
+void check_device(const std::string& name);
+// "auto": the device that the engine has reserved; "cuda": the same, or the first GPU.
+at::Device device_of(const std::string& name, const Run& run);
 
 // Sets the number of threads of tensor operations started by this thread. The last bits of results depend on
 // it.
@@ -57,9 +60,7 @@ struct InputOptions {
         .help("number of frames per clip, evenly spaced; a shorter clip repeats some");
     d.option("height", &Options::height).range(1, 16384).unit("pixels").help("height of the model's input");
     d.option("width", &Options::width).range(1, 16384).unit("pixels").help("width of the model's input");
-    d.option("fit", &Options::fit)
-        .choices({"crop", "stretch"})
-        .help("how to handle a different aspect ratio");
+    d.option("fit", &Options::fit).choices({"crop", "stretch"}).help("treatment of a different aspect ratio");
     d.option("resample", &Options::resample)
         .choices({"bicubic", "bilinear"})
         .help("interpolation, with antialiasing, as in torchvision");
@@ -80,7 +81,7 @@ struct InputOptions {
 
 // Resources of a stage that gives the model batches of these inputs.
 kinora_resources resources_of(const InputOptions& how, const std::filesystem::path& model, int64_t batch,
-                              int64_t threads, at::Device device);
+                              int64_t threads, const std::string& device);
 
 // Indices of `frames` frames out of `count`: the centres of equal parts.
 std::vector<int64_t> spread(int64_t first, int64_t count, int64_t frames);

@@ -19,7 +19,10 @@ class FilterModel final : public Stage {
   };
   static void describe(Describe<Options>& d);
   explicit FilterModel(const Options& o);
-  void start(const Run&) override { model_ = Model::open(options_.model, device_); }
+  void start(const Run& run) override {
+    device_ = device_of(options_.device, run);
+    model_ = Model::open(options_.model, device_);
+  }
   // Sets json["scores"]["filter.NAME"]; with mode on, rule filter.NAME drops a sample below the threshold.
   void process(Sample in, const Emit& emit, const Run& run) override { process_batch({&in, 1}, emit, run); }
   void process_batch(std::span<const Sample> in, const Emit& emit, const Run& run) override;
@@ -33,7 +36,7 @@ class FilterModel final : public Stage {
   Options options_;
   std::string rule_;
   std::unique_ptr<Model> model_;
-  at::Device device_;
+  at::Device device_ = at::kCPU;
 };
 
 void FilterModel::describe(Describe<Options>& d) {
@@ -48,12 +51,12 @@ void FilterModel::describe(Describe<Options>& d) {
       .help("model file: TorchScript (.pt) or AOTInductor package (.pt2); its output is one number per row");
   d.option("name", &Options::name).help("name of the score and of the rule: filter.NAME");
   d.option("from", &Options::from)
-      .help("what the model reads: frames, or a field such as clip.npy, passed as [B, D]");
+      .help("input of the model: frames, or a field such as clip.npy, passed as [B, D]");
   InputOptions::describe(d);
   d.option("output", &Options::output).range(0, 64).help("index of the model's output to use");
   d.option("reduction", &Options::reduction)
       .choices({"min", "mean", "max"})
-      .help("how the scores of a clip's frames are combined, with layout BCHW");
+      .help("combination of the scores of a clip's frames, with layout BCHW");
   d.option("threshold", &Options::threshold)
       .required()
       .help("smallest score that passes, for example 3.5 for an aesthetic score; NaN is below everything");
@@ -61,14 +64,15 @@ void FilterModel::describe(Describe<Options>& d) {
       .choices({"on", "score"})
       .help("score: records the score and drops nothing");
   d.option("batch", &Options::batch).range(1, 4096).help("clips per call, always this many");
-  d.option("device", &Options::device).help("device: auto (the first GPU, else the CPU), cpu, cuda, cuda:1");
+  d.option("device", &Options::device)
+      .help("device: auto (a GPU that the engine has, else the CPU), cpu, cuda, cuda:1");
   d.option("threads", &Options::threads)
       .range(1, 1024)
       .help("number of threads of tensor operations; the last bits of the result depend on it");
 }
 
-FilterModel::FilterModel(const Options& o)
-    : options_(o), rule_("filter." + o.name), device_(device_of(o.device)) {
+FilterModel::FilterModel(const Options& o) : options_(o), rule_("filter." + o.name) {
+  check_device(o.device);
   o.check("filter.model");
   if (!of_pictures() && !o.from.ends_with(".npy"))
     throw Error(KINORA_ERROR_INVALID, "filter.model: from = \"" + o.from +
@@ -77,7 +81,7 @@ FilterModel::FilterModel(const Options& o)
 }
 
 kinora_resources FilterModel::resources() const {
-  return resources_of(options_, options_.model, options_.batch, options_.threads, device_);
+  return resources_of(options_, options_.model, options_.batch, options_.threads, options_.device);
 }
 
 // Returns [F, 3, H, W], or the embedding [D].

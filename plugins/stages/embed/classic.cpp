@@ -138,10 +138,10 @@ EmbedClassic::EmbedClassic(const Options& o) : options_(o), shares_{o.colour, o.
 
 void EmbedClassic::process(Sample in, const Emit& emit, const Run& run) {
   const Pictures pictures = pictures_of(in);
-  const bool film = in.text("shots.json").has_value();
+  const bool video = in.text("shots.json").has_value();
   std::vector<size_t> shot(static_cast<size_t>(pictures.count), 0);
   size_t shots = 1;
-  if (film) {
+  if (video) {
     const auto starts = shot_starts(in, json_field(in, "shots.json"));
     shots = starts.size() + 1;
     shot = shots_of_frames(in, starts, pictures.count);
@@ -156,7 +156,7 @@ void EmbedClassic::process(Sample in, const Emit& emit, const Run& run) {
     const auto vector = one.vector();
     all.insert(all.end(), vector.begin(), vector.end());
   }
-  if (film) {
+  if (video) {
     in.set(("shots." + options_.name + ".npy").c_str(),
            to_npy(all, {static_cast<int64_t>(shots), kClassicSize}));
   } else {

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/io/safetensors.hpp"
+#include "core/weights/safetensors.hpp"
 #include "kinora/curation.hpp"
 #include "kinora/npy.hpp"
 #include "kinora/testing.hpp"
@@ -57,10 +57,10 @@ TEST(ClassicOracle, EqualsNumpy) {
 }
 
 TEST(Classic, HasLengthOneAndRepeatsItsBits) {
-  const std::vector<Picture> film{filled(20, 9, 80, 200), filled(20, 30, 80, 10)};
-  const auto a = embedding(film, 20);
+  const std::vector<Picture> video{filled(20, 9, 80, 200), filled(20, 30, 80, 10)};
+  const auto a = embedding(video, 20);
   EXPECT_NEAR(cosine(a, a), 1, 1e-6);
-  EXPECT_EQ(a, embedding(film, 20));
+  EXPECT_EQ(a, embedding(video, 20));
   EXPECT_EQ(a.size(), static_cast<size_t>(kClassicSize));
 }
 
@@ -77,9 +77,9 @@ TEST(Classic, ItsCosineIsTheShareInCommon) {
 }
 
 TEST(Classic, SharesAreProportions) {
-  const std::vector<Picture> film{filled(64, 9, 80, 200), filled(64, 30, 80, 10)};
-  EXPECT_EQ(embedding(film, 64, {2, 2, 1}), embedding(film, 64));
-  const auto still = embedding(film, 64, {1, 1, 0});
+  const std::vector<Picture> video{filled(64, 9, 80, 200), filled(64, 30, 80, 10)};
+  EXPECT_EQ(embedding(video, 64, {2, 2, 1}), embedding(video, 64));
+  const auto still = embedding(video, 64, {1, 1, 0});
   for (int i = kClassicSize - kMotionBins; i < kClassicSize; ++i) EXPECT_EQ(still[static_cast<size_t>(i)], 0);
 }
 
@@ -167,13 +167,13 @@ TEST(EmbedClassic, SetsTheFieldAndItsFact) {
 }
 
 // A frame at the time of a cut belongs to the new shot; times_us takes precedence over fps.
-TEST(EmbedClassic, GivesAFilmARowAShot) {
+TEST(EmbedClassic, GivesAVideoARowAShot) {
   for (const bool times : {true, false}) {
-    Sample film = sample_of({0, 0, 90, 90, 250}, {{"frames_at", {0, 1, 2, 3, 4}}});
+    Sample video = sample_of({0, 0, 90, 90, 250}, {{"frames_at", {0, 1, 2, 3, 4}}});
     json shots{{"fps", times ? 1000 : 25}, {"cuts", {50, 60, 100}}};
     if (times) shots["times_us"] = {2000000, 2400000, 4000000};
-    film.set("shots.json", shots.dump());
-    const FloatArray rows = read_npy(embedded(film).need("shots.classic.npy"), "rows");
+    video.set("shots.json", shots.dump());
+    const FloatArray rows = read_npy(embedded(video).need("shots.classic.npy"), "rows");
     ASSERT_THAT(rows.shape, ElementsAre(4, kClassicSize));
     const auto row = [&](int64_t i) { return std::vector<float>(rows.row(i).begin(), rows.row(i).end()); };
     EXPECT_EQ(row(0), of({0, 0}));
@@ -184,9 +184,9 @@ TEST(EmbedClassic, GivesAFilmARowAShot) {
 }
 
 TEST(EmbedClassic, AShotWithoutAFrameIsZero) {
-  Sample film = sample_of({0, 90}, {{"frames_at", {0, 4}}});
-  film.set("shots.json", json{{"fps", 25}, {"cuts", {50, 60}}}.dump());
-  const FloatArray rows = read_npy(embedded(film).need("shots.classic.npy"), "rows");
+  Sample video = sample_of({0, 90}, {{"frames_at", {0, 4}}});
+  video.set("shots.json", json{{"fps", 25}, {"cuts", {50, 60}}}.dump());
+  const FloatArray rows = read_npy(embedded(video).need("shots.classic.npy"), "rows");
   for (const float v : rows.row(1)) EXPECT_EQ(v, 0);
   EXPECT_EQ(std::vector<float>(rows.row(2).begin(), rows.row(2).end()), of({90}));
 }
@@ -202,20 +202,20 @@ TEST(EmbedClassic, SaysWhatIsMissing) {
   };
   testing::start();
   EXPECT_THAT(why(Sample("bare")), HasSubstr("'bare' has no frames; set sample_fps"));
-  Sample film = sample_of({0, 90});
-  film.set("shots.json", json{{"fps", 25}, {"cuts", json::array({1})}}.dump());
-  EXPECT_THAT(why(film), HasSubstr("sample_every"));
-  film.set("json", json{{"frames_at", json::array({0})}}.dump());
-  EXPECT_THAT(why(film), HasSubstr("2 frames and 1 times"));
-  film.set("json", json{{"frames_at", {1, 0}}}.dump());
-  EXPECT_THAT(why(film), HasSubstr("does not rise"));
-  film.set("json", json{{"frames_at", {0, "x"}}}.dump());
-  EXPECT_THAT(why(film), HasSubstr("not a number"));
-  film.set("shots.json", json{{"cuts", json::array({1})}}.dump());
-  EXPECT_THAT(why(film), HasSubstr("neither times_us nor fps"));
-  film.set("shots.json", json{{"fps", 25}, {"cuts", json::array({1})}}.dump());
-  film.set("json", "[]");
-  EXPECT_THAT(why(film), HasSubstr("not a JSON object"));
+  Sample video = sample_of({0, 90});
+  video.set("shots.json", json{{"fps", 25}, {"cuts", json::array({1})}}.dump());
+  EXPECT_THAT(why(video), HasSubstr("sample_every"));
+  video.set("json", json{{"frames_at", json::array({0})}}.dump());
+  EXPECT_THAT(why(video), HasSubstr("2 frames and 1 times"));
+  video.set("json", json{{"frames_at", {1, 0}}}.dump());
+  EXPECT_THAT(why(video), HasSubstr("does not rise"));
+  video.set("json", json{{"frames_at", {0, "x"}}}.dump());
+  EXPECT_THAT(why(video), HasSubstr("not a number"));
+  video.set("shots.json", json{{"cuts", json::array({1})}}.dump());
+  EXPECT_THAT(why(video), HasSubstr("neither times_us nor fps"));
+  video.set("shots.json", json{{"fps", 25}, {"cuts", json::array({1})}}.dump());
+  video.set("json", "[]");
+  EXPECT_THAT(why(video), HasSubstr("not a JSON object"));
 }
 
 TEST(EmbedClassic, RefusesOptionsThatCannotBe) {

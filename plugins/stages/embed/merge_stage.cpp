@@ -76,8 +76,8 @@ void ShotsMerge::describe(Describe<Options>& d) {
   d.option("rule", &Options::rule)
       .choices({"consecutive", "running"})
       .help(
-          "what a shot is compared with: the previous shot, or the mean of the shots already joined before "
-          "it");
+          "counterpart of a shot in the comparison: the previous shot, or the mean of the shots already "
+          "joined before it");
   d.option("threshold", &Options::threshold).range(-1, 1).help("smallest cosine at which shots are joined");
   d.option("mode", &Options::mode)
       .choices({"on", "score"})

@@ -27,11 +27,11 @@ FloatArray at_degrees(const std::vector<double>& degrees) {
 
 double cosine_of(double degrees) { return std::cos(degrees / 180 * std::acos(-1.0)); }
 
-struct Film {
+struct Video {
   testing::Collector out;
-  explicit Film(const FloatArray& rows, const ShotsMerge::Options& options = {}, json shots = json()) {
+  explicit Video(const FloatArray& rows, const ShotsMerge::Options& options = {}, json shots = json()) {
     testing::start();
-    Sample film("f");
+    Sample video("f");
     if (shots.is_null()) {
       shots = {{"fps", 25},
                {"frames", 1000},
@@ -43,17 +43,17 @@ struct Film {
         shots["times_us"].push_back(4000000 * i);
       }
     }
-    film.set("shots.json", shots.dump());
-    film.set("shots.classic.npy", to_npy(rows.values, rows.shape));
-    ShotsMerge(options).process(film, out.emit(), testing::Run());
+    video.set("shots.json", shots.dump());
+    video.set("shots.classic.npy", to_npy(rows.values, rows.shape));
+    ShotsMerge(options).process(video, out.emit(), testing::Run());
   }
   json shots() const { return json::parse(out.emitted.at(0).need("shots.json")); }
 };
 
 // Steps of 10 degrees: neighbours are alike, the ends are not.
 TEST(ShotsMerge, ConsecutiveComparesNeighbours) {
-  const Film film(at_degrees({0, 10, 20, 30, 80}), {.threshold = cosine_of(12)});
-  const json shots = film.shots();
+  const Video video(at_degrees({0, 10, 20, 30, 80}), {.threshold = cosine_of(12)});
+  const json shots = video.shots();
   EXPECT_EQ(shots["cuts"], json::array({400}));
   EXPECT_EQ(shots["times_us"], json::array({16000000}));
   ASSERT_EQ(shots["merged"].size(), 3u);
@@ -68,28 +68,28 @@ TEST(ShotsMerge, ConsecutiveComparesNeighbours) {
 }
 
 TEST(ShotsMerge, ScoreKeepsEveryCutAndSaysWhichWouldGo) {
-  const Film film(at_degrees({0, 10, 20, 30, 80}), {.mode = "score", .threshold = cosine_of(12)});
-  const json shots = film.shots();
+  const Video video(at_degrees({0, 10, 20, 30, 80}), {.mode = "score", .threshold = cosine_of(12)});
+  const json shots = video.shots();
   EXPECT_EQ(shots["cuts"], json::array({100, 200, 300, 400}));
   EXPECT_EQ(shots["times_us"].size(), 4u);
   EXPECT_EQ(shots["merge"]["would_join"], json::array({100, 200, 300}));
   EXPECT_NEAR(shots["similarities"][3], cosine_of(50), 1e-6);
   EXPECT_FALSE(shots.contains("merged"));
-  EXPECT_EQ(read_npy(*film.out.emitted.at(0).text("shots.classic.npy"), "rows").rows(), 5);
+  EXPECT_EQ(read_npy(*video.out.emitted.at(0).text("shots.classic.npy"), "rows").rows(), 5);
 }
 
 // The mean of 0 and 10 degrees is 5, and 20 is 15 away from it.
 TEST(ShotsMerge, RunningComparesWithTheMeanOfTheRun) {
-  const Film film(at_degrees({0, 10, 20, 30, 80}), {.rule = "running", .threshold = cosine_of(12)});
-  const json shots = film.shots();
+  const Video video(at_degrees({0, 10, 20, 30, 80}), {.rule = "running", .threshold = cosine_of(12)});
+  const json shots = video.shots();
   EXPECT_EQ(shots["cuts"], json::array({200, 400}));
   EXPECT_NEAR(shots["similarities"][0], cosine_of(15), 1e-6);
   EXPECT_NEAR(shots["merged"][1]["similarity"], cosine_of(10), 1e-6);
 }
 
 TEST(ShotsMerge, RowsStayThoseOfTheShots) {
-  const Film film(at_degrees({0, 10, 80}), {.threshold = cosine_of(12)});
-  const FloatArray rows = read_npy(film.out.emitted[0].need("shots.classic.npy"), "rows");
+  const Video video(at_degrees({0, 10, 80}), {.threshold = cosine_of(12)});
+  const FloatArray rows = read_npy(video.out.emitted[0].need("shots.classic.npy"), "rows");
   ASSERT_THAT(rows.shape, ElementsAre(2, 2));
   EXPECT_NEAR(rows.row(0)[0], cosine_of(5), 1e-6);
   EXPECT_NEAR(rows.row(1)[0], cosine_of(80), 1e-6);
@@ -97,25 +97,25 @@ TEST(ShotsMerge, RowsStayThoseOfTheShots) {
 
 TEST(ShotsMerge, AShotWithoutAPictureIsJoinedToNone) {
   for (const char* rule : {"consecutive", "running"}) {
-    const Film film(at_degrees({0, std::nan(""), 0}), {.rule = rule, .threshold = -1});
-    EXPECT_EQ(film.shots()["cuts"], json::array({100, 200})) << rule;
+    const Video video(at_degrees({0, std::nan(""), 0}), {.rule = rule, .threshold = -1});
+    EXPECT_EQ(video.shots()["cuts"], json::array({100, 200})) << rule;
   }
 }
 
 TEST(ShotsMerge, AddsToWhatWasMergedBeforeAndNeedsNoTimes) {
-  const Film film(at_degrees({0, 0}), {},
-                  {{"fps", 25},
-                   {"cuts", json::array({40})},
-                   {"merged", json::array({{{"cut", 7}, {"similarity", 0.9}}})}});
-  EXPECT_EQ(film.shots()["merged"].size(), 2u);
-  EXPECT_EQ(film.shots()["merged"][1]["cut"], 40);
-  EXPECT_FALSE(film.shots().contains("times_us"));
+  const Video video(at_degrees({0, 0}), {},
+                    {{"fps", 25},
+                     {"cuts", json::array({40})},
+                     {"merged", json::array({{{"cut", 7}, {"similarity", 0.9}}})}});
+  EXPECT_EQ(video.shots()["merged"].size(), 2u);
+  EXPECT_EQ(video.shots()["merged"][1]["cut"], 40);
+  EXPECT_FALSE(video.shots().contains("times_us"));
 }
 
 TEST(ShotsMerge, RefusesRowsThatAreNotOfTheShots) {
   const auto why = [](const FloatArray& rows, const json& shots) {
     try {
-      const Film film(rows, {}, shots);
+      const Video video(rows, {}, shots);
     } catch (const Error& e) {
       return std::string(e.what());
     }

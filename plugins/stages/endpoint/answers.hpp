@@ -20,8 +20,9 @@ struct Chat {
   bool cut = false;  // the answer ended at max_tokens
 };
 
-// Returns what the first choice says to the reader (markup.hpp). Throws Error(KINORA_ERROR_DATA) for a refusal, an empty
-// text, an answer of another shape, and one that the server does not say to be complete (finish_reason).
+// Returns what the first choice says to the reader (markup.hpp). Throws Error(KINORA_ERROR_DATA) for a
+// refusal, an empty text, an answer of another shape, and one that the server does not say to be complete
+// (finish_reason).
 Chat chat_of(const Json& answer);
 
 // Why a chat's answer cannot be used although the same request may give one that can: it has no text, or it ended

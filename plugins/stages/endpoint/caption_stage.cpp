@@ -51,7 +51,7 @@ class CaptionEndpoint final : public AskingStage {
     d.option("join", &Options::join).help("separator between the captions of several windows");
     d.option("response_format", &Options::response_format)
         .help("JSON object that requests a form of the answer; empty: none");
-    d.option("replace_user", &Options::replace_user).help("also replace captions that the user wrote");
+    d.option("replace_user", &Options::replace_user).help("replace the user's own captions as well");
     describe_pictures(d);
     describe_chat(d);
   }

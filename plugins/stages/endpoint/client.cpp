@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "answers.hpp"
+#include "judging.hpp"
 #include "kept_answers.hpp"
 #include "kinora/random.hpp"
 
@@ -45,20 +46,10 @@ Json parse_extra(const std::string& stage, const std::string& text) {
   return out;
 }
 
-// Whether the same request may succeed after this status (RFC 9110, RFC 6585, RFC 8470).
-bool passing(long status) {
-  return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
-}
-
 }  // namespace
 
-// Result of one attempt. answer: with `again`, one that is worth another try. usage: of an answered request.
-struct Client::Attempt {
-  std::optional<Json> answer;
-  Usage usage;
-  std::string problem;
-  bool again = false, nobody = false;
-  double retry_after = 0;
+struct Client::Attempt : Judgement {
+  bool nobody = false;  // no server was reached
 };
 
 Client::Client(std::string stage, const ServerOptions& options, const std::string& path)
@@ -159,7 +150,9 @@ Client::Attempt Client::attempt(const std::string& body, const Stop& stop) const
     const Response response = connection->post(request, stop);
     account_->reached();
     account_->give_back(std::move(connection));
-    return judge(response);
+    Attempt out{judged(response, {stage_, url_, key_, options_.model, needed_}), false};
+    if (!out.refused.empty()) account_->refuse(out.refused);
+    return out;
   } catch (const Unanswered& e) {
     Attempt out;
     out.problem = url_ + ": " + e.what();
@@ -167,78 +160,6 @@ Client::Attempt Client::attempt(const std::string& body, const Stop& stop) const
     out.nobody = e.nobody();
     return out;
   }
-}
-
-// Returns why no request can succeed with the run file's settings of the server; empty if one may.
-std::string Client::refusal(long status, std::string_view body) const {
-  if (status == 401 || status == 403)
-    return key_.empty() ? "no key was sent: name the environment variable that holds it in api_key_env"
-                        : "the key in api_key_env is not accepted";
-  if (says_no_model(status, body, options_.model))
-    return fmt::format("the server has no model '{}': set model of {} to one that it has", options_.model,
-                       stage_);
-  if (status == 404)
-    return fmt::format(
-        "this address does not exist on the server: set base_url of {} to the server's, with its version",
-        stage_);
-  return "";
-}
-
-Client::Attempt Client::judge(const Response& response) const {
-  const std::string told = shown(response.body, key_);
-  Attempt out;
-  if (response.status == 200) {
-    out = judge_answer(parsed(response.body), told);
-  } else {
-    out.problem = fmt::format("{}: status {}{}{}", url_, response.status, told.empty() ? "" : ": ", told);
-    // OpenAI also sends 429 if the account is out of money, which waiting does not fix.
-    out.again = passing(response.status) && response.body.find("insufficient_quota") == std::string::npos;
-    if (const auto why = refusal(response.status, response.body); !why.empty())
-      account_->refuse(
-          fmt::format("{}; {}. Fix it and run again: answered requests are kept", out.problem, why));
-  }
-  out.retry_after = response.retry_after;
-  return out;
-}
-
-// told: an excerpt of the answer. A model has been paid for what has a choice, a usage, or begins as an answer does.
-Client::Attempt Client::judge_answer(Json answer, const std::string& told) const {
-  Attempt out;
-  if (const auto error = error_in(answer)) {
-    out = judge_error(*error);
-  } else if (const auto found = answer.is_object() ? answer.find(needed_) : answer.end();
-             found != answer.end() && found->is_array() && !found->empty()) {
-    const std::string why = worth_another_try(answer);
-    out.again = !why.empty();
-    if (out.again) out.problem = url_ + ": " + shown(why, key_);
-    out.usage = usage_of(answer);
-    out.answer = std::move(answer);
-    return out;
-  } else {
-    out.problem = answer.is_object()
-                      ? fmt::format(
-                            "{}: the answer has no {}: {}; base_url of {} must name a server that speaks "
-                            "OpenAI's protocol",
-                            url_, needed_, told, stage_)
-                      : fmt::format("{}: the answer is not a JSON object: {}", url_, told);
-    out.again = true;
-  }
-  if (answer.is_object() ? answer.contains("usage") : told.starts_with('{')) out.usage = usage_of(answer);
-  return out;
-}
-
-// The server's code says what a status would have said; without one another attempt may succeed.
-Client::Attempt Client::judge_error(const ReportedError& error) const {
-  Attempt out;
-  out.problem =
-      fmt::format("{}: the answer with status 200 is an error{}: {}", url_,
-                  error.status > 0 ? fmt::format(" {}", error.status) : "", shown(error.words, key_));
-  out.again = !error.is_of_request && (error.status == 0 || passing(error.status));
-  const bool is_of_key = error.status == 401 || error.status == 403;
-  if (is_of_key || says_no_model(error.status, error.words, options_.model))
-    account_->refuse(fmt::format("{}; {}. Fix it and run again: answered requests are kept", out.problem,
-                                 refusal(error.status, error.words)));
-  return out;
 }
 
 double Client::backoff(int64_t attempt, const std::string& about, const Run& run) const {

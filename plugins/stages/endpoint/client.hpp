@@ -14,7 +14,6 @@
 namespace kinora::endpoint {
 
 using Json = nlohmann::json;
-struct ReportedError;
 
 // Serializes JSON; bytes that are not UTF-8 become U+FFFD.
 inline std::string dump(const Json& json) {
@@ -39,8 +38,8 @@ class Client {
   // stage: name in messages and totals. path: below base_url, such as "/chat/completions". Throws Error for
   // invalid options, including a key that is missing in the environment.
   Client(std::string stage, const ServerOptions&, const std::string& path);
-  // Returns a kept answer at no cost, or asks the server and keeps the answer. Of answers that are worth another try
-  // (answers.hpp) the last one is returned. paid: gets the usage of every answered request, also if this throws.
+  // Returns a kept answer at no cost, or asks the server and keeps the answer. If all answers are worth another try
+  // (answers.hpp), it returns the last one. paid: gets the usage of every answered request, also if this throws.
   Json ask(const Question&, const Run&, Usage& paid) const;
   // Throws KINORA_ERROR_REFUSED once the server has refused the key or proved unreachable.
   void check_accepted() const;
@@ -56,10 +55,6 @@ class Client {
  private:
   struct Attempt;
   Attempt attempt(const std::string& body, const Stop&) const;
-  Attempt judge(const Response&) const;
-  Attempt judge_answer(Json answer, const std::string& told) const;
-  Attempt judge_error(const ReportedError&) const;
-  std::string refusal(long status, std::string_view body) const;
   void require_retry(const Question&, const Attempt&, int64_t n) const;
   double backoff(int64_t attempt, const std::string& about, const Run&) const;
   [[noreturn]] void miss(const Question&, const std::string& why) const;

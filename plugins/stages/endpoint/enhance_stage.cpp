@@ -24,7 +24,7 @@ class CaptionEnhance final : public AskingStage {
         .help(
             "instruction; {caption} is replaced by the caption, {duration_s} or {bin.aspect} by facts, "
             "{{ by a brace");
-    d.option("replace_user", &Options::replace_user).help("also rewrite the user's own captions");
+    d.option("replace_user", &Options::replace_user).help("rewrite the user's own captions as well");
     describe_chat(d);
   }
   explicit CaptionEnhance(const Options& o)

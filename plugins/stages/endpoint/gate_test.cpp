@@ -38,7 +38,7 @@ TEST(Gate, NeverLetsMoreInThanAtOnceAndAllOfThem) {
   EXPECT_EQ(most, 3);
 }
 
-// Of starts at t[0] <= t[1] <= ..., those within any window of w seconds number at most 1 + w x rate.
+// The k-th of them starts no earlier than k intervals after the first.
 TEST(Gate, SpacesRequestsEvenlyWhoeverAsks) {
   Gate gate({8, 1200});  // 20 per second
   std::mutex mutex;
@@ -56,10 +56,9 @@ TEST(Gate, SpacesRequestsEvenlyWhoeverAsks) {
       });
   }
   std::sort(at.begin(), at.end());
-  for (size_t i = 0; i < at.size(); ++i)
-    for (size_t j = i + 1; j < at.size(); ++j)
-      EXPECT_GE(at[j] - at[i], 0.05 * static_cast<double>(j - i) - 0.02) << i << " " << j;
-  EXPECT_GE(at.back(), 19 * 0.05 - 0.001);
+  // A thread may note its start late, never early.
+  ASSERT_EQ(at.size(), 20u);
+  for (size_t i = 0; i < at.size(); ++i) EXPECT_GE(at[i], 0.05 * static_cast<double>(i) - 0.001) << i;
 }
 
 TEST(Gate, CountsTokensAndCorrectsAGuess) {
@@ -67,11 +66,11 @@ TEST(Gate, CountsTokensAndCorrectsAGuess) {
   const auto begin = Clock::now();
   gate.start(100, kNever);
   gate.correct(200);  // it took 300: the next may start at 0.3 s
-  gate.start(100, kNever);
+  gate.start(20000, kNever);
   EXPECT_GE(seconds(begin), 0.299);
-  gate.correct(-100);  // the request failed
+  gate.correct(-20000);  // the request failed
   gate.start(1, kNever);
-  EXPECT_LT(seconds(begin), 0.39);
+  EXPECT_LT(seconds(begin), 15) << "it would wait for 20 s";
 }
 
 TEST(Gate, APauseHoldsEverybodyAndAStopEndsIt) {
@@ -86,7 +85,7 @@ TEST(Gate, APauseHoldsEverybodyAndAStopEndsIt) {
   EXPECT_THROW(gate.sleep(60, now), std::runtime_error);
   const auto one = gate.enter(kNever), two = gate.enter(kNever);
   EXPECT_THROW(gate.enter(now), std::runtime_error);
-  EXPECT_LT(seconds(begin), 2);
+  EXPECT_LT(seconds(begin), 30) << "the pause is 60 s";
 }
 
 }  // namespace

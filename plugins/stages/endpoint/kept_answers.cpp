@@ -24,8 +24,10 @@ std::string sha256_hex(std::string_view bytes) {
   return out;
 }
 
-// A file that is no JSON object counts as absent: the request is sent again.
+// A file that is no JSON object counts as absent, as a pipe does: the request is sent again.
 std::optional<Json> read(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return std::nullopt;
   std::ifstream in(file, std::ios::binary);
   if (!in) return std::nullopt;
   Json answer = parsed(std::string(std::istreambuf_iterator<char>(in), {}));
@@ -41,7 +43,8 @@ KeptAnswers::KeptAnswers(std::string_view out, const std::string& stage, std::st
   std::error_code error;
   const fs::path answers = fs::path(out) / "answers";
   if (out.empty() || !fs::is_directory(answers, error)) return;
-  // Hashed, since a key may have characters that a file name cannot; in 256 folders, since a job may have millions of samples.
+  // Hashed, since a key may have characters that a file name cannot; in 256 folders, since a job may have
+  // millions of samples.
   const std::string name = sha256_hex(key).substr(0, 32);
   const fs::path below = fs::path(stage) / name.substr(0, 2) / name.substr(2);
   folder_ = answers / below;

@@ -58,7 +58,7 @@ class FilterOcr final : public AskingStage {
     d.option("max_area", &Options::max_area).range(0, 1).help("largest share that passes");
     d.option("reduce", &Options::reduce)
         .choices({"max", "mean", "min"})
-        .help("how the frames' shares are combined into the score");
+        .help("combination of the frames' shares into the score");
     d.option("scale", &Options::scale)
         .range(1, 1 << 20)
         .help("coordinate of the right and bottom edge in the model's answers");

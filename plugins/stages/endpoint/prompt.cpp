@@ -24,7 +24,8 @@ const Json& fact(const Json& facts, const std::string& path) {
 
 }  // namespace
 
-// Pieces alternate: text, name, text, ... The first and the last are texts, perhaps empty. {{ and }} are braces, as in Python's format().
+// Pieces alternate: text, name, text, ... The first and the last are texts, perhaps empty. {{ and }} are
+// braces, as in Python's format().
 Template::Template(std::string_view text) {
   pieces_.emplace_back();
   for (size_t i = 0; i < text.size(); ++i) {

@@ -34,7 +34,8 @@ TEST(ChatRequest, HasWhatWasAskedForAndNothingElse) {
   o.max_tokens_name = "max_completion_tokens";
   EXPECT_EQ(chat_request(o, "p", {"data:x"}, "low"),
             Json::parse(R"({"model":"m","max_completion_tokens":1024,"temperature":0.5,"seed":7,"messages":[
-    {"role":"system","content":"s"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:x","detail":"low"}},{"type":"text","text":"p"}]}]})"));
+    {"role":"system","content":"s"},{"role":"user","content":[
+    {"type":"image_url","image_url":{"url":"data:x","detail":"low"}},{"type":"text","text":"p"}]}]})"));
 }
 
 TEST(Regions, CountWhatOverlapsOnceAndWhatIsOutsideNotAtAll) {

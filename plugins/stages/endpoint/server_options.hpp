@@ -71,7 +71,7 @@ void describe_server(Describe<Options>& d) {
       .help("price of a million completion tokens, for the cost totals");
   d.option("on_error", &Options::on_error)
       .choices({"fail", "keep"})
-      .help("what to do with a sample without a usable answer; keep: emit it, with the reason in its facts");
+      .help("treatment of a sample without a usable answer; keep: emit it, with the reason in its facts");
 }
 
 struct ChatOptions : ServerOptions {
@@ -100,7 +100,7 @@ void describe_chat(Describe<Options>& d) {
       .help("seed of the server's sampling; -1: none is sent");
   d.option("cut", &Options::cut)
       .choices({"fail", "keep"})
-      .help("what to do with an answer that ended at max_tokens: treat it as an error, or use it as it is");
+      .help("treatment of an answer that ended at max_tokens: as an error, or as a complete answer");
   describe_server(d);
 }
 
@@ -121,7 +121,7 @@ void describe_pictures(Describe<Options>& d) {
       .help("most frames in one request; more are thinned out evenly");
   d.option("detail", &Options::detail)
       .choices({"auto", "low", "high"})
-      .help("how closely the server looks at a frame; auto sends nothing");
+      .help("detail in which the server reads a frame; auto sends nothing");
 }
 
 }  // namespace kinora::endpoint

@@ -89,7 +89,7 @@ class FilterFacts final : public Stage {
     d.option("at_most", &Options::at_most).bound().help("largest value that passes; default: no limit");
     d.option("missing", &Options::missing)
         .choices({"fail", "keep"})
-        .help("what to do with a sample without this number");
+        .help("treatment of a sample without this number");
   }
   explicit FilterFacts(const Options& o) : options_(o), rule_("filter.facts." + o.fact) {
     if (!(o.at_least <= o.at_most))

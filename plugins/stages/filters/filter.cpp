@@ -37,7 +37,8 @@ void judge(Sample in, const Emit& emit, const std::string& rule, double score, d
   leave(std::move(in), std::move(facts), emit, rule, score, low, high, mode == "score");
 }
 
-Frames::Frames(const Sample& sample) : pictures_(pictures_of(sample, kLongestSide)) {}
+// The engine processes samples in parallel; OpenCV's threads within one sample would only compete with them.
+Frames::Frames(const Sample& sample) : pictures_(pictures_of(sample, kLongestSide)) { cv::setNumThreads(1); }
 
 cv::Mat Frames::rgb(int64_t i) const {
   return {height(), width(), CV_8UC3, const_cast<uint8_t*>(pictures_.frame(i))};

@@ -1,4 +1,4 @@
-// What the filters share: options, a sample's frames, and the decision to emit or drop a sample.
+// The common part of the filters: options, a sample's frames, and the decision to emit or drop a sample.
 #pragma once
 #include <string>
 #include <vector>
@@ -27,7 +27,7 @@ template <class Options>
 void describe_reduce(Describe<Options>& d) {
   d.option("reduce", &ReduceOption::reduce)
       .choices({"mean", "min", "max"})
-      .help("how the frames' values are combined into the sample's score");
+      .help("combination of the frames' values into the sample's score");
 }
 template <class Options>
 void describe_frames(Describe<Options>& d) {

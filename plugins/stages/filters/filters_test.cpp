@@ -7,9 +7,9 @@
 #include "bars.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/options.hpp"
-#include "core/run/call.hpp"
-#include "core/run/one_stage.hpp"
+#include "core/runtime/call.hpp"
 #include "core/runtime/runtime.hpp"
+#include "core/stages/one_stage.hpp"
 #include "flow.hpp"
 #include "text_regions.hpp"
 
@@ -30,7 +30,7 @@ struct Started : ::testing::Environment {
 [[maybe_unused]] const auto* const started = ::testing::AddGlobalTestEnvironment(new Started);
 
 // A sample of grey frames from lumas, one per second.
-Sample film(const std::vector<cv::Mat>& lumas, json facts = json::object()) {
+Sample video(const std::vector<cv::Mat>& lumas, json facts = json::object()) {
   std::vector<uint8_t> pixels;
   std::vector<double> times;
   for (const auto& luma : lumas) {
@@ -86,7 +86,7 @@ std::string error_of(const std::string& id, const Sample& sample, const json& op
 
 double score(const std::string& id, const std::vector<cv::Mat>& lumas, json options = json::object()) {
   options["mode"] = "score";
-  return judge(id, film(lumas), options).noted(id);
+  return judge(id, video(lumas), options).noted(id);
 }
 
 // Smooth noise, trackable everywhere, shifted by `shift` pixels along x.
@@ -104,7 +104,7 @@ cv::Mat texture(double shift, int width = 320, int height = 180) {
 TEST(Bounds, OfADropAreAmongItsFactsAndOfNoOther) {
   const auto bounds = [](const std::string& id, const std::vector<cv::Mat>& lumas,
                          const json& options = json::object()) {
-    return judge(id, film(lumas), options).facts.value("bounds", json());
+    return judge(id, video(lumas), options).facts.value("bounds", json());
   };
   EXPECT_EQ(bounds("filter.brightness", {grey(5)}),
             json::parse(R"({"filter.brightness": {"at_least": 0.04}})"));
@@ -127,12 +127,12 @@ TEST(Brightness, IsTheMeanOfTheFrames) {
   EXPECT_NEAR(score("filter.brightness", {grey(51), grey(102)}), 0.3, 1e-12);
   EXPECT_NEAR(score("filter.brightness", {grey(51), grey(102)}, {{"reduce", "min"}}), 0.2, 1e-12);
   EXPECT_NEAR(score("filter.brightness", {grey(51), grey(102)}, {{"reduce", "max"}}), 0.4, 1e-12);
-  const Judged dark = judge("filter.brightness", film({grey(5)})),
-               bright = judge("filter.brightness", film({grey(250)}));
+  const Judged dark = judge("filter.brightness", video({grey(5)})),
+               bright = judge("filter.brightness", video({grey(250)}));
   EXPECT_EQ(dark.rule, "filter.brightness");
   EXPECT_NEAR(dark.score, 5 / 255.0, 1e-12);
   EXPECT_EQ(bright.rule, "filter.brightness");
-  EXPECT_EQ(judge("filter.brightness", film({grey(128)})).rule, "");
+  EXPECT_EQ(judge("filter.brightness", video({grey(128)})).rule, "");
 }
 
 // One bright pixel on black: the Laplacian is -4v there, v at four neighbours, 0 elsewhere and in sum.
@@ -140,8 +140,8 @@ TEST(Blur, IsTheVarianceOfTheLaplacian) {
   cv::Mat dot = grey(0, 10, 8);
   dot.at<uint8_t>(4, 5) = 100;
   EXPECT_NEAR(score("filter.blur", {dot}), 20.0 * 100 * 100 / 80, 1e-9);
-  EXPECT_EQ(judge("filter.blur", film({grey(99)})).rule, "filter.blur");
-  EXPECT_EQ(judge("filter.blur", film({texture(0)})).rule, "");
+  EXPECT_EQ(judge("filter.blur", video({grey(99)})).rule, "filter.blur");
+  EXPECT_EQ(judge("filter.blur", video({texture(0)})).rule, "");
 }
 
 TEST(Black, CountsFramesWithEnoughBlackPixels) {
@@ -150,8 +150,8 @@ TEST(Black, CountsFramesWithEnoughBlackPixels) {
   cv::Mat not_enough = nearly.clone();
   not_enough.at<uint8_t>(1, 0) = 255;
   EXPECT_EQ(score("filter.black", {nearly, not_enough, grey(26), grey(200)}), 0.25);
-  EXPECT_EQ(judge("filter.black", film({grey(0), grey(200)})).rule, "filter.black");
-  EXPECT_EQ(judge("filter.black", film({grey(0), grey(200), grey(200), grey(200)})).rule, "");
+  EXPECT_EQ(judge("filter.black", video({grey(0), grey(200)})).rule, "filter.black");
+  EXPECT_EQ(judge("filter.black", video({grey(0), grey(200), grey(200), grey(200)})).rule, "");
 }
 
 TEST(Black, APixelIsBlackUpToItsLuma) {
@@ -177,8 +177,10 @@ TEST(Frozen, ComparesWithWhereTheFreezeBegan) {
   EXPECT_EQ(score("filter.frozen", {grey(100), third}), 0);
   EXPECT_EQ(score("filter.frozen", {grey(100), quarter, half, half}),
             2 / 3.0);  // a drift ends the freeze once
+  EXPECT_EQ(score("filter.frozen", {grey(100), quarter}, {{"noise", 0.0009}}), 0) << "0.25 of 255 is more";
+  EXPECT_EQ(score("filter.frozen", {grey(100), third}, {{"noise", 0.0014}}), 1);
   EXPECT_EQ(score("filter.frozen", {grey(100)}), 0);
-  EXPECT_EQ(judge("filter.frozen", film({grey(100), grey(100)})).rule, "filter.frozen");
+  EXPECT_EQ(judge("filter.frozen", video({grey(100), grey(100)})).rule, "filter.frozen");
 }
 
 // A textured picture inside black bars.
@@ -223,7 +225,7 @@ TEST(Letterbox, ANightSkyIsNoBar) {
 TEST(Letterbox, CropIsInTheVideosPixelsAndEven) {
   const std::vector<cv::Mat> frames(2, boxed({0, 22, 320, 137}));  // bars of 22 and 21
   const auto crop = [&](json facts) {
-    return judge("filter.letterbox", film(frames, std::move(facts))).facts.at("crop");
+    return judge("filter.letterbox", video(frames, std::move(facts))).facts.at("crop");
   };
   EXPECT_EQ(crop({{"width", 320}, {"height", 180}}),
             (json{{"x", 0}, {"y", 22}, {"width", 320}, {"height", 136}}));
@@ -232,12 +234,12 @@ TEST(Letterbox, CropIsInTheVideosPixelsAndEven) {
   EXPECT_EQ(crop({{"width", 180}, {"height", 320}, {"rotation", 90}}),
             crop({{"width", 320}, {"height", 180}}));
   const json size{{"width", 320}, {"height", 180}};
-  EXPECT_EQ(judge("filter.letterbox", film(frames, size), {{"mode", "on"}}).facts.at("crop"), crop(size));
-  EXPECT_EQ(judge("filter.letterbox", film(frames), {{"mode", "filter"}}).rule, "filter.letterbox");
+  EXPECT_EQ(judge("filter.letterbox", video(frames, size), {{"mode", "on"}}).facts.at("crop"), crop(size));
+  EXPECT_EQ(judge("filter.letterbox", video(frames), {{"mode", "filter"}}).rule, "filter.letterbox");
   EXPECT_NEAR(score("filter.letterbox", frames), 43.0 / 180, 1e-12);
-  EXPECT_FALSE(judge("filter.letterbox", film({texture(0)}, {{"width", 320}, {"height", 180}}))
+  EXPECT_FALSE(judge("filter.letterbox", video({texture(0)}, {{"width", 320}, {"height", 180}}))
                    .facts.contains("crop"));
-  EXPECT_THAT(error_of("filter.letterbox", film(frames)), HasSubstr("video.probe"));
+  EXPECT_THAT(error_of("filter.letterbox", video(frames)), HasSubstr("video.probe"));
 }
 
 // A bar ends inside a line of the smaller frames: that line is removed, so that no bar remains.
@@ -257,26 +259,26 @@ TEST(Flow, IsThePansSpeed) {
   }
   EXPECT_NEAR(score("filter.flow", {texture(0), texture(0)}), 0, 1e-4);
   EXPECT_EQ(score("filter.flow", {texture(0)}), 0);
-  EXPECT_EQ(judge("filter.flow", film({texture(0), texture(0)})).rule, "filter.flow");
+  EXPECT_EQ(judge("filter.flow", video({texture(0), texture(0)})).rule, "filter.flow");
 }
 
 TEST(Flow, IsASecondWhereverTheTimesComeFrom) {
   const std::vector<cv::Mat> frames{texture(0), texture(4)};
   const auto flow = [&](const json& facts, double fps) {
-    return judge("filter.flow", film(frames, facts), {{"mode", "score"}, {"fps", fps}}).noted("filter.flow");
+    return judge("filter.flow", video(frames, facts), {{"mode", "score"}, {"fps", fps}}).noted("filter.flow");
   };
   const double second = flow(json::object(), 0);
   EXPECT_NEAR(flow({{"frames_at", {5.0, 5.5}}}, 0), 2 * second, 1e-9);
   EXPECT_NEAR(flow({{"frames_at", nullptr}}, 4), 4 * second, 1e-9);
-  EXPECT_THAT(error_of("filter.flow", film(frames, {{"frames_at", nullptr}})), HasSubstr("set fps"));
+  EXPECT_THAT(error_of("filter.flow", video(frames, {{"frames_at", nullptr}})), HasSubstr("set fps"));
 }
 
 // Half the picture moves: a locked camera, which only the 10th percentile detects.
 TEST(Flow, TenthPercentileTellsALockedCamera) {
   std::vector<cv::Mat> frames{texture(0), texture(4)};
   frames[0].colRange(0, 160).copyTo(frames[1].colRange(0, 160));
-  EXPECT_EQ(judge("filter.flow", film(frames), {{"p10_at_least", 0.001}}).rule, "filter.flow.p10");
-  EXPECT_EQ(judge("filter.flow", film({texture(0), texture(4)}), {{"p10_at_least", 0.001}}).rule, "");
+  EXPECT_EQ(judge("filter.flow", video(frames), {{"p10_at_least", 0.001}}).rule, "filter.flow.p10");
+  EXPECT_EQ(judge("filter.flow", video({texture(0), texture(4)}), {{"p10_at_least", 0.001}}).rule, "");
 }
 
 cv::Mat titled(cv::Mat picture, const std::string& words) {
@@ -294,8 +296,8 @@ TEST(Text, IsTheShareThatLinesCover) {
   const cv::Size line = cv::getTextSize("SUBSCRIBE TO THIS", cv::FONT_HERSHEY_SIMPLEX, 0.7, 2, nullptr);
   EXPECT_LT(score("filter.text", plain), 0.01);
   EXPECT_NEAR(score("filter.text", text), line.area() / (320.0 * 180), 0.5 * line.area() / (320.0 * 180));
-  EXPECT_EQ(judge("filter.text", film(text)).rule, "filter.text");
-  EXPECT_EQ(judge("filter.text", film(plain)).rule, "");
+  EXPECT_EQ(judge("filter.text", video(text)).rule, "filter.text");
+  EXPECT_EQ(judge("filter.text", video(plain)).rule, "");
 }
 
 TEST(Text, LastsSoLongAndStandsOutSoFar) {
@@ -313,7 +315,7 @@ TEST(Facts, BoundsAnyNumberByItsName) {
   const json facts{
       {"height", 480}, {"scores", {{"filter.blur", 7.5}}}, {"video", {{"fps", 25.0}}}, {"codec", "h264"}};
   const auto rule = [&](const json& options) {
-    return judge("filter.facts", film({grey(0)}, facts), options).rule;
+    return judge("filter.facts", video({grey(0)}, facts), options).rule;
   };
   EXPECT_EQ(rule({{"fact", "height"}, {"at_least", 480}, {"at_most", 480}}), "");
   EXPECT_EQ(rule({{"fact", "height"}, {"at_least", 720}}), "filter.facts.height");
@@ -329,7 +331,7 @@ TEST(Facts, BoundsAnyNumberByItsName) {
                                      {"nan", false},
                                      {"1e999", false},
                                      {"0x8", false}}) {
-    const auto rated = film({grey(0)}, {{"user", {{"rating", text}}}});  // as from a CSV
+    const auto rated = video({grey(0)}, {{"user", {{"rating", text}}}});  // as from a CSV
     const json options{{"fact", "user.rating"}, {"at_most", 7.5}, {"at_least", 6.5}};
     if (number) {
       EXPECT_EQ(judge("filter.facts", rated, options).rule, text[0] == '-' ? "filter.facts.user.rating" : "")
@@ -338,10 +340,10 @@ TEST(Facts, BoundsAnyNumberByItsName) {
       EXPECT_THAT(error_of("filter.facts", rated, options), HasSubstr("no number 'user.rating'")) << text;
     }
   }
-  EXPECT_THAT(error_of("filter.facts", film({grey(0)}, facts), {{"fact", "width"}}), HasSubstr("height"));
-  EXPECT_THAT(
-      error_of("filter.facts", film({grey(0)}, facts), {{"fact", "height"}, {"at_least", 2}, {"at_most", 1}}),
-      HasSubstr("above at_most"));
+  EXPECT_THAT(error_of("filter.facts", video({grey(0)}, facts), {{"fact", "width"}}), HasSubstr("height"));
+  EXPECT_THAT(error_of("filter.facts", video({grey(0)}, facts),
+                       {{"fact", "height"}, {"at_least", 2}, {"at_most", 1}}),
+              HasSubstr("above at_most"));
 }
 
 const char* const kOfFrames[] = {"filter.brightness", "filter.blur", "filter.black", "filter.frozen",
@@ -402,7 +404,7 @@ TEST(Hostile, TimesThatDoNotRiseFailTheSample) {
   const std::vector<cv::Mat> two(2, texture(0));
   for (const auto& times : {json::array({0}), json::array({1, 1}), json::array({2, 1}), json::array({0, "x"}),
                             json::array({0, nullptr}), json::array({0, 1, 2})})
-    EXPECT_THAT(error_of("filter.flow", film(two, {{"frames_at", times}})), HasSubstr("frames_at")) << times;
+    EXPECT_THAT(error_of("filter.flow", video(two, {{"frames_at", times}})), HasSubstr("frames_at")) << times;
 }
 
 }  // namespace

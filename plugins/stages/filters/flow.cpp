@@ -8,9 +8,6 @@
 
 namespace kinora::filters {
 
-// The engine processes samples in parallel; threads within one sample would only compete with them.
-FlowMeter::FlowMeter() { cv::setNumThreads(1); }
-
 Flow FlowMeter::between(const cv::Mat& before, const cv::Mat& after) {
   // At most five halvings, which OpenCV stops at 32 pixels; windows of 15 pixels, two iterations, its usual
   // expansion.

@@ -20,7 +20,6 @@ class FlowMeter {
   // Smallest side of a picture that the search accepts.
   static constexpr int kSmallest = 32;
 
-  FlowMeter();
   // Lumas of one size, both sides at least kSmallest.
   Flow between(const cv::Mat& before, const cv::Mat& after);
 

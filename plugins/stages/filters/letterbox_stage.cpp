@@ -21,8 +21,8 @@ class FilterLetterbox final : public Stage {
     d.option("mode", &Options::mode)
         .choices({"crop", "on", "filter", "score"})
         .help(
-            "what to do with bars: crop (or on) writes the fact crop, in pixels of the upright video; "
-            "filter drops the sample; score only records the score");
+            "treatment of bars: crop (or on) writes the fact crop, in pixels of the upright video; filter "
+            "drops the sample; score only records the score");
     d.option("at_most", &Options::at_most)
         .range(0, 1)
         .bound()

@@ -171,7 +171,7 @@ void WebDatasetStage::enter(const std::string& folder, const Emit& emit, const R
   find_written_shards(emit, run);
 }
 
-// Finds the shards of an interrupted run. They are complete, because a shard appears only when it is. Those
+// Finds the shards of an interrupted run. They are complete, because a shard appears only when it is. Shards
 // after the first that is missing are written again.
 void WebDatasetStage::find_written_shards(const Emit& emit, const Run& run) {
   if (!index_) {
@@ -240,7 +240,10 @@ void WebDatasetStage::process(Sample in, const Emit& emit, const Run& run) {
   PlannedSample sample{std::string(in.key()), contents_of(in)};
   const std::string folder = folder_of(in);
   as_storage_error([&] { enter(folder, emit, run); });
-  if (is_stored(sample.key)) return;
+  if (is_stored(sample.key)) {
+    emit.hold();
+    return emit.stored(sample.key);
+  }
   if (known_.contains(sample.key))
     refuse(sample.key, "its shard has a sample with that key; make the keys differ");
   emit.hold();

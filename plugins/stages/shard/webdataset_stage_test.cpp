@@ -44,7 +44,7 @@ class Shards : public ::testing::Test {
   // stored.
   static Sample sample(int n) {
     Sample s("film-" + std::to_string(n));
-    s.set("url", "/films/x.mp4");
+    s.set("url", "/videos/x.mp4");
     s.set("mp4", std::string(static_cast<size_t>(n * 997 % 3000), static_cast<char>('a' + n % 26)));
     s.set("json", "{\"n\": " + std::to_string(n) + "}");
     s.set("txt", "");

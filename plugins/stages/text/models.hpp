@@ -20,6 +20,7 @@ class PieceModel {
   // Appends the ids of `word`, valid UTF-8. Throws Error if an unknown piece is needed and there is none.
   virtual void encode(std::string_view word, std::vector<int64_t>& ids) const = 0;
   virtual std::optional<int64_t> id_of(std::string_view piece) const = 0;
+  virtual const Vocabulary& vocabulary() const = 0;
 };
 
 // Reads the model of a tokenizer.json. Throws an Error that names anything unknown.
@@ -50,6 +51,7 @@ class WordPieceModel final : public PieceModel {
       : ids_(std::move(ids)), unknown_(unknown), prefix_(std::move(prefix)), longest_(longest) {}
   void encode(std::string_view word, std::vector<int64_t>& ids) const override;
   std::optional<int64_t> id_of(std::string_view piece) const override;
+  const Vocabulary& vocabulary() const override { return ids_; }
 
  private:
   Vocabulary ids_;
@@ -77,6 +79,7 @@ class UnigramModel final : public PieceModel {
                const Rules&);
   void encode(std::string_view word, std::vector<int64_t>& ids) const override;
   std::optional<int64_t> id_of(std::string_view piece) const override;
+  const Vocabulary& vocabulary() const override { return ids_; }
 
  private:
   struct Node {
@@ -104,6 +107,7 @@ class BpeModel final : public PieceModel {
   explicit BpeModel(Fields& model);
   void encode(std::string_view word, std::vector<int64_t>& ids) const override;
   std::optional<int64_t> id_of(std::string_view piece) const override;
+  const Vocabulary& vocabulary() const override { return ids_; }
 
  private:
   struct Merge {

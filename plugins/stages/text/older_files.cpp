@@ -41,6 +41,7 @@ class Specials {
                                             " is not in vocab.json; give the files of one CLIP tokenizer");
     token.erase("__type");
     token["id"] = vocab_[content.get<std::string>()];
+    token["special"] = true;
     const bool known = std::any_of(added.begin(), added.end(),
                                    [&](const Json& other) { return other["content"] == content; });
     if (!known) added.push_back(token);
@@ -70,7 +71,7 @@ std::unique_ptr<Tokenizer> read_vocab_txt(std::string_view vocabulary, const std
   Json added = Json::array();
   for (const char* special : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
     if (ids.contains(special))
-      added.push_back({{"id", ids[special]}, {"content", special}, {"normalized", false}});
+      added.push_back({{"id", ids[special]}, {"content", special}, {"normalized", false}, {"special", true}});
   for (const char* needed : {"[UNK]", "[CLS]", "[SEP]"})
     if (!ids.contains(needed))
       throw Error(KINORA_ERROR_INVALID, name + ": none of its " + std::to_string(ids.size()) + " lines is " +
@@ -80,6 +81,7 @@ std::unique_ptr<Tokenizer> read_vocab_txt(std::string_view vocabulary, const std
   return make_tokenizer(Json{{"normalizer", {{"type", "BertNormalizer"}, {"lowercase", lower}}},
                              {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
                              {"post_processor", {{"type", "BertProcessing"}, {"sep", sep}, {"cls", cls}}},
+                             {"decoder", {{"type", "WordPiece"}}},
                              {"added_tokens", added}},
                         name, std::make_unique<WordPieceModel>(std::move(ids), unknown));
 }
@@ -96,6 +98,8 @@ std::unique_ptr<Tokenizer> read_clip_words(const ClipFiles& files, const std::st
                             {{"type", "Lowercase"}}};
   const Json cut = {{"type", "Split"}, {"pattern", words}, {"behavior", "Removed"}, {"invert", true}},
              bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+  // "\u0120" is ByteLevel's letter for a blank.
+  const Json blanks = {{"type", "Replace"}, {"pattern", {{"String", "</w>"}}}, {"content", "\u0120"}};
   return make_tokenizer(
       Json{{"model",
             {{"type", "BPE"},
@@ -106,6 +110,7 @@ std::unique_ptr<Tokenizer> read_clip_words(const ClipFiles& files, const std::st
            {"normalizer", {{"type", "Sequence"}, {"normalizers", normalizers}}},
            {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", Json::array({cut, bytes})}}},
            {"post_processor", {{"type", "RobertaProcessing"}, {"cls", begin}, {"sep", end}}},
+           {"decoder", {{"type", "Sequence"}, {"decoders", {blanks, {{"type", "ByteLevel"}}}}}},
            {"padding", {{"pad_id", pad[1]}}},
            {"added_tokens", specials.added}},
       name);

@@ -71,18 +71,6 @@ Delimiter read_behaviour(Fields& f, const char* otherwise) {
   return static_cast<Delimiter>(at - names.begin());
 }
 
-// GPT-2's map of every byte to a visible character; visible characters of Latin-1 map to themselves.
-const std::array<std::string, 256>& byte_letters() {
-  static const auto table = [] {
-    std::array<std::string, 256> out;
-    char32_t next = 256;
-    for (char32_t b = 0; b < 256; ++b)
-      append(out[b], (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174 ? b : next++);
-    return out;
-  }();
-  return table;
-}
-
 // GPT-2's words (Radford et al. 2019): contractions, letters, numbers and the rest, each with the preceding
 // blank.
 constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -203,6 +191,17 @@ std::vector<Span> merged(std::vector<Part> parts, bool with_next) {
 }
 
 }  // namespace
+
+const std::array<std::string, 256>& byte_letters() {
+  static const auto table = [] {
+    std::array<std::string, 256> out;
+    char32_t next = 256;
+    for (char32_t b = 0; b < 256; ++b)
+      append(out[b], (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174 ? b : next++);
+    return out;
+  }();
+  return table;
+}
 
 std::vector<Span> split(std::string_view text, const std::vector<Span>& matches, Delimiter how, bool invert) {
   const auto parts = parts_of(text.size(), matches, invert);

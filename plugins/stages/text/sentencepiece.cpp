@@ -131,7 +131,7 @@ constexpr const char* kSpace = "\u2581";
 class SentencePiece final : public Tokenizer {
  public:
   SentencePiece(std::string_view bytes, const std::string& name, const Ends& ends)
-      : spec_(read_sentencepiece_spec(bytes, name)) {
+      : name_(name), spec_(read_sentencepiece_spec(bytes, name)) {
     if (!spec_.charsmap.empty()) charsmap_ = Charsmap(spec_.charsmap, name);
     const int64_t unknown = index_pieces(name);
     if (spec_.model_type == 1) make_unigram(unknown);
@@ -154,9 +154,27 @@ class SentencePiece final : public Tokenizer {
     }
     return out;
   }
+  // No text stands for a control piece.
+  std::vector<int64_t> ordinary(std::string_view text, bool) const override { return pieces(text); }
   std::optional<int64_t> id_of(std::string_view piece) const override {
     const auto it = ids_.find(piece);
     return it == ids_.end() ? std::nullopt : std::optional(it->second);
+  }
+  std::unique_ptr<Decoder> decoder() const override {
+    IdTexts texts;
+    for (size_t i = 0; i < spec_.pieces.size(); ++i) {
+      const auto& p = spec_.pieces[i];
+      IdText t{p.text, p.type == kControl, p.type != kNormal && p.type != kUserDefined};
+      if (p.type == kUnknown) t.text = spec_.unknown_text;
+      if (const auto byte = p.type == kByte ? byte_of(p.text) : std::nullopt) t.text = *byte;
+      texts.emplace(static_cast<int64_t>(i), std::move(t));
+    }
+    const auto step = [drops = spec_.dummy_prefix || spec_.remove_extra](IdText& t, bool first) {
+      if (t.fixed) return;
+      if (first && drops && t.text.starts_with(kSpace)) t.text.erase(0, std::string_view(kSpace).size());
+      t.text = replaced(t.text, kSpace, " ");
+    };
+    return std::make_unique<Decoder>(name_, std::move(texts), DecodeRules{{step}, true, spec_.remove_extra});
   }
 
  private:
@@ -223,6 +241,7 @@ class SentencePiece final : public Tokenizer {
     return spec_.dummy_prefix && spec_.space_is_suffix ? out + space : out;
   }
 
+  std::string name_;
   SentencePieceSpec spec_;
   Charsmap charsmap_;
   UserDefined user_;

@@ -89,6 +89,9 @@ void read_trainer(Message m, Spec& s) {
       case 35:
         s.byte_fallback = m.value;
         break;
+      case 44:
+        s.unknown_text = m.text;
+        break;
       case 46:
         s.bos = m.text;
         break;

@@ -25,6 +25,7 @@ struct SentencePieceSpec {
   uint64_t model_type = 1;
   bool byte_fallback = false, space_is_suffix = false;
   std::string bos = "<s>", eos = "</s>", pad = "<pad>";
+  std::string unknown_text = " \u2047 ";  // what decoding writes for the unknown piece
   std::string charsmap;
   bool dummy_prefix = true, remove_extra = true, escape = true;
 };

@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 
+#include "decoder.hpp"
 #include "json_text.hpp"
 #include "models.hpp"
 #include "regex.hpp"
@@ -26,21 +27,23 @@ class AddedTokens {
  public:
   AddedTokens() = default;
   AddedTokens(const Json& array, const Normalizer& normalizer, const std::string& where);
-  // Splits at tokens in the text as given, then at tokens in the normalized rest.
-  std::vector<Section> apart(const std::string& text, const Normalizer& normalizer) const;
+  // Splits at tokens in the text as given, then at tokens in the normalized rest. specials: also at special tokens.
+  std::vector<Section> apart(const Section& whole, const Normalizer& normalizer, bool specials) const;
+  const IdTexts& texts() const { return texts_; }
   std::optional<int64_t> id_of(std::string_view content) const;
 
  private:
   struct Token {
     std::string content;
     int64_t id;
-    bool single_word, left, right;
+    bool single_word, left, right, special;
   };
   // Tokens by their first byte, the longest first.
   using Index = std::array<std::vector<Token>, 256>;
-  static std::vector<Section> cut(const Section& whole, const Index& tokens);
+  static std::vector<Section> cut(const Section& whole, const Index& tokens, bool specials);
   Index raw_, normalized_;
   Vocabulary ids_;
+  IdTexts texts_;
 };
 
 bool ends_with_word(const std::string& text) {
@@ -75,13 +78,13 @@ AddedTokens::AddedTokens(const Json& array, const Normalizer& normalizer, const 
   if (!array.is_array()) throw Error(KINORA_ERROR_INVALID, where + ": expected an array");
   for (const auto& entry : array) {
     Fields f(entry, where);
-    Token t{f.get<std::string>("content"), f.get<int64_t>("id"), f.get("single_word", false),
-            f.get("lstrip", false), f.get("rstrip", false)};
+    Token t{f.get<std::string>("content"), f.get<int64_t>("id"),   f.get("single_word", false),
+            f.get("lstrip", false),        f.get("rstrip", false), f.get("special", false)};
     const bool normalized = f.get("normalized", true);
-    f.skip({"special"});
     f.done();
     if (t.id < 0) f.refuse("the id of '" + t.content + "' is below 0");
     ids_.insert_or_assign(t.content, t.id);
+    texts_.insert_or_assign(t.id, IdText{t.content, t.special, true});
     if (normalized) t.content = normalizer(t.content);
     if (t.content.empty()) continue;
     auto& those = (normalized ? normalized_ : raw_)[static_cast<unsigned char>(t.content[0])];
@@ -97,7 +100,7 @@ std::optional<int64_t> AddedTokens::id_of(std::string_view content) const {
   return it == ids_.end() ? std::nullopt : std::optional(it->second);
 }
 
-std::vector<Section> AddedTokens::cut(const Section& whole, const Index& tokens) {
+std::vector<Section> AddedTokens::cut(const Section& whole, const Index& tokens, bool specials) {
   const std::string& text = whole.text;
   std::vector<Section> out;
   size_t from = 0;  // everything before is already in `out`
@@ -107,7 +110,7 @@ std::vector<Section> AddedTokens::cut(const Section& whole, const Index& tokens)
   for (size_t at = 0; at < text.size();) {
     const auto& those = tokens[static_cast<unsigned char>(text[at])];
     const auto t = std::find_if(those.begin(), those.end(), [&](const Token& token) {
-      return text.compare(at, token.content.size(), token.content) == 0;
+      return (specials || !token.special) && text.compare(at, token.content.size(), token.content) == 0;
     });
     if (t == those.end()) {
       ++at;
@@ -128,14 +131,15 @@ std::vector<Section> AddedTokens::cut(const Section& whole, const Index& tokens)
   return out;
 }
 
-std::vector<Section> AddedTokens::apart(const std::string& text, const Normalizer& normalizer) const {
+std::vector<Section> AddedTokens::apart(const Section& whole, const Normalizer& normalizer,
+                                        bool specials) const {
   std::vector<Section> out;
-  for (const Section& raw : cut({text, -1, true}, raw_)) {
+  for (const Section& raw : cut(whole, raw_, specials)) {
     if (raw.id >= 0) {
       out.push_back(raw);
       continue;
     }
-    auto pieces = cut({normalizer(raw.text), -1, raw.first}, normalized_);
+    auto pieces = cut({normalizer(raw.text), -1, raw.first}, normalized_, specials);
     out.insert(out.end(), pieces.begin(), pieces.end());
   }
   return out;
@@ -144,9 +148,10 @@ std::vector<Section> AddedTokens::apart(const std::string& text, const Normalize
 class JsonTokenizer final : public Tokenizer {
  public:
   JsonTokenizer(const Json& json, const std::string& name, std::unique_ptr<PieceModel> model)
-      : model_(std::move(model)) {
+      : name_(name), model_(std::move(model)) {
     Fields f(json, name);
-    f.skip({"version", "truncation", "decoder"});
+    f.skip({"version", "truncation"});
+    if (const Json* d = f.find("decoder")) decoder_ = *d;
     if (!model_) model_ = read_model(f.need("model"), name + ": model");
     if (const Json* n = f.find("normalizer")) normalizer_ = read_normalizer(*n, name + ": normalizer");
     if (const Json* p = f.find("pre_tokenizer")) words_ = read_pre_tokenizer(*p, name + ": pre_tokenizer");
@@ -158,8 +163,25 @@ class JsonTokenizer final : public Tokenizer {
     f.done();
   }
   std::vector<int64_t> pieces(std::string_view text) const override {
+    return pieces({valid_utf8(text), -1, true}, true);
+  }
+  std::vector<int64_t> ordinary(std::string_view text, bool first) const override {
+    return pieces({valid_utf8(text), -1, first}, false);
+  }
+  std::optional<int64_t> id_of(std::string_view piece) const override {
+    const auto id = added_.id_of(piece);
+    return id ? id : model_->id_of(piece);
+  }
+  std::unique_ptr<Decoder> decoder() const override {
+    IdTexts texts = added_.texts();
+    for (const auto& [piece, id] : model_->vocabulary()) texts.try_emplace(id, IdText{piece});
+    return std::make_unique<Decoder>(name_, std::move(texts), read_decoder(decoder_, name_ + ": decoder"));
+  }
+
+ private:
+  std::vector<int64_t> pieces(const Section& whole, bool specials) const {
     std::vector<int64_t> out;
-    for (const Section& s : added_.apart(valid_utf8(text), normalizer_)) {
+    for (const Section& s : added_.apart(whole, normalizer_, specials)) {
       if (s.id >= 0) {
         out.push_back(s.id);
         continue;
@@ -168,12 +190,6 @@ class JsonTokenizer final : public Tokenizer {
     }
     return out;
   }
-  std::optional<int64_t> id_of(std::string_view piece) const override {
-    const auto id = added_.id_of(piece);
-    return id ? id : model_->id_of(piece);
-  }
-
- private:
   void read_padding(const Json& json, const std::string& where) {
     Fields f(json, where);
     padding_ = f.get<int64_t>("pad_id");
@@ -228,6 +244,8 @@ class JsonTokenizer final : public Tokenizer {
     after_.insert(after_.end(), after.begin(), after.end());
   }
 
+  std::string name_;
+  Json decoder_;
   std::unique_ptr<PieceModel> model_;
   Normalizer normalizer_ = [](std::string t) { return t; };
   PreTokenizer words_ = [](const Words& w) { return w; };

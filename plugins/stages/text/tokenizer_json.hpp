@@ -1,6 +1,7 @@
-// What the parts of a tokenizer.json are read into: normalizers, pre-tokenizers, and the fields of any object
+// The parts of a tokenizer.json: normalizers, pre-tokenizers, and the fields of any object
 // in it. models.hpp has its models, tokenizer.hpp the whole.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <set>
@@ -103,6 +104,9 @@ using PreTokenizer = std::function<Words(const Words&)>;
 
 // Throws an Error that names anything unknown; its message begins with `where`.
 PreTokenizer read_pre_tokenizer(const Json& json, const std::string& where, int depth = 0);
+
+// GPT-2's letters for all bytes, which ByteLevel writes: visible characters of Latin-1 are themselves.
+const std::array<std::string, 256>& byte_letters();
 
 // How matches that split a text are treated.
 enum class Delimiter { removed, isolated, merged_with_previous, merged_with_next, contiguous };

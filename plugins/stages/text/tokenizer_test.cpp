@@ -7,6 +7,8 @@
 
 #include "clean.hpp"
 #include "kinora/testing.hpp"
+#include "open_tokenizer.hpp"
+#include "test_fixtures.hpp"
 #include "tests/support/refusal.hpp"
 #include "tokenizer_stages.hpp"
 
@@ -14,31 +16,6 @@ namespace kinora::text {
 namespace {
 
 using ::testing::HasSubstr;
-using Ids = std::vector<int64_t>;
-
-Json fixture(const std::string& name) {
-  std::ifstream in(std::string(KINORA_TEST_DATA) + "/oracle/text_" + name + ".json");
-  EXPECT_TRUE(in) << name;
-  return Json::parse(in);
-}
-
-std::string bytes_of(const std::string& base64) {
-  constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  uint32_t bits = 0;
-  int n = 0;
-  for (const char c : base64) {
-    if (c == '=') break;
-    bits = bits << 6 | static_cast<uint32_t>(kLetters.find(c));
-    if (n++ % 4) out += static_cast<char>(bits >> (6 - 2 * ((n - 1) % 4)));
-  }
-  return out;
-}
-
-std::unique_ptr<Tokenizer> tokenizer_of(const Json& f) {
-  if (f.contains("model")) return read_sentencepiece(bytes_of(f["model"]), "t.model", {});
-  return read_tokenizer_json(f["tokenizer"].dump(), "tokenizer.json");
-}
 
 class TokenizerOracle : public ::testing::TestWithParam<const char*> {};
 
@@ -160,13 +137,6 @@ struct Files {
   std::string json() const { return folder / "tokenizer.json"; }
   std::string model() const { return folder / "spiece.model"; }
 };
-
-Ids tensor(const Sample& s, const char* name) {
-  const kinora_dl_tensor* t = s.tensor(name);
-  if (!t || t->ndim != 1 || t->code != KINORA_DL_INT || t->bits != 64) return {-1};
-  const auto* at = static_cast<const int64_t*>(t->data);
-  return {at, at + t->shape[0]};
-}
 
 std::pair<Ids, Ids> run(const TokenizerStage::Options& options, const std::string& text) {
   TokenizerStage stage(options);
@@ -295,6 +265,15 @@ TEST(ClipWords, AreThoseOfTransformers) {
   std::filesystem::remove(folder.path / "tokenizer_config.json");
   folder.write("special_tokens_map.json", f["tokenizer_config"].dump());
   expect(f["texts"], f["ids"]);
+}
+
+TEST(ClipWords, AreDecodedWithABlankBehindEach) {
+  kinora::testing::start();
+  const ClipFolder folder;
+  const auto tokenizer = open_tokenizer(folder.path, {});
+  Unfinished kept;
+  EXPECT_EQ(tokenizer->decoder()->decode(tokenizer->encode("A red\tcaf\u00e9", 100), true, true, kept),
+            "a red caf\u00e9 ");
 }
 
 TEST(ClipWords, AreNoOtherTokenizers) {

@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-nlohmann::json fixture() {
+nlohmann::json word_pieces() {
   std::ifstream in(std::string(KINORA_TEST_DATA) + "/oracle/wordpiece.json");
   EXPECT_TRUE(in);
   return nlohmann::json::parse(in);
@@ -30,7 +30,7 @@ std::string vocabulary(const nlohmann::json& pieces) {
 }
 
 TEST(WordPieceOracle, GivesTheIdsOfThePublishedTokenizer) {
-  const auto f = fixture();
+  const auto f = word_pieces();
   const auto pieces = read_vocab_txt(vocabulary(f["vocab"]), "wordpiece.json");
   ASSERT_GE(f["cases"].size(), 60u);
   for (const auto& c : f["cases"])
@@ -45,6 +45,13 @@ TEST(WordPiece, MatchesTheLongestFromTheLeft) {
   const auto pieces = read_vocab_txt(kSmall, "v");
   EXPECT_THAT(pieces->encode("Unhappily, happy unhappi unhappiest", 128),
               ElementsAre(2, 4, 5, 6, 8, 7, 4, 5, 1, 3));
+}
+
+TEST(WordPiece, JoinsThePiecesOfAWord) {
+  const auto pieces = read_vocab_txt(kSmall, "v");
+  Unfinished kept;
+  EXPECT_EQ(pieces->decoder()->decode(pieces->encode("Unhappily, happy", 128), true, true, kept),
+            "unhappily, happy");
 }
 
 TEST(WordPiece, LeavesOutTheEndOfWhatIsTooLong) {

@@ -59,12 +59,12 @@ void CaptionChoose::describe(Describe<Options>& d) {
       .help(
           "captions to choose from: names of fields, or of facts that are a text or a list of texts; dots "
           "lead "
-          "into objects: llava.short. Those that a sample lacks are left out");
+          "into objects: llava.short; names that a sample lacks are left out");
   d.option("weights", &Options::weights)
       .at_least(0)
       .help(
-          "how often each of them is chosen, relative to the others; a list shares its weight; empty: "
-          "equally often");
+          "relative frequency with which each of them is chosen; a list shares its weight; empty: equally "
+          "often");
   d.option("dropout", &Options::dropout).range(0, 1).help("share of samples whose caption becomes empty");
 }
 

@@ -23,7 +23,7 @@ uint8_t value(const Size& size, int64_t t, int64_t y, int64_t x, int64_t channel
   return static_cast<uint8_t>(((t * size.height + y) * size.width + x) * 3 + channel);
 }
 
-Sample filmed(const Size& size) {
+Sample clip_of(const Size& size) {
   testing::start();
   std::vector<uint8_t> pixels;
   for (int64_t i = 0; i < size.count * size.height * size.width * 3; ++i)
@@ -44,7 +44,8 @@ bool is_mirrored(const Sample& sample, const Size& size) {
 TEST(VideoFlip, ReversesEachRow) {
   const Size size{2, 3, 5};
   VideoFlip always({.probability = 1}), never({.probability = 0});
-  const Sample flipped = passed(always, taken(filmed(size), 7)), same = passed(never, taken(filmed(size), 7));
+  const Sample flipped = passed(always, taken(clip_of(size), 7)),
+               same = passed(never, taken(clip_of(size), 7));
   const Pictures a = pictures_of(flipped), b = pictures_of(same);
   ASSERT_EQ(a.count, 2);
   ASSERT_EQ(a.height, 3);
@@ -60,7 +61,7 @@ TEST(VideoFlip, ReversesEachRow) {
 
 TEST(VideoFlip, MirrorsItsShareOfTheSlotsAndTheSameOnesAgain) {
   const Size size{1, 1, 2};
-  const Sample sample = filmed(size);
+  const Sample sample = clip_of(size);
   VideoFlip stage({.probability = 0.3}), again({.probability = 0.3});
   constexpr int kSlots = 5000;
   int flipped = 0;
@@ -91,14 +92,14 @@ TEST(VideoCrop, TakesTheCentre) {
   const Size from{2, 5, 7};
   VideoCrop square({.height = 3, .width = 3, .at = "center"}), column({.width = 1, .at = "center"}),
       whole({.at = "center"});
-  EXPECT_EQ(place(passed(square, filmed(from)), from, {2, 3, 3}), std::pair(int64_t{1}, int64_t{2}));
-  EXPECT_EQ(place(passed(column, filmed(from)), from, {2, 5, 1}), std::pair(int64_t{0}, int64_t{3}));
-  EXPECT_EQ(place(passed(whole, filmed(from)), from, from), std::pair(int64_t{0}, int64_t{0}));
+  EXPECT_EQ(place(passed(square, clip_of(from)), from, {2, 3, 3}), std::pair(int64_t{1}, int64_t{2}));
+  EXPECT_EQ(place(passed(column, clip_of(from)), from, {2, 5, 1}), std::pair(int64_t{0}, int64_t{3}));
+  EXPECT_EQ(place(passed(whole, clip_of(from)), from, from), std::pair(int64_t{0}, int64_t{0}));
 }
 
 TEST(VideoCrop, TakesEveryPlaceEquallyOftenAndTheSameAgain) {
   const Size from{1, 3, 4}, to{1, 2, 2};
-  const Sample sample = filmed(from);
+  const Sample sample = clip_of(from);
   VideoCrop stage({.height = 2, .width = 2}), again({.height = 2, .width = 2});
   constexpr int kSlots = 6000;
   std::map<std::pair<int64_t, int64_t>, int> counts;
@@ -115,7 +116,7 @@ TEST(VideoCrop, RefusesFramesThatAreTooSmall) {
   VideoCrop high({.height = 4}), wide({.width = 6});
   for (VideoCrop* stage : {&high, &wide})
     EXPECT_THAT(error_of([&] {
-                  passed(*stage, filmed({1, 3, 5}));
+                  passed(*stage, clip_of({1, 3, 5}));
                 }),
                 HasSubstr("its frames of 5x3 pixels are smaller than the rectangle of video.crop"));
   testing::start();

@@ -11,7 +11,7 @@ namespace kinora::transforms {
 
 inline constexpr uint64_t kSeed = 3;
 
-// What the stage emits for the sample, in a run with this seed. Throws the stage's error.
+// The sample that the stage emits for this one, in a run with this seed. Throws the stage's error.
 template <class T>
 Sample passed(T& stage, const Sample& sample, uint64_t seed = kSeed) {
   const testing::Run run;

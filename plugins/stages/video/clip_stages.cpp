@@ -2,7 +2,7 @@
 #include "clips/clip_maker.hpp"
 #include "clips/clip_samples.hpp"
 #include "clips/cutting.hpp"
-#include "clips/film_cutter.hpp"
+#include "clips/video_cutter.hpp"
 #include "kinora/curation.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
@@ -30,12 +30,12 @@ class ClipTranscode final : public Stage {
   }
   void start(const Run&) override { check_coders(options_); }
 
-  void process(Sample film, const Emit& emit, const Run& run) override {
-    if (is_picture(film)) return emit(std::move(film));
-    const Media media = open_media(film);
-    const nlohmann::json shots = shots_of(film, media, run);
+  void process(Sample video, const Emit& emit, const Run& run) override {
+    if (is_picture(video)) return emit(std::move(video));
+    const Media media = open_media(video);
+    const nlohmann::json shots = shots_of(video, media, run);
     std::string damage = shots.value("damaged", "");
-    const std::string found = Cutting(film, media, shots, options_).cut(emit, run, damage.empty());
+    const std::string found = Cutting(video, media, shots, options_).cut(emit, run, damage.empty());
     if (damage.empty()) damage = found;
     // Its intact clips have been emitted; the video itself is damaged, so it fails.
     if (!damage.empty()) throw Error(KINORA_ERROR_DATA, damage);
@@ -44,15 +44,15 @@ class ClipTranscode final : public Stage {
  private:
   // Returns the result of a shots stage; without one, the video as a single shot, whose frames are counted by
   // decoding.
-  nlohmann::json shots_of(const Sample& film, const Media& media, const Run& run) const {
-    if (const auto text = film.text("shots.json"))
-      return checked(film, nlohmann::json::parse(*text, nullptr, false));
+  nlohmann::json shots_of(const Sample& video, const Media& media, const Run& run) const {
+    if (const auto text = video.text("shots.json"))
+      return checked(video, nlohmann::json::parse(*text, nullptr, false));
     return media_call([&] { return one_shot(media, run); });
   }
 
   nlohmann::json one_shot(const Media& media, const Run& run) const {
     Decoder decoder(*media.source, media.name, decoding_options(options_.threads, options_.decoder));
-    FilmClock clock(decoder.time_base());
+    VideoClock clock(decoder.time_base());
     FormChanges changes;
     while (const Frame* frame = decoder.next()) {
       run.check_cancelled();
@@ -69,14 +69,14 @@ class ClipTranscode final : public Stage {
     return whole;
   }
 
-  static nlohmann::json checked(const Sample& film, nlohmann::json shots) {
+  static nlohmann::json checked(const Sample& video, nlohmann::json shots) {
     const bool whole = shots.is_object() && shots.contains("fps") && shots["fps"].is_number() &&
                        shots.contains("frames") && shots["frames"].is_number_integer() &&
                        shots.contains("cuts") && shots["cuts"].is_array();
     if (whole) return shots;
     throw Error(
         KINORA_ERROR_DATA,
-        "sample '" + std::string(film.key()) +
+        "sample '" + std::string(video.key()) +
             "': its field shots.json lacks fps, frames or cuts; put a stage shots.* before clip.transcode");
   }
 
@@ -118,13 +118,13 @@ class VideoClips final : public Stage {
     load_network(shots_);
   }
 
-  void process(Sample film, const Emit& emit, const Run& run) override {
-    if (is_picture(film)) return emit(std::move(film));
-    const Media media = open_media(film);
+  void process(Sample video, const Emit& emit, const Run& run) override {
+    if (is_picture(video)) return emit(std::move(video));
+    const Media media = open_media(video);
     const Probe header = media_call([&] { return probe(*media.source, media.name); });
     const std::string damage = could_copy(header, transcode_options(options_)) || !fits(header.video)
-                                   ? look_then_cut(film, media, emit, run)
-                                   : cut_at_once(film, media, header, emit, run);
+                                   ? look_then_cut(video, media, emit, run)
+                                   : cut_at_once(video, media, header, emit, run);
     // Its intact clips have been emitted; the video itself is damaged, so it fails.
     if (!damage.empty()) throw Error(KINORA_ERROR_DATA, damage);
   }
@@ -139,31 +139,31 @@ class VideoClips final : public Stage {
 
   // Packets may be copied only if the video is intact to its end, so find the shots first; copied packets
   // need no decoding.
-  std::string look_then_cut(Sample& film, const Media& media, const Emit& emit, const Run& run) const {
-    media_call([&] { find_shots(film, media, shots_, run); });
-    const auto shots = nlohmann::json::parse(film.need("shots.json"));
+  std::string look_then_cut(Sample& video, const Media& media, const Emit& emit, const Run& run) const {
+    media_call([&] { find_shots(video, media, shots_, run); });
+    const auto shots = nlohmann::json::parse(video.need("shots.json"));
     const std::string damage = shots.value("damaged", "");
-    const std::string found = Cutting(film, media, shots, options_).cut(emit, run, damage.empty());
+    const std::string found = Cutting(video, media, shots, options_).cut(emit, run, damage.empty());
     return damage.empty() ? found : damage;
   }
 
-  std::string cut_at_once(Sample& film, const Media& media, const Probe& header, const Emit& emit,
+  std::string cut_at_once(Sample& video, const Media& media, const Probe& header, const Emit& emit,
                           const Run& run) const {
-    ClipTeller teller(film, media, options_, nominal_frame_rate(header.video.average_fps.value()));
-    FilmOptions how;
+    ClipTeller teller(video, media, options_, nominal_frame_rate(header.video.average_fps.value()));
+    CutterOptions how;
     how.shots = shots_;
     how.plan = plan_options(options_);
     how.transcode = teller.how(run);
     how.fate = [&](int64_t number, double seconds, bool short_) {
       return teller.fate(number, seconds, short_);
     };
-    how.tell = [&](const FilmClip& which, Clip clip) {
+    how.tell = [&](const NumberedClip& which, Clip clip) {
       run.check_cancelled();
       teller.tell(which, std::move(clip), emit);
     };
-    FilmCut cut = media_call([&] { return cut_film(*media.source, media.name, how); });
+    VideoCut cut = media_call([&] { return cut_video(*media.source, media.name, how); });
     if (!cut.damaged.empty()) cut.shots["damaged"] = cut.damaged;
-    film.set("shots.json", cut.shots.dump());
+    video.set("shots.json", cut.shots.dump());
     return cut.damaged;
   }
 

@@ -22,23 +22,23 @@ using testing::runtime;
 constexpr int kClipWidth = 96, kClipHeight = 64;
 
 // 240 frames at 24 per second, with a key frame every 24.
-Sample film() {
-  EncoderOptions options = testing::small_film(kClipWidth, kClipHeight);
+Sample video() {
+  EncoderOptions options = testing::small_video(kClipWidth, kClipHeight);
   options.key_interval = 24;
   Sample out("film");
-  out.set("mp4", testing::make_film(options, 240));
+  out.set("mp4", testing::make_video(options, 240));
   return out;
 }
 
-void set_shots(Sample& film, const std::vector<int64_t>& cuts) {
-  film.set("shots.json", json{{"fps", 24.0}, {"frames", 240}, {"cuts", cuts}}.dump());
+void set_shots(Sample& video, const std::vector<int64_t>& cuts) {
+  video.set("shots.json", json{{"fps", 24.0}, {"frames", 240}, {"cuts", cuts}}.dump());
 }
 
 // Every shot becomes a clip from its first frame to its last, unless `given` changes options.
-Applied cut(const json& given, const Sample& film) {
+Applied cut(const json& given, const Sample& video) {
   json options{{"min_length", 0.5}, {"min_frames", 1}, {"edge_crop", 0.0}};
   options.update(given);
-  return applied("clip.transcode", options, film);
+  return applied("clip.transcode", options, video);
 }
 
 std::vector<std::string> keys_of(const std::vector<Sample>& samples) {
@@ -48,7 +48,7 @@ std::vector<std::string> keys_of(const std::vector<Sample>& samples) {
 }
 
 TEST(ClipTranscode, ShortClipsAreFilteredBySecondsAndByFrames) {
-  Sample in = film();
+  Sample in = video();
   set_shots(in, {12, 60, 120});
   const Applied out = cut({{"min_length", 2.0}, {"min_frames", 50}, {"preset", "ultrafast"}}, in);
   EXPECT_EQ(out.error, "");
@@ -70,7 +70,7 @@ TEST(ClipTranscode, ShortClipsAreFilteredBySecondsAndByFrames) {
 }
 
 TEST(ClipTranscode, AClipOfOneFrameIsSaid) {
-  Sample in = film();
+  Sample in = video();
   set_shots(in, {1});
   ::testing::internal::CaptureStderr();
   const Applied out = cut({{"min_length", 0.0}, {"preset", "ultrafast"}}, in);
@@ -82,7 +82,7 @@ TEST(ClipTranscode, AClipOfOneFrameIsSaid) {
 }
 
 TEST(ClipTranscode, HalfASecondGoesOffBothEndsOfAShot) {
-  Sample in = film();
+  Sample in = video();
   set_shots(in, {70, 140});
   const Applied out = applied("clip.transcode", {{"preset", "ultrafast"}}, in);
   ASSERT_EQ(out.results.emitted.size(), 1u);
@@ -92,7 +92,7 @@ TEST(ClipTranscode, HalfASecondGoesOffBothEndsOfAShot) {
 }
 
 TEST(ClipTranscode, WhatAnEarlierRunHasEndedIsLeftOut) {
-  Sample in = film();
+  Sample in = video();
   set_shots(in, {6, 60, 120});
   const Applied whole = cut({{"preset", "ultrafast"}}, in);
   in.set("ended.json", json{"film-0000", "film-0002"}.dump());
@@ -105,21 +105,21 @@ TEST(ClipTranscode, WhatAnEarlierRunHasEndedIsLeftOut) {
   EXPECT_THAT(cut(json::object(), in).error, HasSubstr("ended.json is not an array of keys"));
 }
 
-TEST(ClipTranscode, WhatIsOfTheWholeFilmIsNotOfItsClips) {
-  Sample in = film();
-  const json of_film{{"scores", {{"filter.letterbox", 0.1}}},
-                     {"usage", {{"filter.ocr", {{"requests", 3}}}}},
-                     {"ocr", {{"share", 0.5}}},
-                     {"errors", {{"filter.ocr", "no answer"}}},
-                     {"embeddings", {{"classic", {{"size", 488}}}}},
-                     {"caption", {{"by", "caption.describe"}}}};
-  json facts = of_film;
+TEST(ClipTranscode, WhatIsOfTheWholeVideoIsNotOfItsClips) {
+  Sample in = video();
+  const json of_video{{"scores", {{"filter.letterbox", 0.1}}},
+                      {"usage", {{"filter.ocr", {{"requests", 3}}}}},
+                      {"ocr", {{"share", 0.5}}},
+                      {"errors", {{"filter.ocr", "no answer"}}},
+                      {"embeddings", {{"classic", {{"size", 488}}}}},
+                      {"caption", {{"by", "caption.describe"}}}};
+  json facts = of_video;
   facts["user"] = {{"licence", "CC0"}};
   in.set("json", facts.dump());
   const json clip = facts_in(applied("clip.transcode", {{"preset", "ultrafast"}}, in).results.emitted.at(0));
-  EXPECT_EQ(clip.at("film_facts"), of_film);
+  EXPECT_EQ(clip.at("film_facts"), of_video);
   EXPECT_EQ(clip.at("user"), (json{{"licence", "CC0"}}));
-  for (const auto& [name, value] : of_film.items()) EXPECT_FALSE(clip.contains(name)) << name;
+  for (const auto& [name, value] : of_video.items()) EXPECT_FALSE(clip.contains(name)) << name;
   facts["caption"] = {{"by", "user"}};
   in.set("json", facts.dump());
   in.set("txt", "Mine.");
@@ -129,7 +129,7 @@ TEST(ClipTranscode, WhatIsOfTheWholeFilmIsNotOfItsClips) {
 }
 
 TEST(ClipTranscode, BinsAreRecordedAndCanFilter) {
-  Sample in = film();
+  Sample in = video();
   set_shots(in, {60});
   const Applied all = cut({{"preset", "ultrafast"}}, in);
   ASSERT_EQ(all.results.emitted.size(), 2u);
@@ -145,7 +145,7 @@ TEST(ClipTranscode, BinsAreRecordedAndCanFilter) {
 }
 
 TEST(ClipTranscode, CopiesWhatNeedsNoEncoder) {
-  Sample in = film();
+  Sample in = video();
   set_shots(in, {72});
   const Applied out = cut({{"copy", "auto"}, {"preset", "ultrafast"}}, in);
   ASSERT_EQ(out.results.emitted.size(), 2u);
@@ -159,7 +159,7 @@ TEST(ClipTranscode, CopiesWhatNeedsNoEncoder) {
 }
 
 TEST(ClipTranscode, FramesTravelBesideTheClip) {
-  Sample in = film();
+  Sample in = video();
   set_shots(in, {96});
   const Applied out = cut({{"preset", "ultrafast"}, {"sample_fps", 2.0}, {"sample_height", 32}}, in);
   ASSERT_EQ(out.results.emitted.size(), 2u);
@@ -173,7 +173,7 @@ TEST(ClipTranscode, FramesTravelBesideTheClip) {
 }
 
 TEST(ClipTranscode, CropsToTheFact) {
-  Sample in = film();
+  Sample in = video();
   set_shots(in, {});
   in.set("json", json{{"crop", {{"x", 0}, {"y", 8}, {"width", 96}, {"height", 48}}}}.dump());
   const json uncropped = facts_in(cut({{"preset", "ultrafast"}}, in).results.emitted.at(0));
@@ -188,7 +188,7 @@ TEST(ClipTranscode, CropsToTheFact) {
 }
 
 TEST(ClipTranscode, SaysWhatIsWrongWithShots) {
-  Sample in = film();
+  Sample in = video();
   in.set("shots.json", R"({"fps": 24})");
   EXPECT_THAT(cut(json::object(), in).error, HasSubstr("shots.json lacks fps, frames or cuts"));
 }
@@ -224,8 +224,8 @@ TEST(ClipTranscode, WhoEncodesOnTheCardNeedsItsEncoderAndFewerCores) {
 TEST(ClipPreview, OneFrameASecondInBothFormats) {
   const core::OneStage webp(runtime(), "clip.preview", {{"height", 32}, {"quality", 90}});
   const core::OneStage mp4(runtime(), "clip.preview", {{"height", 32}, {"format", "mp4"}, {"crf", 8}});
-  const Sample in = film(), with_film = mp4(in), with_animation = webp(in);
-  const auto preview = *with_film.bytes("preview.mp4");
+  const Sample in = video(), with_video = mp4(in), with_animation = webp(in);
+  const auto preview = *with_video.bytes("preview.mp4");
   const testing::Decoded found = testing::decode(Bytes(preview.begin(), preview.end()));
   ASSERT_EQ(found.luma.size(), 10u);
   EXPECT_EQ(found.probe.video.width, 48);
@@ -267,7 +267,7 @@ TEST(ClipPreview, IsMadeOfFramesThatAreThere) {
     EXPECT_EQ(found.probe.video.height, high);
     EXPECT_EQ(found.probe.video.width, high * kClipWidth / kClipHeight);
     for (size_t i = 0; high == kClipHeight && i < 10; ++i) {
-      EncoderOptions lossless = testing::small_film(kClipWidth, kClipHeight);
+      EncoderOptions lossless = testing::small_video(kClipWidth, kClipHeight);
       lossless.crf = 4;
       Encoder encoder(lossless);
       encoder.write_rgb(testing::picture(kClipWidth, kClipHeight, 12 * static_cast<int64_t>(i)).data());
@@ -283,7 +283,7 @@ TEST(ClipPreview, DecodesWhereTheFramesWillNotDo) {
       << "the frames end too early";
   EXPECT_NE(applied("clip.preview", {{"height", kClipHeight + 2}}, beside_nonsense(0.5, 20)).error, "")
       << "too low";
-  Sample whole = film();
+  Sample whole = video();
   const Applied plain = applied("clip.preview", options, whole);
   const Sample sparse = beside_nonsense(1.5, 7);
   whole.set("json", sparse.need("json"));
@@ -294,7 +294,7 @@ TEST(ClipPreview, DecodesWhereTheFramesWillNotDo) {
   const Applied beside = applied("clip.preview", options, whole);
   EXPECT_EQ(beside.results.emitted.at(0).need("preview.mp4"),
             plain.results.emitted.at(0).need("preview.mp4"));
-  Sample other = film();
+  Sample other = video();
   other.set_tensor("frames", Bytes(4), {1}, KINORA_DL_UINT, 32);
   const Applied beside_others = applied("clip.preview", options, other);
   EXPECT_EQ(beside_others.results.emitted.at(0).need("preview.mp4"),
@@ -302,7 +302,7 @@ TEST(ClipPreview, DecodesWhereTheFramesWillNotDo) {
 }
 
 TEST(FilterMotion, DropsTheStillAndKeepsTheMoving) {
-  EncoderOptions options = testing::small_film(320, 256);
+  EncoderOptions options = testing::small_video(320, 256);
   Encoder encoder(options);
   for (int i = 0; i < 60; ++i) encoder.write_rgb(testing::picture(320, 256, 0).data());
   Sample still("still");
@@ -340,7 +340,7 @@ TEST(FilterMotion, EachOptionOfItsMeasurementChangesTheScore) {
 // In half a second only the first frame is examined, and it is an intra frame.
 TEST(FilterMotion, KeepsWhatItCannotMeasureAndSaysSo) {
   Sample shorter("short");
-  shorter.set("mp4", testing::make_film(testing::small_film(), 12));
+  shorter.set("mp4", testing::make_video(testing::small_video(), 12));
   for (const char* mode : {"on", "score"}) {
     const Applied kept = applied("filter.motion", {{"mode", mode}}, shorter);
     ASSERT_EQ(kept.results.emitted.size(), 1u) << mode;

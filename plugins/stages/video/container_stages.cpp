@@ -54,7 +54,7 @@ class VideoProbe final : public Stage {
 };
 
 // stage/video.remux: rewrites videos whose containers cannot be seeked before other stages seek in them.
-class FilmRemux final : public Stage {
+class VideoRemux final : public Stage {
  public:
   struct Options {
     bool require = false;
@@ -70,7 +70,7 @@ class FilmRemux final : public Stage {
             "fail a video that cannot be rewritten without loss, such as a damaged one; else it is emitted "
             "unchanged, with fact remux_failed");
   }
-  explicit FilmRemux(const Options& o) : options_(o) {}
+  explicit VideoRemux(const Options& o) : options_(o) {}
   kinora_resources resources() const override { return reads_media(); }
 
   void process(Sample in, const Emit& emit, const Run& run) override {
@@ -104,7 +104,7 @@ class FilmRemux final : public Stage {
 
 }  // namespace kinora::video
 
-using kinora::video::FilmRemux;
 using kinora::video::VideoProbe;
+using kinora::video::VideoRemux;
 KINORA_COMPONENT(VideoProbe)
-KINORA_COMPONENT(FilmRemux)
+KINORA_COMPONENT(VideoRemux)

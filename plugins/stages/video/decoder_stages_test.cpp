@@ -8,9 +8,9 @@ namespace {
 
 using core::json;
 using testing::applied;
-using testing::film_at;
 using ::testing::HasSubstr;
 using testing::runtime;
+using testing::video_at;
 
 const std::vector<const char*> kStages = {"shots", "shots.content", "video.read", "clip.transcode",
                                           "video.clips"};
@@ -27,7 +27,7 @@ auto with_stage(const char* id, const char* decoder, F f) {
 
 // All bytes that the stage makes of a video.
 std::string results(const char* id, const char* decoder) {
-  const auto out = applied(id, {{"decoder", decoder}}, film_at("bbb_A.mp4"));
+  const auto out = applied(id, {{"decoder", decoder}}, video_at("bbb_A.mp4"));
   EXPECT_EQ(out.error, "") << id;
   std::string all;
   for (const Sample& s : out.results.emitted) {
@@ -67,11 +67,11 @@ TEST(OptionDecoder, NvdecWithoutACardEndsTheRunWithARemedy) {
         id, "nvdec", [&](void* self, const kinora_stage& stage) { return stage.start(self, &run); });
     EXPECT_EQ(status, KINORA_ERROR_UNSUPPORTED) << id;
     EXPECT_THAT(std::string(view(host()->last_error(host()))), HasSubstr("set decoder = \"auto\"")) << id;
-    const Sample film = film_at("bbb_A.mp4");
+    const Sample video = video_at("bbb_A.mp4");
     core::StageResults results;
     const kinora_emit sink = results.sink();
     const int32_t processed = with_stage(id, "nvdec", [&](void* self, const kinora_stage& stage) {
-      return stage.process(self, film.get(), &sink, &run);
+      return stage.process(self, video.get(), &sink, &run);
     });
     EXPECT_EQ(processed, KINORA_ERROR_DATA) << id;
     EXPECT_THAT(std::string(view(host()->last_error(host()))),

@@ -211,7 +211,7 @@ class CaptionDescribe final : public Stage {
         .help("Captions a clip from its measured length, light, colours and motion; recognises no objects");
     d.option("keep", &Options::keep).help("keep a caption that is already there");
     d.option("replace_user", &Options::replace_user)
-        .help("without keep: also replace the user's own caption");
+        .help("replace the user's own caption as well; without effect if keep is set");
   }
   explicit CaptionDescribe(const Options& o) : options_(o) {}
   kinora_resources resources() const override { return reads_media(); }

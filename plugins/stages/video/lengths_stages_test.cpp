@@ -28,9 +28,9 @@ std::vector<std::string> lines_of(const std::string& command) {
 }
 
 // Seconds of every frame from the first, followed by the end of the last. Empty if ffprobe is missing.
-std::vector<double> times_by_ffprobe(const std::filesystem::path& film) {
+std::vector<double> times_by_ffprobe(const std::filesystem::path& video) {
   const std::string probe =
-      "ffprobe -v error -select_streams v:0 -of csv=p=0 '" + film.string() + "' -show_entries ";
+      "ffprobe -v error -select_streams v:0 -of csv=p=0 '" + video.string() + "' -show_entries ";
   std::vector<double> times;
   for (const auto& line : lines_of(probe + "frame=best_effort_timestamp_time"))
     times.push_back(std::stod(line));
@@ -174,9 +174,9 @@ TEST(ClipLengths, OfTheStagesOwnDefaults) {
   const Bytes text = testing::load("film.json");
   const auto cuts = json::parse(text.begin(), text.end()).at("cuts").get<std::vector<int64_t>>();
   const auto pieces = expected(times, cuts, Rules{});
-  const Sample film = testing::film_at("film.mp4");
-  expect_pieces(applied("video.clips", json::object(), film), times, pieces);
-  const Sample with_shots = core::OneStage(testing::runtime(), "shots", json::object())(film);
+  const Sample video = testing::video_at("film.mp4");
+  expect_pieces(applied("video.clips", json::object(), video), times, pieces);
+  const Sample with_shots = core::OneStage(testing::runtime(), "shots", json::object())(video);
   const Applied two = applied("clip.transcode", json::object(), with_shots);
   expect_pieces(two, times, pieces);
   EXPECT_EQ(two.results.emitted.size(), 8u) << "four of the twelve shots have less than 72 frames";
@@ -184,7 +184,7 @@ TEST(ClipLengths, OfTheStagesOwnDefaults) {
 
 // Four scenes in 20 s: 30 frames per second, then every seventh of them with a gap of a second, then every
 // third.
-std::filesystem::path variable_film() {
+std::filesystem::path variable_video() {
   const auto path =
       std::filesystem::path(::testing::TempDir()) / ("variable-" + std::to_string(getpid()) + ".mp4");
   const std::string scenes =
@@ -197,12 +197,12 @@ std::filesystem::path variable_film() {
 }
 
 TEST(ClipLengths, AtAVariableRateAreThoseOfThePictures) {
-  const auto path = variable_film();
+  const auto path = variable_video();
   const auto times = path.empty() ? std::vector<double>{} : times_by_ffprobe(path);
   if (times.empty()) GTEST_SKIP() << "no ffmpeg";
-  Sample film("film");
-  film.set("url", path.string());
-  const Sample with_shots = core::OneStage(testing::runtime(), "shots", {{"detectors", {"content"}}})(film);
+  Sample video("film");
+  video.set("url", path.string());
+  const Sample with_shots = core::OneStage(testing::runtime(), "shots", {{"detectors", {"content"}}})(video);
   const json shots = json::parse(with_shots.need("shots.json"));
   ASSERT_EQ(static_cast<size_t>(shots.at("frames")) + 1, times.size());
   const auto cuts = shots.at("cuts").get<std::vector<int64_t>>();
@@ -220,11 +220,11 @@ TEST(ClipLengths, AtAVariableRateAreThoseOfThePictures) {
     json options = options_of(rules);
     expect_pieces(applied("clip.transcode", options, with_shots), times, pieces);
     options["detectors"] = {"content"};
-    expect_pieces(applied("video.clips", options, film.clone("film")), times, pieces);
+    expect_pieces(applied("video.clips", options, video.clone("film")), times, pieces);
   }
   // Without shots the whole video is one shot, also measured by its own times.
   const Rules whole{"stride", 0.5, 3, 0, 0, 1};
-  expect_pieces(applied("clip.transcode", options_of(whole), film), times, expected(times, {}, whole));
+  expect_pieces(applied("clip.transcode", options_of(whole), video), times, expected(times, {}, whole));
   std::filesystem::remove(path);
 }
 

@@ -1,4 +1,5 @@
-// Sources that clips cannot store unchanged: more bits, more chroma, HDR, odd sides; files without pictures; and stills.
+// Sources that clips cannot store unchanged: more bits, more chroma, HDR, odd sides; files without pictures;
+// and stills.
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -34,11 +35,11 @@ Bytes made_by_ffmpeg(const std::string& options) {
 }
 
 // Luma in 8 bits of limited range, as computed by ffmpeg: [T][height * width].
-std::vector<Bytes> luma_by_ffmpeg(const Bytes& film, int width, int height) {
+std::vector<Bytes> luma_by_ffmpeg(const Bytes& video, int width, int height) {
   const auto path =
       std::filesystem::path(::testing::TempDir()) / ("luma-" + std::to_string(getpid()) + ".mp4");
   FILE* file = fopen(path.c_str(), "wb");
-  EXPECT_EQ(fwrite(film.data(), 1, film.size(), file), film.size());
+  EXPECT_EQ(fwrite(video.data(), 1, video.size(), file), video.size());
   fclose(file);
   const std::string crop = "crop=" + std::to_string(width) + ":" + std::to_string(height) + ":0:0";
   const Bytes all = testing::output_of("ffmpeg -nostdin -v error -i '" + path.string() +
@@ -64,13 +65,13 @@ TEST(ClipPictures, HdrOfTenBitsKeepsItsTagsAndItsCurve) {
     const Bytes bytes = made_by_ffmpeg(std::string("-f lavfi -i testsrc2=s=") + c.size +
                                        ":r=24:d=1 -c:v libx264 -crf 10 -pix_fmt " + c.format + kHdr);
     if (bytes.empty()) GTEST_SKIP() << "no ffmpeg with libx264 of ten bits";
-    Sample film("film");
-    film.set("mp4", Bytes(bytes));
+    Sample video("film");
+    video.set("mp4", Bytes(bytes));
     const auto expected = luma_by_ffmpeg(bytes, c.width, c.height);
     ASSERT_EQ(expected.size(), 24u);
     for (const char* id : {"clip.transcode", "video.clips"}) {
       const Applied out = applied(
-          id, {{"crf", 6}, {"min_length", 0.5}, {"min_frames", 1}, {"edge_crop", 0.0}}, film.clone("film"));
+          id, {{"crf", 6}, {"min_length", 0.5}, {"min_frames", 1}, {"edge_crop", 0.0}}, video.clone("film"));
       ASSERT_EQ(out.error, "");
       ASSERT_EQ(out.results.emitted.size(), 1u);
       const auto clip = *out.results.emitted[0].bytes("mp4");
@@ -87,13 +88,13 @@ TEST(ClipPictures, HdrOfTenBitsKeepsItsTagsAndItsCurve) {
   }
 }
 
-TEST(ClipPictures, AFilmOfSoundAloneFailsAndSaysSo) {
+TEST(ClipPictures, AVideoOfSoundAloneFailsAndSaysSo) {
   const Bytes bytes = made_by_ffmpeg("-f lavfi -i sine=d=1 -c:a aac");
   if (bytes.empty()) GTEST_SKIP() << "no ffmpeg";
-  Sample film("film");
-  film.set("mp4", Bytes(bytes));
+  Sample video("film");
+  video.set("mp4", Bytes(bytes));
   for (const char* id : {"shots", "clip.transcode", "video.clips", "clip.preview", "filter.motion"})
-    EXPECT_THAT(applied(id, json::object(), film.clone("film")).error, HasSubstr("no video stream")) << id;
+    EXPECT_THAT(applied(id, json::object(), video.clone("film")).error, HasSubstr("no video stream")) << id;
 }
 
 Sample still(const char* field, Bytes file) {

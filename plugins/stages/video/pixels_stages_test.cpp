@@ -75,7 +75,7 @@ Picture shown_by_ffmpeg(std::string_view bytes, const Folder& folder) {
   return shown_by_ffmpeg(file, probe(source, "made.mp4").video);
 }
 
-Sample film_of(const fs::path& file) {
+Sample video_of(const fs::path& file) {
   Sample video("film");
   video.set("url", file.string());
   return video;
@@ -87,7 +87,7 @@ std::vector<std::pair<std::string, Picture>> on_every_way(const fs::path& file, 
   const json cut{{"preset", "ultrafast"}, {"crf", 1},       {"min_length", 0.0}, {"min_frames", 1},
                  {"edge_crop", 0.0},      {"audio", false}, {"sample_fps", 4.0}};
   for (const char* stage : {"clip.transcode", "video.clips"}) {
-    const auto clips = applied(stage, cut, film_of(file));
+    const auto clips = applied(stage, cut, video_of(file));
     EXPECT_EQ(clips.error, "");
     if (clips.results.emitted.empty()) continue;
     const Sample& clip = clips.results.emitted[0];
@@ -97,13 +97,13 @@ std::vector<std::pair<std::string, Picture>> on_every_way(const fs::path& file, 
     const auto read = applied("video.read", {{"frames", 1}}, clip);
     out.emplace_back("training", first_of(*read.results.emitted.at(0).tensor("frames")));
   }
-  const auto read = applied("video.read", {{"frames", 1}}, film_of(file));
+  const auto read = applied("video.read", {{"frames", 1}}, video_of(file));
   out.emplace_back("video.read", first_of(*read.results.emitted.at(0).tensor("frames")));
-  const auto shots = applied("shots.fixed", {{"sample_every", 1.0}, {"sample_height", 0}}, film_of(file));
+  const auto shots = applied("shots.fixed", {{"sample_every", 1.0}, {"sample_height", 0}}, video_of(file));
   out.emplace_back("shots", first_of(*shots.results.emitted.at(0).tensor("frames")));
   const auto& height = out.back().second.height;
   const auto preview =
-      applied("clip.preview", {{"format", "mp4"}, {"crf", 1}, {"height", height}}, film_of(file));
+      applied("clip.preview", {{"format", "mp4"}, {"crf", 1}, {"height", height}}, video_of(file));
   out.emplace_back("preview", shown_by_ffmpeg(preview.results.emitted.at(0).need("preview.mp4"), folder));
   return out;
 }
@@ -186,7 +186,7 @@ TEST(Pixels, KeepTheirValuesInEveryRangeMatrixDepthAndLayout) {
     const auto small = applied(
         "clip.transcode",
         {{"crf", 1}, {"max_height", kHigh / 2}, {"min_length", 0.0}, {"min_frames", 1}, {"edge_crop", 0.0}},
-        film_of(file));
+        video_of(file));
     ways.emplace_back("smaller clip", shown_by_ffmpeg(small.results.emitted.at(0).need("mp4"), folder));
     for (const auto& [way, picture] : ways) {
       SCOPED_TRACE(std::string(form.file) + " " + form.codec + " " + form.format + ": " + way);
@@ -240,16 +240,16 @@ TEST(Pixels, AspectBinsAreOfWhatIsShown) {
       for (const char* stage : {"clip.transcode", "video.clips"}) {
         SCOPED_TRACE(std::string(file) + " " + c.size + " " + c.sar + " " + stage);
         const json cut{{"min_length", 0.0}, {"min_frames", 1}, {"edge_crop", 0.0}};
-        const auto clips = applied(stage, cut, film_of(flat));
+        const auto clips = applied(stage, cut, video_of(flat));
         const json facts = testing::facts_in(clips.results.emitted.at(0));
         EXPECT_EQ(facts.at("bin").at("aspect"), c.bin) << facts;
         json dropping = cut;
         dropping["bins"] = "drop";
-        const auto dropped = applied(stage, dropping, film_of(flat));
+        const auto dropped = applied(stage, dropping, video_of(flat));
         EXPECT_EQ(testing::facts_in(dropped.results.dropped.at(0).sample).at("bounds"),
                   json::parse(R"({"clip.no-bin": {"at_least": 5.0}})"));
       }
-      const auto probed = applied("video.probe", json::object(), film_of(flat));
+      const auto probed = applied("video.probe", json::object(), video_of(flat));
       double num = 1, den = 1;
       sscanf(c.sar, "%lf/%lf", &num, &den);
       EXPECT_NEAR(testing::facts_in(probed.results.emitted.at(0)).at("sample_aspect").get<double>(),
@@ -285,7 +285,7 @@ TEST(Pixels, StandAsFfmpegShowsThemInAllEightOrientations) {
       ASSERT_EQ(std::pair(picture.width, picture.height), std::pair(truth.width, truth.height));
       EXPECT_LT(mean_difference(picture.rgb, truth.rgb), 4);
     }
-    const auto thumbnails = applied("shots.fixed", {{"thumbnails", true}}, film_of(file));
+    const auto thumbnails = applied("shots.fixed", {{"thumbnails", true}}, video_of(file));
     const Picture small = first_of(*thumbnails.results.emitted.at(0).tensor("thumbnails"));
     const Bytes expected = testing::output_of("ffmpeg -nostdin -v error -i '" + file.string() +
                                               "' -frames:v 1 -f rawvideo -pix_fmt rgb24 -s 48x27 -");

@@ -1,5 +1,5 @@
 #include "kinora/plugin.hpp"
 
-KINORA_PLUGIN(VideoProbe, FilmRemux, PictureRead, VideoRead, VideoWrite, Shots, ShotsContent, ShotsAdaptive,
+KINORA_PLUGIN(VideoProbe, VideoRemux, PictureRead, VideoRead, VideoWrite, Shots, ShotsContent, ShotsAdaptive,
               ShotsHistogram, ShotsHash, ShotsThreshold, ShotsFixed, ShotsTransNetV2, ClipTranscode,
               VideoClips, ClipPreview, FilterMotion, CaptionDescribe)

@@ -39,7 +39,7 @@ class VideoRead final : public Stage {
         .help("width of the frames; 0: from the height, or unchanged");
     d.option("fit", &Options::fit)
         .choices({"crop", "stretch"})
-        .help("how to handle a different aspect ratio when both height and width are given");
+        .help("treatment of a different aspect ratio when both height and width are given");
     d.option("threads", &Options::threads).range(1, 64).help("number of decoder threads");
     describe_decoder(d, &Options::decoder);
     d.option("memory", &Options::memory)

@@ -152,7 +152,7 @@ class ShotsContent final : public ShotsStage {
     describe_min_length(d, "shortest shot; cuts that follow sooner are merged or suppressed");
     d.option("filter", &Options::filter)
         .choices({"merge", "suppress"})
-        .help("which of several cuts that are too close remains: the last (merge) or the first (suppress)");
+        .help("cut that remains of several that are too close: the last (merge) or the first (suppress)");
     describe_weights(d);
     describe_shots(d);
   }

@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/run/one_stage.hpp"
+#include "core/stages/one_stage.hpp"
 #include "media/media_testing.hpp"
 
 namespace kinora::video::testing {
@@ -64,7 +64,7 @@ inline bool has_published_weights() {
 }
 
 // A sample with key "film" for the video of this name in the test data.
-inline Sample film_at(const std::string& name) {
+inline Sample video_at(const std::string& name) {
   Sample out("film");
   out.set("url", data(name).string());
   return out;

@@ -30,8 +30,8 @@ constexpr int kWide = 64, kHigh = 36;
 
 // Frames of kWide x kHigh; colour(frame, x, y).
 template <class F>
-Sample film(int frames, int fps, F&& colour) {
-  EncoderOptions options = testing::small_film(kWide, kHigh);
+Sample made_video(int frames, int fps, F&& colour) {
+  EncoderOptions options = testing::small_video(kWide, kHigh);
   options.crf = 2;
   options.fps = {fps, 1};
   Encoder encoder(options);
@@ -50,14 +50,14 @@ Sample film(int frames, int fps, F&& colour) {
 }
 
 Sample plain(int frames, int fps, const Rgb& colour) {
-  return film(frames, fps, [&](int, int, int) { return colour; });
+  return made_video(frames, fps, [&](int, int, int) { return colour; });
 }
 
 Rgb grey(double level) { return {level, level, level}; }
 
-std::string caption(const Sample& film) {
+std::string caption(const Sample& video) {
   const core::OneStage describe(runtime(), "caption.describe", json::object());
-  return std::string(describe(film).need("txt"));
+  return std::string(describe(video).need("txt"));
 }
 
 TEST(Caption, IsOnePlainSentence) {
@@ -86,7 +86,7 @@ TEST(Caption, NamesColoursAsPeopleDo) {
 
 TEST(Caption, NamesTheTwoColoursThatCoverMost) {
   const auto flag = [](double share) {
-    return film(2, 4, [=](int, int x, int) {
+    return made_video(2, 4, [=](int, int x, int) {
       return x < share * kWide ? Rgb{220, 10, 10} : Rgb{10, 10, 220};
     });
   };
@@ -134,14 +134,15 @@ TEST(Caption, TellsTheMotion) {
                                     {36, "moderate motion"},
                                     {45, "fast motion"},
                                     {100, "fast motion"}})
-    EXPECT_THAT(caption(film(9, 2, [&, step = step](int i, int, int) { return grey(100 + (i % 2) * step); })),
-                HasSubstr(std::string("with ") + words))
+    EXPECT_THAT(
+        caption(made_video(9, 2, [&, step = step](int i, int, int) { return grey(100 + (i % 2) * step); })),
+        HasSubstr(std::string("with ") + words))
         << step;
 }
 
 TEST(Caption, AMovingSquareMovesAndAStillOneDoesNot) {
   const auto square = [](int pixels_a_frame) {
-    return film(10, 4, [=](int i, int x, int y) {
+    return made_video(10, 4, [=](int i, int x, int y) {
       const int left = 4 + i * pixels_a_frame;
       return grey(x >= left && x < left + 12 && y >= 12 && y < 24 ? 230 : 20);
     });
@@ -154,16 +155,16 @@ TEST(Caption, AMovingSquareMovesAndAStillOneDoesNot) {
 TEST(Caption, TellsTheContrast) {
   for (const auto& [apart, word] :
        {std::pair{0, "low"}, {50, "low"}, {70, "medium"}, {110, "medium"}, {135, "high"}, {200, "high"}})
-    EXPECT_THAT(caption(film(2, 4,
-                             [&, apart = apart](int, int x, int) {
-                               return grey(128 + (x < kWide / 2 ? -apart : apart) / 2);
-                             })),
+    EXPECT_THAT(caption(made_video(2, 4,
+                                   [&, apart = apart](int, int x, int) {
+                                     return grey(128 + (x < kWide / 2 ? -apart : apart) / 2);
+                                   })),
                 HasSubstr(std::string("and ") + word + " contrast."))
         << apart;
 }
 
 TEST(Caption, FromTheFramesThatAnEarlierStageSampledEqualsThatFromTheVideo) {
-  const Sample video = film(24, 4, [](int i, int x, int) {
+  const Sample video = made_video(24, 4, [](int i, int x, int) {
     return x < 20 + i ? Rgb{220, 10, 10} : Rgb{10, 10, 220};
   });
   Sample read = core::OneStage(runtime(), "video.read", json::object())(video);
@@ -184,7 +185,7 @@ TEST(Caption, FromTheFramesThatAnEarlierStageSampledEqualsThatFromTheVideo) {
 
 TEST(Read, BeginsWhereTheSampleSays) {
   const core::OneStage read(runtime(), "video.read", json{{"first", 1}, {"frames", 1}});
-  Sample video = film(24, 4, [](int i, int, int) { return grey(10 * i); });
+  Sample video = made_video(24, 4, [](int i, int, int) { return grey(10 * i); });
   EXPECT_EQ(facts_in(read(video))["frames_at"], json({0.25}));
   video.set("first", "6");
   EXPECT_EQ(facts_in(read(video))["frames_at"], json({1.5}));
@@ -311,10 +312,10 @@ int64_t frames_of(const Sample& clip) {
   return count_frames(source, "clip").frames;
 }
 
-TEST(ClipTranscode, AFilmWithoutShotsIsOneShot) {
-  Sample film("bbb");
-  film.set("mp4", testing::load("bbb_D.mp4"));
-  const Applied whole = applied("clip.transcode", {{"preset", "ultrafast"}, {"edge_crop", 0.0}}, film);
+TEST(ClipTranscode, AVideoWithoutShotsIsOneShot) {
+  Sample video("bbb");
+  video.set("mp4", testing::load("bbb_D.mp4"));
+  const Applied whole = applied("clip.transcode", {{"preset", "ultrafast"}, {"edge_crop", 0.0}}, video);
   EXPECT_EQ(whole.error, "");
   ASSERT_EQ(whole.results.emitted.size(), 1u);
   EXPECT_EQ(frames_of(whole.results.emitted[0]), 48);
@@ -323,7 +324,7 @@ TEST(ClipTranscode, AFilmWithoutShotsIsOneShot) {
 // A clip's facts describe its own file, not the source video.
 TEST(ClipTranscode, AClipsFactsAreItsOwn) {
   const core::OneStage probe(runtime(), "video.probe", json::object());
-  const Sample in = probe(film(20, 10, [](int i, int, int) { return Rgb{i * 10.0, 100, 50}; }));
+  const Sample in = probe(made_video(20, 10, [](int i, int, int) { return Rgb{i * 10.0, 100, 50}; }));
   EXPECT_EQ(facts_in(in).at("height"), kHigh);
   const Applied out = applied("clip.transcode",
                               {{"preset", "ultrafast"},
@@ -351,10 +352,10 @@ json all_of_small() {
 TEST(ClipTranscode, DamageCostsWhatItHits) {
   Bytes bytes = testing::load("film.mp4");
   for (size_t i = 150'000; i < 150'400; ++i) bytes[i] ^= 0x5a;  // in the first shot
-  Sample film("film");
-  film.set("mp4", Bytes(bytes));
+  Sample video("film");
+  video.set("mp4", Bytes(bytes));
   const core::OneStage shots(runtime(), "shots.content", json::object());
-  const Applied rot = applied("clip.transcode", all_of_small(), shots(film));
+  const Applied rot = applied("clip.transcode", all_of_small(), shots(video));
   EXPECT_THAT(rot.error, HasSubstr("film.mp4: incomplete pictures from frame"));
   ASSERT_EQ(rot.results.failed.size(), 1u);
   EXPECT_EQ(rot.results.failed[0].key, "film-0000");
@@ -363,8 +364,8 @@ TEST(ClipTranscode, DamageCostsWhatItHits) {
   EXPECT_TRUE(rot.results.dropped.empty());
 
   bytes.resize(bytes.size() / 2);
-  film.set("mp4", std::move(bytes));
-  const Sample cut = shots(film);
+  video.set("mp4", std::move(bytes));
+  const Sample cut = shots(video);
   EXPECT_THAT(core::damage_of(cut), HasSubstr("cut off"));
   const Applied half = applied("clip.transcode", all_of_small(), cut);
   EXPECT_EQ(half.error, core::damage_of(cut));

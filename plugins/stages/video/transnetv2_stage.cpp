@@ -11,16 +11,16 @@ namespace {
 
 const char* const kSet = "set thumbnails = true on a stage shots or shots.* before shots.transnetv2";
 
-const kinora_dl_tensor& tensor_of(const Sample& film, const char* name, uint8_t code, uint8_t bits,
+const kinora_dl_tensor& tensor_of(const Sample& video, const char* name, uint8_t code, uint8_t bits,
                                   int32_t dimensions) {
-  const kinora_dl_tensor* t = film.tensor(name);
+  const kinora_dl_tensor* t = video.tensor(name);
   if (t == nullptr)
     throw Error(KINORA_ERROR_NOT_FOUND,
-                "sample '" + std::string(film.key()) + "' has no tensor '" + name + "'; " + kSet);
+                "sample '" + std::string(video.key()) + "' has no tensor '" + name + "'; " + kSet);
   if (t->code != code || t->bits != bits || t->ndim != dimensions || !is_row_major(*t) ||
       t->device_type != KINORA_DL_CPU)
     throw Error(KINORA_ERROR_DATA, "tensor '" + std::string(name) + "' of sample '" +
-                                       std::string(film.key()) +
+                                       std::string(video.key()) +
                                        "' is not in the form that stage/shots writes; " + kSet);
   return *t;
 }
@@ -29,20 +29,20 @@ const uint8_t* bytes_of(const kinora_dl_tensor& t) {
   return static_cast<const uint8_t*>(t.data) + t.byte_offset;
 }
 
-const kinora_dl_tensor& thumbnails_of(const Sample& film) {
-  const auto& t = tensor_of(film, "thumbnails", KINORA_DL_UINT, 8, 4);
+const kinora_dl_tensor& thumbnails_of(const Sample& video) {
+  const auto& t = tensor_of(video, "thumbnails", KINORA_DL_UINT, 8, 4);
   if (t.shape[0] < 1 || t.shape[1] != Thumbnailer::kHeight || t.shape[2] != Thumbnailer::kWidth ||
       t.shape[3] != 3)
-    throw Error(KINORA_ERROR_DATA, "tensor 'thumbnails' of sample '" + std::string(film.key()) +
+    throw Error(KINORA_ERROR_DATA, "tensor 'thumbnails' of sample '" + std::string(video.key()) +
                                        "' is not [T, 27, 48, 3]; " + kSet);
   return t;
 }
 
-nlohmann::json shots_of(const Sample& film) {
-  const auto text = film.text("shots.json");
+nlohmann::json shots_of(const Sample& video) {
+  const auto text = video.text("shots.json");
   auto shots = text ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
   if (!shots.is_object())
-    throw Error(KINORA_ERROR_DATA, "sample '" + std::string(film.key()) + "' has no shots.json; " + kSet);
+    throw Error(KINORA_ERROR_DATA, "sample '" + std::string(video.key()) + "' has no shots.json; " + kSet);
   return shots;
 }
 

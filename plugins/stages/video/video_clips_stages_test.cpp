@@ -16,7 +16,7 @@ using testing::applied;
 using testing::Bytes;
 using ::testing::HasSubstr;
 
-constexpr int kFilmWidth = 96, kFilmHeight = 64;
+constexpr int kVideoWidth = 96, kVideoHeight = 64;
 
 // Scenes of these lengths at 24 frames per second, each with its own colours; a negative length is that many
 // dark frames.
@@ -24,11 +24,11 @@ struct Made {
   std::vector<int> scenes;
   bool sound = false;
   std::vector<int64_t> times{};  // of every frame in ms; none: 24 per second
-  int width = kFilmWidth, height = kFilmHeight;
+  int width = kVideoWidth, height = kVideoHeight;
 };
 
 Bytes make(const Made& how) {
-  EncoderOptions options = testing::small_film(how.width, how.height);
+  EncoderOptions options = testing::small_video(how.width, how.height);
   options.preset = "fast";  // with B frames
   if (how.sound) options.audio = {12000, 1, 0};
   if (!how.times.empty()) options.time_base = {1, 1000};
@@ -64,7 +64,7 @@ Bytes make(const Made& how) {
   return encoder.finish();
 }
 
-Sample film_of(const Bytes& bytes, const json& facts = json::object()) {
+Sample video_of(const Bytes& bytes, const json& facts = json::object()) {
   Sample out("film");
   out.set("mp4", Bytes(bytes));
   out.set("json", facts.dump());
@@ -79,15 +79,15 @@ bool looks_for_shots(const std::string& option) {
          begins("hash_") || begins("threshold_") || begins("transnetv2_") || begins("fixed_");
 }
 
-// Applies the two stages; `film` receives the sample with the fields they set.
-Applied one_after_the_other(const json& options, Sample& film) {
+// Applies the two stages; `video` receives the sample with the fields they set.
+Applied one_after_the_other(const json& options, Sample& video) {
   json shots = json::object(), clips = json::object();
   for (const auto& [name, value] : options.items())
     (looks_for_shots(name) ? shots : clips)[name == "shot_min_length" ? "min_length" : name] = value;
   if (options.contains("threads")) shots["threads"] = options["threads"];
-  Applied first = applied("shots", shots, film);
+  Applied first = applied("shots", shots, video);
   if (!first.error.empty()) return first;
-  return applied("clip.transcode", clips, film);
+  return applied("clip.transcode", clips, video);
 }
 
 std::string described(const Sample& s) {
@@ -163,39 +163,40 @@ TEST(VideoClips, OnePictureThatStandsForMinutesTakesNoCutAway) {
       if (i == 41) at += 120'000;
       how.times.push_back(at);
     }
-    Sample film = film_of(make(how));
+    Sample video = video_of(make(how));
     const json options{{"min_length", 0.5},        {"min_frames", 1},     {"edge_crop", 0.0},
                        {"detectors", {"content"}}, {"max_length", 200.0}, {"preset", "ultrafast"}};
-    const Applied once = applied("video.clips", options, film);
+    const Applied once = applied("video.clips", options, video);
     std::vector<int64_t> firsts;
     for (const auto& clip : once.results.emitted) firsts.push_back(testing::facts_in(clip).at("first_frame"));
     EXPECT_EQ(firsts, (std::vector<int64_t>{0, 40, 73, 124})) << jitters;
-    EXPECT_EQ(emitted(one_after_the_other(options, film)), emitted(once));
+    EXPECT_EQ(emitted(one_after_the_other(options, video)), emitted(once));
   }
 }
 
 TEST(VideoClips, EqualsTheTwoStagesWithEveryDetectorAndDecision) {
-  const Sample film = film_of(scenes());
+  const Sample video = video_of(scenes());
   for (const char* name : {"content", "adaptive", "histogram", "hash", "threshold", "fixed"})
-    EXPECT_GT(expect_equal(with({{"detectors", {name}}, {"fixed_stride", 1.7}}), film), 1u);
+    EXPECT_GT(expect_equal(with({{"detectors", {name}}, {"fixed_stride", 1.7}}), video), 1u);
   for (const char* decide : {"any", "all", "threshold", "adaptive"})
     for (const int tolerance : {0, 3, 20})
       expect_equal(with({{"detectors", {"adaptive", "content", "histogram", "threshold"}},
                          {"decide", decide},
                          {"tolerance", tolerance}}),
-                   film);
+                   video);
   expect_equal(with({{"detectors", {"content"}}, {"content_filter", "suppress"}, {"shot_min_length", 0}}),
-               film);
-  expect_equal(with({{"detectors", {"content"}}, {"shot_min_length", 50}}), film);
+               video);
+  expect_equal(with({{"detectors", {"content"}}, {"shot_min_length", 50}}), video);
   expect_equal(
-      with({{"detectors", {"threshold"}}, {"threshold_fade", "ceiling"}, {"threshold_threshold", 90}}), film);
+      with({{"detectors", {"threshold"}}, {"threshold_fade", "ceiling"}, {"threshold_threshold", 90}}),
+      video);
 }
 
 TEST(VideoClips, EqualsTheTwoStagesWithANetwork) {
   if (!testing::has_published_weights())
     GTEST_SKIP() << "no weights of TransNet V2; run packaging/dev.sh setup to create them";
-  const Sample film = testing::film_at("film_excerpt.webm");
-  EXPECT_EQ(expect_equal(with({{"detectors", {"transnetv2", "content"}}, {"tolerance", 2}}), film), 2u);
+  const Sample video = testing::video_at("film_excerpt.webm");
+  EXPECT_EQ(expect_equal(with({{"detectors", {"transnetv2", "content"}}, {"tolerance", 2}}), video), 2u);
 }
 
 // Each option of a set of detectors equals the detector's own option of that name and has an effect: another
@@ -205,13 +206,15 @@ TEST(VideoClips, OptionsOfDetectorsAreThoseOfTheirOwnStages) {
   const json cases = json::parse(R"([
     ["content", {"threshold": 250}], ["content", {"threshold": 5, "filter": "suppress"}],
     ["adaptive", {"threshold": 255}], ["adaptive", {"window": 5}], ["adaptive", {"min_content": 255}],
-    ["histogram", {"threshold": 0.003}], ["histogram", {"bins": 16}], ["hash", {"threshold": 1}], ["hash", {"size": 16}], ["hash", {"lowpass": 4}],
-    ["threshold", {"threshold": 90}], ["threshold", {"fade_bias": 1}], ["threshold", {"final_cut": true}], ["threshold", {"threshold": 90, "fade": "ceiling"}],
+    ["histogram", {"threshold": 0.003}], ["histogram", {"bins": 16}],
+    ["hash", {"threshold": 1}], ["hash", {"size": 16}], ["hash", {"lowpass": 4}],
+    ["threshold", {"threshold": 90}], ["threshold", {"fade_bias": 1}], ["threshold", {"final_cut": true}],
+    ["threshold", {"threshold": 90, "fade": "ceiling"}],
     ["fixed", {"stride": 1.7}]])");
   const auto found = [&](const std::string& stage, const std::string& detector, const json& options) {
-    Sample film = film_of(dark);
-    EXPECT_EQ(applied(stage.c_str(), options, film).error, "");
-    return json::parse(film.need("shots.json")).at("detectors").at(detector);
+    Sample video = video_of(dark);
+    EXPECT_EQ(applied(stage.c_str(), options, video).error, "");
+    return json::parse(video.need("shots.json")).at("detectors").at(detector);
   };
   json all{{"detectors", {"content", "adaptive", "histogram", "hash", "threshold", "fixed"}}};
   for (const auto& one : cases) {
@@ -224,45 +227,49 @@ TEST(VideoClips, OptionsOfDetectorsAreThoseOfTheirOwnStages) {
     EXPECT_NE(own, found("shots." + name, name, json::object()));
     EXPECT_EQ(own, found("shots", name, of_set));
   }
-  expect_equal(with(all), film_of(dark));
+  expect_equal(with(all), video_of(dark));
 }
 
 TEST(VideoClips, EqualsTheTwoStagesWithEveryRuleForClips) {
-  const Sample film = film_of(scenes(), {{"crop", {{"x", 8}, {"y", 4}, {"width", 80}, {"height", 56}}},
-                                         {"caption", {{"by", "user"}}}});
+  const Sample video = video_of(scenes(), {{"crop", {{"x", 8}, {"y", 4}, {"width", 80}, {"height", 56}}},
+                                           {"caption", {{"by", "user"}}}});
   const json cases = json::parse(R"([
-    {"min_length": 0}, {"min_length": 1.5}, {"min_frames": 45}, {"max_length": 0.7}, {"max_length": 1.0, "min_length": 0.45},
-    {"max_length": 0.7, "long_shots": "stride"}, {"max_length": 0.7, "long_shots": "stride", "stride": 0.3, "min_length": 0.2},
+    {"min_length": 0}, {"min_length": 1.5}, {"min_frames": 45}, {"max_length": 0.7},
+    {"max_length": 1.0, "min_length": 0.45},
+    {"max_length": 0.7, "long_shots": "stride"},
+    {"max_length": 0.7, "long_shots": "stride", "stride": 0.3, "min_length": 0.2},
     {"max_length": 0.5, "long_shots": "stride", "stride": 0.9}, {"max_length": 0.8, "long_shots": "truncate"},
-    {"edge_crop": 0.2}, {"edge_crop": 0.5, "min_length": 0}, {"edge_crop": 0.1, "max_length": 0.6, "long_shots": "stride"},
-    {"edge_crop": 0.1, "max_length": 0.9, "long_shots": "stride", "stride": 0.4}, {"edge_crop": 0.3, "long_shots": "truncate", "max_length": 0.5},
+    {"edge_crop": 0.2}, {"edge_crop": 0.5, "min_length": 0},
+    {"edge_crop": 0.1, "max_length": 0.6, "long_shots": "stride"},
+    {"edge_crop": 0.1, "max_length": 0.9, "long_shots": "stride", "stride": 0.4},
+    {"edge_crop": 0.3, "long_shots": "truncate", "max_length": 0.5},
     {"bins": "drop"}, {"crop": true}, {"max_height": 32}, {"audio": false}, {"sample_fps": 3.0, "sample_height": 32},
     {"sample_fps": 24.0, "memory": 1048576}, {"threads": 2}, {"copy": "auto"}, {"copy": "auto", "crop": true}])");
   for (size_t i = 0; i < cases.size(); ++i)
-    expect_equal(with({{"detectors", {"content"}}, {"parallel", 1 + i % 4}}, cases[i]), film);
+    expect_equal(with({{"detectors", {"content"}}, {"parallel", 1 + i % 4}}, cases[i]), video);
   for (const int parallel : {1, 2, 3, 4})
-    expect_equal(with({{"detectors", {"content"}}, {"parallel", parallel}}, cases[3]), film);
+    expect_equal(with({{"detectors", {"content"}}, {"parallel", parallel}}, cases[3]), video);
 }
 
 TEST(VideoClips, LeavesOutWhatHasEnded) {
-  Sample film = film_of(scenes());
-  film.set("ended.json", json{"film-0000", "film-0002", "film-0005"}.dump());
+  Sample video = video_of(scenes());
+  video.set("ended.json", json{"film-0000", "film-0002", "film-0005"}.dump());
   for (const char* rule : {"equal", "stride"})
-    expect_equal(with({{"detectors", {"content"}}, {"max_length", 0.9}, {"long_shots", rule}}), film);
-  film.set("ended.json", "7");
-  EXPECT_THAT(applied("video.clips", json::object(), film).error,
+    expect_equal(with({{"detectors", {"content"}}, {"max_length", 0.9}, {"long_shots", rule}}), video);
+  video.set("ended.json", "7");
+  EXPECT_THAT(applied("video.clips", json::object(), video).error,
               HasSubstr("ended.json is not an array of keys"));
 }
 
-TEST(VideoClips, EqualsTheTwoStagesOnOtherFilms) {
-  EXPECT_EQ(expect_equal(with({{"min_length", 0}}), film_of(make({.scenes = {70}}))), 1u);
-  EXPECT_EQ(expect_equal(with({{"min_length", 0}}), film_of(make({.scenes = {1}}))), 1u);
+TEST(VideoClips, EqualsTheTwoStagesOnOtherVideos) {
+  EXPECT_EQ(expect_equal(with({{"min_length", 0}}), video_of(make({.scenes = {70}}))), 1u);
+  EXPECT_EQ(expect_equal(with({{"min_length", 0}}), video_of(make({.scenes = {1}}))), 1u);
   EXPECT_GT(expect_equal(with({{"detectors", {"fixed"}}, {"fixed_stride", 0.05}, {"min_length", 0}}),
-                         film_of(scenes())),
+                         video_of(scenes())),
             100u);
   std::vector<int64_t> times;
   for (int64_t i = 0, t = 0; i < 150; ++i, t += i < 60 ? 41 : i % 7 == 0 ? 310 : 12) times.push_back(t);
-  const Sample variable = film_of(make({.scenes = {40, 50, 25, 35}, .times = times}));
+  const Sample variable = video_of(make({.scenes = {40, 50, 25, 35}, .times = times}));
   for (const char* rule : {"equal", "stride", "truncate"})
     expect_equal(with({{"detectors", {"content", "threshold"}},
                        {"max_length", 0.9},
@@ -271,19 +278,19 @@ TEST(VideoClips, EqualsTheTwoStagesOnOtherFilms) {
                  variable);
   for (const char* name : {"film_excerpt.webm", "bbb_A.mp4", "calais_1906.ogv"}) {
     expect_equal(with({{"max_height", 64}, {"max_length", 2.0}, {"long_shots", "stride"}}),
-                 testing::film_at(name));
+                 testing::video_at(name));
   }
 }
 
-TEST(VideoClips, EqualsTheTwoStagesOnDamagedFilms) {
+TEST(VideoClips, EqualsTheTwoStagesOnDamagedVideos) {
   for (const size_t part : {0, 1, 3, 6}) {
     Bytes cut = scenes();
     cut.resize(cut.size() * part / 8);
-    expect_equal(with({{"detectors", {"content"}}}), film_of(cut));
+    expect_equal(with({{"detectors", {"content"}}}), video_of(cut));
   }
   Bytes webm = testing::load("film_excerpt.webm");
   webm.resize(webm.size() / 2);
-  expect_equal(with({{"detectors", {"content"}}, {"max_height", 64}, {"max_length", 0.8}}), film_of(webm));
+  expect_equal(with({{"detectors", {"content"}}, {"max_height", 64}, {"max_length", 0.8}}), video_of(webm));
   for (uint32_t seed = 1; seed <= 8; ++seed) {
     Bytes bad = scenes();
     uint32_t random = seed * 2654435761U;
@@ -291,14 +298,14 @@ TEST(VideoClips, EqualsTheTwoStagesOnDamagedFilms) {
       random = random * 1664525U + 1013904223U;
       bad[bad.size() / 3 + random % (bad.size() / 2)] ^= static_cast<uint8_t>(1 + random % 255);
     }
-    expect_equal(with({{"detectors", {"content"}}, {"max_length", seed % 2 ? 60.0 : 0.8}}), film_of(bad));
+    expect_equal(with({{"detectors", {"content"}}, {"max_length", seed % 2 ? 60.0 : 0.8}}), video_of(bad));
   }
 }
 
 TEST(VideoClips, EqualsTheTwoStagesWhereMemoryIsShort) {
   // 12 frames of this video take 1 MiB.
-  const Sample film =
-      film_of(make({.scenes = {45, 25, -30, 40, 30}, .sound = true, .width = 320, .height = 180}));
+  const Sample video =
+      video_of(make({.scenes = {45, 25, -30, 40, 30}, .sound = true, .width = 320, .height = 180}));
   for (const char* decide : {"content", "any"})
     for (const char* rule : {"equal", "stride"})
       for (const int parallel : {1, 3})
@@ -312,14 +319,14 @@ TEST(VideoClips, EqualsTheTwoStagesWhereMemoryIsShort) {
                            {"max_length", 1.6},
                            {"stride", 0.6},
                            {"edge_crop", 0.1}}),
-                     film);
+                     video);
 }
 
 TEST(VideoClips, TimesOfAVariableRateAreThoseOfThePictures) {
   std::vector<int64_t> times;
   for (int64_t i = 0, t = 0; i < 90; ++i, t += i < 45 ? 20 : 200) times.push_back(t);
   const Applied out = applied("video.clips", with({{"detectors", {"content"}}}),
-                              film_of(make({.scenes = {50, 40}, .times = times})));
+                              video_of(make({.scenes = {50, 40}, .times = times})));
   ASSERT_EQ(out.results.emitted.size(), 2u);
   const json facts = testing::facts_in(out.results.emitted[1]);
   EXPECT_EQ(facts.at("first_frame"), 50);

@@ -40,8 +40,8 @@ struct Remedy {
   std::string text;
 };
 
-// A full device and a used-up quota have the ABI's code for missing room, NO_MEMORY. IO means that nothing is known to be wrong with the
-// request itself.
+// A full device and a used-up quota have the ABI's code for missing room, NO_MEMORY. IO means that nothing is
+// known to be wrong with the request itself.
 Remedy remedy(const std::string& path, int error) {
   const std::string folder = folder_of(path);
   switch (error) {

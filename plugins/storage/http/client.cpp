@@ -35,7 +35,7 @@ void Client::retry_or_throw(const Address& at, const HttpAnswer& answer, Tries& 
     log(Log::debug, at.uri + ": a request failed (" + cause_of(answer) + "), once more");
     return;
   }
-  if (stop && *stop) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
+  if (ranged::is_stopped(stop)) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
   throw failure(at.uri, answer, tries.count());
 }
 
@@ -124,17 +124,15 @@ void WebFile::check_version(const HttpAnswer& a) const {
 }
 
 void WebFile::read(uint64_t offset, uint64_t size, char* to, const std::atomic<bool>* stop) {
-  constexpr uint64_t kProgress = 64 << 10;  // a try that received this many bytes does not count as a failure
   Tries tries(client_->options().retries);
   for (uint64_t done = 0; done < size;) {
-    const HttpAnswer a = get(offset + done, size - done, to + done, stop);
+    HttpAnswer a = get(offset + done, size - done, to + done, stop);
     if (a.status == 200) refuse_whole_files();
     if (a.status == 206 || a.status == 416) check_version(a);
     const auto span = span_of(a);
     if (a.status == 206 && span && span->begin == offset + done) {
       done += a.got;  // also when the connection broke
-      if (a.got >= kProgress) tries.restart();
-      if (done == size || (a.is_ok() && a.got > 0)) continue;
+      if (done == size || tries.goes_on(a)) continue;
     }
     client_->retry_or_throw(at_, a, tries, stop);
   }

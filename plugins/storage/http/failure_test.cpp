@@ -1,7 +1,12 @@
 #include "plugins/storage/http/failure.hpp"
 
+#include <chrono>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "plugins/storage/ranged/tries.hpp"
 
 namespace kinora::web {
 namespace {
@@ -41,6 +46,20 @@ TEST(Failures, NameTheAddressTheCauseAndWhatToDo) {
                                          testing::HasSubstr(c.cause), testing::HasSubstr("(3 tries)"),
                                          testing::HasSubstr(c.remedy)));
   }
+}
+
+// A server that sends a byte now and then keeps no read alive.
+TEST(Tries, BytesBelowTheLeastSpeedAreNoProgress) {
+  ranged::Tries tries(2);
+  ranged::HttpAnswer answer;
+  answer.status = 206;
+  answer.got = uint64_t{1} << 40;
+  EXPECT_TRUE(tries.goes_on(answer));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // in which 20 bytes would do
+  answer.got = 10;
+  EXPECT_FALSE(tries.goes_on(answer));
+  EXPECT_EQ(answer.code, CURLE_OPERATION_TIMEDOUT);
+  EXPECT_THAT(answer.problem, testing::HasSubstr("fewer than 1000 bytes a second"));
 }
 
 }  // namespace

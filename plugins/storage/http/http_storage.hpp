@@ -1,5 +1,5 @@
-// storage/http and storage/https: files of web servers, read by ranges. Such a server has no lists of folders: list() of
-// a file gives the file itself, under the name "".
+// storage/http and storage/https: files of web servers, read by ranges. Such a server has no lists of
+// folders: list() of a file gives the file itself, under the name "".
 #pragma once
 #include "kinora/storage.hpp"
 #include "plugins/storage/http/client.hpp"
@@ -13,6 +13,7 @@ class WebStorage : public Storage {
   std::unique_ptr<StorageWriter> begin(std::string_view path) override;
   int32_t list(std::string_view path, const Each& each) override;
   void remove(std::string_view path) override;
+  void interrupt() override { ranged::interrupt(); }
 
  protected:
   WebStorage(const char* scheme, const Options& options)

@@ -1,6 +1,13 @@
 #include "plugins/storage/ranged/redirects.hpp"
 
+#include <string>
+#include <unistd.h>
+
+#include <arpa/inet.h>
+#include <curl/curl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 namespace kinora::ranged {
 namespace {
@@ -46,6 +53,30 @@ TEST(Redirects, LeadFromOutsideToOutsideOnly) {
   Redirects inside("http://nas/s.tar");
   EXPECT_TRUE(inside.may_connect("10.0.0.2", "http://nas/s.tar"));
   EXPECT_TRUE(inside.may_connect("10.0.0.3", "http://nas2/s.tar"));
+}
+
+// No server answers at the socket: the guard stops the request once the connection is made.
+TEST(Redirects, AreStoppedBeforeTheRequestIsSent) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  const std::string inside = "http://127.0.0.1:" + std::to_string(ntohs(at.sin_port)) + "/latest";
+  Redirects outside("http://data.example/s.tar");
+  EXPECT_TRUE(outside.may_connect("1.1.1.1", "http://data.example/s.tar"));
+  CURL* handle = curl_easy_init();
+  curl_easy_setopt(handle, CURLOPT_URL, inside.c_str());
+  curl_easy_setopt(handle, CURLOPT_NOPROXY, "*");
+  curl_easy_setopt(handle, CURLOPT_TIMEOUT, 20L);
+  outside.guard(handle, inside);
+  EXPECT_EQ(curl_easy_perform(handle), CURLE_ABORTED_BY_CALLBACK);
+  EXPECT_NE(outside.problem().find("redirects to " + inside + " at 127.0.0.1"), std::string::npos);
+  curl_easy_cleanup(handle);
+  close(listener);
 }
 
 TEST(Redirects, KeepTheirEncryptionAndStayInTheWeb) {

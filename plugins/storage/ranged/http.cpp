@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string_view>
@@ -17,15 +18,25 @@ constexpr size_t kMostText =
     16 << 20;  // limit of an answer that is kept as text: a page of a list has at most 4 MB
 constexpr size_t kMostHeaders = 256;
 constexpr size_t kMostIdle = 64;
-constexpr long kLeastSpeed =
-    1000;  // bytes/s: a server that is slower for all of `timeout` is considered dead
+constexpr double kMovingSpeed = 64 << 10;  // bytes/s that a run which was asked to stop still waits for
 constexpr int kMostRedirects = 10;
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kInterruptLasts(1);  // the host repeats it until the run has ended
+
+std::atomic<Clock::duration>& interrupted_until() {
+  static std::atomic<Clock::duration> until = Clock::duration::min();
+  return until;
+}
 
 struct Exchange {
   CURL* handle;
   const HttpRequest& request;
   HttpAnswer answer;
   bool is_full = false;  // more bytes arrived than fit
+  bool is_slow = false;  // in the time before `looked`
+  curl_off_t moved = 0;  // bytes until then, both ways
+  Clock::time_point looked = Clock::now();
 };
 
 // Called through curl's C frames, which exceptions must not cross: a failure ends the transfer.
@@ -63,9 +74,18 @@ size_t take_header(char* data, size_t, size_t size, void* user) noexcept try {
   return 0;
 }
 
-int is_stopped(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) noexcept {
-  const auto* stop = static_cast<const HttpRequest*>(user)->stop;
-  return stop && *stop ? 1 : 0;
+// libcurl asks at least once a second.
+int has_to_end(void* user, curl_off_t, curl_off_t down, curl_off_t, curl_off_t up) noexcept {
+  auto& x = *static_cast<Exchange*>(user);
+  if (x.request.stop && *x.request.stop) return 1;
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - x.looked).count();
+  if (seconds > 0.5) {
+    x.is_slow = static_cast<double>(down + up - x.moved) < seconds * kMovingSpeed;
+    x.moved = down + up;
+    x.looked = now;
+  }
+  return x.is_slow && x.request.ends_with_run && is_stopped(nullptr) ? 1 : 0;
 }
 
 // Whether the length of an answer matches the range in its header. If not, the rest may still arrive,
@@ -90,13 +110,13 @@ void set_method(CURL* h, const HttpRequest& r) {
   }
 }
 
-void set_limits(CURL* h, const HttpOptions& o, const HttpRequest& r) {
+void set_limits(CURL* h, const HttpOptions& o, Exchange& x) {
   curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(o.connect_timeout * 1000));
   curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, kLeastSpeed);
   curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(o.timeout)));
   curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
-  curl_easy_setopt(h, CURLOPT_XFERINFODATA, const_cast<HttpRequest*>(&r));
-  curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, is_stopped);
+  curl_easy_setopt(h, CURLOPT_XFERINFODATA, &x);
+  curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, has_to_end);
   curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
   if (!o.ca_file.empty()) curl_easy_setopt(h, CURLOPT_CAINFO, o.ca_file.c_str());
 }
@@ -119,6 +139,12 @@ std::optional<uint64_t> number(std::string_view text) {
 }
 
 }  // namespace
+
+bool is_stopped(const std::atomic<bool>* stop) {
+  return (stop && *stop) || Clock::now().time_since_epoch() < interrupted_until().load();
+}
+
+void interrupt() { interrupted_until() = (Clock::now() + kInterruptLasts).time_since_epoch(); }
 
 std::optional<uint64_t> length_of(const HttpAnswer& a) { return number(a.header("content-length")); }
 
@@ -210,7 +236,7 @@ HttpAnswer Http::exchange(const HttpRequest& r, Redirects* redirects) {
   curl_easy_setopt(h, CURLOPT_UPLOAD_BUFFERSIZE, 1024L * 1024);
   curl_easy_setopt(h, CURLOPT_USERAGENT, "kinora");
   set_method(h, r);
-  set_limits(h, options_, r);
+  set_limits(h, options_, x);
   set_addresses(h, options_, r);
   if (redirects) redirects->guard(h, r.url);
   if (!r.range.empty()) curl_easy_setopt(h, CURLOPT_RANGE, r.range.c_str());

@@ -14,6 +14,14 @@
 
 namespace kinora::ranged {
 
+constexpr long kLeastSpeed =
+    1000;  // bytes/s: a server that is slower for all of `timeout` is considered dead
+
+// Whether *stop is true, or the host interrupted this library's storages a moment ago.
+bool is_stopped(const std::atomic<bool>* stop);
+// [any-thread] What a storage does on kinora_storage.interrupt.
+void interrupt();
+
 struct HttpOptions {
   std::string ca_file;  // certificates to trust; empty: the system's
   double connect_timeout = 10,
@@ -31,6 +39,9 @@ struct HttpRequest {
   char* to = nullptr;     // destination of the body of a successful answer, at most `room` bytes
   uint64_t room = 0;
   const std::atomic<bool>* stop = nullptr;  // ends the request when it becomes true
+  // A run that was asked to stop ends a request that moves slowly; one that moves completes, as a step that
+  // may still end needs its bytes. False for what has to be tidied up even then.
+  bool ends_with_run = true;
   std::function<void(CURL*)> prepare = {};  // sets further options of libcurl
 };
 

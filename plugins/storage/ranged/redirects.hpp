@@ -11,9 +11,9 @@ namespace kinora::ranged {
 // multicast or reserved (IANA's special-purpose registries, RFC 6890). False for anything else.
 bool is_public(const std::string& address);
 
-// The redirects of one request. From https they lead to https only. If the first server has a public address, so have
-// all others; servers inside a network may redirect inside it. Names and passwords go to the first origin alone (scheme,
-// host and port).
+// The redirects of one request. From https they lead to https only. If the first server has a public address,
+// so have all others; servers inside a network may redirect inside it. Names and passwords go to the first
+// origin alone (scheme, host and port).
 class Redirects {
  public:
   explicit Redirects(const std::string& first_url);

@@ -45,6 +45,22 @@ bool may_pass(const HttpAnswer& a) {
   return a.status == 408 || a.status == 429 || (a.status >= 500 && a.status != 501 && a.status != 507);
 }
 
+bool Tries::goes_on(HttpAnswer& answer) {
+  constexpr uint64_t kMuch = 64 << 10;  // after so many bytes a broken connection is the first failure again
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - progress_).count();
+  if (answer.got > 0 && static_cast<double>(answer.got) >= seconds * kLeastSpeed) {
+    progress_ = now;
+    if (answer.got >= kMuch) failed_in_a_row_ = 0;
+    return answer.is_ok();
+  }
+  if (answer.is_ok() && answer.got > 0) {
+    answer.code = CURLE_OPERATION_TIMEDOUT;
+    answer.problem = "the server sends fewer than " + std::to_string(kLeastSpeed) + " bytes a second";
+  }
+  return false;
+}
+
 bool Tries::another(const HttpAnswer& answer, const std::atomic<bool>* stop) {
   // A name that cannot be resolved is most often wrong.
   const int64_t most = answer.code == CURLE_COULDNT_RESOLVE_HOST ? std::min<int64_t>(most_, 2) : most_;
@@ -55,15 +71,16 @@ bool Tries::another(const HttpAnswer& answer, const std::atomic<bool>* stop) {
   thread_local std::minstd_rand random(std::random_device{}());
   double pause = std::uniform_real_distribution<double>(0, bound)(random);
   pause = std::max(pause, std::clamp(std::atof(answer.header("retry-after").c_str()), 0.0, 60.0));
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::duration<double>(pause);
+  const auto start = Clock::now();
+  const auto end = start + std::chrono::duration<double>(pause);
   while (Clock::now() < end) {
-    if (stop && *stop) return false;
+    if (is_stopped(stop)) return false;
     std::this_thread::sleep_for(
         std::min<std::chrono::duration<double>>(end - Clock::now(), std::chrono::milliseconds(50)));
   }
+  progress_ += Clock::now() - start;
   ++failed_in_a_row_, ++all_;
-  return !(stop && *stop);
+  return !is_stopped(stop);
 }
 
 }  // namespace kinora::ranged

@@ -18,8 +18,11 @@ using testing::Not;
 constexpr const char* kPage = R"(<?xml version="1.0" encoding="UTF-8"?>
 <ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">
   <Name>bucket</Name><Prefix>films/</Prefix><KeyCount>3</KeyCount><MaxKeys>1000</MaxKeys><Delimiter>/</Delimiter>
-  <EncodingType>url</EncodingType><IsTruncated>true</IsTruncated><NextContinuationToken>1ueGcxLPRx1Tr/XYExHnhbYLgveDs2J/wm36Hy4vbOwM=</NextContinuationToken>
-  <Contents><Key>films/a+b%2Bc+%C3%A9.mp4</Key><LastModified>2009-10-12T17:50:30.250Z</LastModified><ETag>&quot;fba9dede5f27731c9771645a39863328&quot;</ETag><Size>434234</Size><StorageClass>STANDARD</StorageClass></Contents>
+  <EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>
+  <NextContinuationToken>1ueGcxLPRx1Tr/XYExHnhbYLgveDs2J/wm36Hy4vbOwM=</NextContinuationToken>
+  <Contents><Key>films/a+b%2Bc+%C3%A9.mp4</Key><LastModified>2009-10-12T17:50:30.250Z</LastModified>
+    <ETag>&quot;fba9dede5f27731c9771645a39863328&quot;</ETag><Size>434234</Size>
+    <StorageClass>STANDARD</StorageClass></Contents>
   <CommonPrefixes><Prefix>films/old/</Prefix></CommonPrefixes>
 </ListBucketResult>)";
 

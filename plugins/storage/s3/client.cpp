@@ -22,7 +22,6 @@ std::string first_of(std::initializer_list<std::string> candidates) {
 }
 
 constexpr const char* kReading = "cannot be read";
-constexpr uint64_t kProgress = 64 << 10;  // a try that received this many bytes does not count as a failure
 
 bool is_success(const HttpAnswer& a) { return a.status == 200 || a.status == 206; }
 
@@ -72,6 +71,7 @@ HttpAnswer Client::once(const Call& call, std::shared_ptr<const Credentials>& us
   r.to = call.to;
   r.room = call.room;
   r.stop = call.stop;
+  r.ends_with_run = call.method != "DELETE";  // of an upload that is given up: its parts cost storage
   ++requests_;
   return http_->perform(used ? signed_request(std::move(r), *used, options_.region) : r);
 }
@@ -92,7 +92,7 @@ void Client::retry_or_throw(const Call& call, const HttpAnswer& answer, const Cr
                         "), once more");
     return;
   }
-  if (call.stop && *call.stop) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
+  if (ranged::is_stopped(call.stop)) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
   throw failure(call.at.uri() + ": " + call.doing + " (server " + endpoint_.host + ")", answer, said, used,
                 options_.region, tries.count());
 }
@@ -172,7 +172,7 @@ void Client::read(const ObjectPath& at, uint64_t offset, uint64_t size, char* to
     call.room = size - done;
     call.stop = stop;
     std::shared_ptr<const Credentials> used;
-    const HttpAnswer a = once(call, used);
+    HttpAnswer a = once(call, used);
     if (is_success(a) && !etag.empty() && !a.header("etag").empty() && a.header("etag") != etag)
       throw Error(KINORA_ERROR_DATA,
                   at.uri() +
@@ -181,8 +181,7 @@ void Client::read(const ObjectPath& at, uint64_t offset, uint64_t size, char* to
     const auto span = span_of(a);
     if (is_success(a) && span && span->begin == offset + done) {
       done += a.got;  // also when the connection broke
-      if (a.got >= kProgress) tries.restart();
-      if (done == size || (a.is_ok() && a.got > 0)) continue;
+      if (done == size || tries.goes_on(a)) continue;
     } else if (a.is_ok() && a.status == 200 && a.header("content-range").empty()) {
       throw Error(KINORA_ERROR_UNSUPPORTED,
                   at.uri() +

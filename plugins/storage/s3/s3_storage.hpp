@@ -15,6 +15,7 @@ class S3Storage final : public Storage {
   // A folder is the part of a key before a slash: "a/" of "a/b". It exists as long as a key begins with it.
   int32_t list(std::string_view path, const Each& each) override;
   void remove(std::string_view path) override;
+  void interrupt() override { ranged::interrupt(); }
   const Client& client() const { return *client_; }
 
  private:

@@ -40,14 +40,15 @@ class CosmosTokenizer final : public Tokenizer<at::Tensor> {
   kinora_tokenizer_info info() const override;
   // video [B, 3, 1 + n * time, H, W]; height and width are multiples of the spatial ratio. FSQ: the latent is
   // int32 codes, the posterior their vectors [B, embedding_dim, t, h, w], which carry the gradient.
-  Encoded<at::Tensor> encode(const Ctx& ctx, const at::Tensor& video) override;
+  Encoded<at::Tensor> encode(const Run& call, const Ctx& ctx, const at::Tensor& video) override;
   // latent: as from encode; FSQ: codes, or vectors of them.
-  at::Tensor decode(const Ctx& ctx, const at::Tensor& latent) override;
+  at::Tensor decode(const Run& call, const Ctx& ctx, const at::Tensor& latent) override;
   // Pieces to encode: 1 + n * time frames, then multiples of `time`. Pieces to decode: any number of latent
   // frames.
-  std::unique_ptr<TokenizerStream<at::Tensor>> open(const Ctx& ctx, bool decoding) override;
+  std::unique_ptr<TokenizerStream<at::Tensor>> open(const Run& call, const Ctx& ctx, bool decoding) override;
   // The principal components of the video's patches, see principal.hpp.
-  std::vector<std::pair<std::string, at::Tensor>> fit(const Ctx& ctx, const at::Tensor& video) override;
+  std::vector<std::pair<std::string, at::Tensor>> fit(const Run& call, const Ctx& ctx,
+                                                      const at::Tensor& video) override;
 
  private:
   class Stream;
@@ -71,7 +72,7 @@ void CosmosTokenizer::describe(Describe<Options>& d) {
   d.name("cosmos").help(
       "Causal video and image tokenizers of Cosmos, continuous or discrete: Haar patches, factorised causal "
       "convolutions");
-  d.input("video", "[B, 3, T, H, W]", "float", "in [-1, 1]; T is 1 + n * temporal_compression_ratio");
+  d.input("video", "[B, 3, T, H, W]", "float", "values in [-1, 1]; T is 1 + n * temporal_compression_ratio");
   d.output("latent", "[B, latent_channels, t, h, w]", "float", "formulation FSQ: codes [B, t, h, w], int32");
   d.output("posterior", "[B, embedding_dim, t, h, w]", "float", "formulation FSQ: the codes' vectors");
   // NVIDIA's names count the decoder's blocks from the other end, and a name does not contain their number.
@@ -172,7 +173,8 @@ Tensor CosmosTokenizer::patches(const Tensor& video, bool first) const {
       head && filler ? at::cat({video.narrow(2, 0, 1).expand({-1, -1, filler, -1, -1}), video}, 2) : video);
 }
 
-std::vector<std::pair<std::string, Tensor>> CosmosTokenizer::fit(const Ctx&, const Tensor& video) {
+std::vector<std::pair<std::string, Tensor>> CosmosTokenizer::fit(const Run&, const Ctx&,
+                                                                 const Tensor& video) {
   return principal_start(options_, patches(video, true));
 }
 
@@ -217,17 +219,19 @@ Tensor CosmosTokenizer::decode(const Pass& run, const Tensor& given, int64_t at)
   return video.narrow(2, filler, video.size(2) - filler);
 }
 
-Encoded<Tensor> CosmosTokenizer::encode(const Ctx& ctx, const Tensor& video) {
+Encoded<Tensor> CosmosTokenizer::encode(const Run&, const Ctx& ctx, const Tensor& video) {
   return encode(Pass{ctx}, video);
 }
 
-Tensor CosmosTokenizer::decode(const Ctx& ctx, const Tensor& latent) { return decode(Pass{ctx}, latent); }
+Tensor CosmosTokenizer::decode(const Run&, const Ctx& ctx, const Tensor& latent) {
+  return decode(Pass{ctx}, latent);
+}
 
 class CosmosTokenizer::Stream final : public TokenizerStream<Tensor> {
  public:
   Stream(const CosmosTokenizer& of, const Ctx& ctx, bool decoding)
       : of_(of), ctx_(ctx), decoding_(decoding) {}
-  Tensor push(const Tensor& piece) override {
+  Tensor push(const Run&, const Tensor& piece) override {
     History history = history_;  // a piece that fails leaves the stream unchanged
     history.next = 0;
     const Pass run{ctx_, &history};
@@ -246,7 +250,7 @@ class CosmosTokenizer::Stream final : public TokenizerStream<Tensor> {
   History history_;
 };
 
-std::unique_ptr<TokenizerStream<Tensor>> CosmosTokenizer::open(const Ctx& ctx, bool decoding) {
+std::unique_ptr<TokenizerStream<Tensor>> CosmosTokenizer::open(const Run&, const Ctx& ctx, bool decoding) {
   return std::make_unique<Stream>(*this, ctx, decoding);
 }
 

@@ -88,7 +88,7 @@ void load(Cosmos& cosmos, const core::json& options, const core::NamedTensors& o
   const Renames renames = names(up_blocks_of(options));
   for (const auto& [name, t] : originals) weights[renames.ours(name)] = t;
   ASSERT_EQ(weights.size(), originals.size());
-  cosmos.load(weights, {.allow_unexpected = true});
+  cosmos.load(weights, {.may_ignore = [](const std::string&) { return true; }});
 }
 
 Tensor frames_of_images(const Tensor& t, bool image) { return image ? t.unsqueeze(2) : t; }

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "core/runtime/call.hpp"
 #include "kinora/abi/tokenizer.h"
 #include "tests/support/oracle.hpp"
 #include "tests/support/refusal.hpp"
@@ -18,9 +19,11 @@ struct Cosmos : test::OnChain<kinora_tokenizer> {
   explicit Cosmos(const core::json& options = core::json::object(), at::ScalarType dtype = at::kDouble,
                   std::vector<const kinora_link*> links = {})
       : OnChain("tokenizer/cosmos", options, dtype, std::move(links)) {}
+  core::Call call;
+  kinora_run run = core::run_of(call);
   Tensor encode(const Tensor& video, Tensor* vectors = nullptr) {
     kinora_tensor latent = nullptr, posterior = nullptr;
-    check((*this)->encode(self(), context(), handle(video), &latent, &posterior));
+    check((*this)->encode(self(), &run, context(), handle(video), &latent, &posterior));
     EXPECT_EQ(posterior != nullptr, vectors != nullptr);
     const Tensor given = adopt<Tensor>(posterior);
     if (vectors) *vectors = given;
@@ -28,7 +31,7 @@ struct Cosmos : test::OnChain<kinora_tokenizer> {
   }
   Tensor decode(const Tensor& latent) {
     kinora_tensor video = nullptr;
-    check((*this)->decode(self(), context(), handle(latent), &video));
+    check((*this)->decode(self(), &run, context(), handle(latent), &video));
     return adopt<Tensor>(video);
   }
   kinora_tokenizer_info info() {
@@ -47,13 +50,15 @@ struct Cosmos : test::OnChain<kinora_tokenizer> {
 
 class Stream {
  public:
-  Stream(Cosmos& of, bool decoding) : of_(of) { check(of->open(of.self(), of.context(), decoding, &self_)); }
+  Stream(Cosmos& of, bool decoding) : of_(of) {
+    check(of->open(of.self(), &of.run, of.context(), decoding, &self_));
+  }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   ~Stream() { of_->close(self_); }
   Tensor push(const Tensor& piece) {
     kinora_tensor out = nullptr;
-    check(of_->push(self_, handle(piece), &out));
+    check(of_->push(self_, &of_.run, handle(piece), &out));
     return adopt<Tensor>(out);
   }
 

@@ -22,12 +22,12 @@ void fit(Cosmos& cosmos, const Tensor& video) {
   const auto take = [](void* to, const char* name, kinora_tensor value) {
     (*static_cast<core::NamedTensors*>(to))[name] = adopt<Tensor>(value);
   };
-  check(cosmos->fit(cosmos.self(), cosmos.context(), handle(video), &values, take));
+  check(cosmos->fit(cosmos.self(), &cosmos.run, cosmos.context(), handle(video), &values, take));
   core::load_values(cosmos.chain().parameters(), cosmos.chain().leaves(), values, {.allow_missing = true});
 }
 
 // Smooth in space and time, with a little noise, so that few components contain most of it.
-Tensor film() {
+Tensor made_video() {
   const Tensor coarse = noise({2, 3, 3, 3, 4}), smooth = at::upsample_trilinear3d(coarse, {9, 16, 24}, true);
   return smooth + 0.1 * noise({2, 3, 9, 16, 24});
 }
@@ -51,7 +51,7 @@ class Principal : public ::testing::TestWithParam<std::tuple<const char*, std::v
 TEST_P(Principal, StartIsTheBestLinearTokenizerOfTheVideo) {
   const auto& [type, widths] = GetParam();
   Cosmos cosmos(options(4, type, widths));
-  const Tensor video = film();
+  const Tensor video = made_video();
   fit(cosmos, video);
   const Tensor latent = cosmos.encode(video), made = cosmos.decode(latent), want = best_linear(video, 4);
   // The constant has 100 times the power of the other numbers, so a frame of another brightness has a
@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Types, Principal,
 
 TEST(PrincipalStart, IsTheSameForTheSameVideo) {
   Cosmos a(options(4, "haar", {10, 10})), b(options(4, "haar", {10, 10}));
-  const Tensor video = film();
+  const Tensor video = made_video();
   fit(a, video);
   fit(b, video);
   EXPECT_TRUE(a.encode(video).equal(b.encode(video)));
@@ -85,11 +85,11 @@ TEST(PrincipalStart, RefusesWhatItCannotHold) {
   deep["spatial_compression_ratio"] = 4;
   deep["encoder_block_out_channels"] = deep["decode_block_out_channels"] = {10, 10, 10};
   codes["formulation"] = "FSQ";
-  EXPECT_THAT(refused(narrow, film()), HasSubstr("needs 10 channels or more in every block"));
-  EXPECT_THAT(refused(deep, film()),
+  EXPECT_THAT(refused(narrow, made_video()), HasSubstr("needs 10 channels or more in every block"));
+  EXPECT_THAT(refused(deep, made_video()),
               HasSubstr("set spatial_compression_ratio and temporal_compression_ratio"));
-  EXPECT_THAT(refused(codes, film()), HasSubstr("not of codes or images"));
-  EXPECT_THAT(refused(fine, film().narrow(0, 0, 1).narrow(2, 0, 1).narrow(3, 0, 4).narrow(4, 0, 4)),
+  EXPECT_THAT(refused(codes, made_video()), HasSubstr("not of codes or images"));
+  EXPECT_THAT(refused(fine, made_video().narrow(0, 0, 1).narrow(2, 0, 1).narrow(3, 0, 4).narrow(4, 0, 4)),
               HasSubstr("more patches than that, not 4 of 4 patches"));
 }
 

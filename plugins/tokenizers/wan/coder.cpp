@@ -124,10 +124,11 @@ Tensor Coder::latent_frame(const Ctx& ctx, History& h, const Tensor& piece) cons
   return y;
 }
 
-Tensor Coder::tile(const Ctx& ctx, History& h, const Tensor& x) const {
+Tensor Coder::tile(const Run& call, const Ctx& ctx, History& h, const Tensor& x) const {
   const int64_t time = of_.config.time(), T = x.size(2), single = h.first ? 1 : 0;
   Joined out(decoding_ ? single + (T - single) * time : single + (T - single) / time);
   for (int64_t at = 0; at < T;) {
+    call.check_cancelled();
     const int64_t n = decoding_ || h.first ? 1 : time;
     out.add(latent_frame(ctx, h, x.narrow(2, at, n)));
     at += n;
@@ -135,7 +136,7 @@ Tensor Coder::tile(const Ctx& ctx, History& h, const Tensor& x) const {
   return out.get();
 }
 
-Tensor Coder::push(const Ctx& ctx, const Tensor& x, bool last) {
+Tensor Coder::push(const Run& call, const Ctx& ctx, const Tensor& x, bool last) {
   check(x);
   const Config& c = of_.config;
   const auto unit = decoding_ ? c.space() : 1;
@@ -147,7 +148,7 @@ Tensor Coder::push(const Ctx& ctx, const Tensor& x, bool last) {
     std::vector<Tensor> row, cropped;
     for (const auto left : columns.starts(x.size(4))) {
       History h = first_ ? History() : histories_[kept.size()];
-      Tensor y = tile(ctx, h, columns.cut(rows.cut(x, 3, top), 4, left));
+      Tensor y = tile(call, ctx, h, columns.cut(rows.cut(x, 3, top), 4, left));
       kept.push_back(last ? History() : std::move(h));
       if (!above.empty()) y = blended(above[row.size()], y, 3, rows.fade, rows.unit);
       if (!row.empty()) y = blended(row.back(), y, 4, columns.fade, columns.unit);

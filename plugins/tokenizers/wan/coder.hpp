@@ -4,6 +4,7 @@
 #pragma once
 #include <vector>
 
+#include "kinora/run.hpp"
 #include "plugins/tokenizers/wan/network.hpp"
 
 namespace kinora::wan {
@@ -18,15 +19,16 @@ class Coder {
  public:
   Coder(const Networks& of, bool decoding) : of_(of), decoding_(decoding) {}
   // video [B, C, T, H, W] -> moments [B, 2 z, t, h, w], or latent [B, z, t, h, w] -> video. last: no piece
-  // follows x, so no state is kept. An exception leaves the coder unchanged.
-  at::Tensor push(const Ctx& ctx, const at::Tensor& x, bool last);
+  // follows x, so no state is kept. An exception leaves the coder unchanged: Error(KINORA_ERROR_CANCELLED) before
+  // the next latent frame of a tile once the call was asked to stop.
+  at::Tensor push(const Run& call, const Ctx& ctx, const at::Tensor& x, bool last);
 
  private:
   struct Axis;  // how rows or columns are split
   Axis axis(int64_t dim, bool tiled) const;
   void check(const at::Tensor& x) const;
   // Passes a tile through the network, latent frame by latent frame.
-  at::Tensor tile(const Ctx& ctx, History& h, const at::Tensor& x) const;
+  at::Tensor tile(const Run& call, const Ctx& ctx, History& h, const at::Tensor& x) const;
   at::Tensor latent_frame(const Ctx& ctx, History& h, const at::Tensor& piece) const;
 
   const Networks& of_;

@@ -39,7 +39,7 @@ void describe_network(Describe<Config>& d) {
       .help("scales (1, 0.5, ...) at which the encoder attends within a frame, in addition to the middle");
   d.option("temperal_downsample", &Config::temperal_downsample)
       .range(0, 1)
-      .help("for each level but the last: whether frames are halved too");
+      .help("halving of the frames too, for each level but the last");
   d.option("is_residual", &Config::is_residual).help("2.2: every level has a shortcut");
   d.option("in_channels", &Config::in_channels)
       .range(1, 65536)
@@ -99,15 +99,15 @@ class WanTokenizer final : public Tokenizer<at::Tensor> {
   kinora_tokenizer_info info() const override;
   // video [B, 3, 1 + n * time, H, W] -> the mode, and mean and log variance [B, 2 z, t, h, w] of the same
   // posterior: both for (z - latents_mean) / latents_std if options.normalise.
-  Encoded<at::Tensor> encode(const Ctx& ctx, const at::Tensor& video) override;
-  at::Tensor decode(const Ctx& ctx, const at::Tensor& latent) override;
+  Encoded<at::Tensor> encode(const Run& run, const Ctx& ctx, const at::Tensor& video) override;
+  at::Tensor decode(const Run& run, const Ctx& ctx, const at::Tensor& latent) override;
   // Pieces to encode: 1 + n * time frames, then multiples of `time`. Pieces to decode: any number of latent
   // frames.
-  std::unique_ptr<TokenizerStream<at::Tensor>> open(const Ctx& ctx, bool decoding) override;
+  std::unique_ptr<TokenizerStream<at::Tensor>> open(const Run& run, const Ctx& ctx, bool decoding) override;
 
  private:
   class Stream;
-  at::Tensor whole(const Ctx& ctx, const at::Tensor& x, bool decoding) const;
+  at::Tensor whole(const Run& run, const Ctx& ctx, const at::Tensor& x, bool decoding) const;
   Encoded<at::Tensor> encoded(const at::Tensor& moments) const;
   at::Tensor raw_latent(const at::Tensor& latent) const;
   at::Tensor video(const at::Tensor& decoded) const;
@@ -119,7 +119,7 @@ class WanTokenizer final : public Tokenizer<at::Tensor> {
 void WanTokenizer::describe(Describe<Options>& d) {
   d.name("wan").help("Causal video VAE of Wan 2.1 and 2.2, streaming and tiled");
   d.input("video", "[B, 3, T, H, W]", "float",
-          "in [-1, 1]; T is 1 + 4 n, rows and columns multiples of 8 or 16");
+          "values in [-1, 1]; T is 1 + 4 n, rows and columns multiples of 8 or 16");
   d.output("latent", "[B, z_dim, t, h, w]", "float");
   d.layout("original", "the authors' checkpoints, 2.1 and 2.2",
            [](const std::string& name) { return diffusers_name(name); });
@@ -148,17 +148,17 @@ kinora_tokenizer_info WanTokenizer::info() const {
 
 // Tiles in time: tile k is the clip from frame k * stride on. Its first frame (coded as an image) is dropped
 // except in tile 0, and its beginning is blended into the end of the previous tile.
-Tensor WanTokenizer::whole(const Ctx& ctx, const Tensor& x, bool decoding) const {
+Tensor WanTokenizer::whole(const Run& run, const Ctx& ctx, const Tensor& x, bool decoding) const {
   const Config& c = networks_.config;
   const auto in = decoding ? c.time() : 1, out = decoding ? 1 : c.time();
   const auto tile = c.tile_frames / in, stride = c.tile_stride_frames / in;
   if (tile == 0 || x.dim() != 5 || x.size(2) - 1 <= tile)
-    return Coder(networks_, decoding).push(ctx, x, true);
+    return Coder(networks_, decoding).push(run, ctx, x, true);
   std::vector<Tensor> parts;
   Tensor before;
   for (int64_t at = 0; at + 1 < x.size(2); at += stride) {
     const Tensor part = x.narrow(2, at, 1 + std::min(tile, x.size(2) - 1 - at));
-    Tensor y = Coder(networks_, decoding).push(ctx, part, true);
+    Tensor y = Coder(networks_, decoding).push(run, ctx, part, true);
     const int64_t head = at == 0 ? 1 : 0;
     if (!head)
       y = blended(before, y.narrow(2, 1, y.size(2) - 1), 2, (c.tile_frames - c.tile_stride_frames) / out);
@@ -186,21 +186,21 @@ Tensor WanTokenizer::video(const Tensor& decoded) const {
   return networks_.config.clamp ? decoded.clamp(-1, 1) : decoded;
 }
 
-Encoded<Tensor> WanTokenizer::encode(const Ctx& ctx, const Tensor& video) {
-  return encoded(whole(ctx, video, false));
+Encoded<Tensor> WanTokenizer::encode(const Run& run, const Ctx& ctx, const Tensor& video) {
+  return encoded(whole(run, ctx, video, false));
 }
 
-Tensor WanTokenizer::decode(const Ctx& ctx, const Tensor& latent) {
-  return video(whole(ctx, raw_latent(latent), true));
+Tensor WanTokenizer::decode(const Run& run, const Ctx& ctx, const Tensor& latent) {
+  return video(whole(run, ctx, raw_latent(latent), true));
 }
 
 class WanTokenizer::Stream final : public TokenizerStream<Tensor> {
  public:
   Stream(const WanTokenizer& of, const Ctx& ctx, bool decoding)
       : of_(of), ctx_(ctx), decoding_(decoding), coder_(of.networks_, decoding) {}
-  Tensor push(const Tensor& piece) override {
-    if (decoding_) return of_.video(coder_.push(ctx_, of_.raw_latent(piece), false));
-    return of_.encoded(coder_.push(ctx_, piece, false)).latent;
+  Tensor push(const Run& run, const Tensor& piece) override {
+    if (decoding_) return of_.video(coder_.push(run, ctx_, of_.raw_latent(piece), false));
+    return of_.encoded(coder_.push(run, ctx_, piece, false)).latent;
   }
 
  private:
@@ -210,7 +210,7 @@ class WanTokenizer::Stream final : public TokenizerStream<Tensor> {
   Coder coder_;
 };
 
-std::unique_ptr<TokenizerStream<Tensor>> WanTokenizer::open(const Ctx& ctx, bool decoding) {
+std::unique_ptr<TokenizerStream<Tensor>> WanTokenizer::open(const Run&, const Ctx& ctx, bool decoding) {
   if (networks_.config.tile_frames)
     throw Error(
         KINORA_ERROR_UNSUPPORTED,

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/runtime/call.hpp"
 #include "kinora/abi/tokenizer.h"
 #include "tests/support/oracle.hpp"
 #include "tests/support/refusal.hpp"
@@ -20,16 +21,18 @@ struct Wan : OnChain<kinora_tokenizer> {
       : OnChain("tokenizer/wan", options, dtype, std::move(links)) {
     fill();
   }
+  core::Call call;
+  kinora_run run = core::run_of(call);
   at::Tensor encode(const at::Tensor& video, at::Tensor* moments = nullptr) {
     kinora_tensor latent = nullptr, posterior = nullptr;
-    check((*this)->encode(self(), context(), handle(video), &latent, &posterior));
+    check((*this)->encode(self(), &run, context(), handle(video), &latent, &posterior));
     const auto kept = adopt<at::Tensor>(posterior);
     if (moments) *moments = kept;
     return adopt<at::Tensor>(latent);
   }
   at::Tensor decode(const at::Tensor& latent) {
     kinora_tensor video = nullptr;
-    check((*this)->decode(self(), context(), handle(latent), &video));
+    check((*this)->decode(self(), &run, context(), handle(latent), &video));
     return adopt<at::Tensor>(video);
   }
   kinora_tokenizer_info info() {
@@ -41,13 +44,15 @@ struct Wan : OnChain<kinora_tokenizer> {
 
 class WanStream {
  public:
-  WanStream(Wan& of, bool decoding) : of_(of) { check(of->open(of.self(), of.context(), decoding, &self_)); }
+  WanStream(Wan& of, bool decoding) : of_(of) {
+    check(of->open(of.self(), &of.run, of.context(), decoding, &self_));
+  }
   WanStream(const WanStream&) = delete;
   WanStream& operator=(const WanStream&) = delete;
   ~WanStream() { of_->close(self_); }
   at::Tensor push(const at::Tensor& piece) {
     kinora_tensor out = nullptr;
-    check(of_->push(self_, handle(piece), &out));
+    check(of_->push(self_, &of_.run, handle(piece), &out));
     return adopt<at::Tensor>(out);
   }
 

@@ -1,6 +1,8 @@
-// Streams of tokenizer/wan: bit-identical to the whole clip, with memory that does not grow.
+// Streams of tokenizer/wan: bit-identical to the whole clip, with memory that does not grow; and calls that are
+// stopped.
 #include <c10/core/GradMode.h>
 
+#include "core/torch/media/streaming.hpp"
 #include "plugins/tokenizers/wan/wan_fixture.hpp"
 #include "tests/support/metered.hpp"
 
@@ -125,6 +127,87 @@ TEST(WanStream, StaysUsableAfterAPieceThatIsRefused) {
   Wan cut(c.with({{"tile_frames", 8}}));
   EXPECT_THAT(test::refusal([&] { WanStream refused(cut, true); }),
               HasSubstr("tile_frames is for whole clips"));
+}
+
+// A run that is asked to stop once it has been asked `after` times whether it was.
+struct Stop {
+  int64_t after, asked = 0;
+  void of(kinora_run& run) {
+    run.self = this;
+    run.cancelled = [](void* self) -> int32_t {
+      auto& s = *static_cast<Stop*>(self);
+      return ++s.asked > s.after ? KINORA_ERROR_CANCELLED : KINORA_OK;
+    };
+  }
+};
+
+template <class F>
+int32_t code_of(F f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.code();
+  }
+  return KINORA_OK;
+}
+
+TEST(WanStops, BeforeTheNextPieceOfTimeOrOfTheImage) {
+  const c10::NoGradGuard off;
+  const WanCase c("plain");
+  const int64_t time = c.options["scale_factor_temporal"];
+  for (const auto& options : {c.options, c.tiled(), c.with({{"tile_frames", 2 * time}})}) {
+    Wan wan(options);
+    const Tensor video = c.video("video", 1 + 4 * time, 2), latent = wan.encode(video);
+    for (const bool decoding : {false, true}) {
+      const auto call = [&] { decoding ? wan.decode(latent) : wan.encode(video); };
+      Stop never{1 << 20}, soon{1};
+      never.of(wan.run);
+      call();
+      EXPECT_GE(never.asked, 5) << options;
+      soon.of(wan.run);
+      EXPECT_EQ(code_of(call), KINORA_ERROR_CANCELLED) << options;
+      EXPECT_EQ(soon.asked, 2) << options;
+    }
+  }
+}
+
+TEST(WanStream, StaysUsableAfterAPieceThatWasStopped) {
+  const c10::NoGradGuard off;
+  const WanCase c("plain");
+  Wan wan(c.options);
+  const Tensor video = c.video(), whole = wan.encode(video);
+  WanStream stream(wan, false);
+  const Tensor first = stream.push(video.narrow(2, 0, 1));
+  Stop soon{1}, never{1 << 20};
+  soon.of(wan.run);
+  const Tensor rest = video.narrow(2, 1, video.size(2) - 1);
+  EXPECT_EQ(code_of([&] { stream.push(rest); }), KINORA_ERROR_CANCELLED);
+  never.of(wan.run);
+  EXPECT_TRUE(at::cat({first, stream.push(rest)}, 2).equal(whole));
+}
+
+// Both ways of the host: piece by piece in a stream, and whole.
+TEST(WanStops, WithTheRunOfTheHostsCall) {
+  const c10::NoGradGuard off;
+  const WanCase c("plain");
+  for (const auto& given : {c.options, c.with({{"tile_frames", c.options["scale_factor_temporal"]}})}) {
+    const auto component = core::or_throw(test::plugins().open("tokenizer/wan"));
+    const auto options = core::or_throw(core::Options::make(*component.spec, given));
+    core::Tokenizer net(component, options, {});
+    const Tensor video = c.video().narrow(0, 0, 1).to(at::kFloat), latent = net.encode(video);
+    ASSERT_GE(latent.size(2), 3);
+    Stop soon{2};
+    core::Call call;
+    kinora_run run = core::run_of(call);
+    run.progress = nullptr;
+    soon.of(run);
+    const auto frames = [&](int64_t first, int64_t n) { return video.narrow(2, first, n); };
+    EXPECT_EQ(code_of([&] { core::encode_video(net, video.size(2), frames, &run); }), KINORA_ERROR_CANCELLED);
+    EXPECT_EQ(soon.asked, 3);
+    soon.asked = 0;
+    EXPECT_EQ(code_of([&] { core::decode_frames(net, latent, at::kCPU, &run); }), KINORA_ERROR_CANCELLED);
+    EXPECT_EQ(soon.asked, 3);
+  }
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // tokenizer/wan against diffusers' AutoencoderKLWan: encode, decode, tiles, gradients; the published options.
 #include <algorithm>
 
-#include "core/torch/context/network.hpp"
+#include "core/torch/network/tokenizer.hpp"
 #include "kinora/link.hpp"
 #include "plugins/tokenizers/wan/config.hpp"
 #include "plugins/tokenizers/wan/wan_fixture.hpp"

@@ -16,7 +16,7 @@ namespace kinora {
 // bits before.
 class Bf16Link : public Link<Tensor> {
  public:
-  Bf16Link() : Link(KINORA_LEVEL_PRECISION) {}
+  Bf16Link() : Link(KINORA_LEVEL_PRECISION, KINORA_ATTENTION_CODES) {}
 
   kinora_param parameter(const kinora_param_spec& spec) override {
     const kinora_param p = next.parameter(spec);
@@ -39,7 +39,8 @@ class Bf16Link : public Link<Tensor> {
       as.k_shared = k_shared.get();
       as.v_shared = v_shared.get();
     }
-    return next.attention(bf16(q), bf16(k), bf16(v), as).to(q.dtype());
+    const bool codes = how.needs & KINORA_ATTENTION_CODES;  // the base decodes them to q's dtype
+    return next.attention(bf16(q), codes ? k : bf16(k), codes ? v : bf16(v), as).to(q.dtype());
   }
 
  protected:

@@ -1,5 +1,8 @@
 // A cache of keys and values in C++, see abi/cache.h.
 #pragma once
+#include <map>
+#include <string>
+
 #include "kinora/abi/cache.h"
 #include "kinora/link.hpp"
 #include "kinora/options.hpp"
@@ -28,19 +31,26 @@ inline int64_t bytes_of(const Tensor& t) {
 }
 
 // A subclass C has: struct Options; static void describe(Describe<Options>&); C(const Options&, int64_t
-// tokens), tokens as in kinora_cache.create.
+// tokens), tokens as in kinora_cache.create. Arguments are those of kinora_cache.
 class Cache {
  public:
   static constexpr const char* kind = "cache";
   static constexpr const char* interface_id = KINORA_INTERFACE_CACHE;
+  using Saved = std::map<std::string, Tensor>;
   virtual ~Cache() = default;
   virtual const kinora_link* link() = 0;
   // branch: KINORA_BRANCH_ALL where kinora_cache allows it.
-  virtual int64_t tokens(uint32_t branch) = 0;
-  virtual int64_t bytes() = 0;
-  virtual void reset(uint32_t branch) = 0;
-  virtual void trim(uint32_t branch, int64_t tokens) = 0;
-  virtual void pin(int64_t first, int64_t count) = 0;
+  virtual int64_t tokens(uint64_t session, uint32_t branch) = 0;
+  virtual int64_t bytes(uint64_t session) = 0;
+  virtual void reset(uint64_t session, uint32_t branch) = 0;
+  virtual void trim(uint64_t session, uint32_t branch, int64_t tokens) = 0;
+  virtual void pin(uint64_t session, int64_t first, int64_t count) = 0;
+  virtual void unpin(uint64_t session, int64_t first, int64_t count) = 0;
+  virtual void copy(uint64_t from, uint64_t to) {
+    if (from != to) restore(to, save(from));
+  }
+  virtual Saved save(uint64_t /*session*/) { throw Error(KINORA_ERROR_UNSUPPORTED, kStays); }
+  virtual void restore(uint64_t /*session*/, const Saved&) { throw Error(KINORA_ERROR_UNSUPPORTED, kStays); }
 
   template <class C>
   static const void* api() {
@@ -54,19 +64,45 @@ class Cache {
         },
         [](void* self) { delete of(self); },
         [](void* self, const kinora_link** out) { return guard([&] { *out = of(self)->link(); }); },
-        [](void* self, uint32_t branch, int64_t* out) {
-          return guard([&] { *out = of(self)->tokens(branch); });
+        [](void* self, uint64_t session, uint32_t branch, int64_t* out) {
+          return guard([&] { *out = of(self)->tokens(session, branch); });
         },
-        [](void* self, int64_t* out) { return guard([&] { *out = of(self)->bytes(); }); },
-        [](void* self, uint32_t branch) { return guard([&] { of(self)->reset(branch); }); },
-        [](void* self, uint32_t branch, int64_t tokens) {
-          return guard([&] { of(self)->trim(branch, tokens); });
+        [](void* self, uint64_t session, int64_t* out) {
+          return guard([&] { *out = of(self)->bytes(session); });
         },
-        [](void* self, int64_t first, int64_t count) { return guard([&] { of(self)->pin(first, count); }); }};
+        [](void* self, uint64_t session, uint32_t branch) {
+          return guard([&] { of(self)->reset(session, branch); });
+        },
+        [](void* self, uint64_t session, uint32_t branch, int64_t tokens) {
+          return guard([&] { of(self)->trim(session, branch, tokens); });
+        },
+        [](void* self, uint64_t session, int64_t first, int64_t count) {
+          return guard([&] { of(self)->pin(session, first, count); });
+        },
+        [](void* self, uint64_t session, int64_t first, int64_t count) {
+          return guard([&] { of(self)->unpin(session, first, count); });
+        },
+        [](void* self, uint64_t from, uint64_t to) { return guard([&] { of(self)->copy(from, to); }); },
+        [](void* self, uint64_t session, void* to, int32_t (*take)(void*, const kinora_named*)) {
+          return guard([&] {
+            for (const auto& [name, tensor] : of(self)->save(session)) {
+              const kinora_named one{name.c_str(), tensor.get()};
+              check(take(to, &one));
+            }
+          });
+        },
+        [](void* self, uint64_t session, const kinora_named* in, uint64_t n_in) {
+          return guard([&] {
+            Saved saved;
+            for (uint64_t i = 0; i < n_in; ++i) saved[in[i].name] = Tensor::borrow(in[i].tensor);
+            of(self)->restore(session, saved);
+          });
+        }};
     return &table;
   }
 
  private:
+  static constexpr const char* kStays = "this cache neither copies nor saves its sessions";
   static Cache* of(void* self) { return static_cast<Cache*>(self); }
 };
 

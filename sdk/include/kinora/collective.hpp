@@ -69,14 +69,7 @@ class Collective {
         },
         [](void* group, const kinora_transfer* t, void** work) {
           return guard([&] {
-            if (KINORA_HAS(t, needs) && t->needs != 0)
-              throw Error(KINORA_ERROR_UNSUPPORTED,
-                          "a transfer needs " + std::to_string(t->needs) +
-                              ", which this collective does not know: it needs a newer plugin");
-            if (KINORA_HAS(t, reserved) && t->reserved != 0)
-              throw Error(KINORA_ERROR_UNSUPPORTED,
-                          "reserved of a transfer is " + std::to_string(t->reserved) +
-                              ", which this collective does not know: it needs a newer plugin");
+            refuse_unknown(KINORA_HAS(t, needs) ? t->needs | t->reserved : 0, "a transfer");
             const Transfer<T> transfer{t->op, t->dim, t->dim2, t->peer, t->tag, borrow<T>(t->in)};
             *work = static_cast<CollectiveGroup<T>*>(group)->start(transfer).release();
           });

@@ -11,6 +11,7 @@
 
 #include "kinora/abi/context.h"
 #include "kinora/tensor.hpp"
+#include "kinora/whole.hpp"
 
 KINORA_SDK_BEGIN
 
@@ -20,7 +21,8 @@ enum class Role : uint32_t {
   whole = KINORA_ROLE_WHOLE,
   column = KINORA_ROLE_COLUMN,
   row = KINORA_ROLE_ROW,
-  table = KINORA_ROLE_TABLE
+  table = KINORA_ROLE_TABLE,
+  vocab = KINORA_ROLE_VOCAB
 };
 enum class Place : uint32_t { stream = KINORA_PLACE_STREAM, inner = KINORA_PLACE_INNER };
 enum class Over : uint32_t { all = KINORA_OVER_ALL, space = KINORA_OVER_SPACE, time = KINORA_OVER_TIME };
@@ -58,19 +60,10 @@ struct Attention {
   T kv_valid = {};
   T bias = {};
   T k_table = {};  // for shared keys of several samples of a packed row
+  const kinora_rope* rope = nullptr;
 };
 
 namespace detail {
-// A struct whose writer may know fewer members, or more: a copy of this SDK's size, with 0 in the members
-// that the writer did not know.
-template <class S>
-S whole(const S* given) {
-  S all{};
-  std::memcpy(&all, given, std::min<size_t>(given->struct_size, sizeof all));
-  all.struct_size = sizeof all;
-  return all;
-}
-
 // Passes a block's results to the caller, which has room for exactly n_out.
 template <class T>
 void give_all(std::vector<T> made, size_t n_out, int64_t index, kinora_tensor* out) {
@@ -149,6 +142,7 @@ class Context {
     how.kv_valid = handle(a.kv_valid);
     how.bias = handle(a.bias);
     how.k_table = handle(a.k_table);
+    how.rope = a.rope;
     return attention(q, k, v, how);
   }
   T attention(const T& q, const T& k, const T& v, const kinora_attention& how) const {
@@ -214,6 +208,25 @@ class Context {
   }
   T noise(const T& like, kinora_seq seq, const char* key) const {
     return made([&](kinora_tensor* o) { return c_->noise(c_->self, handle(like), seq, key, o); });
+  }
+  // Rows of a table: ids int64 [B, tokens] of a sequence, or [...] with seq 0 -> [..., D]
+  T lookup(const T& ids, kinora_param p, kinora_seq seq) const {
+    return made([&](kinora_tensor* o) { return c_->lookup(c_->self, handle(ids), p, seq, o); });
+  }
+  // The items that this rank computes, int64 [mine] on the CPU, ascending.
+  T share(const std::vector<double>& costs) const {
+    return made([&](kinora_tensor* o) { return c_->share(c_->self, costs.data(), costs.size(), o); });
+  }
+  // Rows of this rank's items -> [1, tokens, D]; index and rows of all items.
+  T place(const T& rows_made, const std::vector<int64_t>& index, const std::vector<int64_t>& rows,
+          kinora_seq seq) const {
+    if (index.size() != rows.size())
+      throw Error(KINORA_ERROR_INVALID, "place: " + std::to_string(index.size()) +
+                                            " items have an index and " + std::to_string(rows.size()) +
+                                            " a number of rows");
+    return made([&](kinora_tensor* o) {
+      return c_->place(c_->self, handle(rows_made), index.data(), rows.data(), rows.size(), seq, o);
+    });
   }
   const kinora_context* get() const { return c_; }
 

@@ -48,7 +48,8 @@ inline Pictures pictures_of(const Sample& sample, int64_t most_side = INT32_MAX)
   return {static_cast<const uint8_t*>(t->data) + t->byte_offset, t->shape[0], t->shape[1], t->shape[2]};
 }
 
-// Fields that hold a sample's video, and those that hold a picture. A picture next to a video is not the sample's medium.
+// Fields that hold a sample's video, and those that hold a picture. A picture next to a video is not the
+// sample's medium.
 inline constexpr const char* kVideoFields[] = {"mp4", "webm", "mkv", "mov", "avi", "ogv", "mpg"};
 inline constexpr const char* kPictureFields[] = {"jpg", "jpeg", "png", "webp"};
 
@@ -132,34 +133,35 @@ inline std::vector<double> numbers_in(const Sample& sample, const nlohmann::json
 
 // Start times in seconds of a video's shots after the first: times_us of shots.json if present, else
 // its cuts divided by fps. Error(KINORA_ERROR_DATA) if it has neither, or not one time per cut.
-inline std::vector<double> shot_starts(const Sample& film, const nlohmann::json& shots) {
-  std::vector<double> cuts = detail::numbers_in(film, shots, "cuts");
+inline std::vector<double> shot_starts(const Sample& video, const nlohmann::json& shots) {
+  std::vector<double> cuts = detail::numbers_in(video, shots, "cuts");
   if (shots.contains("times_us")) {
-    std::vector<double> times = detail::numbers_in(film, shots, "times_us");
+    std::vector<double> times = detail::numbers_in(video, shots, "times_us");
     if (times.size() != cuts.size())
-      throw detail::wrong_sample(film, "shots.json must have one of times_us for each cut");
+      throw detail::wrong_sample(video, "shots.json must have one of times_us for each cut");
     for (double& t : times) t /= 1e6;
     return times;
   }
   const auto fps = shots.find("fps");
   if (fps == shots.end() || !fps->is_number() || fps->get<double>() <= 0)
-    throw detail::wrong_sample(film, "shots.json has neither times_us nor fps; put a stage shots.* before");
+    throw detail::wrong_sample(video, "shots.json has neither times_us nor fps; put a stage shots.* before");
   for (double& cut : cuts) cut /= fps->get<double>();
   return cuts;
 }
 
 // The shot number of each of `count` frames, by fact frames_at. Error(KINORA_ERROR_DATA) if that
 // does not have `count` times.
-inline std::vector<size_t> shots_of_frames(const Sample& film, const std::vector<double>& starts,
+inline std::vector<size_t> shots_of_frames(const Sample& video, const std::vector<double>& starts,
                                            int64_t count) {
-  const auto facts = json_field(film, "json");
+  const auto facts = json_field(video, "json");
   if (!facts.contains("frames_at"))
     throw detail::wrong_sample(
-        film, "its frames have no times, so their shots are unknown; let shots.* sample them (sample_every)");
-  const auto times = detail::numbers_in(film, facts, "frames_at");
+        video,
+        "its frames have no times, so their shots are unknown; let shots.* sample them (sample_every)");
+  const auto times = detail::numbers_in(video, facts, "frames_at");
   if (times.size() != static_cast<size_t>(count))
-    throw detail::wrong_sample(film, "it has " + std::to_string(count) + " frames and " +
-                                         std::to_string(times.size()) + " times in frames_at");
+    throw detail::wrong_sample(video, "it has " + std::to_string(count) + " frames and " +
+                                          std::to_string(times.size()) + " times in frames_at");
   std::vector<size_t> out;
   constexpr double kRounding = 1e-6;  // rounding error of times in microseconds
   for (const double t : times)

@@ -1,7 +1,7 @@
 /* kinora/data.h: the samples of shards in the order in which a training takes them, inside another program.
  *
- * DRAFT: functions may change in any release, as those of kinora/embed.h, whose conventions these follow. Link with
- * -lkinora_loading -lkinora. After a negative status kinora_embed_error() says what is wrong, where, and what to do.
+ * DRAFT: functions may change in any release, as those of kinora/embed.h, whose conventions these follow. After a
+ * negative status kinora_embed_error() says what is wrong, where, and what to do.
  *
  * Slot n holds the n-th sample that all ranks of a training together take. Which sample that is depends on the
  * table, the data and the seed alone. So a rank takes the slots that are its own, and a position is one number. */
@@ -13,7 +13,7 @@ KINORA_EXTERN_C_BEGIN
 typedef struct kinora_data kinora_data;
 
 /* [owner-thread] table: as `input` of a run file, in TOML: "{ path = \"shards/\", shuffle = 1000 }", or a blend.
- * Relative paths start in the working directory. stages: a JSON array, as of kinora_embed_apply(); null: none. Close
+ * Relative paths start in the working directory. stages: as of kinora_embed_stage_options; null: none. Close
  * the data before the host. KINORA_ERROR_INVALID with every problem of the table, or for an unknown stage or option. */
 int32_t kinora_data_open(kinora_embed*, const char* table, const char* stages, uint64_t seed,
                          kinora_data** out);

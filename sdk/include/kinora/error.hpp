@@ -29,7 +29,10 @@ inline const kinora_host* host() {
 // Says what is wrong, where, and what to do, in one line.
 class Error : public std::runtime_error {
  public:
-  Error(int32_t code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  // A code that is no error's is KINORA_ERROR_FAILED.
+  Error(int32_t code, const std::string& message)
+      : std::runtime_error(message),
+        code_(code < KINORA_OK && code >= KINORA_ERROR_REFUSED ? code : KINORA_ERROR_FAILED) {}
   int32_t code() const { return code_; }
 
  private:
@@ -57,6 +60,13 @@ inline void check(int32_t status) {
 inline void check_or_stop(int32_t status) {
   if (status == KINORA_SIGNAL_STOP) throw Stop{};
   check(status);
+}
+
+// Refuses a struct with a member that must not be ignored and is not known here (abi/base.h, rule 11).
+inline void refuse_unknown(uint32_t needs, const char* of) {
+  if (needs != 0)
+    throw Error(KINORA_ERROR_UNSUPPORTED, std::string("needs of ") + of + " is " + std::to_string(needs) +
+                                              ", which this plugin does not know; build it with a newer SDK");
 }
 
 // Leaves the message for the caller and returns the code.

@@ -85,6 +85,25 @@ class Writer {
   kinora_writer* w_ = nullptr;
 };
 
+// Lists the direct contents of a folder, in any order. A status other than KINORA_OK from `each` ends the listing;
+// the last one is returned.
+inline int32_t list_folder(std::string_view uri, const std::function<int32_t(const kinora_entry&)>& each) {
+  int32_t last = KINORA_OK;
+  struct Call {
+    const std::function<int32_t(const kinora_entry&)>& each;
+    int32_t& last;
+  } call{each, last};
+  const int32_t status = io_api().list(str(uri), &call, [](void* user, const kinora_entry* e) -> int32_t {
+    auto& c = *static_cast<Call*>(user);
+    const int32_t guarded = guard([&] { c.last = c.each(*e); });
+    return guarded == KINORA_OK ? c.last : guarded;
+  });
+  if (status != last) check(status);
+  return last;
+}
+
+inline void remove_file(std::string_view uri) { check(io_api().remove(str(uri))); }
+
 }  // namespace kinora
 
 KINORA_SDK_END

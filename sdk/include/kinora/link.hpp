@@ -15,7 +15,8 @@ template <class T>
 class Link {
  public:
   using Tensors = std::vector<T>;
-  explicit Link(uint32_t level) {
+  // attention_needs: the bits of kinora_attention.needs that attention() understands; others are refused.
+  explicit Link(uint32_t level, uint32_t attention_needs = 0) : attention_needs_(attention_needs) {
     link_.struct_size = sizeof link_;
     link_.level = level;
     context_ = slots(this);
@@ -23,7 +24,7 @@ class Link {
     link_.bind = [](void* self, const kinora_chain* c) { return guard([&] { of(self)->attach(c); }); };
     link_.ready = [](void* self) { return guard([&] { of(self)->ready(); }); };
     link_.begin = [](void* self, const kinora_pass* p) {
-      return guard([&] { of(self)->begin(detail::whole(p)); });
+      return guard([&] { of(self)->begin(detail::known(p, "a pass")); });
     };
     link_.reduce = [](void* self) { return guard([&] { of(self)->reduce(); }); };
     link_.piece = [](void* self, int64_t i, kinora_param* param, int64_t* first, int64_t* count,
@@ -67,6 +68,12 @@ class Link {
   // for any other id.
   virtual const void* get_interface(const char* /*id*/, uint32_t /*minor*/) { return nullptr; }
   virtual T noise(const T& like, kinora_seq s, const char* key) { return next.noise(like, s, key); }
+  virtual T lookup(const T& ids, kinora_param p, kinora_seq s) { return next.lookup(ids, p, s); }
+  virtual T share(const std::vector<double>& costs) { return next.share(costs); }
+  virtual T place(const T& made, const std::vector<int64_t>& index, const std::vector<int64_t>& rows,
+                  kinora_seq s) {
+    return next.place(made, index, rows, s);
+  }
   // Every parameter is known; none has storage yet.
   virtual void declared() {}
   virtual void ready() {}
@@ -85,7 +92,7 @@ class Link {
   kinora_pass pass() const {
     kinora_pass p{.struct_size = sizeof p};
     check(chain_->get_pass(chain_->self, &p));
-    return p;
+    return detail::known(&p, "a pass");
   }
   void set_pass(const kinora_pass& p) const { check(chain_->set_pass(chain_->self, &p)); }
   // bool [1 or B, S, L]: the keys that each query sees under the run's rule.
@@ -127,6 +134,7 @@ class Link {
     head = Context<T>(c->head);
   }
   static kinora_context slots(Link* self);
+  uint32_t attention_needs_;
   kinora_context context_{};
   kinora_link link_{};
   const kinora_chain* chain_ = nullptr;
@@ -150,6 +158,9 @@ void Link<T>::skip_inherited() {
   KINORA_SKIP(c, reshard);
   KINORA_SKIP(c, noise);
   KINORA_SKIP(c, get_interface);
+  KINORA_SKIP(c, lookup);
+  KINORA_SKIP(c, share);
+  KINORA_SKIP(c, place);
   KINORA_SKIP(link_, declared);
   KINORA_SKIP(link_, ready);
   KINORA_SKIP(link_, begin);
@@ -165,29 +176,31 @@ kinora_context Link<T>::slots(Link* self) {
   c.struct_size = sizeof c;
   c.self = self;
   c.parameter = [](void* s, const kinora_param_spec* p, kinora_param* o) {
-    return guard([&] { *o = of(s)->parameter(detail::whole(p)); });
+    return guard([&] { *o = of(s)->parameter(detail::known(p, "a parameter")); });
   };
   c.value = [](void* s, kinora_param p, H* o) { return guard([&] { *o = give(of(s)->value(p)); }); };
   c.linear = [](void* s, H x, kinora_param w, kinora_param b, kinora_seq q, H* o) {
     return guard([&] { *o = give(of(s)->linear(borrow<T>(x), w, b, q)); });
   };
   c.attention = [](void* s, H q, H k, H v, const kinora_attention* how, H* o) {
-    return guard(
-        [&] { *o = give(of(s)->attention(borrow<T>(q), borrow<T>(k), borrow<T>(v), detail::whole(how))); });
+    return guard([&] {
+      *o = give(of(s)->attention(borrow<T>(q), borrow<T>(k), borrow<T>(v),
+                                 detail::known(how, "an attention", of(s)->attention_needs_)));
+    });
   };
   c.all_reduce = [](void* s, H x, H* o) {
     return guard([&] { *o = give(of(s)->all_reduce(borrow<T>(x))); });
   };
   c.block = [](void* s, const kinora_block* b, const H* in, H* o) {
     return guard([&] {
-      const kinora_block all = detail::whole(b);
+      const kinora_block all = detail::known(b, "a block");
       Tensors x;
       for (uint32_t i = 0; i < all.n_carry + all.n_shared; ++i) x.push_back(borrow<T>(in[i]));
       detail::give_all(of(s)->block(all, x), all.n_out, all.index, o);
     });
   };
   c.sequence = [](void* s, H x, const kinora_seq_spec* p, kinora_seq* q, H* o) {
-    return guard([&] { *o = give(of(s)->sequence(borrow<T>(x), detail::whole(p), *q)); });
+    return guard([&] { *o = give(of(s)->sequence(borrow<T>(x), detail::known(p, "a sequence"), *q)); });
   };
   c.gather = [](void* s, H x, kinora_seq q, H* o) {
     return guard([&] { *o = give(of(s)->gather(borrow<T>(x), q)); });
@@ -204,6 +217,15 @@ kinora_context Link<T>::slots(Link* self) {
   c.get_interface = [](void* s, const char* id, uint32_t minor) -> const void* {
     const void* out = nullptr;
     return guard([&] { out = of(s)->get_interface(id, minor); }) == KINORA_OK ? out : nullptr;
+  };
+  c.lookup = [](void* s, H ids, kinora_param p, kinora_seq q, H* o) {
+    return guard([&] { *o = give(of(s)->lookup(borrow<T>(ids), p, q)); });
+  };
+  c.share = [](void* s, const double* costs, uint64_t n, H* o) {
+    return guard([&] { *o = give(of(s)->share({costs, costs + n})); });
+  };
+  c.place = [](void* s, H made, const int64_t* index, const int64_t* rows, uint64_t n, kinora_seq q, H* o) {
+    return guard([&] { *o = give(of(s)->place(borrow<T>(made), {index, index + n}, {rows, rows + n}, q)); });
   };
   return c;
 }

@@ -141,7 +141,7 @@ class OptionLine {
   OptionLine& bytes() { return type("size"); }
   // The TOML must set it; the default is only an example.
   OptionLine& required() { return entry("required", "true"); }
-  // What comes of the component's work is the same with another value: how it is done, how often it logs.
+  // The option changes how the work is done or how often it logs, never the result.
   OptionLine& how_only() { return entry("how_only", "true"); }
   // A stage drops samples outside of it. A default of 1e300 or -1e300 drops nothing; `kinora check` warns of
   // a filter all of whose bounds drop nothing.
@@ -192,9 +192,15 @@ class Describe {
  public:
   Describe& name(std::string_view n) { return set(name_, n); }
   Describe& help(std::string_view h) { return set(help_, h); }
-  // A name that the component had before: a run file that still uses it is told the new one.
+  // A name that the component had before: the error for a run file that still uses it names the new one.
   Describe& formerly(std::string_view n) {
     former_.emplace_back(n);
+    return *this;
+  }
+  // Something that a host must understand to use the component; one that does not disables it. "eager": a model whose
+  // forward must not be recorded as a CUDA graph, because it waits for the device or depends on values.
+  Describe& needs(std::string_view word) {
+    needs_.emplace_back(word);
     return *this;
   }
   // Declares that a stage uses run.seed() or run.noise(). A curate job without such a stage gets the seed 0, so its
@@ -203,8 +209,14 @@ class Describe {
     draws_ = true;
     return *this;
   }
-  // States how readers see the score that the stage notes (note_score of kinora/curation.hpp) under this name: its title, and the
-  // unit of its numbers, "" for none. The studio and the report of a run use them.
+  // Raise it when the same options and inputs give other results than before: finished jobs that use the
+  // component then run again. A new version that leaves it, or has none (1), keeps them.
+  Describe& results(int64_t number) {
+    results_ = number;
+    return *this;
+  }
+  // States how readers see the score that the stage notes (note_score of kinora/curation.hpp) under this
+  // name: its title, and the unit of its numbers, "" for none. The studio and the report of a run use them.
   Describe& score(std::string_view n, std::string_view title, std::string_view unit = "") {
     scores_.push_back("score." + detail::toml_string(n) + " = { title = " + detail::toml_string(title) +
                       (unit.empty() ? "" : ", unit = " + detail::toml_string(unit)) + " }\n");
@@ -247,7 +259,10 @@ class Describe {
       out += "interface = " + detail::toml_string(interface_id) + "\n";
     if (!former_.empty())
       out += "formerly = " + detail::OptionType<std::vector<std::string>>::toml(former_) + "\n";
+    if (!needs_.empty())
+      out += "needs = " + detail::OptionType<std::vector<std::string>>::toml(needs_) + "\n";
     if (draws_) out += "draws = true\n";
+    if (results_ != 1) out += "results = " + std::to_string(results_) + "\n";
     for (const auto& t : tensors_) out += t;
     for (const auto& s : scores_) out += s;
     for (const auto& l : layouts_)
@@ -286,9 +301,10 @@ class Describe {
   }
   Options defaults_{};
   std::string name_, help_;
-  std::vector<std::string> former_, tensors_, scores_;
+  std::vector<std::string> former_, needs_, tensors_, scores_;
   std::vector<Layout> layouts_;
   bool draws_ = false;
+  int64_t results_ = 1;
   std::deque<Entry> options_;  // a deque: option() returns references
 };
 

@@ -3,7 +3,10 @@
 //   class EdmHeun final : public kinora::Sampler {
 //    public:
 //     struct Options { int64_t steps = 35; };
-//     static void describe(kinora::Describe<Options>& d) { d.name("edm-heun").help("..."); d.option("steps", &Options::steps); }
+//     static void describe(kinora::Describe<Options>& d) {
+//       d.name("edm-heun").help("...");
+//       d.option("steps", &Options::steps);
+//     }
 //     explicit EdmHeun(const Options& o) : options_(o) {}
 //     ...
 //   };

@@ -1,7 +1,8 @@
 // Attention over keys that are split over the ranks of a ring (Liu et al. 2023, arXiv 2310.01889). Keys and
-// values travel around the ring, and each block's result is merged by a running softmax. A rank holds one block of keys and
-// the one that arrives meanwhile. In the backward they travel around again together with their gradients, which
-// return to their owner last. Every rank forwards every block, also one that none of its queries see. For the pinned tier.
+// values travel around the ring, and each block's result is merged by a running softmax. A rank holds one
+// block of keys and the one that arrives meanwhile. In the backward they travel around again together with
+// their gradients, which return to their owner last. Every rank forwards every block, also one that none of
+// its queries see. For the pinned tier.
 //
 // Kernel attends to one block; kernels/torch/attention_block.hpp implements one and describes each member:
 //   struct Block { at::Tensor out, log_sum; };  struct Gradient { at::Tensor q, k, v; };
@@ -13,6 +14,7 @@
 //   forward   (R - 1) B L K 2 d e
 //   backward  (R - 1) B L K 2 d e + R B L K 2 d w
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -57,48 +59,170 @@ inline std::vector<Span> spans_of(const at::Tensor& flags) {
   return out;
 }
 
-// Spans of consecutive rows that see the same keys; all rows as one span if they differ from row to row.
-inline std::vector<Span> rows_alike(const at::Tensor& seen) {
-  const int64_t S = seen.size(1);
-  if (S == 1) return {{0, 1}};
-  const at::Tensor changes =
-      (seen.narrow(1, 1, S - 1) != seen.narrow(1, 0, S - 1)).any(2).any(0).nonzero().flatten();
-  constexpr int64_t least = 16;  // fewest rows that justify a product of their own
-  if ((changes.numel() + 1) * least > S) return {{0, S}};
-  std::vector<Span> out;
-  int64_t first = 0;
-  for (int64_t i = 0; i <= changes.numel(); ++i) {
-    const int64_t next = i < changes.numel() ? changes[i].item<int64_t>() + 1 : S;
-    out.push_back({first, next - first});
-    first = next;
+// Runs of consecutive tokens that a rule tells apart by INDEX alone: of equal values in the other columns that
+// it reads, and of consecutive INDEX; or padding.
+struct TokenRuns {
+  at::Tensor index;        // int64 [1 or B, tokens]
+  at::Tensor first, last;  // int64 [runs]: rows of the table
+  at::Tensor of;           // int64 [tokens]: the run of each token
+  Span tokens(const Span& runs) const {
+    const int64_t from = first[runs.first].item<int64_t>();
+    return {from, last[runs.first + runs.second - 1].item<int64_t>() + 1 - from};
+  }
+};
+
+// Over time only tokens of one place, ROW and COL, can see each other. int64 [1 or B, tokens].
+inline at::Tensor places_of(const at::Tensor& table) {
+  return table.select(2, KINORA_TOKEN_ROW) * (int64_t{1} << 32) + table.select(2, KINORA_TOKEN_COL);
+}
+
+// Spans of queries and the keys that these may see: over time whole places, if both tables are in the order of
+// their places; otherwise all.
+inline std::vector<std::pair<Span, Span>> pieces_of(const at::Tensor& q_table, const at::Tensor& k_table,
+                                                    uint32_t over) {
+  constexpr int64_t least = 256;  // queries; more of them have larger masks, fewer of them more tiles
+  const std::vector<std::pair<Span, Span>> all{{{0, q_table.size(1)}, {0, k_table.size(1)}}};
+  if (over != KINORA_OVER_TIME) return all;
+  const at::Tensor q = places_of(q_table).contiguous(), k = places_of(k_table).contiguous();
+  for (const at::Tensor& x : {q, k})
+    if ((x != x[0]).any().item<bool>() || (x.slice(1, 1) < x.slice(1, 0, -1)).any().item<bool>()) return all;
+  const int64_t *at = q.const_data_ptr<int64_t>(), n = q.size(1), *keys = k.const_data_ptr<int64_t>(),
+                *keys_end = keys + k.size(1);
+  std::vector<std::pair<Span, Span>> out;
+  for (int64_t i = 0, end = 0; i < n; i = end) {
+    end = std::upper_bound(at, at + n, at[std::min(i + least, n) - 1]) - at;
+    const auto *first = std::lower_bound(keys, keys_end, at[i]),
+               *last = std::upper_bound(first, keys_end, at[end - 1]);
+    if (first != last) out.push_back({{i, end - i}, {first - keys, last - first}});
+  }
+  return out;
+}
+
+inline TokenRuns runs_of(const at::Tensor& table, uint32_t over) {
+  constexpr int64_t longest = 256;  // tokens, so that the masks of a causal rule are small
+  const int64_t n = table.size(1) - 1;
+  const at::Tensor read = table.clone(), index = table.select(2, KINORA_TOKEN_INDEX);
+  std::vector<int64_t> unread{KINORA_TOKEN_INDEX, KINORA_TOKEN_TIME};
+  if (over != KINORA_OVER_SPACE) unread.push_back(KINORA_TOKEN_FRAME);
+  if (over != KINORA_OVER_TIME) unread.insert(unread.end(), {KINORA_TOKEN_ROW, KINORA_TOKEN_COL});
+  for (const int64_t column : unread) read.select(2, column).zero_();
+  const at::Tensor before = index.narrow(1, 0, n), here = index.narrow(1, 1, n),
+                   follows = ((before >= 0) & (here == before + 1) & (here % longest != 0)) |
+                             ((before < 0) & (here < 0)),
+                   alike = (read.narrow(1, 1, n) == read.narrow(1, 0, n)).all(2);
+  const at::Tensor starts = at::cat({at::ones({1}, at::kBool), ~(follows & alike).all(0)}),
+                   first = starts.nonzero().flatten(), end = at::full({1}, n + 1, at::kLong);
+  return {index, first, at::cat({first.slice(0, 1), end}) - 1, starts.cumsum(0) - 1};
+}
+
+// The keys that the runs of queries from `top` on see.
+struct SeenRuns {
+  const TokenRuns &q, &k;
+  int64_t top;
+  // bool [1 or B, runs of queries, runs of keys]: all of a run see all of the other; some see some.
+  at::Tensor every, some;
+
+  // Spans of consecutive runs of queries that see the same keys; spans of up to `most` queries if those would be
+  // short. Runs are counted from `top`.
+  std::vector<Span> alike(int64_t most) const {
+    constexpr int64_t least = 16;  // fewest queries, on average, that justify a product of their own
+    const int64_t n = every.size(1);
+    const auto pair = [&](const at::Tensor& x) {
+      return std::pair{x.narrow(1, 0, n - 1), x.narrow(1, 1, n - 1)};
+    };
+    const auto [e, next_e] = pair(every);
+    const auto [s, next_s] = pair(some);
+    const at::Tensor changes = ((e != next_e) | (s != next_s) | (e != s)).any(2).any(0);
+    const bool are_short = (changes.sum().item<int64_t>() + 1) * least > q.tokens({top, n}).second;
+    std::vector<Span> out{{0, 1}};
+    for (int64_t i = 1; i < n; ++i) {
+      const auto [first, count] = out.back();
+      const bool ends =
+          are_short ? q.tokens({top + first, count + 1}).second > most : changes[i - 1].item<bool>();
+      if (ends) out.push_back({i, 0});
+      ++out.back().second;
+    }
+    return out;
+  }
+
+  at::Tensor mask(const Span& queries, const Span& keys) const {
+    const auto rows = [](const at::Tensor& x, int64_t dim, const Span& s) {
+      return x.narrow(dim, s.first, s.second);
+    };
+    const auto wide = [&](const at::Tensor& x) {
+      return x.index_select(1, rows(q.of, 0, queries) - top).index_select(2, rows(k.of, 0, keys));
+    };
+    return wide(every) |
+           (wide(some) & (rows(k.index, 1, keys).unsqueeze(1) <= rows(q.index, 1, queries).unsqueeze(2)));
+  }
+
+  void add_tiles(VisibleTiles& to, const Span& runs, at::Device device) const {
+    constexpr size_t few = 4;
+    const at::Tensor all = every.narrow(1, runs.first, runs.second).all(1).all(0),
+                     any = some.narrow(1, runs.first, runs.second).any(1).any(0);
+    auto whole = spans_of(all), parts = spans_of(any & ~all);
+    if (whole.size() > few || parts.size() > (runs.second == 1 ? few : 0)) {
+      const auto seen = spans_of(any);
+      whole.clear();
+      parts = {{seen.front().first, seen.back().first + seen.back().second - seen.front().first}};
+    }
+    const Span queries = q.tokens({top + runs.first, runs.second});
+    for (const auto& [spans, masked] : {std::pair{&whole, false}, std::pair{&parts, true}})
+      for (const Span& span : *spans) {
+        const Span keys = k.tokens(span);
+        to.push_back({queries.first, queries.second, keys.first, keys.second,
+                      masked ? mask(queries, keys).to(device) : at::Tensor()});
+      }
+  }
+};
+
+template <class See>
+VisibleTiles tiles_of(const at::Tensor& q_table, const at::Tensor& k_table, uint32_t over, at::Device device,
+                      See see) {
+  constexpr int64_t most = int64_t{1} << 22;
+  VisibleTiles out;
+  const TokenRuns q = runs_of(q_table, over), k = runs_of(k_table, over);
+  const int64_t n = q.first.numel(), m = k.first.numel(), band = std::max<int64_t>(most / m, 1);
+  const bool are_single = n == q_table.size(1) && m == k_table.size(1);
+  for (int64_t top = 0; top < n; top += band) {
+    const auto seen = [&](const at::Tensor& rows, const at::Tensor& keys) {
+      return see(q_table.index_select(1, rows.slice(0, top, top + band)), k_table.index_select(1, keys));
+    };
+    const at::Tensor every =
+        seen(q.first, k.last);  // the first query sees fewest keys, and fewest see the last key
+    const SeenRuns runs{q, k, top, every, are_single ? every : seen(q.last, k.first)};
+    for (const auto& span : runs.alike(most / k_table.size(1))) runs.add_tiles(out, span, device);
   }
   return out;
 }
 
 }  // namespace detail
 
-// see(q_table, k_table): bool [1 or B, some, L]. Tables on the CPU. If a rule does not form blocks, masks of
-// one byte per pair are kept.
+// int64 [tokens] on the CPU: an order in which the tokens of one ROW and COL follow each other, in the order that they
+// have in the table. If there are B tables, the first one decides.
+inline at::Tensor order_by_place(const at::Tensor& table) {
+  return at::argsort(detail::places_of(table.narrow(0, 0, 1).to(at::kCPU))[0], /*stable=*/true, 0, false);
+}
+
+// see(q_table, k_table): bool [1 or B, S, L] for any rows of the tables, which are on the CPU. It may read INDEX to
+// hide padding and keys of higher INDEX than their query, FRAME over space, ROW and COL over time, and TIME
+// never. It is asked for the ends of runs of tokens that differ in INDEX alone. Where these do not form few
+// blocks, masks of one byte per pair are kept.
+//
+// Over time every token is a run. If both tables are in the order of their places (order_by_place), it is asked, and
+// masks are kept, only for pairs in groups of places, of 256 queries or a place's: linear in the tokens. Otherwise, or
+// if places differ among B tables, for all pairs.
 template <class See>
-VisibleTiles visible_tiles(const at::Tensor& q_table, const at::Tensor& k_table, at::Device device, See see) {
-  constexpr int64_t most = int64_t{1} << 22, splits = 4;
-  const int64_t S = q_table.size(1), L = k_table.size(1),
-                band = std::max<int64_t>(most / std::max<int64_t>(L, 1), 1);
+VisibleTiles visible_tiles(const at::Tensor& q_table, const at::Tensor& k_table, uint32_t over,
+                           at::Device device, See see) {
   VisibleTiles out;
-  for (int64_t top = 0; top < S; top += band) {
-    const at::Tensor seen = see(q_table.narrow(1, top, std::min(band, S - top)), k_table);
-    for (const auto& [row, rows] : detail::rows_alike(seen)) {
-      const at::Tensor here = seen.narrow(1, row, rows), some = here.any(1).any(0);
-      const auto spans = detail::spans_of(some);
-      if (spans.empty()) continue;
-      if (here.all(1).all(0).equal(some) && static_cast<int64_t>(spans.size()) <= splits) {
-        for (const auto& [first, count] : spans) out.push_back({top + row, rows, first, count, {}});
-        continue;
-      }
-      const int64_t first = spans.front().first, count = spans.back().first + spans.back().second - first;
-      out.push_back({top + row, rows, first, count, here.narrow(2, first, count).contiguous().to(device)});
+  if (q_table.size(1) == 0 || k_table.size(1) == 0) return out;
+  for (const auto& [q, k] : detail::pieces_of(q_table, k_table, over))
+    for (VisibleTile& t : detail::tiles_of(q_table.narrow(1, q.first, q.second),
+                                           k_table.narrow(1, k.first, k.second), over, device, see)) {
+      t.q_first += q.first, t.k_first += k.first;
+      out.push_back(std::move(t));
     }
-  }
   return out;
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <ATen/ATen.h>
 
@@ -50,30 +51,55 @@ class TableRing {
                                                 instead_);
     const typename RingAttention<Kernel>::Shared shared{
         borrow<at::Tensor>(how.k_shared), borrow<at::Tensor>(how.v_shared), borrow<at::Tensor>(how.kv_valid)};
-    return RingAttention<Kernel>(ring_, overlap_)(q, k, v, how.scale, plan(link, how, q.device()), shared);
+    const CachedPlan& by = plan(link, how, q.device());
+    const auto in_order = [](const at::Tensor& x, const at::Tensor& order) {
+      return order.defined() ? x.index_select(1, order) : x;
+    };
+    const at::Tensor out =
+        RingAttention<Kernel>(ring_, overlap_)(in_order(q, by.q_order), in_order(k, by.k_order),
+                                               in_order(v, by.k_order), how.scale, by.tiles, shared);
+    return in_order(out, by.q_back);
   }
 
  private:
-  std::shared_ptr<const RingPlan> plan(const Link<at::Tensor>& link, const kinora_attention& how,
-                                       at::Device device) {
+  struct CachedPlan {
+    at::Tensor q, k;  // kept, so that their addresses identify them
+    uint32_t over;
+    std::shared_ptr<const RingPlan> tiles;
+    // Over time, tokens of this rank in the order of their places, and queries back in their own: int64 [tokens].
+    at::Tensor q_order, k_order, q_back;
+  };
+
+  const CachedPlan& plan(const Link<at::Tensor>& link, const kinora_attention& how, at::Device device) {
     const auto q_table = borrow<at::Tensor>(how.q_table), k_table = borrow<at::Tensor>(how.k_table);
     for (const auto& p : plans_)
-      if (p.q.is_same(q_table) && p.k.is_same(k_table) && p.over == how.over) return p.plan;
-    const auto place = [&](const at::Tensor& table, int64_t r) {
-      const int64_t n = table.size(1) / ring_.size();
-      return table.narrow(1, r * n, n);
+      if (p.q.is_same(q_table) && p.k.is_same(k_table) && p.over == how.over) return p;
+    const auto of_rank = [&](const at::Tensor& all, int64_t r, at::Tensor& order) {
+      const int64_t n = all.size(1) / ring_.size();
+      const at::Tensor table = all.narrow(1, r * n, n);
+      if (how.over != KINORA_OVER_TIME) return table;
+      order = order_by_place(table);
+      return table.index_select(1, order);
     };
-    const at::Tensor q = place(q_table, ring_.rank()).to(at::kCPU), k = k_table.to(at::kCPU);
+    const int64_t me = ring_.rank();
+    at::Tensor q_order;
+    std::vector<at::Tensor> k_orders(static_cast<size_t>(ring_.size()));
+    const at::Tensor q = of_rank(q_table.to(at::kCPU), me, q_order), k = k_table.to(at::kCPU);
     refuse_continuation(k);
-    const auto made = std::make_shared<RingPlan>();
+    const auto tiles = std::make_shared<RingPlan>();
     for (int64_t r = 0; r < ring_.size(); ++r)
-      made->push_back(visible_tiles(q, place(k, r), device, [&](const at::Tensor& a, const at::Tensor& b) {
-        return link.visible(a, b, how.over);
-      }));
+      tiles->push_back(visible_tiles(
+          q, of_rank(k, r, k_orders[static_cast<size_t>(r)]), how.over, device,
+          [&](const at::Tensor& a, const at::Tensor& b) { return link.visible(a, b, how.over); }));
+    CachedPlan made{q_table, k_table, how.over, tiles, {}, {}, {}};
+    if (q_order.defined()) {
+      made.q_order = q_order.to(device), made.q_back = q_order.argsort().to(device);
+      made.k_order = k_orders[static_cast<size_t>(me)].to(device);
+    }
     constexpr size_t most = 16;
-    plans_.push_front({q_table, k_table, how.over, made});
+    plans_.push_front(std::move(made));
     if (plans_.size() > most) plans_.pop_back();
-    return made;
+    return plans_.front();
   }
 
   void refuse_continuation(const at::Tensor& table) const {
@@ -87,15 +113,10 @@ class TableRing {
                       instead_);
   }
 
-  struct Known {
-    at::Tensor q, k;  // kept, so that their addresses identify them
-    uint32_t over;
-    std::shared_ptr<const RingPlan> plan;
-  };
   std::string name_, instead_;
   Group<at::Tensor> ring_;
   bool overlap_;
-  std::list<Known> plans_;
+  std::list<CachedPlan> plans_;
 };
 
 // The token at each position of the order, int64 [N].

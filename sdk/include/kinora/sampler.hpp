@@ -64,10 +64,7 @@ class Sampler {
         [](void* self, const kinora_denoiser* d, kinora_tensor noise, const kinora_run* run,
            kinora_tensor* out) {
           return guard([&] {
-            if (d->needs != 0)
-              throw Error(KINORA_ERROR_UNSUPPORTED,
-                          "the denoiser needs " + std::to_string(d->needs) +
-                              ", which this sampler does not know: it needs a newer plugin");
+            refuse_unknown(d->needs, "the denoiser");
             const GradMode off(false);
             *out =
                 static_cast<Sampler*>(self)->sample(Denoiser(d), Tensor::borrow(noise), Run(run)).release();

@@ -6,6 +6,7 @@
 
 #include "kinora/abi/source.h"
 #include "kinora/options.hpp"
+#include "kinora/run.hpp"
 #include "kinora/sample.hpp"
 
 KINORA_SDK_BEGIN
@@ -14,17 +15,17 @@ namespace kinora {
 
 // A subclass T has: struct Options; static void describe(Describe<Options>&); explicit T(const Options&). To be trained
 // from it also has count() and
-//   Sample at(uint64_t i) const;  // sample i of this part in the order of next(); any thread, at any time after open()
+//   Sample at(uint64_t i, const Run&) const;  // sample i of this part in the order of next(); any thread, after open()
 class Source {
  public:
   static constexpr const char* kind = "source";
   static constexpr const char* interface_id = KINORA_INTERFACE_SOURCE;
   virtual ~Source() = default;
   // Once, before any other call. shard < shards.
-  virtual void open(std::string_view path, uint64_t shard, uint64_t shards) = 0;
+  virtual void open(std::string_view path, uint64_t shard, uint64_t shards, const Run&) = 0;
   // The next sample, or nothing after the last. Throws Error(KINORA_ERROR_DATA) for a sample or file that it
   // has passed over; any other exception leaves the position where it was.
-  virtual std::optional<Sample> next() = 0;
+  virtual std::optional<Sample> next(const Run&) = 0;
   // The position, at most KINORA_SOURCE_MOST_STATE bytes.
   virtual std::string state() = 0;
   // Throws Error(KINORA_ERROR_INVALID), and keeps the position, if the state is of other data, of another part
@@ -44,8 +45,8 @@ class Source {
           return made;
         },
         [](void* self) { delete of(self); },
-        [](void* self, kinora_str path, uint64_t shard, uint64_t shards) {
-          return guard([&] { of(self)->open(view(path), shard, shards); });
+        [](void* self, kinora_str path, uint64_t shard, uint64_t shards, const kinora_run* run) {
+          return guard([&] { of(self)->open(view(path), shard, shards, Run(run)); });
         },
         next_sample,
         [](void* self, const kinora_sink* out) {
@@ -70,10 +71,10 @@ class Source {
 
  private:
   static Source* of(void* self) { return static_cast<Source*>(self); }
-  static int32_t next_sample(void* self, kinora_sample** out) {
+  static int32_t next_sample(void* self, const kinora_run* run, kinora_sample** out) {
     bool ended = false;
     const int32_t status = guard([&] {
-      auto sample = of(self)->next();
+      auto sample = of(self)->next(Run(run));
       ended = !sample;
       if (sample) *out = sample->release();
     });
@@ -82,9 +83,9 @@ class Source {
   // Null for a T without at().
   template <class T>
   static constexpr decltype(kinora_source::at) sample_at() {
-    if constexpr (requires(const T& source) { source.at(uint64_t{}); })
-      return [](void* self, uint64_t i, kinora_sample** out) {
-        return guard([&] { *out = static_cast<const T*>(of(self))->at(i).release(); });
+    if constexpr (requires(const T& source, const Run& run) { source.at(uint64_t{}, run); })
+      return [](void* self, uint64_t i, const kinora_run* run, kinora_sample** out) {
+        return guard([&] { *out = static_cast<const T*>(of(self))->at(i, Run(run)).release(); });
       };
     else
       return nullptr;

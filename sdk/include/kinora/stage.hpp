@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "kinora/abi/stage.h"
@@ -29,9 +30,13 @@ class Emit {
     if (!e_->fail) throw Error(KINORA_ERROR_DATA, reason);
     check(e_->fail(e_->self, s.release(), reason.c_str()));
   }
-  // Inside process(): holds the input until a later emit or drop of its key, or stored().
+  // Inside process(): holds the input until a later emit or drop of its key, or stored(). An engine that does not
+  // hold cannot run a stage that must: the run ends.
   void hold() const {
-    if (e_->hold) check(e_->hold(e_->self));
+    if (!e_->hold)
+      throw Error(KINORA_ERROR_REFUSED,
+                  "this engine holds no inputs, which this stage needs; choose another engine");
+    check(e_->hold(e_->self));
   }
   // Names the parents of the next new sample: keys of the current input and of held inputs.
   void made_of(std::span<const std::string_view> keys) const {
@@ -86,6 +91,16 @@ class Stage {
     return {sizeof(kinora_resources), 0, 1.0, 0.0, 0, 0, 0, 0, 0};
   }
 
+  // Whether T leaves finish() as it is here. Then its table has none, and hosts know that samples leave nothing in it.
+  template <class T>
+  static constexpr bool has_nothing_to_finish = requires {
+    requires std::is_same_v<decltype(&T::finish), void (Stage::*)(const Emit&, const Run&)>;
+  };
+  // T made it: its own functions are called directly.
+  template <class T>
+  static T& of(void* self) {
+    return static_cast<T&>(*static_cast<Stage*>(self));
+  }
   template <class T>
   static const void* api() {
     static const kinora_stage table{
@@ -99,26 +114,25 @@ class Stage {
         [](void* self) { delete static_cast<Stage*>(self); },
         [](void* self, kinora_resources* out) {
           return guard([&] {
-            const kinora_resources all = static_cast<Stage*>(self)->resources();
+            const kinora_resources all = of<T>(self).T::resources();
             KINORA_FILL(out, &all);
           });
         },
         [](void* self, kinora_sample* in, const kinora_emit* e, const kinora_run* r) {
-          return guard([&] { static_cast<Stage*>(self)->process(Sample::borrow(in), Emit(e), Run(r)); });
+          return guard([&] { of<T>(self).T::process(Sample::borrow(in), Emit(e), Run(r)); });
         },
-        [](void* self, const kinora_emit* e, const kinora_run* r) {
-          return guard([&] { static_cast<Stage*>(self)->finish(Emit(e), Run(r)); });
-        },
+        has_nothing_to_finish<T>
+            ? nullptr
+            : +[](void* self, const kinora_emit* e,
+                  const kinora_run* r) { return guard([&] { of<T>(self).T::finish(Emit(e), Run(r)); }); },
         [](void* self, kinora_sample* const* in, uint32_t n, const kinora_emit* e, const kinora_run* r) {
           return guard([&] {
             std::vector<Sample> samples;
             for (uint32_t i = 0; i < n; ++i) samples.push_back(Sample::borrow(in[i]));
-            static_cast<Stage*>(self)->process_batch(samples, Emit(e), Run(r));
+            of<T>(self).T::process_batch(samples, Emit(e), Run(r));
           });
         },
-        [](void* self, const kinora_run* r) {
-          return guard([&] { static_cast<Stage*>(self)->start(Run(r)); });
-        }};
+        [](void* self, const kinora_run* r) { return guard([&] { of<T>(self).T::start(Run(r)); }); }};
     return &table;
   }
 };

@@ -24,7 +24,8 @@ struct Given {
   int32_t status = KINORA_OK;
 };
 
-// An instance that cannot hold inputs. One thread at a time. Every Error that it throws ends the run, and names the stage.
+// An instance that cannot hold inputs. One thread at a time. Every Error that it throws ends the run, and
+// names the stage.
 class StageHere {
  public:
   // Creates and starts it. spec and run must outlive it.

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string_view>
+#include <type_traits>
 
 #include "kinora/abi/storage.h"
 #include "kinora/options.hpp"
@@ -43,6 +44,8 @@ class Storage {
   // Lists the folder's direct contents. Returns what `each` returned last.
   virtual int32_t list(std::string_view path, const Each& each) = 0;
   virtual void remove(std::string_view path) = 0;
+  // [any-thread] The run was asked to stop: calls that are waiting now end by an Error(KINORA_ERROR_CANCELLED).
+  virtual void interrupt() {}
 
   template <class T>
   static const void* api() {
@@ -63,11 +66,20 @@ class Storage {
         commit_object,
         [](void*, void* writer) { delete static_cast<StorageWriter*>(writer); },
         list_folder,
-        [](void* self, kinora_str path) { return guard([&] { of(self)->remove(view(path)); }); }};
+        [](void* self, kinora_str path) { return guard([&] { of(self)->remove(view(path)); }); },
+        interrupt_of<T>()};
     return &table;
   }
 
  private:
+  // Null for a T whose calls wait for nobody.
+  template <class T>
+  static constexpr auto interrupt_of() -> void (*)(void*) {
+    if constexpr (std::is_same_v<decltype(&T::interrupt), decltype(&Storage::interrupt)>)
+      return nullptr;
+    else
+      return [](void* self) { guard([&] { of(self)->interrupt(); }); };
+  }
   static Storage* of(void* self) { return static_cast<Storage*>(self); }
   static int32_t open_object(void* self, kinora_str path, void** reader, uint64_t* size) {
     return guard([&] {

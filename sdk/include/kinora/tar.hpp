@@ -29,10 +29,10 @@ struct TarMember {
   uint64_t content() const { return end - (size + 511) / 512 * 512; }
 };
 
-// Plain or gzip-compressed; ustar, pax and GNU names. Files only: folders, links and devices are skipped.
-// An archive ends where only zeros follow: libarchive stops at the first block of zeros, which may be a hole in the file.
-// Functions throw Error, KINORA_ERROR_DATA for a damaged archive, which has no further members then.
-// [owner-thread]
+// Plain or gzip-compressed; ustar, pax and GNU names. Files only: folders, links and devices are skipped. An
+// archive ends where only zeros follow: libarchive stops at the first block of zeros, which may be a hole in
+// the file. Functions throw Error, KINORA_ERROR_DATA for a damaged archive, which has no further members
+// then. [owner-thread]
 class TarReader {
  public:
   // need_end: an archive without its end-of-archive block counts as cut off. Without it the bytes are entries alone, so

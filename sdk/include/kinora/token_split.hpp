@@ -52,7 +52,7 @@ class TokenSplit : public Link<at::Tensor> {
 
  protected:
   struct Layout {
-    at::Tensor table;  // int64 [1 or B, N, 8], of all ranks' tokens in rank order
+    at::Tensor table;  // int64 [1 or B, N, columns], of all ranks' tokens in rank order
     at::Tensor back;   // int64 [N]: where each token of the one-process order is in the split order
     int64_t frames, rows, cols;
   };

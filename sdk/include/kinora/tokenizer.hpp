@@ -10,6 +10,7 @@
 #include "kinora/context.hpp"
 #include "kinora/options.hpp"
 #include "kinora/renames.hpp"
+#include "kinora/run.hpp"
 
 KINORA_SDK_BEGIN
 
@@ -20,7 +21,7 @@ template <class T>
 class TokenizerStream {
  public:
   virtual ~TokenizerStream() = default;
-  virtual T push(const T& piece) = 0;
+  virtual T push(const Run&, const T& piece) = 0;
 };
 
 template <class T>
@@ -37,14 +38,16 @@ class Tokenizer {
   static constexpr const char* interface_id = KINORA_INTERFACE_TOKENIZER;
   virtual ~Tokenizer() = default;
   virtual kinora_tokenizer_info info() const = 0;
-  virtual Encoded<T> encode(const Context<T>& ctx, const T& video) = 0;
-  virtual T decode(const Context<T>& ctx, const T& latent) = 0;
+  virtual Encoded<T> encode(const Run&, const Context<T>& ctx, const T& video) = 0;
+  virtual T decode(const Run&, const Context<T>& ctx, const T& latent) = 0;
   // Null: this tokenizer cannot stream.
-  virtual std::unique_ptr<TokenizerStream<T>> open(const Context<T>&, bool /*decoding*/) { return nullptr; }
+  virtual std::unique_ptr<TokenizerStream<T>> open(const Run&, const Context<T>&, bool /*decoding*/) {
+    return nullptr;
+  }
 
   // Initial values for training in closed form, by the parameters' names. Without an override the slot is
   // null, so that the host knows it before a run.
-  virtual std::vector<std::pair<std::string, T>> fit(const Context<T>&, const T& /*video*/) {
+  virtual std::vector<std::pair<std::string, T>> fit(const Run&, const Context<T>&, const T& /*video*/) {
     throw Error(KINORA_ERROR_UNSUPPORTED, "this tokenizer begins at random only");
   }
 
@@ -65,29 +68,30 @@ class Tokenizer {
             KINORA_FILL(out, &all);
           });
         },
-        [](void* self, const kinora_context* c, kinora_tensor video, kinora_tensor* latent,
-           kinora_tensor* posterior) {
+        [](void* self, const kinora_run* r, const kinora_context* c, kinora_tensor video,
+           kinora_tensor* latent, kinora_tensor* posterior) {
           return guard([&] {
-            auto e = of(self)->encode(Context<T>(c), borrow<T>(video));
+            auto e = of(self)->encode(Run(r), Context<T>(c), borrow<T>(video));
             *latent = give(std::move(e.latent));
             *posterior = give(std::move(e.posterior));
           });
         },
-        [](void* self, const kinora_context* c, kinora_tensor latent, kinora_tensor* video) {
-          return guard([&] { *video = give(of(self)->decode(Context<T>(c), borrow<T>(latent))); });
+        [](void* self, const kinora_run* r, const kinora_context* c, kinora_tensor latent,
+           kinora_tensor* video) {
+          return guard([&] { *video = give(of(self)->decode(Run(r), Context<T>(c), borrow<T>(latent))); });
         },
-        [](void* self, const kinora_context* c, int32_t decoding, void** stream) {
+        [](void* self, const kinora_run* r, const kinora_context* c, int32_t decoding, void** stream) {
           return guard([&] {
-            auto s = of(self)->open(Context<T>(c), decoding != 0);
+            auto s = of(self)->open(Run(r), Context<T>(c), decoding != 0);
             if (!s)
               throw Error(KINORA_ERROR_UNSUPPORTED,
                           "this tokenizer cannot stream; encode and decode whole clips");
             *stream = s.release();
           });
         },
-        [](void* stream, kinora_tensor piece, kinora_tensor* out) {
+        [](void* stream, const kinora_run* r, kinora_tensor piece, kinora_tensor* out) {
           return guard(
-              [&] { *out = give(static_cast<TokenizerStream<T>*>(stream)->push(borrow<T>(piece))); });
+              [&] { *out = give(static_cast<TokenizerStream<T>*>(stream)->push(Run(r), borrow<T>(piece))); });
         },
         [](void* stream) { delete static_cast<TokenizerStream<T>*>(stream); },
         detail::layout_of<M>,
@@ -98,10 +102,10 @@ class Tokenizer {
  private:
   template <class M>
   static constexpr bool fits = !std::is_same_v<decltype(&M::fit), decltype(&Tokenizer::fit)>;
-  static int32_t fit_all(void* self, const kinora_context* c, kinora_tensor video, void* to,
-                         void (*value)(void*, const char*, kinora_tensor)) {
+  static int32_t fit_all(void* self, const kinora_run* r, const kinora_context* c, kinora_tensor video,
+                         void* to, void (*value)(void*, const char*, kinora_tensor)) {
     return guard([&] {
-      for (auto& [name, v] : of(self)->fit(Context<T>(c), borrow<T>(video)))
+      for (auto& [name, v] : of(self)->fit(Run(r), Context<T>(c), borrow<T>(video)))
         value(to, name.c_str(), give(std::move(v)));
     });
   }

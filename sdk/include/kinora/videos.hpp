@@ -90,8 +90,8 @@ inline at::Tensor at_rows(const at::Tensor& x, const at::Tensor& row) {
 
 // Joins the texts [n, L, D] of a packed row to the keys of one row: text [1, n * L, D]. -> their table, for
 // Attention::k_table: the sample of each token, and whether `mask`, bool [n, L] or undefined, makes it
-// visible. Clears the mask. Each text gets hidden tokens at its end until their number is not that of the row's frames or
-// tokens, so that the number of rows tells a link whose they are.
+// visible. Clears the mask. Each text gets hidden tokens at its end until their number is not that of the
+// row's frames or tokens, so that the number of rows tells a link whose they are.
 at::Tensor joined_text(const Videos& videos, at::Tensor& text, at::Tensor& mask);
 
 inline Videos::Videos(const Named<at::Tensor>& in, const at::Tensor& latent, const Size& patch,

@@ -1,13 +1,14 @@
 // WebDataset: shards are tar archives, and neighbouring files with the same key are the fields of one sample.
 //
-//   shard-000000.tar: film-1.mp4 film-1.json film-2.mp4 film-2.json ...  key "film-1" has the fields mp4 and json
+//   shard-000000.tar: video-1.mp4 video-1.json video-2.mp4 video-2.json ...  key "video-1" has the fields mp4 and json
 //   shard-000000.tar.idx                                                 Energon: where each sample begins
-//   .nv-meta/.info.json                                                  Energon: the shards and how many samples each has
+//   .nv-meta/.info.json                                                  Energon: the shards, with counts of samples
 //
 // A name is split at the first dot of its last part: "a.b/clip.shots.json" is the key "a.b/clip" and the
-// field "shots.json". Readers take a field without a dot in lower case, as webdataset does with all. A leading "./", as of `tar -cf x.tar .`, is left out. Names without a dot, and
-// those with a part __x__ at the front, are not samples and are skipped. webdataset_files.hpp finds the shards,
-// webdataset_reader.hpp reads one, energon.hpp indexes one.
+// field "shots.json". Readers take a field without a dot in lower case, as webdataset does with all. A
+// leading "./", as of `tar -cf x.tar .`, is left out. Names without a dot, and those with a part __x__ at the
+// front, are not samples and are skipped. webdataset_files.hpp finds the shards, webdataset_reader.hpp reads
+// one, energon.hpp indexes one.
 #pragma once
 #include <algorithm>
 #include <optional>

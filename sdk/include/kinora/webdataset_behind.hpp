@@ -46,8 +46,8 @@ inline uint64_t next_tar_header(const RandomBytes& bytes, uint64_t from) {
 
 }  // namespace detail
 
-// The samples at or after `from`, without their fields. Damage between them is passed over, so the first one behind it
-// may have lost fields. Throws Error of the storage.
+// The samples at or after `from`, each once, without their fields. Damage in and between them is passed over, so those
+// next to it may have lost fields. Throws Error of the storage.
 inline std::vector<WebDatasetEntry> samples_behind(const RandomBytes& bytes, uint64_t from) {
   constexpr size_t kMostParts = 100'000;  // bound memory and time of a hostile archive
   constexpr int kMostDamages = 1000;
@@ -57,7 +57,12 @@ inline std::vector<WebDatasetEntry> samples_behind(const RandomBytes& bytes, uin
     if (from == bytes.size) break;
     energon::Grouping samples;
     const auto add = [&](std::optional<energon::StoredSample> one) {
-      if (one) out.push_back({std::move(one->key), bytes.name, from + one->offset, one->size});
+      if (!one) return;
+      const uint64_t at = from + one->offset;
+      if (!out.empty() && out.back().key == one->key)  // the rest of a sample with damage in its middle
+        out.back().size = at + one->size - out.back().offset;
+      else
+        out.push_back({std::move(one->key), bytes.name, at, one->size});
     };
     uint64_t end = 0;
     try {

@@ -2,7 +2,7 @@
 #include "kinora/abi/collective.h"
 #include "tensors.h"
 
-enum { none, twice, deaf };
+enum { none, twice, deaf, careless };
 
 static void* create(const kinora_host* host, int mode) {
   return make_with_tensors(host, mode, sizeof(with_tensors));
@@ -26,6 +26,8 @@ typedef struct work {
 
 static int32_t start(void* me, const kinora_transfer* t, void** out) {
   const with_tensors* c = me;
+  if (t->needs && c->base.mode != careless)
+    return error(&c->base, KINORA_ERROR_UNSUPPORTED, "needs of the transfer");
   work* w = calloc(1, sizeof *w);
   if (!w) return error(&c->base, KINORA_ERROR_NO_MEMORY, "no memory");
   int32_t status = KINORA_OK;
@@ -55,5 +57,6 @@ static void release(void* me) { (void)me; }
 COLLECTIVE(none)
 COLLECTIVE(twice)
 COLLECTIVE(deaf)
+COLLECTIVE(careless)
 #define ONE(MODE) COMPONENT("collective", KINORA_INTERFACE_COLLECTIVE, MODE, NULL)
-BROKEN_PLUGIN("collectives", ONE(none), ONE(twice), ONE(deaf))
+BROKEN_PLUGIN("collectives", ONE(none), ONE(twice), ONE(deaf), ONE(careless))

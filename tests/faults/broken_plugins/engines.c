@@ -2,7 +2,7 @@
 #include "broken.h"
 #include "kinora/abi/engine.h"
 
-enum { none, lost, again, early, leak, deaf, idle };
+enum { none, lost, again, early, leak, deaf, idle, careless };
 
 typedef struct engine {
   instance base;
@@ -121,6 +121,8 @@ static int32_t run_pipeline(void* me, const kinora_pipeline* p, const kinora_run
   const engine* e = me;
   void* stages[2] = {NULL, NULL};
   int32_t status = KINORA_OK;
+  if (run->needs && e->base.mode != careless)
+    return error(&e->base, KINORA_ERROR_UNSUPPORTED, "needs of the run");
   if (e->base.mode == idle) return error(&e->base, KINORA_ERROR_UNSUPPORTED, "it does not run yet");
   if (p->n_stages > 2) return error(&e->base, KINORA_ERROR_UNSUPPORTED, "two stages at most");
   for (uint32_t i = 0; i < p->n_stages && status == KINORA_OK; ++i) {
@@ -157,5 +159,7 @@ ENGINE(early)
 ENGINE(leak)
 ENGINE(deaf)
 ENGINE(idle)
+ENGINE(careless)
 #define ONE(MODE) COMPONENT("engine", KINORA_INTERFACE_ENGINE, MODE, NULL)
-BROKEN_PLUGIN("engines", ONE(none), ONE(lost), ONE(again), ONE(early), ONE(leak), ONE(deaf), ONE(idle))
+BROKEN_PLUGIN("engines", ONE(none), ONE(lost), ONE(again), ONE(early), ONE(leak), ONE(deaf), ONE(idle),
+              ONE(careless))

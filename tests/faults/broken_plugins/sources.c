@@ -24,16 +24,18 @@ static void* create(const kinora_host* host, int mode) {
   return s;
 }
 
-static int32_t open_part(void* me, kinora_str path, uint64_t shard, uint64_t shards) {
+static int32_t open_part(void* me, kinora_str path, uint64_t shard, uint64_t shards, const kinora_run* run) {
   source* s = me;
+  if (run->needs) return error(&s->base, KINORA_ERROR_UNSUPPORTED, "needs of the run");
   (void)path;
   s->shard = s->next = shard;
   s->shards = shards;
   return KINORA_OK;
 }
 
-static int32_t next(void* me, kinora_sample** out) {
+static int32_t next(void* me, const kinora_run* run, kinora_sample** out) {
   source* s = me;
+  if (run->needs) return error(&s->base, KINORA_ERROR_UNSUPPORTED, "needs of the run");
   char key[32];
   if (s->next >= samples || (s->base.mode == lost && s->shards > 1 && s->next == samples - 1))
     return KINORA_SIGNAL_END;

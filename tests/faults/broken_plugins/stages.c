@@ -19,7 +19,10 @@ enum {
   leak,
   shared,
   order,
-  dies
+  dies,
+  gives,
+  writes,
+  careless
 };
 
 static const kinora_samples_api* api_of(const instance* self) {
@@ -52,7 +55,7 @@ static int32_t process(void* me, kinora_sample* in, const kinora_emit* emit, con
   instance* self = me;
   const kinora_samples_api* api = api_of(self);
   kinora_bytes caption;
-  (void)run;
+  if (run->needs && self->mode != careless) return error(self, KINORA_ERROR_UNSUPPORTED, "needs of the run");
   if (api->get(in, "txt", &caption) != KINORA_OK) {
     if (self->mode == samples) abort();
     return self->mode == silent ? KINORA_ERROR_DATA : error(self, KINORA_ERROR_DATA, "the sample has no txt");
@@ -70,7 +73,8 @@ static int32_t process(void* me, kinora_sample* in, const kinora_emit* emit, con
     api->set(in, "number", number, NULL, NULL);
   }
   if (self->mode == leak) api->retain(in);
-  api->retain(in);
+  if (self->mode == writes) ((char*)caption.data)[0] ^= 1;
+  if (self->mode != gives) api->retain(in);
   const int32_t status = emit->emit(emit->self, in);
   if (self->mode != twice || status != KINORA_OK) return status;
   api->retain(in);
@@ -106,8 +110,11 @@ STAGE(leak)
 STAGE(shared)
 STAGE(order)
 STAGE(dies)
+STAGE(gives)
+STAGE(writes)
+STAGE(careless)
 #define ONE(MODE, GET) COMPONENT("stage", KINORA_INTERFACE_STAGE, MODE, GET)
 BROKEN_PLUGIN("stages", ONE(none, NULL), ONE(options, NULL), ONE(ids, any_interface), ONE(newer, NULL),
               ONE(bare, NULL), ONE(room, NULL), ONE(samples, NULL), ONE(silent, NULL), ONE(twice, NULL),
               ONE(lost, NULL), ONE(uneven, NULL), ONE(leak, NULL), ONE(shared, NULL), ONE(order, NULL),
-              ONE(dies, NULL))
+              ONE(dies, NULL), ONE(gives, NULL), ONE(writes, NULL), ONE(careless, NULL))

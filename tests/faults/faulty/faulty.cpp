@@ -228,4 +228,4 @@ class Faulty final : public kinora::Stage {
 
 }  // namespace
 KINORA_COMPONENT(Faulty)
-KINORA_PLUGIN(Faulty, Together, Pairs)
+KINORA_PLUGIN(Faulty, Together, Pairs, StartsLate)

@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/run/call.hpp"
-#include "core/run/one_stage.hpp"
+#include "core/runtime/call.hpp"
+#include "core/stages/one_stage.hpp"
 #include "core/workers/worker.hpp"
 #include "tests/faults/workers/job.hpp"
 

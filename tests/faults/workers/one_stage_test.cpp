@@ -1,10 +1,11 @@
 // A stage that reads untrusted media outside a pipeline: there too, damage to its process costs the current
 // sample.
-#include "core/run/one_stage.hpp"
+#include "core/stages/one_stage.hpp"
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <thread>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 
 #include "apps/kinora/command.hpp"
 #include "core/base/cancel.hpp"
+#include "core/runtime/call.hpp"
 #include "tests/faults/workers/job.hpp"
 
 namespace kinora::core {
@@ -35,6 +37,43 @@ std::string pid_in(const Sample& sample) { return std::string(sample.need("pid")
 
 const std::string kThis = std::to_string(::getpid());
 
+std::unique_ptr<StageInstance> instance(const char* name, bool may_be_apart) {
+  const auto* spec = or_throw(runtime().registry().find("stage", name));
+  const Options options = or_throw(Options::make(*spec, json::object()));
+  return std::make_unique<StageInstance>(runtime().registry(), spec->id, options,
+                                         Isolation{.is_allowed = may_be_apart});
+}
+
+TEST(StageInstance, TakesBatchesInThisProcessAndOneSampleInItsOwn) {
+  const auto here = instance("together", false), apart = instance("together", true);
+  EXPECT_EQ(here->resources().batch, 4u);
+  EXPECT_EQ(apart->resources().batch, 0u);
+  const Sample a("a"), b("b");
+  kinora_sample* both[] = {a.get(), b.get()};
+  StageResults results;
+  Call call;
+  here->process_batch(both, results.sink(), run_of(call));
+  ASSERT_EQ(results.emitted.size(), 2u);
+  EXPECT_EQ(results.emitted[1].need("together"), "2");
+}
+
+TEST(StageInstance, StartsAgainAfterAStartThatFailed) {
+  const auto late = instance("starts-late", false);
+  const Sample a("a"), b("b");
+  StageResults results;
+  Call call;
+  EXPECT_THROW(late->process(a.get(), results.sink(), run_of(call)), Error);
+  for (const Sample* one : {&a, &b}) late->process(one->get(), results.sink(), run_of(call));
+  ASSERT_EQ(results.emitted.size(), 2u);
+  EXPECT_EQ(results.emitted[1].need("starts"), "2");
+}
+
+TEST(StageInstance, KeepsNothingIfItHasNoFinish) {
+  EXPECT_TRUE(instance("together", false)->keeps_nothing());
+  EXPECT_FALSE(instance("pairs", false)->keeps_nothing());
+  EXPECT_FALSE(instance("together", true)->keeps_nothing()) << "not known of a process";
+}
+
 TEST(OneStage, ACrashCostsOneSampleAndNotThisProcess) {
   const OneStage stage(runtime(), "faulty", {{"how", "crash"}});
   const std::string first = pid_in(stage(Sample("a")));
@@ -51,9 +90,9 @@ TEST(OneStage, AHangEndsAtItsLimit) {
 }
 
 TEST(OneStage, OnWhichAStepWaitsHasALimitOnceTheRunIsToStop) {
-  struct Asked {
-    ~Asked() { cancel(false); }
-  } asked;
+  struct Cancelled {
+    ~Cancelled() { cancel(false); }
+  } cancelled;
   const OneStage hangs(runtime(), "faulty", {{"how", "hang"}}, {.patience = 0.5}),
       ends(runtime(), "faulty", {{"how", "none"}, {"milliseconds", 300}}, {.patience = 5});
   hangs(Sample("a")), ends(Sample("a"));
@@ -98,12 +137,12 @@ TEST(OneStage, OfAThirdPartyRunsHereOnlyWhereTheCallerForbidsAProcessOfItsOwn) {
 }
 
 TEST(Apply, AStageThatCrashesLeavesWhatItMadeAndSaysHowItEnded) {
-  const auto film = std::filesystem::temp_directory_path() / ("bad-" + kThis + ".mp4");
-  std::ofstream(film) << "x";
+  const auto video = std::filesystem::temp_directory_path() / ("bad-" + kThis + ".mp4");
+  std::ofstream(video) << "x";
   const auto applied = [&](const json& options) {
     ApplyRequest request;
     request.id = "stage/faulty";
-    request.input = film.string();
+    request.input = video.string();
     request.options = options;
     return apply_stage(runtime(), request);
   };
@@ -115,7 +154,7 @@ TEST(Apply, AStageThatCrashesLeavesWhatItMadeAndSaysHowItEnded) {
         applied({{"how", "crash"}});
       },
       ::testing::ThrowsMessage<Error>(HasSubstr("killed by signal 11 (SIGSEGV)")));
-  std::filesystem::remove(film);
+  std::filesystem::remove(video);
 }
 
 }  // namespace

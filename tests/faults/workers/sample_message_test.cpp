@@ -108,20 +108,21 @@ TEST(SampleMessage, RefusesWhatDoesNotHoldWhatItSays) {
     return why;
   };
   EXPECT_EQ(refused([](json& h) { h["fields"][0]["size"] = 4; }),
-            "a worker sent a field that is not in its message");
+            "the other side sent a field that is not in its message");
   EXPECT_EQ(refused([](json& h) { h["fields"][0]["at"] = 1ull << 63; }),
-            "a worker sent a field that is not in its message");
+            "the other side sent a field that is not in its message");
   EXPECT_EQ(refused([](json& h) { h["fields"][1]["size"] = 100001; }),
-            "a worker sent memory that is not sealed or too short");
+            "the other side sent memory that is not sealed or too short");
   EXPECT_EQ(refused([](json& h) { h["fields"][1]["piece"] = 1; }),
-            "a worker sent a sample without its memory");
-  EXPECT_NE(refused([](json& h) { h.erase("key"); }).find("what is no sample"), std::string::npos);
+            "the other side sent a sample without its memory");
+  EXPECT_NE(refused([](json& h) { h.erase("key"); }).find("the other side sent a malformed sample: "),
+            std::string::npos);
   for (const char* name : {"", "/etc/x", "../x", "a/../../x"}) {
     EXPECT_EQ(refused([&](json& h) { h["key"] = name; }),
-              "a worker sent a name that is not a valid file name")
+              "the other side sent a name that is not a valid file name")
         << name;
     EXPECT_EQ(refused([&](json& h) { h["fields"][0]["name"] = name; }),
-              "a worker sent a name that is not a valid file name")
+              "the other side sent a name that is not a valid file name")
         << name;
   }
   const json tensor{{"name", "t"}, {"code", 1}, {"bits", 8}, {"shape", {3}}, {"size", 3}, {"at", 0}};
@@ -132,6 +133,12 @@ TEST(SampleMessage, RefusesWhatDoesNotHoldWhatItSays) {
                                       {"shape", json({-3})}})
     EXPECT_NE(refused([&](json& h) { h["tensors"] = {tensor}, h["tensors"][0][member] = value; }), "accepted")
         << member << value;
+  // Strides are computed beside a dimension of size 0 too.
+  EXPECT_EQ(refused([&](json& h) {
+              h["tensors"] = {tensor};
+              h["tensors"][0].update({{"size", 0}, {"shape", {0, 1ll << 62, 4}}});
+            }),
+            "the other side sent a tensor of an impossible shape");
 }
 
 // The parser would recurse once per level.

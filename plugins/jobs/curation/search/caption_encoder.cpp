@@ -7,7 +7,7 @@
 #include "core/base/facts.hpp"
 #include "core/base/status.hpp"
 #include "core/io/byte_source.hpp"
-#include "core/run/weights.hpp"
+#include "core/weights/weights.hpp"
 #include "kinora/error.hpp"
 #include "kinora/npy.hpp"
 
@@ -29,7 +29,7 @@ Options options_in(const Registry& registry, const json& encoder, const char* ki
   return *std::move(options);
 }
 
-// With escapes for what a terminal would obey.
+// Escapes what a terminal would obey.
 std::string quoted(const fs::path& path) {
   return json(path.string()).dump(-1, ' ', true, json::error_handler_t::replace);
 }

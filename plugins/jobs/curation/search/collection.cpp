@@ -1,14 +1,13 @@
 #include "plugins/jobs/curation/search/collection.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <set>
 
 #include <fmt/ranges.h>
 
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
+#include "core/base/regular_file.hpp"
 #include "core/io/byte_source.hpp"
 #include "core/run/run_file.hpp"
 #include "kinora/error.hpp"
@@ -89,8 +88,8 @@ std::string Captions::of(const ClipRef& clip) {
                                                  kept_in(clip.folder.parent_path())))
                 .first;
   if (auto edited = edits->second.now(clip.key).caption) return *std::move(edited);
-  std::ifstream in(clip.folder / (clip.key + ".txt"), std::ios::binary);
-  return in ? std::string(std::istreambuf_iterator<char>(in), {}) : "";
+  auto text = read_regular_file(clip.folder / (clip.key + ".txt"));
+  return text ? *std::move(text) : "";
 }
 
 // A folder that was found in two ways is added once.

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/run/one_stage.hpp"
 #include "core/runtime/runtime.hpp"
 #include "core/sample/sample.hpp"
+#include "core/stages/one_stage.hpp"
 #include "kinora/npy.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 
@@ -50,15 +50,6 @@ std::vector<Hit> nearest(const Embedded& among, std::span<const float> query, si
   std::vector<Hit> out;
   for (auto at = order.begin(); at != end; ++at) out.push_back({among.clips[*at], score[*at]});
   return out;
-}
-
-std::vector<std::vector<float>> text_vectors(Runtime& runtime, const json& encoder,
-                                             const std::vector<std::string>& texts) {
-  json request = encoder;
-  request["texts"] = texts;
-  return tool_of("kinora_training", "embed_texts")(runtime, request)
-      .at("embeddings")
-      .get<std::vector<std::vector<float>>>();
 }
 
 std::vector<float> video_query(Runtime& runtime, const std::filesystem::path& file) {
@@ -115,14 +106,28 @@ Embedded those(Embedded all, const std::function<bool(const ClipRef&)>& is_wante
   return out;
 }
 
+namespace {
+
+// A number below `limit` with at least two decimals, and as many as show that it is below.
+std::string text_below(double number, double limit) {
+  std::string text;
+  for (int decimals = 2; decimals <= 17; ++decimals) {
+    text = fmt::format("{:.{}f}", number, decimals);
+    if (std::stod(text) < limit) break;
+  }
+  return text;
+}
+
+}  // namespace
+
 // MiniLM's cosines of captions with unrelated texts stay below 0.2, those with matching ones begin at 0.4.
 // Other encoders have other scales.
 std::string nothing_matches(const Embedded& captions, double best) {
   constexpr double kMatch = 0.3;
   if (captions.encoder.value("text", "") != "model/minilm" || best >= kMatch) return "";
   return fmt::format(
-      "no caption matches this text: the highest score is {:.2f}, and captions that match have {} or more",
-      best, kMatch);
+      "no caption matches this text: the highest score is {}, and captions that match have {} or more",
+      text_below(best, kMatch), kMatch);
 }
 
 }  // namespace kinora::core

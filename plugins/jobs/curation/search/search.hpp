@@ -28,10 +28,6 @@ std::vector<double> cosines(const Embedded& among, std::span<const float> query)
 std::vector<Hit> nearest(const Embedded& among, std::span<const float> query, size_t count,
                          int64_t except = -1);
 
-// Texts encoded like the captions of this `encoder` (see Embedded). Loads libtorch.
-std::vector<std::vector<float>> text_vectors(Runtime&, const nlohmann::json& encoder,
-                                             const std::vector<std::string>& texts);
-
 // A video file as embed.classic with its defaults sees it, at two frames per second. Its motion is comparable
 // to clips that were sampled alike; colours and gradients do not depend on the sampling.
 std::vector<float> video_query(Runtime&, const std::filesystem::path& file);

@@ -7,14 +7,17 @@ function niceStep(least) {
   return ([1, 2, 5].find((m) => m * power >= least * (1 - 1e-9)) ?? 10) * power;
 }
 
-/** Values low..high with about `wanted` ticks. scale: "linear"; "from zero": linear with zero; "automatic": from zero if that costs
- * little; "logarithmic": of positive values. isRounded: the ends move outwards, to ticks or a little, so that no value touches the
+/** Values low..high with about `wanted` ticks. scale: "linear"; "from zero": linear with zero; "automatic": from zero
+ * if that costs
+ * little; "logarithmic": of positive values. isRounded: the ends move outwards, to ticks or a little, so that no value
+ * touches the
  * frame. Returns {low, high, ticks: [{at, label}], at(value)}, where `at` is a share of the axis, 0 to 1. */
 export function makeAxis(low, high, scale, wanted, isRounded) {
   const isLog = scale === "logarithmic", isFromZero = scale === "from zero";
   if (!isLog && low > 0 && (isFromZero || (scale === "automatic" && low < 0.5 * high))) low = 0;
   if (high < 0 && isFromZero) high = 0;
-  [low, high] = [low, high].map((value) => (Math.abs(value) < 1e-290 ? 0 : Math.min(Math.max(value, -1e300), 1e300))); // what arithmetic has digits for
+  // what arithmetic has digits for
+  [low, high] = [low, high].map((value) => (Math.abs(value) < 1e-290 ? 0 : Math.min(Math.max(value, -1e300), 1e300)));
   if (!(high - low > 1e-9 * Math.max(Math.abs(low), Math.abs(high)))) { // a single value is drawn in the middle
     const room = low === 0 ? 1 : Math.abs(low) * 0.5;
     low -= room;
@@ -22,7 +25,8 @@ export function makeAxis(low, high, scale, wanted, isRounded) {
   }
   const axis = { low, high, ticks: [] };
   axis.at = (value) => {
-    const share = isLog ? Math.log(Math.max(value, axis.low) / axis.low) / Math.log(axis.high / axis.low) : (value - axis.low) / (axis.high - axis.low);
+    const share = isLog ? Math.log(Math.max(value, axis.low) / axis.low) / Math.log(axis.high / axis.low)
+        : (value - axis.low) / (axis.high - axis.low);
     return Math.min(Math.max(share, 0), 1);
   };
   (isLog ? logTicks : linearTicks)(axis, wanted, isRounded);
@@ -30,7 +34,9 @@ export function makeAxis(low, high, scale, wanted, isRounded) {
 }
 
 function linearTicks(axis, wanted, isRounded) {
-  const step = niceStep((axis.high - axis.low) / wanted);
+  let step = niceStep((axis.high - axis.low) / wanted);
+  const ticks = () => Math.floor(axis.high / step + 1e-9) - Math.ceil(axis.low / step - 1e-9) + 1;
+  while (!isRounded && ticks() < 2) step = niceStep(0.4 * step); // one tick says nothing of the scale
   if (isRounded) {
     axis.low = Math.floor(axis.low / step + 1e-9) * step;
     axis.high = Math.ceil(axis.high / step - 1e-9) * step;
@@ -38,7 +44,8 @@ function linearTicks(axis, wanted, isRounded) {
   // As many digits as neighbouring ticks need to differ.
   const widest = Math.max(Math.abs(axis.low), Math.abs(axis.high));
   const digits = Math.min(Math.max(Math.ceil(Math.log10(widest / step) - 1e-9) + 1, 1), 12);
-  for (let i = Math.ceil(axis.low / step - 1e-9), last = Math.floor(axis.high / step + 1e-9); i <= last; ++i) axis.ticks.push({ at: axis.at(i * step), label: number(i * step, digits) });
+  for (let i = Math.ceil(axis.low / step - 1e-9), last = Math.floor(axis.high / step + 1e-9); i <= last; ++i)
+    axis.ticks.push({ at: axis.at(i * step), label: number(i * step, digits) });
 }
 
 /** The values m * 10^e, with e a multiple of `every`, that are on the axis. */

@@ -1,6 +1,7 @@
 // Creates elements. Text is never interpreted as markup: it is always set as text.
 
-/** Creates an element with properties ("class", "aria-*" and "data-*" as attributes; "on..." as listeners) and children. */
+/** Creates an element with properties ("class", "aria-*" and "data-*" as attributes; "on..." as listeners) and
+ * children. */
 export function make(tag, properties = {}, ...children) {
   const out = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -13,7 +14,8 @@ export function make(tag, properties = {}, ...children) {
   return out;
 }
 
-/** Sets properties of the element's style, such as {left: "20%"}. A style attribute would break the page's security policy. */
+/** Sets properties of the element's style, such as {left: "20%"}. A style attribute would break the page's security
+ * policy. */
 export function styled(element, style) {
   for (const [name, value] of Object.entries(style)) element.style.setProperty(name, value);
   return element;

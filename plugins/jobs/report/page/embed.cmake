@@ -1,5 +1,5 @@
-# kinora_embed_page(SOURCES FILE...): embeds a page's files and defines page_files() of plugins/jobs/report/page_files.hpp.
-# SOURCES: the variable that receives the sources to build.
+# kinora_embed_page(SOURCES FILE...): embeds a page's files and defines page_files() of
+# plugins/jobs/report/page_files.hpp. SOURCES: the variable that receives the sources to build.
 set(KINORA_SHARED_PAGE "${CMAKE_CURRENT_LIST_DIR}")
 
 function(kinora_embed_page sources)
@@ -13,9 +13,11 @@ function(kinora_embed_page sources)
     get_filename_component(ending "${path}" LAST_EXT)
     string(SUBSTRING "${ending}" 1 -1 ending)
     string(MAKE_C_IDENTIFIER "kinora_page_${file}" symbol)
-    string(APPEND assembly ".global ${symbol}, ${symbol}_end\n.hidden ${symbol}, ${symbol}_end\n${symbol}:\n.incbin \"${path}\"\n${symbol}_end:\n.byte 0\n")
+    string(APPEND assembly ".global ${symbol}, ${symbol}_end\n.hidden ${symbol}, ${symbol}_end\n"
+        "${symbol}:\n.incbin \"${path}\"\n${symbol}_end:\n.byte 0\n")
     string(APPEND declared "extern const char ${symbol}[], ${symbol}_end[];\n")
-    string(APPEND listed "      {\"/${file}\", \"${type_${ending}}\", {${symbol}, static_cast<size_t>(${symbol}_end - ${symbol})}},\n")
+    string(APPEND listed "      {\"/${file}\", \"${type_${ending}}\", "
+        "{${symbol}, static_cast<size_t>(${symbol}_end - ${symbol})}},\n")
   endforeach()
   string(APPEND assembly ".section .note.GNU-stack,\"\",@progbits\n")
   set(built "${CMAKE_CURRENT_BINARY_DIR}/page.S" "${CMAKE_CURRENT_BINARY_DIR}/page_files.cpp")

@@ -1,4 +1,5 @@
-// Figures of a job's summary.json in the order in which a reader asks: what went in, what came out, is it good, what did it cost.
+// Figures of a job's summary.json in the order in which a reader asks: what went in, what came out, is it good, what
+// did it cost.
 import { make } from "./elements.js";
 import { factList, factsOf } from "./parts.js";
 import { byteSize, count, counted, duration, number } from "./words.js";
@@ -11,16 +12,22 @@ export const shapeText = (sizes) => sizes.map((size) => count(size)).join("\u00A
 
 /** The words of the first of [limit, words] above the value. */
 const judged = (bands) => (value) => bands.find(([limit]) => !(value >= limit))[1];
-const kPsnr = [[20, "colours are right, shapes are not"], [26, "shapes are right, but blurred"], [34, "details are lost, shapes are right"], [40, "only fine details differ"], [Infinity, "hard to tell from the original"]];
-const kSsim = [[0.7, "of 1: many shapes are lost"], [0.9, "of 1: shapes are right, edges are not"], [0.97, "of 1: edges are right, fine textures are lost"], [Infinity, "of 1: hard to tell from the original"]];
+const kPsnr = [[20, "colours are right, shapes are not"], [26, "shapes are right, but blurred"],
+    [34, "details are lost, shapes are right"], [40, "only fine details differ"],
+    [Infinity, "hard to tell from the original"]];
+const kSsim = [[0.7, "of 1: many shapes are lost"], [0.9, "of 1: shapes are right, edges are not"],
+    [0.97, "of 1: edges are right, fine textures are lost"], [Infinity, "of 1: hard to tell from the original"]];
 
-// Figures of each kind of job: [group, member of the summary, title, its text, what it means]. A figure of "problem" is shown unless it is 0.
-const kHeldOut = ["in", "held_out", "held out", count, () => "of these: never trained on, they tell learning from memory"];
+// Figures of each kind of job: [group, member of the summary, title, its text, what it means]. A figure of "problem" is
+// shown unless it is 0.
+const kHeldOut = ["in", "held_out", "held out", count,
+    () => "of these: never trained on, they tell learning from memory"];
 const problems = (...list) => list.map(([name, title]) => ["good", name, title, count, () => "", "problem"]);
 const kTraining = [
   ["out", "parameters", "parameters", count, () => "numbers that were learnt"],
   ["out", "steps", "steps", count],
-  ...problems(["skipped", "steps without a finite gradient"], ["failed", "damaged samples"], ["too_short", "too short to use"]),
+  ...problems(["skipped", "steps without a finite gradient"], ["failed", "damaged samples"],
+      ["too_short", "too short to use"]),
   ["cost", "seconds_per_step", "a step", duration],
   ["cost", "flops_per_sample", "arithmetic of a sample", giga("GFLOP"), () => "forward and backward"],
   ["cost", "peak_flops", "rate of this machine", giga("GFLOP/s"), () => "a large product alone"],
@@ -45,7 +52,9 @@ const kFigures = {
     ["out", "samples", "samples", count, () => "a clip with its texts each"],
     ["out", "shards", "shards", count],
     ["out", "bytes", "size", byteSize],
-    ...problems(["filtered", "left out by a rule"], ["copies_of_rejected", "left out as copies of rejected clips"], ["edits_of_clips_not_kept", "edits of clips that were not kept"], ["edits_of_other_footage", "edits of other footage"]),
+    ...problems(["filtered", "left out by a rule"], ["copies_of_rejected", "left out as copies of rejected clips"],
+        ["edits_of_clips_not_kept", "edits of clips that were not kept"],
+        ["edits_of_other_footage", "edits of other footage"]),
   ],
   "train-tokenizer": [
     ["in", "clips", "clips", count],
@@ -59,7 +68,8 @@ const kFigures = {
     ["out", "samples", "windows", count, () => "cut from the clips, may overlap"],
     ["out", "latent_shape", "latent of each", shapeText, () => "channels × frames × height × width"],
     ["out", "bytes", "size", byteSize],
-    ...problems(["failed", "damaged clips"], ["too_short", "too short for a window"], ["without_signal", "without a control signal"]),
+    ...problems(["failed", "damaged clips"], ["too_short", "too short for a window"],
+        ["without_signal", "without a control signal"]),
   ],
   train: [["in", "samples", "windows", count], kHeldOut, ...kTraining],
 };
@@ -67,7 +77,9 @@ const kFigures = {
 // Counts by reason: the names "dropped filter.facts" and such.
 const kByReason = [["dropped ", "good", "dropped by a transform, "], ["left_out ", "in", "left out by "]];
 
-const isShown = (value) => typeof value === "number" || (Array.isArray(value) && value.length > 0 && value.every((member) => typeof member === "number"));
+const isShown = (value) =>
+    typeof value === "number"
+    || (Array.isArray(value) && value.length > 0 && value.every((member) => typeof member === "number"));
 
 /** The places [step, value] of a curve as its chart draws them. */
 const drawnOf = (curve) => curve?.line ?? curve?.points ?? [];
@@ -77,7 +89,9 @@ const meanOf = (places) => places.reduce((sum, [, value]) => sum + value, 0) / p
 /** Where a loss goes: the last fifth of its steps compared with the fifth before. */
 function trend(places) {
   const [first, last] = [places[0][0], places.at(-1)[0]];
-  const fifth = (n) => places.filter(([step]) => step >= first + (n / 5) * (last - first) && step <= first + ((n + 1) / 5) * (last - first));
+  const fifth = (n) =>
+      places.filter(([step]) =>
+      step >= first + (n / 5) * (last - first) && step <= first + ((n + 1) / 5) * (last - first));
   const before = meanOf(fifth(3)), ratio = meanOf(fifth(4)) / before;
   if (!(before > 0)) return "";
   if (ratio < 0.97) return "still falls: more steps would help";
@@ -89,7 +103,8 @@ function lossFigure({ curves: { loss } }, digits) {
   const places = drawnOf(loss);
   if (!places.length) return [];
   const isMean = loss.line !== null, start = places.length > 1 ? `from ${number(places[0][1])}` : "";
-  return [["loss at the end", number(places.at(-1)[1], digits), [start, isMean ? trend(places) : ""].filter(Boolean).join("; ")]];
+  return [["loss at the end", number(places.at(-1)[1], digits),
+      [start, isMean ? trend(places) : ""].filter(Boolean).join("; ")]];
 }
 
 function validationFigure({ curves: { small } }, digits) {
@@ -97,7 +112,9 @@ function validationFigure({ curves: { small } }, digits) {
   if (!places.length) return [];
   const [best, last] = [places.reduce((a, b) => (b[1] < a[1] ? b : a)), places.at(-1)];
   const isWorse = last[1] > 1.02 * best[1];
-  const told = places.length < 2 ? "" : isWorse ? `lowest at step ${count(best[0])}, ${number(best[1])}: since then the model learns its samples by heart` : "near its lowest: no sign of learning by heart";
+  const told = places.length < 2 ? "" : isWorse
+      ? `lowest at step ${count(best[0])}, ${number(best[1])}: since then the model learns its samples by heart`
+      : "near its lowest: no sign of learning by heart";
   return [["validation loss", number(last[1], digits), told]];
 }
 
@@ -110,17 +127,20 @@ function windowFigure({ kind, options }) {
 
 /** A job's figures by group: {in: [[title, text, meaning], ...], ...}, and the names that they use. */
 function grouped(job) {
-  const out = { in: [], out: [], good: [], cost: [] }, used = new Set(["validation_loss", "used"]); // a chart shows it; clips without those that are too short or damaged
+  // a chart shows it; clips without those that are too short or damaged
+  const out = { in: [], out: [], good: [], cost: [] }, used = new Set(["validation_loss", "used"]);
   const values = new Map(job.facts.map(({ name, value }) => [name, value]));
   for (const [group, name, title, text, meaning = () => "", kind] of kFigures[job.kind] ?? []) {
     const value = values.get(name);
     if (!isShown(value) || Array.isArray(value) !== (text === shapeText)) continue;
     used.add(name);
-    if (!(value === 0 && (kind === "problem" || name === "held_out"))) out[group].push([title, text(value), meaning(value)]);
+    if (!(value === 0 && (kind === "problem" || name === "held_out")))
+      out[group].push([title, text(value), meaning(value)]);
   }
   for (const [prefix, group, title] of kByReason)
     for (const [name, value] of values)
-      if (name.startsWith(prefix) && used.add(name) && value > 0) out[group].push([title + name.slice(prefix.length), count(value), ""]);
+      if (name.startsWith(prefix) && used.add(name) && value > 0)
+        out[group].push([title + name.slice(prefix.length), count(value), ""]);
   out.in.push(...windowFigure(job));
   if (job.curves) out.good.unshift(...lossFigure(job), ...validationFigure(job));
   if (job.seconds !== null) out.cost.unshift(["time", duration(job.seconds), ""]);
@@ -128,17 +148,22 @@ function grouped(job) {
 }
 
 function group(title, figures) {
-  const figure = ([name, text, meaning]) => make("div", {}, make("dt", {}, name), make("dd", {}, text), meaning ? make("dd", { class: "more" }, meaning) : null);
-  return make("div", { class: "group" }, make("p", { class: "question" }, title), make("dl", { "aria-label": title }, figures.map(figure)));
+  const figure = ([name, text, meaning]) => make("div", {}, make("dt", {}, name), make("dd", {}, text),
+      meaning ? make("dd", { class: "more" }, meaning) : null);
+  return make("div", { class: "group" }, make("p", { class: "question" }, title),
+      make("dl", { "aria-label": title }, figures.map(figure)));
 }
 
 /** The figures of a job, with what they mean; the others of its summary behind a fold. */
 export function figures(job) {
   const [groups, used] = grouped(job), others = factsOf({ facts: job.facts.filter(({ name }) => !used.has(name)) });
-  const parts = Object.entries(kGroups).filter(([key]) => groups[key].length).map(([key, title]) => group(title, groups[key]));
+  const parts = Object.entries(kGroups).filter(([key]) => groups[key].length).map(([key, title]) => group(title,
+      groups[key]));
   return [
     ...(parts.length ? [make("div", { class: "groups" }, parts)] : []),
-    ...(others.length ? [make("details", {}, make("summary", {}, `${counted(others.length, "more figure")} of summary.json`), factList(others))] : []),
+    ...(others.length
+        ? [make("details", {}, make("summary", {}, `${counted(others.length, "more figure")} of summary.json`),
+        factList(others))] : []),
   ];
 }
 

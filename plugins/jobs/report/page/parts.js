@@ -3,14 +3,18 @@ import { make, styled } from "./elements.js";
 import { byteSize, count, counted, number } from "./words.js";
 
 /** A section, or nothing if it has no contents. */
-export const section = (id, title, ...children) => (children.flat().length ? [make("section", { id, "aria-labelledby": `${id}-title` }, make("h2", { id: `${id}-title` }, title), ...children)] : []);
+export const section = (id, title,
+    ...children) => (children.flat().length
+    ? [make("section", { id, "aria-labelledby": `${id}-title` }, make("h2", { id: `${id}-title` }, title), ...children)]
+    : []);
 
 export const note = (text, more = "") => make("p", { class: `note ${more}` }, text);
 
 /** A note about the rest of a list that the page cuts; nothing if there is none. */
 export const rest = (more, one, where) => (more ? [note(`${counted(more, one)}${where}`)] : []);
 
-/** The elements that `draw` makes of each job, after the job's name if the run has several of its kind, and what is missing if it did not
+/** The elements that `draw` makes of each job, after the job's name if the run has several of its kind, and what is
+ * missing if it did not
  * finish. always: makes something of every job, also of an unfinished one. */
 export function eachJob(jobs, draw, always = () => []) {
   return jobs.flatMap((job) => [
@@ -21,12 +25,15 @@ export function eachJob(jobs, draw, always = () => []) {
 }
 
 /** A region that scrolls sideways. */
-export const scrolling = (name, more, ...children) => make("div", { class: `scroll ${more}`, role: "region", tabIndex: 0, "aria-label": name }, ...children);
+export const scrolling = (name, more, ...children) => make("div",
+    { class: `scroll ${more}`, role: "region", tabIndex: 0, "aria-label": name }, ...children);
 
 /** facts: [name, text]; those without a text are left out. */
 export function factList(facts) {
   const told = facts.filter(([, text]) => text);
-  return told.length ? [make("dl", { class: "facts" }, told.map(([name, text]) => make("div", {}, make("dt", {}, name), make("dd", {}, text))))] : [];
+  return told.length
+      ? [make("dl", { class: "facts" },
+      told.map(([name, text]) => make("div", {}, make("dt", {}, name), make("dd", {}, text))))] : [];
 }
 
 function factText(name, value) {
@@ -39,23 +46,28 @@ function factText(name, value) {
 }
 
 // The chart and the figures above it have the mean of the last steps.
-const factName = (name) => (name === "loss" ? "loss of the last step alone" : name === "psnr" ? "PSNR" : name.replaceAll("_", " "));
+const factName = (name) =>
+    (name === "loss" ? "loss of the last step alone" : name === "psnr" ? "PSNR" : name.replaceAll("_", " "));
 
 /** The counts and figures of a job's summary, for factList: "latent_shape" is "latent shape". */
 export const factsOf = ({ facts }) => facts.map(({ name, value }) => [factName(name), factText(name, value)]);
 
-/** columns: [title, "n" for numbers or "t" for text]; rows: cells as texts, as [text, more classes] or as elements; the first names its row. */
+/** columns: [title, "n" for numbers or "t" for text]; rows: cells as texts, as [text, more classes] or as elements; the
+ * first names its row. */
 export function table(title, columns, rows) {
   const cell = (content, i) => {
     const [text, more] = Array.isArray(content) ? content : [content, ""];
     return make(i ? "td" : "th", { class: `${columns[i][1]} ${more}`, scope: i ? null : "row" }, text);
   };
   const head = columns.map(([name, kind]) => make("th", { scope: "col", class: kind }, name));
-  return scrolling(title, "tabular", make("table", {}, make("caption", {}, title), make("thead", {}, make("tr", {}, head)), make("tbody", {}, rows.map((row) => make("tr", {}, row.map(cell))))));
+  return scrolling(title, "tabular",
+      make("table", {}, make("caption", {}, title), make("thead", {}, make("tr", {}, head)),
+      make("tbody", {}, rows.map((row) => make("tr", {}, row.map(cell))))));
 }
 
 /** image: {uri} or {reason}, {width, height}. Without a picture, a blank of the same shape with the reason. */
 export function picture({ uri, reason, width = 16, height = 9 }, alt) {
   if (uri) return make("img", { src: uri, width, height, alt });
-  return styled(make("div", { class: "blank" }, make("span", {}, `No picture: ${reason}`)), { "aspect-ratio": `${width} / ${height}` });
+  return styled(make("div", { class: "blank" }, make("span", {}, `No picture: ${reason}`)),
+      { "aspect-ratio": `${width} / ${height}` });
 }

@@ -1,6 +1,6 @@
 // The report: draws the data that the job wrote into the page.
 import { make } from "./elements.js";
-import { films } from "./films.js";
+import { sourceVideos } from "./source_videos.js";
 import { outcomes } from "./outcomes.js";
 import { note } from "./parts.js";
 import { scores } from "./scores.js";
@@ -18,13 +18,19 @@ data.remove(); // it may be large
 function top({ title, file, seed, version, finished, figures, jobs }) {
   const about = [file, `seed ${seed}`, `Kinora ${version}`];
   if (finished.length >= 16) about.push(`finished ${finished.slice(0, 10)} ${finished.slice(11, 16)} UTC`);
-  const figure = ({ name, value, more }) => make("div", {}, make("dt", {}, name), make("dd", {}, value), more ? make("dd", { class: "more" }, more) : null);
+  const figure = ({ name, value, more }) => make("div", {}, make("dt", {}, name), make("dd", {}, value),
+      more ? make("dd", { class: "more" }, more) : null);
   const unfinished = jobs.filter(({ missing }) => missing).length;
-  return make("header", {}, make("h1", {}, title), make("p", { class: "muted" }, about.join(" · ")), make("dl", { class: "figures" }, figures.map(figure)),
-    unfinished ? note(`This run is not complete: ${counted(unfinished, "job")} ${unfinished === 1 ? "has" : "have"} not finished.`) : null);
+  return make("header", {}, make("h1", {}, title), make("p", { class: "muted" }, about.join(" · ")),
+      make("dl", { class: "figures" }, figures.map(figure)),
+    unfinished ? note(
+        `This run is not complete: ${counted(unfinished, "job")} ${unfinished === 1 ? "has" : "have"} not finished.`)
+        : null);
 }
 
 const of = (kind) => run.jobs.filter((job) => job.kind === kind);
 document.title = `${run.title} – Kinora`;
 document.body.append(top(run), make("main", {},
-  films(of("curate")), outcomes(of("curate"), of("dedup"), of("select"), of("shard")), scores(of("curate")), tokenizer(of("train-tokenizer")), latents(of("encode")), training(of("train")), videos(of("generate"), of("train"), of("encode")), times(run.jobs), settings(run)));
+  sourceVideos(of("curate")), outcomes(of("curate"), of("dedup"), of("select"), of("shard")), scores(of("curate")),
+  tokenizer(of("train-tokenizer")), latents(of("encode")), training(of("train")),
+  videos(of("generate"), of("train"), of("encode")), times(run.jobs), settings(run)));

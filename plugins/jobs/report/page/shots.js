@@ -11,18 +11,25 @@ function timeLabels(length) {
   let step = [0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600].find((s) => length / s <= 8) ?? 3600;
   while (length / step > 8) step *= 2;
   return Array.from({ length: Math.floor(length / step) + 1 }, (_, n) => {
-    const label = timecode(n * step), place = n === 0 ? "x first" : n * step > 0.97 * length ? "x last" : n % 2 ? "x odd" : "x";
-    return styled(make("span", { class: place }, step < 1 ? label : label.slice(0, -2)), { left: percent((n * step) / length) });
+    const label = timecode(n * step),
+    place = n === 0 ? "x first" : n * step > 0.97 * length ? "x last" : n % 2 ? "x odd" : "x";
+    return styled(make("span", { class: place }, step < 1 ? label : label.slice(0, -2)),
+        { left: percent((n * step) / length) });
   });
 }
 
 function shapes({ shots, scores, frames }, top, threshold) {
   const x = (frame) => (1000 * frame) / frames, out = [];
-  for (const { first, last, end } of shots) out.push(shape("rect", { class: end, x: x(first), y: kHeight - kBars[end], width: x(last - first), height: kBars[end] }));
-  out.push(shape("path", { class: "cuts", d: shots.filter(({ first }) => first > 0).map(({ first }) => `M${x(first).toFixed(2)} 0V${kHeight}`).join("") }));
+  for (const { first, last, end } of shots)
+    out.push(shape("rect",
+    { class: end, x: x(first), y: kHeight - kBars[end], width: x(last - first), height: kBars[end] }));
+  out.push(shape("path",
+      { class: "cuts",
+      d: shots.filter(({ first }) => first > 0).map(({ first }) => `M${x(first).toFixed(2)} 0V${kHeight}`).join("") }));
   if (!scores.length) return out;
   out.push(scoreLine(scores, top, 1000, kCurve));
-  if (threshold !== null) out.push(shape("path", { class: "threshold", d: `M0 ${kCurve * (1 - threshold / top)}H1000` }));
+  if (threshold !== null)
+    out.push(shape("path", { class: "threshold", d: `M0 ${kCurve * (1 - threshold / top)}H1000` }));
   return out;
 }
 
@@ -30,21 +37,27 @@ function legend({ shots, scores }, highest, detector, threshold) {
   const key = (kind, text) => make("span", { class: `key key-${kind}` }, text);
   const line = scores.length ? [key("line", `${detector} score of each frame, at most ${number(highest)}`)] : [];
   if (scores.length && threshold !== null) line.push(key("threshold", `threshold ${number(threshold)}`));
-  const ends = Object.keys(kBars).map((end) => [end, shots.filter((shot) => shot.end === end).length]).filter(([, n]) => n);
-  return make("figcaption", {}, line, ends.map(([end, n]) => key(end, `${counted(n, "shot")} ${end === "none" ? "without a clip" : end}`)));
+  const ends = Object.keys(kBars).map((end) => [end,
+      shots.filter((shot) => shot.end === end).length]).filter(([, n]) => n);
+  return make("figcaption", {}, line,
+      ends.map(([end, n]) => key(end, `${counted(n, "shot")} ${end === "none" ? "without a clip" : end}`)));
 }
 
 /** detector: name of the shot detector, or ""; threshold: its own, or null. */
-export function timeline(film, detector, threshold) {
-  const { shots, scores, frames } = film, seconds = (frame) => (film.fps > 0 ? frame / film.fps : 0);
+export function timeline(video, detector, threshold) {
+  const { shots, scores, frames } = video, seconds = (frame) => (video.fps > 0 ? frame / video.fps : 0);
   if (!shots.length) return [];
   const highest = scores.reduce((a, b) => Math.max(a, b), 0), top = Math.max(highest, 1.25 * (threshold ?? 0), 1e-9);
+  const ofCut = (score) => (score === null ? "" : `, cut at score ${number(score)}`);
   const places = shots.map(({ first, last, end, score }, i) => ({
     at: first / frames,
     to: last / frames,
-    text: `Shot ${i + 1} from ${timecode(seconds(first))}: ${end}${score === null ? "" : `, cut at score ${number(score)}`}`,
+    text: `Shot ${i + 1} from ${timecode(seconds(first))}: ${end}${ofCut(score)}`,
   }));
-  const box = scores.length ? drawing(1000, kHeight, 0, ...shapes(film, top, threshold)) : drawing(1000, kBars.kept, kHeight - kBars.kept, ...shapes(film, top, threshold));
-  const name = `Timeline of ${film.key}: ${counted(shots.length, "shot")} in ${timecode(seconds(frames))}; the highest score is ${number(highest)}`;
-  return [make("figure", { class: scores.length ? "timeline" : "timeline bare" }, legend(film, highest, detector, threshold), area(name, [box, ...timeLabels(seconds(frames))], places))];
+  const box = scores.length ? drawing(1000, kHeight, 0, ...shapes(video, top, threshold))
+      : drawing(1000, kBars.kept, kHeight - kBars.kept, ...shapes(video, top, threshold));
+  const name = `Timeline of ${video.key}: ${counted(shots.length, "shot")} in ${timecode(seconds(frames))}; ` +
+      `the highest score is ${number(highest)}`;
+  return [make("figure", { class: scores.length ? "timeline" : "timeline bare" },
+      legend(video, highest, detector, threshold), area(name, [box, ...timeLabels(seconds(frames))], places))];
 }

@@ -1,6 +1,7 @@
 // Numbers as a reader wants them. A number and its unit are joined by a no-break space.
 const kSpace = "\u00A0";
-const fixed = (value, least, most = least) => value.toLocaleString("en", { minimumFractionDigits: least, maximumFractionDigits: most });
+const fixed = (value, least, most = least) => value.toLocaleString("en",
+    { minimumFractionDigits: least, maximumFractionDigits: most });
 const two = (n) => String(n).padStart(2, "0");
 
 /** 12,345 */
@@ -10,7 +11,8 @@ export const count = (n) => n.toLocaleString("en");
 export const counted = (n, one) => `${count(n)}${kSpace}${one}${n === 1 ? "" : "s"}`;
 
 /** 10⁻³ */
-export const powerOfTen = (exponent) => "10" + String(exponent).replace(/./g, (c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c]));
+export const powerOfTen = (exponent) => "10" + String(exponent).replace(/./g,
+    (c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c]));
 
 /** Significant digits: 0.0123, 1,234, 3×10⁻⁷ */
 export function number(value, digits = 3) {

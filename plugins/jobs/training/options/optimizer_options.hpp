@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/run/job.hpp"
-#include "plugins/jobs/training/options/paths_option.hpp"
+#include "plugins/jobs/inference/paths_option.hpp"
 
 namespace kinora::core {
 
@@ -99,7 +99,7 @@ struct OptimizerOptions {
         .how_only()
         .range(0, 1e9)
         .unit("steps")
-        .help("also keep all checkpoints at multiples of this step; 0: none");
+        .help("interval of the checkpoints that are kept for good; 0: none");
     d.option("async_checkpoints", &O::async_checkpoints)
         .how_only()
         .help("write checkpoints in a thread while training continues");

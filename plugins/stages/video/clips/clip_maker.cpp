@@ -18,7 +18,7 @@ Decoder own_decoder(const MakerContext& context, const std::shared_ptr<const Fra
   DecoderOptions options = context.options.decoder;
   options.threads = context.options.threads;
   if (index) options.index = index;
-  return Decoder(context.film, context.name, options);
+  return Decoder(context.video, context.name, options);
 }
 
 // Passes the frames of the range to `take` in order until it returns false. Returns the first frame that the
@@ -116,7 +116,7 @@ class CopiedClip {
 
   Clip make() {
     if (!credible(start_, end_, c_.probe.video.time_base)) throw NotThisWay();
-    Input input(c_.film, c_.name, c_.options.decoder.limits);
+    Input input(c_.video, c_.name, c_.options.decoder.limits);
     SplicedWriter writer(*input.video()->codecpar, index_.parameters, ends());
     const bool before = encode_end(writer, {range_.first, copied_.first}, index_.end_of({0, copied_.first}));
     if (before) copy_groups(input, writer);
@@ -276,7 +276,7 @@ Clip make_decoded(const MakerContext& context, ClipWorks& works, const Task& tas
 Clip make_alone(const MakerContext& context, ClipWorks& works, const Task& task) {
   GrowingClip clip(context);
   Decoder decoder = own_decoder(context, task.index);
-  SoundFeed sound(context.film, context.name, context.options.audio, decoder.time_base());
+  SoundFeed sound(context.video, context.name, context.options.audio, decoder.time_base());
   const Range& range = task.how.range;
   bool heard = false;
   const auto hear = [&](int64_t pts, int64_t index) {
@@ -298,9 +298,9 @@ Clip make_alone(const MakerContext& context, ClipWorks& works, const Task& task)
 }
 
 Clip make(const MakerContext& context, ClipWorks& works, const Task& task) {
-  if (task.way == Way::fed) return make_fed(context, works, task);
-  if (task.way == Way::alone) return make_alone(context, works, task);
-  if (task.way == Way::copied)
+  if (task.way == ClipSource::fed) return make_fed(context, works, task);
+  if (task.way == ClipSource::alone) return make_alone(context, works, task);
+  if (task.way == ClipSource::copied)
     if (auto clip = make_copied(context, works, task)) return std::move(*clip);
   return make_decoded(context, works, task);
 }
@@ -324,15 +324,15 @@ void make_clips(const MakerContext& context, ClipWorks& works) {
   }
 }
 
-bool could_copy(const Probe& film, const TranscodeOptions& o) {
-  const VideoInfo& v = film.video;
+bool could_copy(const Probe& probe, const TranscodeOptions& o) {
+  const VideoInfo& v = probe.video;
   return o.copy && v.codec == "h264" && v.pixel_format == "yuv420p" && v.colour.range != AVCOL_RANGE_JPEG &&
          v.rotation.is_upright() && v.field_order == "progressive" && o.crop.empty() && v.width % 2 == 0 &&
          v.height % 2 == 0 && (o.max_height <= 0 || v.height <= o.max_height);
 }
 
-bool may_copy(const Probe& film, const TranscodeOptions& o) {
-  return could_copy(film, o) && o.packets && !o.packets->gops.empty();
+bool may_copy(const Probe& probe, const TranscodeOptions& o) {
+  return could_copy(probe, o) && o.packets && !o.packets->gops.empty();
 }
 
 }  // namespace kinora::video

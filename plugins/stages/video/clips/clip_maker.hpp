@@ -9,7 +9,7 @@ namespace kinora::video {
 
 // State shared by all makers of one video's clips, which borrow it.
 struct MakerContext {
-  ByteSource& film;
+  ByteSource& video;
   const std::string& name;
   const TranscodeOptions& options;
   const Probe& probe;
@@ -24,7 +24,7 @@ void make_clips(const MakerContext& context, ClipWorks& works);
 
 // could_copy: whether the headers allow making clips from the video's own packets. may_copy: whether its
 // packet index allows it too.
-bool could_copy(const Probe& film, const TranscodeOptions& options);
-bool may_copy(const Probe& film, const TranscodeOptions& options);
+bool could_copy(const Probe& probe, const TranscodeOptions& options);
+bool may_copy(const Probe& probe, const TranscodeOptions& options);
 
 }  // namespace kinora::video

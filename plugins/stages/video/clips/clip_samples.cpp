@@ -23,36 +23,37 @@ double seconds_at(int64_t frames, int64_t microseconds, double fps) {
 // Moves results of earlier stages for the whole video below film_facts; totals over clips would count them
 // once per clip.
 void set_apart(json& facts) {
-  json of_film = json::object();
+  json of_video = json::object();
   const auto take = [&](const char* name) {
     const auto at = facts.find(name);
     if (at == facts.end()) return;
-    of_film[name] = std::move(*at);
+    of_video[name] = std::move(*at);
     facts.erase(at);
   };
   for (const char* name : {"scores", "usage", "ocr", "errors", "embeddings", "filter.endpoint"}) take(name);
   if (const auto caption = facts.find("caption"); caption != facts.end())
     if (!caption->is_object() || caption->value("by", json()) != "user") take("caption");
-  if (!of_film.empty()) facts["film_facts"] = std::move(of_film);
+  if (!of_video.empty()) facts["film_facts"] = std::move(of_video);
 }
 
 }  // namespace
 
-std::string clip_key(const Sample& film, int64_t number) {
-  return fmt::format("{}-{:04}", film.key(), number);
+std::string clip_key(const Sample& video, int64_t number) {
+  return fmt::format("{}-{:04}", video.key(), number);
 }
 
 double seconds_of(const Range& range, const ClipSpan& span, double fps) {
   return seconds_at(range.end - range.first, span.end_us - span.start_us, fps);
 }
 
-Sample clip_sample(const Sample& film, int64_t number, const Range& range, double fps, const ClipSpan& span) {
-  Sample clip(clip_key(film, number));
-  auto facts = facts_of(film);
+Sample clip_sample(const Sample& video, int64_t number, const Range& range, double fps,
+                   const ClipSpan& span) {
+  Sample clip(clip_key(video, number));
+  auto facts = facts_of(video);
   facts.erase("damaged");    // concerns the video, not the clip
   facts.erase("frames_at");  // times of the video's frames
   set_apart(facts);
-  facts.update({{"film", film.key()},
+  facts.update({{"film", video.key()},
                 {"first_frame", range.first},
                 {"end_frame", range.end},
                 {"frames", range.end - range.first},
@@ -66,7 +67,7 @@ Sample clip_sample(const Sample& film, int64_t number, const Range& range, doubl
   // A caption by the user applies to the clips too.
   const auto caption = facts.find("caption");
   if (caption != facts.end() && caption->is_object())
-    if (const auto text = film.text("txt")) clip.set("txt", *text);
+    if (const auto text = video.text("txt")) clip.set("txt", *text);
   return clip;
 }
 
@@ -99,14 +100,14 @@ void set_frames(Sample& sample, json& facts, SampledFrames frames) {
                     KINORA_DL_UINT, 8);
 }
 
-std::set<std::string> ended_clips(const Sample& film) {
+std::set<std::string> ended_clips(const Sample& video) {
   std::set<std::string> keys;
-  const auto text = film.text("ended.json");
+  const auto text = video.text("ended.json");
   if (!text) return keys;
   const auto list = json::parse(*text, nullptr, false);
   const auto wrong = [&] {
     return Error(KINORA_ERROR_DATA,
-                 "sample '" + std::string(film.key()) +
+                 "sample '" + std::string(video.key()) +
                      "': its field ended.json is not an array of keys; remove the folder of the "
                      "interrupted run");
   };
@@ -118,14 +119,14 @@ std::set<std::string> ended_clips(const Sample& film) {
   return keys;
 }
 
-Crop crop_of(const Sample& film) {
-  const json facts = facts_of(film);
+Crop crop_of(const Sample& video) {
+  const json facts = facts_of(video);
   if (!facts.contains("crop") || facts["crop"].is_null()) return {};
   const auto& c = facts["crop"];
   for (const char* name : {"x", "y", "width", "height"})
     if (!c.is_object() || !c.contains(name) || !c[name].is_number_integer())
       throw Error(KINORA_ERROR_DATA,
-                  "sample '" + std::string(film.key()) +
+                  "sample '" + std::string(video.key()) +
                       "': the fact crop must be {x, y, width, height} in whole pixels; run "
                       "filter.letterbox, or set crop = false");
   return {c["x"], c["y"], c["width"], c["height"]};

@@ -53,14 +53,14 @@ void ClipWorks::let_go(Id id) {
   wake_all();
 }
 
-ClipWorks::Id ClipWorks::add_apart(int64_t number, const Ended& how, Way way) {
+ClipWorks::Id ClipWorks::add_apart(int64_t number, const Ended& how, ClipSource way) {
   const Lock lock(mutex_);
   State& s = work_[next_id_];
   s.number = number;
   s.way = way;
   s.how = how;
   s.begun = true;
-  if (way == Way::alone) {
+  if (way == ClipSource::alone) {
     s.ended = how;
     ++figures_.made_alone;
   }
@@ -77,7 +77,7 @@ void ClipWorks::make_room(int64_t bytes, const std::function<void()>& idle) {
   Lock lock(mutex_);
   while (full(bytes)) {
     if (!moves()) {
-      if (press() || lose()) continue;
+      if (free_memory() || discard_frames()) continue;
       return;
     }
     lock.unlock();
@@ -87,7 +87,7 @@ void ClipWorks::make_room(int64_t bytes, const std::function<void()>& idle) {
   }
 }
 
-bool ClipWorks::hungry() {
+bool ClipWorks::has_idle_maker() {
   const Lock lock(mutex_);
   Id id = 0;
   return at_work_ < makers_ && claimable(true, id) == nullptr;
@@ -104,7 +104,7 @@ bool ClipWorks::moves() {
 }
 
 // Begins a clip before it is certain to exist.
-bool ClipWorks::press() {
+bool ClipWorks::free_memory() {
   Id id = 0;
   if (at_work_ == makers_) return false;
   State* s = claimable(false, id);
@@ -115,10 +115,11 @@ bool ClipWorks::press() {
 }
 
 // Discards the frames of the last clip that has frames but no maker.
-bool ClipWorks::lose() {
+bool ClipWorks::discard_frames() {
   State* last = nullptr;
   for (auto& [id, s] : work_)
-    if (s.way == Way::fed && !s.claimed && !s.gone && !s.feeds.empty() && (!last || s.number > last->number))
+    if (s.way == ClipSource::fed && !s.claimed && !s.gone && !s.feeds.empty() &&
+        (!last || s.number > last->number))
       last = &s;
   if (!last) return false;
   empty(*last);

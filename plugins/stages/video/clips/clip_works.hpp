@@ -16,7 +16,7 @@
 namespace kinora::video {
 
 // Source of a clip's pictures and sound.
-enum class Way {
+enum class ClipSource {
   fed,      // the feeder supplies both, frame by frame
   decoded,  // the maker decodes the pictures, the feeder supplies the sound
   copied,   // as decoded, but whole groups of pictures are copied packets
@@ -48,7 +48,7 @@ class ClipWorks {
   // --- the feeder ---
   Id add(int64_t number);
   // Adds clip `number` of a known range. Unless it is made alone, feed its sound and then end it.
-  Id add_apart(int64_t number, const Ended& how, Way way);
+  Id add_apart(int64_t number, const Ended& how, ClipSource way);
   // The clip is likely enough to exist that makers may take it.
   void begin(Id id);
   void feed(Id id, Feed feed);
@@ -64,7 +64,7 @@ class ClipWorks {
   void make_room(int64_t bytes, const std::function<void()>& idle);
   void hold(int64_t bytes);  // the feeder holds this many more bytes; negative: fewer
   // Whether a maker is idle without work.
-  bool hungry();
+  bool has_idle_maker();
 
   // Every clip before this number has been reported. Limits the number of waiting results.
   void turn(int64_t number);
@@ -84,7 +84,7 @@ class ClipWorks {
   // --- a maker ---
   struct Task {
     Id id = 0;
-    Way way = Way::fed;
+    ClipSource way = ClipSource::fed;
     Ended how;  // not for fed clips
     std::shared_ptr<const FrameIndex> index;
   };
@@ -102,7 +102,7 @@ class ClipWorks {
  private:
   struct State {
     int64_t number = 0;
-    Way way = Way::fed;
+    ClipSource way = ClipSource::fed;
     bool begun = false, claimed = false, busy = false, done = false;
     bool gone = false;  // let go, or its frames discarded
     std::deque<Feed> feeds;
@@ -116,8 +116,8 @@ class ClipWorks {
   State* claimable(bool begun, Id& id);
   bool full(int64_t more) const { return !stopped_ && waiting_ > 0 && waiting_ + held_ + more > memory_; }
   bool moves();
-  bool press();
-  bool lose();
+  bool free_memory();
+  bool discard_frames();
   void empty(State& state);
   void wake_all();
 

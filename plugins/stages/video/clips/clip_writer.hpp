@@ -41,8 +41,8 @@ inline Colour clip_colour(const AVFrame& picture) {
 }
 
 // The video as its headers would say if they were of this frame.
-inline Probe seen_from(const Probe& film, const AVFrame& frame) {
-  Probe out = film;
+inline Probe seen_from(const Probe& probe, const AVFrame& frame) {
+  Probe out = probe;
   out.video.width = frame.width;
   out.video.height = frame.height;
   out.video.sample_aspect = PictureForm::of(frame).sample_aspect;
@@ -50,38 +50,38 @@ inline Probe seen_from(const Probe& film, const AVFrame& frame) {
 }
 
 // picture: a frame of the video, cropped to `crop`.
-inline EncoderOptions encoder_options(const AVFrame& picture, const Crop& crop, const Probe& film,
+inline EncoderOptions encoder_options(const AVFrame& picture, const Crop& crop, const Probe& probe,
                                       const AudioFormat& sound, const TranscodeOptions& options) {
   const Size size = crop.empty()
-                        ? clip_size(picture.width, picture.height, film.video.rotation, options.max_height)
-                        : clip_size(crop.width, crop.height, film.video.rotation, options.max_height);
+                        ? clip_size(picture.width, picture.height, probe.video.rotation, options.max_height)
+                        : clip_size(crop.width, crop.height, probe.video.rotation, options.max_height);
   EncoderOptions encoder;
   encoder.width = size.width;
   encoder.height = size.height;
-  encoder.fps = film.video.fps.num > 0 ? film.video.fps : Rational{25, 1};
-  encoder.time_base = film.video.time_base;
+  encoder.fps = probe.video.fps.num > 0 ? probe.video.fps : Rational{25, 1};
+  encoder.time_base = probe.video.time_base;
   encoder.crf = options.crf;
   encoder.preset = options.preset;
   encoder.threads = options.threads;
   encoder.codec = options.encoder;
   encoder.colour = clip_colour(picture);
-  encoder.sample_aspect = film.video.sample_aspect;
-  encoder.turn = film.video.rotation;
+  encoder.sample_aspect = probe.video.sample_aspect;
+  encoder.turn = probe.video.rotation;
   if (encoder.turn.swaps_sides()) std::swap(encoder.sample_aspect.num, encoder.sample_aspect.den);
   encoder.audio = sound;
   encoder.metadata = options.metadata;
   return encoder;
 }
 
-inline Crop film_crop(const TranscodeOptions& options, const Probe& film) {
-  const VideoInfo& v = film.video;
+inline Crop video_crop(const TranscodeOptions& options, const Probe& probe) {
+  const VideoInfo& v = probe.video;
   return options.crop.empty() ? Crop{} : stored_crop(options.crop, v.width, v.height, v.rotation);
 }
 
 // Returns the clip's frame sampler, if the options request one.
-inline std::unique_ptr<ClipSampler> new_sampler(const TranscodeOptions& o, const Probe& film) {
+inline std::unique_ptr<ClipSampler> new_sampler(const TranscodeOptions& o, const Probe& probe) {
   if (o.sample_fps <= 0) return nullptr;
-  return std::make_unique<ClipSampler>(film.video, film_crop(o, film), o.sample_fps, o.sample_height,
+  return std::make_unique<ClipSampler>(probe.video, video_crop(o, probe), o.sample_fps, o.sample_height,
                                        o.memory);
 }
 
@@ -103,9 +103,9 @@ inline bool credible(int64_t start, int64_t pts, Rational time_base) {
 // [owner-thread] sound: a rate of 0 means none.
 class ClipWriter {
  public:
-  ClipWriter(const AVFrame& first, int64_t first_pts, const Probe& film, const AudioFormat& sound,
+  ClipWriter(const AVFrame& first, int64_t first_pts, const Probe& probe, const AudioFormat& sound,
              const TranscodeOptions& options)
-      : ClipWriter(first, first_pts, sound, options, seen_from(film, first)) {}
+      : ClipWriter(first, first_pts, sound, options, seen_from(probe, first)) {}
 
   const PictureForm& form() const { return form_; }
 
@@ -131,13 +131,13 @@ class ClipWriter {
 
  private:
   ClipWriter(const AVFrame& first, int64_t first_pts, const AudioFormat& sound,
-             const TranscodeOptions& options, const Probe& film)
+             const TranscodeOptions& options, const Probe& probe)
       : form_(PictureForm::of(first)),
-        base_(film.video.time_base),
+        base_(probe.video.time_base),
         start_(first_pts),
-        crop_(film_crop(options, film)),
-        encoder_(encoder_options(first, crop_, film, sound, options)),
-        sampler_(new_sampler(options, film)) {}
+        crop_(video_crop(options, probe)),
+        encoder_(encoder_options(first, crop_, probe, sound, options)),
+        sampler_(new_sampler(options, probe)) {}
 
   PictureForm form_;  // of the first frame
   Rational base_;

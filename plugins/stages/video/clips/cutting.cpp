@@ -43,23 +43,23 @@ void drop(Sample clip, const Bound& bound, const Emit& emit) {
 }
 
 // Returns the times of the video's frames. Error(KINORA_ERROR_DATA) if shots.json is inconsistent.
-FrameTimes times_of(const Sample& film, const nlohmann::json& shots) {
+FrameTimes times_of(const Sample& video, const nlohmann::json& shots) {
   try {
     return read_frame_times(shots);
   } catch (const std::invalid_argument& e) {
-    throw Error(KINORA_ERROR_DATA, "sample '" + std::string(film.key()) +
+    throw Error(KINORA_ERROR_DATA, "sample '" + std::string(video.key()) +
                                        "': its field shots.json is wrong: " + e.what() +
                                        "; put a stage shots.* before this one");
   }
 }
 
-std::vector<int64_t> cuts_of(const Sample& film, const nlohmann::json& shots, const char* member,
+std::vector<int64_t> cuts_of(const Sample& video, const nlohmann::json& shots, const char* member,
                              int64_t frames) {
   std::vector<int64_t> cuts;
   for (const auto& cut : shots.value(member, nlohmann::json::array())) {
     const bool ascends = cut.is_number_integer() && cut >= (cuts.empty() ? 0 : cuts.back()) && cut <= frames;
     if (!ascends)
-      throw Error(KINORA_ERROR_DATA, "sample '" + std::string(film.key()) +
+      throw Error(KINORA_ERROR_DATA, "sample '" + std::string(video.key()) +
                                          "': its field shots.json has cuts that do not ascend within its " +
                                          std::to_string(frames) +
                                          " frames; put a stage shots.* before this one");
@@ -69,21 +69,21 @@ std::vector<int64_t> cuts_of(const Sample& film, const nlohmann::json& shots, co
 }
 
 // A shot ends also where the pictures take another form, whatever a stage made of the cuts.
-std::vector<int64_t> all_cuts_of(const Sample& film, const nlohmann::json& shots, int64_t frames) {
-  const auto cuts = cuts_of(film, shots, "cuts", frames), changes = cuts_of(film, shots, "changes", frames);
+std::vector<int64_t> all_cuts_of(const Sample& video, const nlohmann::json& shots, int64_t frames) {
+  const auto cuts = cuts_of(video, shots, "cuts", frames), changes = cuts_of(video, shots, "changes", frames);
   std::vector<int64_t> all;
   std::set_union(cuts.begin(), cuts.end(), changes.begin(), changes.end(), std::back_inserter(all));
   return all;
 }
 
-std::vector<Range> transitions_of(const Sample& film, const nlohmann::json& shots, int64_t frames) {
+std::vector<Range> transitions_of(const Sample& video, const nlohmann::json& shots, int64_t frames) {
   std::vector<Range> out;
   for (const auto& t : shots.value("transitions", nlohmann::json::array())) {
     const bool pair = t.is_array() && t.size() == 2 && t[0].is_number_integer() && t[1].is_number_integer();
     const int64_t least = out.empty() ? 0 : out.back().end;
     if (!pair || t[0] < least || t[1] < t[0] || t[1] > frames)
       throw Error(KINORA_ERROR_DATA,
-                  "sample '" + std::string(film.key()) +
+                  "sample '" + std::string(video.key()) +
                       "': its field shots.json has transitions that are not pairs of frames "
                       "that ascend within its " +
                       std::to_string(frames) + " frames; put a stage shots.* before this one");
@@ -94,22 +94,22 @@ std::vector<Range> transitions_of(const Sample& film, const nlohmann::json& shot
 
 }  // namespace
 
-ClipTeller::ClipTeller(const Sample& film, const Media& media, const ClipOptions& options, double fps)
-    : film_(film), media_(media), options_(options), fps_(fps), ended_(ended_clips(film)) {
-  if (options.crop) crop_ = crop_of(film);
+ClipTeller::ClipTeller(const Sample& video, const Media& media, const ClipOptions& options, double fps)
+    : video_(video), media_(media), options_(options), fps_(fps), ended_(ended_clips(video)) {
+  if (options.crop) crop_ = crop_of(video);
 }
 
 Fate ClipTeller::fate(int64_t number, double seconds, bool too_short) {
-  if (!ended_.empty() && ended_.count(clip_key(film_, number)) > 0) return Fate::left_out;
+  if (!ended_.empty() && ended_.count(clip_key(video_, number)) > 0) return Fate::left_out;
   if (too_short) return Fate::dropped;
   return options_.bins == "drop" && !bin(seconds).complete() ? Fate::dropped : Fate::made;
 }
 
-void ClipTeller::tell(const FilmClip& which, Clip clip, const Emit& emit) {
+void ClipTeller::tell(const NumberedClip& which, Clip clip, const Emit& emit) {
   if (which.fate == Fate::left_out) return;
   const Range& range = which.planned.range;
   const ClipSpan span = clip.span.value_or(which.planned.span);
-  Sample sample = clip_sample(film_, which.number, range, fps_, span);
+  Sample sample = clip_sample(video_, which.number, range, fps_, span);
   const double seconds = seconds_of(range, span, fps_);
   if (which.fate == Fate::dropped && which.planned.too_short)
     return drop(std::move(sample), bound_of_short(range.end - range.first, seconds, options_), emit);
@@ -159,12 +159,12 @@ Bin ClipTeller::bin(double seconds) {
   return bin_of(shape_->first, shape_->second, seconds);
 }
 
-Cutting::Cutting(const Sample& film, const Media& media, const nlohmann::json& shots,
+Cutting::Cutting(const Sample& video, const Media& media, const nlohmann::json& shots,
                  const ClipOptions& options)
-    : media_(media), frames_(shots.at("frames")), teller_(film, media, options, shots.at("fps")) {
-  const FrameTimes times = times_of(film, shots);
-  for (const PlannedClip& clip : plan_clips(all_cuts_of(film, shots, frames_), times, plan_options(options),
-                                            transitions_of(film, shots, frames_))) {
+    : media_(media), frames_(shots.at("frames")), teller_(video, media, options, shots.at("fps")) {
+  const FrameTimes times = times_of(video, shots);
+  for (const PlannedClip& clip : plan_clips(all_cuts_of(video, shots, frames_), times, plan_options(options),
+                                            transitions_of(video, shots, frames_))) {
     const auto number = static_cast<int64_t>(clips_.size());
     const double seconds = static_cast<double>(clip.span.end_us - clip.span.start_us) / 1e6;
     clips_.push_back({number, clip, teller_.fate(number, seconds, clip.too_short)});
@@ -173,8 +173,8 @@ Cutting::Cutting(const Sample& film, const Media& media, const nlohmann::json& s
 
 std::string Cutting::cut(const Emit& emit, const Run& run, bool sound) {
   std::vector<Range> ranges;
-  std::vector<const FilmClip*> made;
-  for (const FilmClip& clip : clips_) {
+  std::vector<const NumberedClip*> made;
+  for (const NumberedClip& clip : clips_) {
     if (clip.fate != Fate::made) {
       teller_.tell(clip, {}, emit);
       continue;

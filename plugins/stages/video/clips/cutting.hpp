@@ -8,8 +8,8 @@
 
 #include "clips/clip_samples.hpp"
 #include "clips/clip_writer.hpp"
-#include "clips/film_cutter.hpp"
 #include "clips/transcode_options.hpp"
+#include "clips/video_cutter.hpp"
 #include "kinora/bins.hpp"
 #include "kinora/stage.hpp"
 #include "media/sample_media.hpp"
@@ -17,16 +17,16 @@
 namespace kinora::video {
 
 // Reports each planned clip: made, dropped, or left out because an earlier run finished it.
-// [owner-thread] film, media and options are borrowed. Error(KINORA_ERROR_DATA) for an invalid fact crop or
+// [owner-thread] video, media and options are borrowed. Error(KINORA_ERROR_DATA) for an invalid fact crop or
 // field ended.json.
 class ClipTeller {
  public:
   // fps: the plan's nominal rate.
-  ClipTeller(const Sample& film, const Media& media, const ClipOptions& options, double fps);
+  ClipTeller(const Sample& video, const Media& media, const ClipOptions& options, double fps);
 
   Fate fate(int64_t number, double seconds, bool too_short);
   // Emits, drops or fails the clip. `clip` is ignored unless its fate is `made`.
-  void tell(const FilmClip& which, Clip clip, const Emit& emit);
+  void tell(const NumberedClip& which, Clip clip, const Emit& emit);
   // Options for making clips, without the video's packets.
   TranscodeOptions how(const Run& run) const;
 
@@ -34,7 +34,7 @@ class ClipTeller {
   Bin bin(double seconds);
   void drop_without_bin(Sample clip, double seconds, const Emit& emit);
 
-  const Sample& film_;
+  const Sample& video_;
   const Media& media_;
   const ClipOptions& options_;
   double fps_;
@@ -43,12 +43,12 @@ class ClipTeller {
   std::set<std::string> ended_;
 };
 
-// Cuts at known shots: plans the clips, selects those to make, and makes them. [owner-thread] film, media and
+// Cuts at known shots: plans the clips, selects those to make, and makes them. [owner-thread] video, media and
 // options are borrowed.
 class Cutting {
  public:
   // shots: must have fps, frames and cuts.
-  Cutting(const Sample& film, const Media& media, const nlohmann::json& shots, const ClipOptions& options);
+  Cutting(const Sample& video, const Media& media, const nlohmann::json& shots, const ClipOptions& options);
 
   // Makes the selected clips and reports every clip, dropped ones first. sound: no damage has been found in
   // the video so far. Returns the damage found.
@@ -58,7 +58,7 @@ class Cutting {
   const Media& media_;
   const int64_t frames_;
   ClipTeller teller_;
-  std::vector<FilmClip> clips_;
+  std::vector<NumberedClip> clips_;
 };
 
 }  // namespace kinora::video

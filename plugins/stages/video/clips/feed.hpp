@@ -53,8 +53,8 @@ struct Feed {
 class SoundFeed {
  public:
   // wanted: false treats the video as having no sound.
-  SoundFeed(ByteSource& film, const std::string& name, bool wanted, Rational time_base) : base_(time_base) {
-    if (wanted) audio_ = AudioReader::open(film, name);
+  SoundFeed(ByteSource& video, const std::string& name, bool wanted, Rational time_base) : base_(time_base) {
+    if (wanted) audio_ = AudioReader::open(video, name);
   }
 
   AudioFormat format() const {

@@ -7,15 +7,15 @@ namespace {
 
 using testing::Bytes;
 
-Bytes film_with_sound() {
-  EncoderOptions options = testing::small_film();
+Bytes video_with_sound() {
+  EncoderOptions options = testing::small_video();
   options.audio = {12000, 1, 0};
-  return testing::make_film(options, 48);
+  return testing::make_video(options, 48);
 }
 
 TEST(SoundFeed, GivesEverySampleOnceUpToEachFrame) {
-  const Bytes film = film_with_sound();
-  MemorySource source{std::span(film)};
+  const Bytes video = video_with_sound();
+  MemorySource source{std::span(video)};
   SoundFeed feed(source, "film", true, {1, 1000});
   feed.start(500);
   int64_t samples = 0;
@@ -26,9 +26,9 @@ TEST(SoundFeed, GivesEverySampleOnceUpToEachFrame) {
 }
 
 // 30,000 years of sound would be 43 million pieces of silence.
-TEST(SoundFeed, LeapsWithTheFilmsClock) {
-  const Bytes film = film_with_sound();
-  MemorySource source{std::span(film)};
+TEST(SoundFeed, LeapsWithTheVideosClock) {
+  const Bytes video = video_with_sound();
+  MemorySource source{std::span(video)};
   for (const int64_t seconds : {int64_t{3500}, int64_t{1'000'000'000'000}}) {
     SoundFeed feed(source, "film", true, {1, 1});
     feed.start(0);
@@ -42,7 +42,7 @@ TEST(SoundFeed, LeapsWithTheFilmsClock) {
 
 // Frame 20 is shown five hours after frame 19.
 TEST(SoundFeed, AClipOverALeapFailsAndTheNextIsWhole) {
-  EncoderOptions options = testing::small_film();
+  EncoderOptions options = testing::small_video();
   options.audio = {12000, 1, 0};
   options.time_base = {1, 100};
   Encoder encoder(options);
@@ -58,8 +58,8 @@ TEST(SoundFeed, AClipOverALeapFailsAndTheNextIsWhole) {
     encoder.write(*frame, 4 * i + (i < 20 ? 0 : int64_t{2'000'000}));
     encoder.write_audio(&plane, 500);
   }
-  const Bytes film = encoder.finish();
-  MemorySource source{std::span(film)};
+  const Bytes video = encoder.finish();
+  MemorySource source{std::span(video)};
   TranscodeOptions transcoding;
   transcoding.preset = "ultrafast";
   std::vector<Clip> clips;

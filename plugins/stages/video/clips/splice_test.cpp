@@ -21,28 +21,28 @@ using testing::ffmpeg_has_nvenc;
 constexpr int64_t kFrames = 150;
 
 // A key frame every 20 frames with B-frames between, and sound if `rate` is not 0.
-Bytes film_of_groups(int rate = 0, const char* preset = "medium") {
-  EncoderOptions options = testing::small_film();
+Bytes video_of_groups(int rate = 0, const char* preset = "medium") {
+  EncoderOptions options = testing::small_video();
   options.preset = preset;
   options.key_interval = 20;
   options.crf = 12;
   if (rate > 0) options.audio = {rate, 1, 0};
-  return testing::make_film(options, kFrames);
+  return testing::make_video(options, kFrames);
 }
 
-TranscodeOptions copying(ByteSource& film, int64_t frames = kFrames) {
+TranscodeOptions copying(ByteSource& video, int64_t frames = kFrames) {
   TranscodeOptions options;
   options.preset = "veryfast";
   options.crf = 4;
   options.copy = true;
-  options.packets = index_packets(film, "film", frames);
+  options.packets = index_packets(video, "film", frames);
   EXPECT_NE(options.packets, nullptr);
   return options;
 }
 
-std::vector<Clip> cut(ByteSource& film, const std::vector<Range>& ranges, const TranscodeOptions& options) {
+std::vector<Clip> cut(ByteSource& video, const std::vector<Range>& ranges, const TranscodeOptions& options) {
   std::vector<Clip> clips;
-  transcode_clips(film, "film", ranges, options, [&](size_t i, Clip clip) {
+  transcode_clips(video, "film", ranges, options, [&](size_t i, Clip clip) {
     EXPECT_EQ(i, clips.size());
     EXPECT_EQ(clip.error, "");
     clips.push_back(std::move(clip));
@@ -53,29 +53,29 @@ std::vector<Clip> cut(ByteSource& film, const std::vector<Range>& ranges, const 
 
 // Compares every frame of the clip with the video's frame at its position: equal where copied, close where
 // encoded, and on time.
-void expect_frames(const Clip& clip, const Decoded& film, const Range& range, const Range& copied) {
+void expect_frames(const Clip& clip, const Decoded& video, const Range& range, const Range& copied) {
   const Decoded found = testing::decode(clip.bytes);
   EXPECT_EQ(found.damage, "");
   ASSERT_EQ(static_cast<int64_t>(found.luma.size()), range.end - range.first);
   EXPECT_EQ(found.probe.video.frames, range.end - range.first);
   EXPECT_EQ(clip.copied, copied.end - copied.first);
   for (int64_t i = range.first; i < range.end; ++i) {
-    const auto at = static_cast<size_t>(i - range.first), in_film = static_cast<size_t>(i);
-    EXPECT_NEAR(found.seconds[at], film.seconds[in_film] - film.seconds[static_cast<size_t>(range.first)],
+    const auto at = static_cast<size_t>(i - range.first), in_video = static_cast<size_t>(i);
+    EXPECT_NEAR(found.seconds[at], video.seconds[in_video] - video.seconds[static_cast<size_t>(range.first)],
                 1e-6)
         << i;
     if (i >= copied.first && i < copied.end) {
-      EXPECT_TRUE(found.luma[at] == film.luma[in_film]) << "copied frame " << i;
+      EXPECT_TRUE(found.luma[at] == video.luma[in_video]) << "copied frame " << i;
     } else {
-      EXPECT_GT(testing::psnr(found.luma[at], film.luma[in_film]), 44) << "encoded frame " << i;
+      EXPECT_GT(testing::psnr(found.luma[at], video.luma[in_video]), 44) << "encoded frame " << i;
     }
   }
 }
 
 TEST(PacketIndex, KnowsWhereFramesAndGroupsLie) {
   for (const char* preset : {"ultrafast", "medium"}) {
-    const Bytes film = film_of_groups(0, preset);
-    MemorySource source{std::span(film)};
+    const Bytes video = video_of_groups(0, preset);
+    MemorySource source{std::span(video)};
     const auto index = index_packets(source, "film", kFrames);
     ASSERT_NE(index, nullptr);
     Decoder decoder(source, "film");
@@ -99,23 +99,23 @@ TEST(PacketIndex, KnowsWhereFramesAndGroupsLie) {
 }
 
 // Open groups: frames shown before a key frame depend on earlier frames, so copying cannot start there.
-TEST(PacketIndex, RealFilmsAgreeWithTheirDecoding) {
+TEST(PacketIndex, RealVideosAgreeWithTheirDecoding) {
   for (const char* name : {"film.mp4", "bbb_A.mp4", "city_cc0.mp4", "cockatoo.mp4", "film_excerpt.webm"}) {
-    FileSource film(testing::data(name));
-    Decoder decoder(film, name);
+    FileSource video(testing::data(name));
+    Decoder decoder(video, name);
     while (decoder.next() != nullptr) {
     }
-    const auto index = index_packets(film, name, decoder.position());
+    const auto index = index_packets(video, name, decoder.position());
     ASSERT_NE(index, nullptr) << name;
     EXPECT_EQ(index->frames->pts, decoder.index().pts) << name;
   }
 }
 
 TEST(ParameterSets, AnIdThatNobodyHas) {
-  EncoderOptions options = testing::small_film();
+  EncoderOptions options = testing::small_video();
   options.parameter_set = 1;
-  const Bytes film = testing::make_film(options, 5);
-  MemorySource source{std::span(film)};
+  const Bytes video = testing::make_video(options, 5);
+  MemorySource source{std::span(video)};
   const auto index = index_packets(source, "film", 5);
   ASSERT_EQ(index->parameters.sequence.size(), 1u);
   EXPECT_EQ(free_id(index->parameters), 2);
@@ -128,12 +128,12 @@ TEST(ParameterSets, AnIdThatNobodyHas) {
     EXPECT_FALSE(read_avcc(broken, again = {}));
 }
 
-TEST(Copy, WholeGroupsAreTheFilmsOwnAndRaggedEndsAreEncoded) {
+TEST(Copy, WholeGroupsAreTheVideosOwnAndRaggedEndsAreEncoded) {
   for (const char* preset : {"ultrafast", "medium"}) {  // without and with B-frames
     SCOPED_TRACE(preset);
-    const Bytes film = film_of_groups(0, preset);
-    MemorySource source{std::span(film)};
-    const Decoded all = testing::decode(film);
+    const Bytes video = video_of_groups(0, preset);
+    MemorySource source{std::span(video)};
+    const Decoded all = testing::decode(video);
     const std::vector<Range> ranges{{0, 40}, {40, 95}, {95, 133}, {133, 150}};
     const std::vector<Range> copied{{0, 40}, {40, 80}, {95, 95}, {133, 133}};
     const auto clips = cut(source, ranges, copying(source));
@@ -144,15 +144,15 @@ TEST(Copy, WholeGroupsAreTheFilmsOwnAndRaggedEndsAreEncoded) {
   }
 }
 
-TEST(Copy, RealFilmsFrameByFrame) {
+TEST(Copy, RealVideosFrameByFrame) {
   for (const char* name : {"film.mp4", "bbb_A.mp4", "city_cc0.mp4"}) {
     SCOPED_TRACE(name);
-    FileSource film(testing::data(name));
-    const Decoded all = testing::decode(film, name);
+    FileSource video(testing::data(name));
+    const Decoded all = testing::decode(video, name);
     const auto frames = static_cast<int64_t>(all.luma.size());
-    TranscodeOptions options = copying(film, frames);
+    TranscodeOptions options = copying(video, frames);
     for (const Range range : {Range{0, frames}, Range{3, frames - 2}}) {
-      const Clip clip = cut(film, {range}, options)[0];
+      const Clip clip = cut(video, {range}, options)[0];
       Range run = whole_gops(*options.packets, range);
       if (clip.copied == 0) run = {range.first, range.first};
       expect_frames(clip, all, range, run);
@@ -162,17 +162,17 @@ TEST(Copy, RealFilmsFrameByFrame) {
 }
 
 TEST(Copy, IsLeftWhereSomethingChanges) {
-  const Bytes film = film_of_groups();
-  MemorySource source{std::span(film)};
+  const Bytes video = video_of_groups();
+  MemorySource source{std::span(video)};
   TranscodeOptions options = copying(source);
   options.max_height = 32;
   EXPECT_EQ(cut(source, {{0, 40}}, options)[0].copied, 0);
   options = copying(source);
   options.crop = {8, 8, 64, 48};
   EXPECT_EQ(cut(source, {{0, 40}}, options)[0].copied, 0);
-  EncoderOptions turned = testing::small_film();
+  EncoderOptions turned = testing::small_video();
   turned.rotation_tag = 90;
-  const Bytes rotated = testing::make_film(turned, 30);
+  const Bytes rotated = testing::make_video(turned, 30);
   MemorySource rotated_source{std::span(rotated)};
   EXPECT_EQ(cut(rotated_source, {{0, 30}}, copying(rotated_source, 30))[0].copied, 0);
   options = copying(source);
@@ -182,8 +182,8 @@ TEST(Copy, IsLeftWhereSomethingChanges) {
 // Bytes do not depend on the number of clips encoded at once, on the waiting memory, or on which thread
 // decodes.
 TEST(Parallel, SameBytesForEveryDegreeAndMemory) {
-  const Bytes film = film_of_groups(16000);
-  MemorySource source{std::span(film)};
+  const Bytes video = video_of_groups(16000);
+  MemorySource source{std::span(video)};
   const std::vector<Range> ranges{{0, 31}, {31, 40}, {44, 80}, {80, 81}, {81, 120}, {125, 150}};
   for (const bool copy : {false, true}) {
     TranscodeOptions options = copying(source);
@@ -209,8 +209,8 @@ TEST(Parallel, SameBytesForEveryDegreeAndMemory) {
 }
 
 TEST(Parallel, OverlappingClipsAreThoseCutAlone) {
-  const Bytes film = film_of_groups(16000);
-  MemorySource source{std::span(film)};
+  const Bytes video = video_of_groups(16000);
+  MemorySource source{std::span(video)};
   const std::vector<Range> ranges{{0, 60}, {10, 70}, {20, 80}, {75, 150}};
   TranscodeOptions options;
   options.preset = "veryfast";
@@ -230,8 +230,8 @@ TEST(Parallel, OverlappingClipsAreThoseCutAlone) {
 
 // An exception from the callback ends the call at once and leaves no thread behind.
 TEST(Parallel, TheCallersErrorEndsIt) {
-  const Bytes film = film_of_groups();
-  MemorySource source{std::span(film)};
+  const Bytes video = video_of_groups();
+  MemorySource source{std::span(video)};
   TranscodeOptions options;
   options.preset = "ultrafast";
   options.parallel = 3;
@@ -246,14 +246,14 @@ TEST(Parallel, TheCallersErrorEndsIt) {
 }
 
 TEST(Crop, KeepsThatPartOfTheUprightPicture) {
-  EncoderOptions encoding = testing::small_film(96, 64);
+  EncoderOptions encoding = testing::small_video(96, 64);
   encoding.crf = 4;
   const Crop crop{10, 6, 40, 34};
   for (const int rotation : {0, 90, 180, 270}) {
     SCOPED_TRACE(rotation);
     encoding.rotation_tag = rotation;
-    const Bytes film = testing::make_film(encoding, 4);
-    MemorySource source{std::span(film)};
+    const Bytes video = testing::make_video(encoding, 4);
+    MemorySource source{std::span(video)};
     TranscodeOptions options;
     options.crf = 4;
     const Decoded whole = testing::decode(cut(source, {{0, 4}}, options)[0].bytes);
@@ -275,8 +275,8 @@ TEST(Crop, KeepsThatPartOfTheUprightPicture) {
 }
 
 TEST(Crop, RefusesWhatDoesNotLieInThePicture) {
-  const Bytes film = film_of_groups();
-  MemorySource source{std::span(film)};
+  const Bytes video = video_of_groups();
+  MemorySource source{std::span(video)};
   TranscodeOptions options;
   for (const Crop& crop : {Crop{-2, 0, 10, 10}, Crop{90, 0, 10, 10}, Crop{0, 60, 10, 10}, Crop{3, 3, 1, 1}}) {
     options.crop = crop;
@@ -288,9 +288,9 @@ TEST(Crop, RefusesWhatDoesNotLieInThePicture) {
 }
 
 // The frames shown at 0, 0.5 s, 1 s ... equal those of a decoder and a scaler, however the clip is made.
-TEST(Samples, AreTheFilmsFramesAtTheirTimes) {
-  const Bytes film = film_of_groups();
-  MemorySource source{std::span(film)};
+TEST(Samples, AreTheVideosFramesAtTheirTimes) {
+  const Bytes video = video_of_groups();
+  MemorySource source{std::span(video)};
   const Range range{13, 147};
   for (const bool copy : {false, true}) {
     TranscodeOptions options = copying(source);
@@ -320,8 +320,8 @@ TEST(Samples, AreTheFilmsFramesAtTheirTimes) {
 }
 
 TEST(Samples, TooManyFailTheirClipOnly) {
-  const Bytes film = film_of_groups(16000);
-  MemorySource source{std::span(film)};
+  const Bytes video = video_of_groups(16000);
+  MemorySource source{std::span(video)};
   TranscodeOptions options;
   options.sample_fps = 24;
   options.memory = 1 << 20;
@@ -336,8 +336,8 @@ TEST(Samples, TooManyFailTheirClipOnly) {
 
 // Debian's FFmpeg has no openh264, so there this sees the refusal.
 TEST(OpenH264, IsUsedOrRefusedWithARemedy) {
-  const Bytes film = film_of_groups();
-  MemorySource source{std::span(film)};
+  const Bytes video = video_of_groups();
+  MemorySource source{std::span(video)};
   TranscodeOptions options;
   options.encoder = "libopenh264";
   try {
@@ -349,8 +349,8 @@ TEST(OpenH264, IsUsedOrRefusedWithARemedy) {
 }
 
 TEST(Nvenc, IsUsedOrRefusedWithARemedy) {
-  const Bytes film = film_of_groups();
-  MemorySource source{std::span(film)};
+  const Bytes video = video_of_groups();
+  MemorySource source{std::span(video)};
   TranscodeOptions options;
   options.encoder = "auto";
   EXPECT_FALSE(cut(source, {{0, 20}}, options)[0].bytes.empty());

@@ -21,14 +21,14 @@ ParameterSets joined(ParameterSets sets, const AVCodecContext* encoder) {
 
 }  // namespace
 
-SplicedWriter::SplicedWriter(const AVCodecParameters& film, const ParameterSets& sets,
+SplicedWriter::SplicedWriter(const AVCodecParameters& stream, const ParameterSets& sets,
                              const EncoderOptions& ends)
     : ends_(ends), writer_(ends.metadata), time_base_{ends.time_base.num, ends.time_base.den} {
   ends_.length_prefixed = true;
   if (ends_.parameter_set != 0) encoder_ = new_encoder();
   const auto record = write_avcc(joined(sets, encoder_ ? &encoder_->context() : nullptr));
   auto parameters = ff::own(avcodec_parameters_alloc());
-  if (avcodec_parameters_copy(parameters.get(), &film) < 0) throw std::bad_alloc();
+  if (avcodec_parameters_copy(parameters.get(), &stream) < 0) throw std::bad_alloc();
   av_freep(&parameters->extradata);
   parameters->extradata = static_cast<uint8_t*>(av_mallocz(record.size() + AV_INPUT_BUFFER_PADDING_SIZE));
   if (parameters->extradata == nullptr) throw std::bad_alloc();

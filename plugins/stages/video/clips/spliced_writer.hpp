@@ -20,9 +20,9 @@ namespace kinora::video {
 // clip.
 class SplicedWriter {
  public:
-  // film: parameters of the video's stream. sets: content of its avcC. ends: options of the encoded frames;
+  // stream: parameters of the video's stream. sets: content of its avcC. ends: options of the encoded frames;
   // their parameter_set must be a free_id(sets), or 0 if there are no encoded frames.
-  SplicedWriter(const AVCodecParameters& film, const ParameterSets& sets, const EncoderOptions& ends);
+  SplicedWriter(const AVCodecParameters& stream, const ParameterSets& sets, const EncoderOptions& ends);
 
   void encode(const AVFrame& frame, int64_t pts);
   // Ends the current encoded frames; more may follow after copied ones.

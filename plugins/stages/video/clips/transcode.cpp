@@ -33,7 +33,7 @@ bool overlap(const std::vector<Range>& ranges) {
 // Passes the video's frames and sound to their clips in one pass.
 class Feeder {
  public:
-  Feeder(ByteSource& film, const std::string& name, const std::vector<Range>& ranges,
+  Feeder(ByteSource& video, const std::string& name, const std::vector<Range>& ranges,
          const TranscodeOptions& options, const ClipCallback& callback)
       : name_(name),
         ranges_(ranges),
@@ -41,9 +41,9 @@ class Feeder {
         callback_(callback),
         indexed_(options.packets != nullptr),
         apart_(indexed_ && !overlap(ranges)),
-        decoder_(film, name, decoding(options)),
-        sound_(film, name, options.audio, decoder_.time_base()),
-        context_{film, name, options, decoder_.probe(), sound_.format()},
+        decoder_(video, name, decoding(options)),
+        sound_(video, name, options.audio, decoder_.time_base()),
+        context_{video, name, options, decoder_.probe(), sound_.format()},
         makers_wanted_(static_cast<size_t>(
             std::clamp<int64_t>(options.parallel, 1, static_cast<int64_t>(ranges.size())))),
         works_(options.memory, makers_wanted_),
@@ -51,7 +51,7 @@ class Feeder {
     if (options.decoder.index) works_.set_index(options.decoder.index);
     if (!apart_ || !may_copy(decoder_.probe(), options_)) return;
     for (size_t i = 0; i < ranges_.size(); ++i)
-      if (worth_copying(ranges_[i])) clips_[i].way = Way::copied;
+      if (worth_copying(ranges_[i])) clips_[i].way = ClipSource::copied;
   }
 
   ~Feeder() {
@@ -74,7 +74,7 @@ class Feeder {
 
  private:
   struct Fed {
-    Way way = Way::fed;
+    ClipSource way = ClipSource::fed;
     std::optional<ClipWorks::Id> id;  // set once the clip is added
     ClipSpan span;
     bool heard = false;
@@ -98,10 +98,10 @@ class Feeder {
 
   // Gives copied clips to the makers as soon as all earlier clips have been given.
   void add_copied() {
-    while (added_ < clips_.size() && clips_[added_].way == Way::copied) add_apart(Way::copied);
+    while (added_ < clips_.size() && clips_[added_].way == ClipSource::copied) add_apart(ClipSource::copied);
   }
 
-  void add_apart(Way way) {
+  void add_apart(ClipSource way) {
     Fed& clip = clips_[added_];
     clip.way = way;
     clip.id = works_.add_apart(static_cast<int64_t>(added_),
@@ -111,8 +111,8 @@ class Feeder {
 
   // While there is no room for frames, an idle maker decodes the next clip itself.
   void wait() {
-    if (apart_ && works_.hungry() && added_ < clips_.size() && inside_index(ranges_[added_])) {
-      add_apart(Way::decoded);
+    if (apart_ && works_.has_idle_maker() && added_ < clips_.size() && inside_index(ranges_[added_])) {
+      add_apart(ClipSource::decoded);
       add_copied();
     }
     tell();
@@ -144,7 +144,7 @@ class Feeder {
     if (at_ - decoder_.position() > kWorthSeeking || (indexed_ && at_ > decoder_.position()))
       decoder_.skip_to(at_);
     const Frame* frame = decoder_.next();
-    if (frame == nullptr) return end_of_film(decoder_.position(), last_end_);
+    if (frame == nullptr) return end_of_video(decoder_.position(), last_end_);
     if (frame->index < at_) return true;
     last_end_ = frame->pts + frame->duration;
     pass(frame->pts, frame);
@@ -155,16 +155,16 @@ class Feeder {
   bool step_by_index() {
     const PacketIndex& index = *options_.packets;
     const auto frames = static_cast<int64_t>(index.frames->pts.size());
-    if (at_ >= frames) return end_of_film(frames, index.film_end);
+    if (at_ >= frames) return end_of_video(frames, index.video_end);
     pass(index.frames->pts[static_cast<size_t>(at_)], nullptr);
     return true;
   }
 
   bool needs_picture() const {
     for (size_t i = done_; i < open_end_; ++i)
-      if (ranges_[i].end > at_ && clips_[i].way == Way::fed) return true;
+      if (ranges_[i].end > at_ && clips_[i].way == ClipSource::fed) return true;
     for (size_t i = open_end_; i < ranges_.size() && ranges_[i].first == at_; ++i)
-      if (clips_[i].way == Way::fed) return true;
+      if (clips_[i].way == ClipSource::fed) return true;
     return false;
   }
 
@@ -173,7 +173,8 @@ class Feeder {
     while (done_ < open_end_ && ranges_[done_].end == at_) end(pts);
     for (; open_end_ < ranges_.size() && ranges_[open_end_].first == at_; ++open_end_) open(pts);
     for (size_t i = done_; frame != nullptr && i < open_end_; ++i)
-      if (clips_[i].way == Way::fed) give(i, Feed::of_picture(*frame->picture, at_, pts, frame->damaged));
+      if (clips_[i].way == ClipSource::fed)
+        give(i, Feed::of_picture(*frame->picture, at_, pts, frame->damaged));
     ++at_;
   }
 
@@ -194,7 +195,7 @@ class Feeder {
     if (!works_.end(*clip.id, how)) {
       works_.let_go(*clip.id);
       if (!options_.decoder.index) works_.set_index(std::make_shared<FrameIndex>(decoder_.index()));
-      clip.id = works_.add_apart(static_cast<int64_t>(done_), how, Way::alone);
+      clip.id = works_.add_apart(static_cast<int64_t>(done_), how, ClipSource::alone);
     }
     ++done_;
   }
@@ -224,8 +225,8 @@ class Feeder {
   }
 
   // Completes the clips that end with the video.
-  bool end_of_film(int64_t frames, int64_t end_pts) {
-    film_frames_ = frames;
+  bool end_of_video(int64_t frames, int64_t end_pts) {
+    video_frames_ = frames;
     hear(end_pts);
     while (done_ < open_end_ && ranges_[done_].end == at_) end(end_pts);
     return false;
@@ -235,7 +236,7 @@ class Feeder {
     const std::string damage = decoder_.damaged();
     if (clips_[clip].id) works_.let_go(*clips_[clip].id);
     clips_[clip].error = clip_title(name_, ranges_[clip]) + " reaches past the video's end at frame " +
-                         std::to_string(film_frames_) +
+                         std::to_string(video_frames_) +
                          (damage.empty() ? "; shorten the range" : " (" + damage + ")");
   }
 
@@ -253,7 +254,7 @@ class Feeder {
   std::vector<Fed> clips_;
   std::vector<std::thread> makers_;
   int64_t at_ = 0;                  // index of the next frame
-  int64_t film_frames_ = 0;         // known at the end of the video
+  int64_t video_frames_ = 0;        // known at the end of the video
   size_t done_ = 0, open_end_ = 0;  // clips before done_ have ended, those before open_end_ have begun
   size_t added_ = 0, told_ = 0;     // clips before these have been given to the makers, and reported
   int64_t last_end_ = 0;            // end of the last frame seen, ticks
@@ -261,13 +262,13 @@ class Feeder {
 
 }  // namespace
 
-std::string transcode_clips(ByteSource& film, const std::string& name, const std::vector<Range>& ranges,
+std::string transcode_clips(ByteSource& video, const std::string& name, const std::vector<Range>& ranges,
                             const TranscodeOptions& options, const ClipCallback& callback) {
   validate(ranges, name);
   if (ranges.empty()) return "";
   TranscodeOptions given = options;
   if (given.packets) given.decoder.index = given.packets->frames;
-  return Feeder(film, name, ranges, given, callback).run();
+  return Feeder(video, name, ranges, given, callback).run();
 }
 
 }  // namespace kinora::video

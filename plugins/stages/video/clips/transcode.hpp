@@ -75,7 +75,7 @@ using ClipCallback = std::function<void(size_t clip_index, Clip clip)>;
 // nothing is copied. [owner-thread] The video is borrowed for the call. MediaError for bad ranges or options,
 // or if the video cannot be opened. Returns the damage found in the video, as Decoder::damaged(); clips
 // without damaged frames are intact.
-std::string transcode_clips(ByteSource& film, const std::string& name, const std::vector<Range>& ranges,
+std::string transcode_clips(ByteSource& video, const std::string& name, const std::vector<Range>& ranges,
                             const TranscodeOptions& options, const ClipCallback& callback);
 
 }  // namespace kinora::video

@@ -43,7 +43,7 @@ void describe_clip_parts(Describe<Options>& d) {
   d.option("long_shots", &O::long_shots)
       .choices({"equal", "stride", "truncate"})
       .help(
-          "how longer shots are cut: into equal parts, into a clip of max_length every stride, or to the "
+          "division of longer shots: into equal parts, into a clip of max_length every stride, or to the "
           "first max_length only");
   d.option("stride", &O::stride)
       .at_least(0)

@@ -20,10 +20,10 @@ TranscodeOptions quick() {
   return options;
 }
 
-std::vector<Clip> cut_clips(ByteSource& film, const std::vector<Range>& ranges,
+std::vector<Clip> cut_clips(ByteSource& video, const std::vector<Range>& ranges,
                             const TranscodeOptions& options = quick()) {
   std::vector<Clip> clips;
-  transcode_clips(film, "film", ranges, options, [&](size_t i, Clip clip) {
+  transcode_clips(video, "film", ranges, options, [&](size_t i, Clip clip) {
     EXPECT_EQ(i, clips.size());
     clips.push_back(std::move(clip));
   });
@@ -32,10 +32,10 @@ std::vector<Clip> cut_clips(ByteSource& film, const std::vector<Range>& ranges,
 }
 
 // Returns one clip's bytes; throws its error as MediaError.
-Bytes one_clip(ByteSource& film, const std::string& name, int64_t first, int64_t end,
+Bytes one_clip(ByteSource& video, const std::string& name, int64_t first, int64_t end,
                const TranscodeOptions& options) {
   Clip made;
-  transcode_clips(film, name, {{first, end}}, options, [&](size_t, Clip clip) { made = std::move(clip); });
+  transcode_clips(video, name, {{first, end}}, options, [&](size_t, Clip clip) { made = std::move(clip); });
   if (!made.error.empty()) throw MediaError(made.error);
   return std::move(made.bytes);
 }
@@ -51,12 +51,12 @@ std::vector<Range> shots() {
 
 // Each frame of each clip is the video's frame at its position and not a neighbour: its PSNR is high, never
 // below the PSNR against the surrounding frames, and several decibels above it where the picture moves.
-TEST(Transcode, ShotsOfTheFilmAreFrameExact) {
-  FileSource film(testing::data("film.mp4"));
+TEST(Transcode, ShotsOfTheVideoAreFrameExact) {
+  FileSource video(testing::data("film.mp4"));
   TranscodeOptions options = quick();
   options.crf = 14;
-  const std::vector<Clip> clips = cut_clips(film, shots(), options);
-  const Decoded all = testing::decode(film, "film.mp4");
+  const std::vector<Clip> clips = cut_clips(video, shots(), options);
+  const Decoded all = testing::decode(video, "film.mp4");
   int64_t moving = 0;
   double gap = 0, worst = 99;
   for (size_t c = 0; c < clips.size(); ++c) {
@@ -91,13 +91,13 @@ struct SoundMatch {
   int lag;  // delay of the clip's sound in samples
 };
 
-SoundMatch compare(const std::vector<float>& film, const std::vector<float>& clip) {
+SoundMatch compare(const std::vector<float>& video, const std::vector<float>& clip) {
   SoundMatch best{-1, 0};
   constexpr int kReach = 64;
   for (int lag = -kReach; lag <= kReach; ++lag) {
     double ab = 0, aa = 0, bb = 0;
-    for (size_t n = kReach; n + kReach < film.size(); ++n) {
-      const double a = film[n], b = clip[static_cast<size_t>(static_cast<int64_t>(n) + lag)];
+    for (size_t n = kReach; n + kReach < video.size(); ++n) {
+      const double a = video[n], b = clip[static_cast<size_t>(static_cast<int64_t>(n) + lag)];
       ab += a * b, aa += a * a, bb += b * b;
     }
     const double correlation = ab / std::sqrt(aa * bb + 1e-20);
@@ -107,18 +107,18 @@ SoundMatch compare(const std::vector<float>& film, const std::vector<float>& cli
 }
 
 // The clip's sound equals the video's from the start of its first frame to the end of its last, sample-exact.
-TEST(Transcode, SoundIsTheFilmsOwnSpan) {
-  const std::pair<const char*, std::vector<Range>> films[] = {
+TEST(Transcode, SoundIsTheVideosOwnSpan) {
+  const std::pair<const char*, std::vector<Range>> videos[] = {
       {"film.mp4", {{84, 180}, {404, 460}, {830, 880}}},
       {"film_excerpt.webm", {{10, 84}, {100, 168}}},
   };
-  for (const auto& [name, ranges] : films) {
-    FileSource film(testing::data(name));
-    const Decoded all = testing::decode(film, name);
+  for (const auto& [name, ranges] : videos) {
+    FileSource video(testing::data(name));
+    const Decoded all = testing::decode(video, name);
     TranscodeOptions options = quick();
     options.max_height = 90;
-    const std::vector<Clip> clips = cut_clips(film, ranges, options);
-    const auto original = AudioReader::open(film, name);
+    const std::vector<Clip> clips = cut_clips(video, ranges, options);
+    const auto original = AudioReader::open(video, name);
     for (size_t c = 0; c < ranges.size(); ++c) {
       SCOPED_TRACE(std::string(name) + " clip " + std::to_string(c));
       MemorySource source{std::span(clips[c].bytes)};
@@ -145,18 +145,18 @@ TEST(Transcode, SoundIsTheFilmsOwnSpan) {
 
 // One pass over the video gives the same bytes as one call per clip, repeatedly, with and without seeking.
 TEST(Transcode, BytesDoNotDependOnTheWayThere) {
-  FileSource film(testing::data("film_excerpt.webm"));
+  FileSource video(testing::data("film_excerpt.webm"));
   const std::vector<Range> ranges{{5, 30}, {30, 50}, {140, 150}};
-  const std::vector<Clip> together = cut_clips(film, ranges);
+  const std::vector<Clip> together = cut_clips(video, ranges);
   TranscodeOptions seeking = quick();
-  Decoder decoder(film, "film");
+  Decoder decoder(video, "film");
   while (decoder.next() != nullptr) {
   }
   seeking.decoder.index = std::make_shared<FrameIndex>(decoder.index());
   for (size_t c = 0; c < ranges.size(); ++c) {
     const auto [first, end] = ranges[c];
-    EXPECT_TRUE(one_clip(film, "film", first, end, quick()) == together[c].bytes) << c;
-    EXPECT_TRUE(one_clip(film, "film", first, end, seeking) == together[c].bytes) << c;
+    EXPECT_TRUE(one_clip(video, "film", first, end, quick()) == together[c].bytes) << c;
+    EXPECT_TRUE(one_clip(video, "film", first, end, seeking) == together[c].bytes) << c;
   }
 }
 
@@ -164,13 +164,13 @@ TEST(Transcode, BytesDoNotDependOnTheWayThere) {
 // The same clip results from fresh and from used memory: no uninitialised memory is read. (x264's AVX-512
 // code does; the encoder avoids it.)
 TEST(Transcode, BytesDoNotDependOnWhatMemoryHeld) {
-  FileSource film(testing::data("film_excerpt.webm"));
+  FileSource video(testing::data("film_excerpt.webm"));
   TranscodeOptions options = quick();
   options.max_height = 150;
   std::vector<Bytes> clips;
   for (const int filling : {0, 0x55, 0xFF}) {
     mallopt(M_PERTURB, filling);
-    clips.push_back(one_clip(film, "film", 20, 60, options));
+    clips.push_back(one_clip(video, "film", 20, 60, options));
   }
   mallopt(M_PERTURB, 0);
   EXPECT_TRUE(clips[0] == clips[1]);
@@ -179,7 +179,7 @@ TEST(Transcode, BytesDoNotDependOnWhatMemoryHeld) {
 #endif
 
 // Grey frames with a bright column at 4 * i, at the given times (ticks of 1/1000 s).
-Bytes timed_film(const std::vector<int64_t>& times, int64_t end, EncoderOptions options) {
+Bytes timed_video(const std::vector<int64_t>& times, int64_t end, EncoderOptions options) {
   options.time_base = {1, 1000};
   Encoder encoder(options);
   for (size_t i = 0; i < times.size(); ++i) {
@@ -198,8 +198,8 @@ Bytes timed_film(const std::vector<int64_t>& times, int64_t end, EncoderOptions 
 
 TEST(Transcode, KeepsAVariableFrameRate) {
   const std::vector<int64_t> times{0, 40, 45, 200, 201, 333, 1500, 1501, 1700};
-  const Bytes film = timed_film(times, 2000, testing::small_film());
-  MemorySource source{std::span(film)};
+  const Bytes video = timed_video(times, 2000, testing::small_video());
+  MemorySource source{std::span(video)};
   const Decoded middle = testing::decode(one_clip(source, "film", 2, 7, quick()));
   ASSERT_EQ(middle.seconds.size(), 5u);
   for (size_t i = 0; i < 5; ++i)
@@ -214,10 +214,10 @@ TEST(Transcode, TheTrackLastsAsLongAsItsLastPicture) {
   for (int frames = 4; frames < 12; ++frames) {
     std::vector<int64_t> times;
     for (int i = 0; i < frames; ++i) times.push_back(33 * i + i % 3);
-    EncoderOptions options = testing::small_film();
+    EncoderOptions options = testing::small_video();
     const int64_t end = times.back() + 4000;
-    const Bytes film = timed_film(times, end, options);
-    MemorySource source{std::span(film)};
+    const Bytes video = timed_video(times, end, options);
+    MemorySource source{std::span(video)};
     TranscodeOptions reordered = quick();
     reordered.preset = "medium";
     reordered.decoder.index = nullptr;
@@ -230,17 +230,33 @@ TEST(Transcode, TheTrackLastsAsLongAsItsLastPicture) {
     EXPECT_NEAR(clip.probe.duration_s, static_cast<double>(made.span->end_us - made.span->start_us) / 1e6,
                 0.01)
         << frames;
-    EXPECT_NEAR(testing::decode(film).probe.duration_s, static_cast<double>(end) / 1000, 0.01) << frames;
+    EXPECT_NEAR(testing::decode(video).probe.duration_s, static_cast<double>(end) / 1000, 0.01) << frames;
+    // The clip, read again, is as long: by decoding, by the index of its packets, and cut from the middle on.
+    MemorySource again{std::span<const uint8_t>(made.bytes)};
+    for (const bool by_index : {false, true})
+      for (const int first : {0, frames - 1, frames / 2}) {
+        TranscodeOptions how = quick();
+        if (by_index) how.packets = index_packets(again, "clip", frames, {});
+        ASSERT_TRUE(!by_index || how.packets);
+        Clip second;
+        transcode_clips(again, "clip", {{first, frames}}, how,
+                        [&](size_t, Clip clip) { second = std::move(clip); });
+        ASSERT_EQ(second.error, "");
+        EXPECT_NEAR(static_cast<double>(second.span->end_us) / 1e6, static_cast<double>(end) / 1000, 0.01)
+            << frames << " from " << first << by_index;
+        EXPECT_NEAR(testing::decode(second.bytes).probe.duration_s,
+                    static_cast<double>(end - times[static_cast<size_t>(first)]) / 1000, 0.01);
+      }
   }
 }
 
 TEST(Transcode, BakesTheRotation) {
-  EncoderOptions options = testing::small_film(96, 64);
+  EncoderOptions options = testing::small_video(96, 64);
   options.crf = 10;
-  const Decoded flat = testing::decode(testing::make_film(options, 4));
+  const Decoded flat = testing::decode(testing::make_video(options, 4));
   options.rotation_tag = 90;
-  const Bytes film = testing::make_film(options, 4);
-  MemorySource source{std::span(film)};
+  const Bytes video = testing::make_video(options, 4);
+  MemorySource source{std::span(video)};
   TranscodeOptions fine = quick();
   fine.crf = 10;
   const Decoded upright = testing::decode(one_clip(source, "film", 0, 4, fine));
@@ -255,45 +271,45 @@ TEST(Transcode, BakesTheRotation) {
 }
 
 TEST(Transcode, ScalesDownAndNeverUp) {
-  FileSource film(testing::data("cockatoo.mp4"));
+  FileSource video(testing::data("cockatoo.mp4"));
   TranscodeOptions options = quick();
   options.max_height = 180;
-  const Decoded small = testing::decode(one_clip(film, "film", 0, 5, options));
+  const Decoded small = testing::decode(one_clip(video, "film", 0, 5, options));
   EXPECT_EQ(small.probe.video.width, 320);
   EXPECT_EQ(small.probe.video.height, 180);
   EXPECT_EQ(small.probe.video.pixel_format, "yuv420p");
   EXPECT_EQ(small.probe.video.colour.matrix_name(),
             "bt709");  // the matrix assumed for the untagged 720-line video
   options.max_height = 9999;
-  const Decoded same = testing::decode(one_clip(film, "film", 0, 2, options));
+  const Decoded same = testing::decode(one_clip(video, "film", 0, 2, options));
   EXPECT_EQ(same.probe.video.height, 720);
 }
 
 TEST(Transcode, MetadataTravels) {
-  FileSource film(testing::data("bbb_D.mp4"));
+  FileSource video(testing::data("bbb_D.mp4"));
   TranscodeOptions options = quick();
   options.metadata = {{"comment", R"({"film":"bbb_D.mp4","first":3})"}};
-  const Decoded clip = testing::decode(one_clip(film, "film", 3, 6, options));
+  const Decoded clip = testing::decode(one_clip(video, "film", 3, 6, options));
   const auto& found = clip.probe.metadata;
   EXPECT_NE(std::find(found.begin(), found.end(), options.metadata[0]), found.end());
 }
 
 TEST(Transcode, EveryRangeHasOneOutcome) {
-  FileSource film(testing::data("bbb_D.mp4"));
-  const std::vector<Clip> clips = cut_clips(film, {{0, 10}, {40, 48}, {48, 49}, {100, 120}});
+  FileSource video(testing::data("bbb_D.mp4"));
+  const std::vector<Clip> clips = cut_clips(video, {{0, 10}, {40, 48}, {48, 49}, {100, 120}});
   EXPECT_EQ(clips[0].frames, 10);
   EXPECT_EQ(clips[1].frames, 8);
   for (const size_t c : {2, 3}) {
     EXPECT_TRUE(clips[c].bytes.empty());
     EXPECT_NE(clips[c].error.find("past the video's end at frame 48"), std::string::npos) << clips[c].error;
   }
-  EXPECT_NE(error_of([&] { one_clip(film, "film", 40, 49, quick()); }).find("[40, 49)"), std::string::npos);
+  EXPECT_NE(error_of([&] { one_clip(video, "film", 40, 49, quick()); }).find("[40, 49)"), std::string::npos);
 }
 
-TEST(Transcode, ATruncatedFilmGivesTheClipsBeforeTheCut) {
-  Bytes film = testing::load("film.mp4");
-  film.resize(film.size() / 2);
-  MemorySource source{std::span(film)};
+TEST(Transcode, ATruncatedVideoGivesTheClipsBeforeTheCut) {
+  Bytes video = testing::load("film.mp4");
+  video.resize(video.size() / 2);
+  MemorySource source{std::span(video)};
   const std::vector<Clip> clips = cut_clips(source, shots());
   EXPECT_EQ(clips[0].error, "");
   EXPECT_EQ(clips[0].frames, 84);
@@ -301,10 +317,10 @@ TEST(Transcode, ATruncatedFilmGivesTheClipsBeforeTheCut) {
 }
 
 TEST(Transcode, RefusesRangesOutOfOrder) {
-  FileSource film(testing::data("bbb_D.mp4"));
+  FileSource video(testing::data("bbb_D.mp4"));
   for (const std::vector<Range>& ranges :
        {std::vector<Range>{{5, 5}}, {{-1, 3}}, {{0, 10}, {4, 9}}, {{20, 30}, {0, 10}}}) {
-    EXPECT_NE(error_of([&] { cut_clips(film, ranges); }).find("ascending order"), std::string::npos);
+    EXPECT_NE(error_of([&] { cut_clips(video, ranges); }).find("ascending order"), std::string::npos);
   }
 }
 

@@ -29,7 +29,7 @@ TEST(AudioReader, PiecesEqualTheWhole) {
   EXPECT_TRUE(std::equal(later[0].begin(), later[0].end(), whole[0].begin() + 30'000));
 }
 
-TEST(AudioReader, IsSilentWhereTheFilmIs) {
+TEST(AudioReader, IsSilentWhereTheVideoIs) {
   FileSource source(testing::data("film.mp4"));
   const Planes around = read_all(source, -5000, 5000, 5000);
   EXPECT_EQ(around[0], std::vector<float>(5000, 0.0F));
@@ -37,7 +37,7 @@ TEST(AudioReader, IsSilentWhereTheFilmIs) {
   EXPECT_EQ(after[0], std::vector<float>(5000, 0.0F));
 }
 
-TEST(AudioReader, FilmWithoutSoundHasNoReader) {
+TEST(AudioReader, VideoWithoutSoundHasNoReader) {
   FileSource source(testing::data("bbb_A.mp4"));
   EXPECT_EQ(AudioReader::open(source, "bbb_A.mp4"), nullptr);
 }
@@ -47,11 +47,11 @@ TEST(AudioReader, EncodedSoundStaysInPlace) {
   for (const AudioFormat format :
        {AudioFormat{44100, 1, 0}, {48000, 2, 0}, {16000, 1, 0}, {96000, 2, 0}, {22000, 1, 0}}) {
     SCOPED_TRACE(format.rate);
-    EncoderOptions options = testing::small_film();
+    EncoderOptions options = testing::small_video();
     options.audio = format;
     options.audio.bit_rate = 160'000;
-    const Bytes film = testing::make_film(options, 24);
-    MemorySource source{std::span(film)};
+    const Bytes video = testing::make_video(options, 24);
+    MemorySource source{std::span(video)};
     const auto reader = AudioReader::open(source, "made");
     ASSERT_NE(reader, nullptr);
     const int rate = reader->rate();

@@ -58,7 +58,7 @@ TEST(FrameEncoder, GivesEveryLayoutDepthAndRangeItsLimitedRangeTurnedOrNotScaled
              {Orientation(0), Orientation(90), Orientation(180, true), Orientation(270)}) {
           SCOPED_TRACE(std::string(av_get_pix_fmt_name(format)) + " " + av_color_range_name(range) + " " +
                        std::to_string(side) + " " + std::to_string(turn.degrees));
-          EncoderOptions options = testing::small_film(side, side);
+          EncoderOptions options = testing::small_video(side, side);
           options.preset = "ultrafast";
           options.crf = 0;
           options.turn = turn;

@@ -11,7 +11,6 @@
 namespace kinora::video {
 namespace {
 
-constexpr int64_t kLongestFrame = int64_t{1} << 32;  // ticks
 constexpr int kSeekAttempts = 3;
 
 }  // namespace
@@ -48,9 +47,7 @@ struct Decoder::State {
 
   void reset_clock() {
     const AVRational base{probe.video.time_base.num, probe.video.time_base.den};
-    AVRational rate{probe.video.fps.num, probe.video.fps.den};
-    if (rate.num <= 0 || rate.den <= 0) rate = {25, 1};
-    nominal = std::clamp(av_rescale_q(1, av_inv_q(rate), base), int64_t{1}, kLongestFrame);
+    nominal = probe.video.nominal_frame();
     clock = TimestampRepair(nominal, std::clamp(av_rescale_q(1, {1, 1}, base), int64_t{1}, kLongestFrame));
   }
 
@@ -104,13 +101,28 @@ struct Decoder::State {
     return false;
   }
 
+  // FFmpeg's program also turns pictures by what H.264 and HEVC state in themselves; here the container decides.
+  void refuse_turned(const AVFrame& picture) const {
+    const AVFrameSideData* side = av_frame_get_side_data(&picture, AV_FRAME_DATA_DISPLAYMATRIX);
+    const std::string& codec = probe.video.codec;
+    if (side == nullptr || (codec != "h264" && codec != "hevc") || !probe.video.rotation.is_upright()) return;
+    if (by_display_matrix(side->data, side->size).is_upright()) return;
+    throw MediaError(
+        name +
+        ": its pictures state that they are to be turned, its container does not; turn them with "
+        "`ffmpeg -i IN -crf 16 OUT.mp4`");
+  }
+
   void take(const AVFrame& picture) {
+    if (position == 0) refuse_turned(picture);
     const int64_t raw = picture.best_effort_timestamp;
     const int64_t ticks = ff::duration_ticks(picture);
     frame.picture = &picture;
     frame.index = position++;
     frame.pts = clock.place(raw);
     frame.duration = ticks > 0 && ticks < kLongestFrame ? ticks : nominal;
+    if (position == probe.video.frames && !probe.video.frames_estimated)
+      frame.duration = probe.video.end_of_last(frame.pts, frame.duration) - frame.pts;
     frame.seconds = static_cast<double>(frame.pts) * probe.video.time_base.value();
     frame.key = ff::is_key(picture);
     frame.concealed = queue->is_concealed();

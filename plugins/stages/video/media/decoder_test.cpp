@@ -16,13 +16,13 @@ using testing::Decoded;
 
 // frames: `ffprobe -count_frames`; md5: `ffmpeg -i FILE -map 0:v:0 -vsync passthrough -f md5 -`, all pictures
 // as raw planes; both by Debian 12's FFmpeg 5.1.
-struct Known {
+struct Reference {
   const char* file;
   int64_t frames;
   const char* md5;
 };
 
-const Known kKnown[] = {
+const Reference kKnown[] = {
     {"bbb_A.mp4", 125, "97f5202e45a06ad9d5eed4230d70f4ea"},
     {"bbb_B.mp4", 125, "8c5c35a6a17e07fb7287dfe598cc4021"},
     {"bbb_C.mp4", 125, "975516d05f04123cae074e06bfd328fc"},
@@ -60,7 +60,7 @@ class PictureSum {
 };
 
 TEST(Decoder, EveryPictureEqualsTheFfmpegCommands) {
-  for (const Known& known : kKnown) {
+  for (const Reference& known : kKnown) {
     SCOPED_TRACE(known.file);
     FileSource source(testing::data(known.file));
     Decoder decoder(source, known.file);
@@ -150,7 +150,7 @@ TEST(Decoder, SkippingWithAnIndexReadsLess) {
 }
 
 TEST(Decoder, KeepsAVariableFrameRate) {
-  EncoderOptions options = testing::small_film();
+  EncoderOptions options = testing::small_video();
   options.time_base = {1, 1000};
   const std::vector<int64_t> times{0, 7, 40, 41, 300, 301, 1333, 1400};
   Encoder encoder(options);
@@ -163,10 +163,10 @@ TEST(Decoder, KeepsAVariableFrameRate) {
       std::memcpy(frame->data[0] + frame->linesize[0] * y, rgb.data() + y * 96, 96);
     encoder.write(*frame, times[i]);
   }
-  const Decoded film = testing::decode(encoder.finish(1500));
-  ASSERT_EQ(film.seconds.size(), times.size());
+  const Decoded video = testing::decode(encoder.finish(1500));
+  ASSERT_EQ(video.seconds.size(), times.size());
   for (size_t i = 0; i < times.size(); ++i)
-    EXPECT_DOUBLE_EQ(film.seconds[i], static_cast<double>(times[i]) / 1000);
+    EXPECT_DOUBLE_EQ(video.seconds[i], static_cast<double>(times[i]) / 1000);
 }
 
 void put32(Bytes& bytes, size_t at, uint32_t value) {
@@ -177,20 +177,20 @@ uint32_t get32(const Bytes& bytes, size_t at) {
   return uint32_t{bytes[at]} << 24 | bytes[at + 1] << 16 | bytes[at + 2] << 8 | bytes[at + 3];
 }
 
-size_t find_box(const Bytes& film, const char* type) {
-  const auto at = std::search(film.begin(), film.end(), type, type + 4);
-  EXPECT_NE(at, film.end());
-  return static_cast<size_t>(at - film.begin());
+size_t find_box(const Bytes& video, const char* type) {
+  const auto at = std::search(video.begin(), video.end(), type, type + 4);
+  EXPECT_NE(at, video.end());
+  return static_cast<size_t>(at - video.begin());
 }
 
 // Moves the start of the first track's edit list five frames into the media, as lossless cutting tools do.
 TEST(Decoder, AnEditListHidesFramesAndTheirIndices) {
-  Bytes film = testing::make_film(testing::small_film(), 30);
-  const Decoded whole = testing::decode(film);
-  const size_t entry = find_box(film, "elst") + 12;  // after type, version and flags, entry count
-  const uint32_t ticks_per_frame = get32(film, find_box(film, "mdhd") + 4 + 12) / 24;
-  put32(film, entry + 4, get32(film, entry + 4) + 5 * ticks_per_frame);
-  const Decoded cut = testing::decode(film);
+  Bytes video = testing::make_video(testing::small_video(), 30);
+  const Decoded whole = testing::decode(video);
+  const size_t entry = find_box(video, "elst") + 12;  // after type, version and flags, entry count
+  const uint32_t ticks_per_frame = get32(video, find_box(video, "mdhd") + 4 + 12) / 24;
+  put32(video, entry + 4, get32(video, entry + 4) + 5 * ticks_per_frame);
+  const Decoded cut = testing::decode(video);
   ASSERT_EQ(cut.luma.size(), 25u);
   EXPECT_EQ(cut.probe.video.frames, 25);
   EXPECT_DOUBLE_EQ(cut.seconds[0], 0);
@@ -199,9 +199,9 @@ TEST(Decoder, AnEditListHidesFramesAndTheirIndices) {
 
 TEST(Decoder, StopsAtMaxFramesAndSaysSo) {
   FileSource source(testing::data("bbb_D.mp4"));
-  const Decoded film = testing::decode(source, "bbb_D.mp4", {.max_frames = 10});
-  EXPECT_EQ(film.luma.size(), 10u);
-  EXPECT_NE(film.damage.find("max_frames = 10"), std::string::npos) << film.damage;
+  const Decoded video = testing::decode(source, "bbb_D.mp4", {.max_frames = 10});
+  EXPECT_EQ(video.luma.size(), 10u);
+  EXPECT_NE(video.damage.find("max_frames = 10"), std::string::npos) << video.damage;
 }
 
 TEST(Decoder, CountsFrames) {

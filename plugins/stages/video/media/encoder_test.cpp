@@ -15,24 +15,24 @@ TEST(Encoder, FramesComeBackOnceEachAndOnTime) {
   const Rational rates[] = {{24, 1}, {30000, 1001}, {1, 2}, {240, 1}};
   for (const Rational& fps : rates) {
     for (const char* preset : {"ultrafast", "medium"}) {  // without and with reordered frames
-      EncoderOptions options = testing::small_film();
+      EncoderOptions options = testing::small_video();
       options.fps = fps;
       options.preset = preset;
-      const Decoded film = testing::decode(testing::make_film(options, 17));
-      EXPECT_EQ(film.probe.video.fps, fps);
-      ASSERT_EQ(film.seconds.size(), 17u);
+      const Decoded video = testing::decode(testing::make_video(options, 17));
+      EXPECT_EQ(video.probe.video.fps, fps);
+      ASSERT_EQ(video.seconds.size(), 17u);
       for (size_t i = 0; i < 17; ++i)
-        EXPECT_NEAR(film.seconds[i], static_cast<double>(i) / fps.value(), 1e-4);
-      EXPECT_NEAR(film.probe.duration_s, 17 / fps.value(), 1e-3);
+        EXPECT_NEAR(video.seconds[i], static_cast<double>(i) / fps.value(), 1e-4);
+      EXPECT_NEAR(video.probe.duration_s, 17 / fps.value(), 1e-3);
     }
   }
 }
 
 TEST(Encoder, RgbSurvives) {
-  EncoderOptions options = testing::small_film(128, 96);
+  EncoderOptions options = testing::small_video(128, 96);
   options.crf = 4;
-  const Bytes film = testing::make_film(options, 8);
-  MemorySource source{std::span(film)};
+  const Bytes video = testing::make_video(options, 8);
+  MemorySource source{std::span(video)};
   Decoder decoder(source, "made.mp4");
   Scaler scaler({.width = 128, .height = 96});
   Bytes rgb(128 * 96 * 3);
@@ -43,23 +43,23 @@ TEST(Encoder, RgbSurvives) {
 }
 
 TEST(Encoder, OddSidesLoseOneLine) {
-  const Decoded film = testing::decode(testing::make_film(testing::small_film(97, 65), 3));
-  EXPECT_EQ(film.probe.video.width, 96);
-  EXPECT_EQ(film.probe.video.height, 64);
-  const Decoded even = testing::decode(testing::make_film(testing::small_film(1, 1), 2));
+  const Decoded video = testing::decode(testing::make_video(testing::small_video(97, 65), 3));
+  EXPECT_EQ(video.probe.video.width, 96);
+  EXPECT_EQ(video.probe.video.height, 64);
+  const Decoded even = testing::decode(testing::make_video(testing::small_video(1, 1), 2));
   EXPECT_EQ(even.probe.video.width, 2);
 }
 
 TEST(Encoder, SameInputSameBytes) {
-  EncoderOptions options = testing::small_film();
+  EncoderOptions options = testing::small_video();
   options.audio = {44100, 2, 0};
   options.metadata = {{"title", "twice"}};
-  EXPECT_EQ(testing::make_film(options, 30), testing::make_film(options, 30));
+  EXPECT_EQ(testing::make_video(options, 30), testing::make_video(options, 30));
 }
 
 TEST(Encoder, IndexComesBeforeTheMediaData) {
-  const Bytes film = testing::make_film(testing::small_film(), 10);
-  const std::string bytes(film.begin(), film.end());
+  const Bytes video = testing::make_video(testing::small_video(), 10);
+  const std::string bytes(video.begin(), video.end());
   ASSERT_NE(bytes.find("moov"), std::string::npos);
   EXPECT_LT(bytes.find("moov"), bytes.find("mdat"));
 }
@@ -67,7 +67,7 @@ TEST(Encoder, IndexComesBeforeTheMediaData) {
 TEST(Encoder, RefusalsNameTheOption) {
   const auto with = [](auto change) {
     return error_of([&] {
-      EncoderOptions options = testing::small_film();
+      EncoderOptions options = testing::small_video();
       change(options);
       Encoder encoder(options);
     });
@@ -78,7 +78,7 @@ TEST(Encoder, RefusalsNameTheOption) {
   EXPECT_NE(with([](auto& o) { o.fps = {0, 1}; }).find("fps"), std::string::npos);
   EXPECT_NE(with([](auto& o) { o.metadata = {{"seed", "7"}}; }).find("'seed'"), std::string::npos);
   EXPECT_NE(with([](auto& o) { o.audio = {44100, 99, 0}; }).find("channels"), std::string::npos);
-  EXPECT_NE(error_of([] { Encoder(testing::small_film()).finish(); }).find("no frame"), std::string::npos);
+  EXPECT_NE(error_of([] { Encoder(testing::small_video()).finish(); }).find("no frame"), std::string::npos);
 }
 
 }  // namespace

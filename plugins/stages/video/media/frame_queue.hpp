@@ -1,11 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "media/decoder.hpp"
 #include "media/hardware_decoder.hpp"
 #include "media/input.hpp"
+#include "media/sent_packets.hpp"
 
 namespace kinora::video {
 
@@ -61,9 +63,14 @@ class FrameQueue {
       if (code == 0) {
         errors_ = silent_ = 0;
         picture_->sample_aspect_ratio = shown_aspect();
+        if (sent_.lacks_picture_before(picture_->best_effort_timestamp))
+          note("a picture is missing before it");
         return true;
       }
-      if (code == AVERROR_EOF) return false;
+      if (code == AVERROR_EOF) {
+        if (sent_.lacks_picture_at_end()) note("the last pictures are missing");
+        return false;
+      }
       if (code == AVERROR(EAGAIN) ? !feed() : !tolerate(code)) return false;
     }
   }
@@ -73,6 +80,7 @@ class FrameQueue {
     avcodec_flush_buffers(codec_.get());
     draining_ = false;
     errors_ = silent_ = 0;
+    sent_.clear();
     return true;
   }
 
@@ -89,11 +97,19 @@ class FrameQueue {
     return changes ? own : av_guess_sample_aspect_ratio(input_.format(), input_.video(), picture_.get());
   }
 
+  // Returns the length of a picture in ticks, or 1 if the stream has no rate.
+  int64_t usual_length() {
+    const AVRational rate = av_guess_frame_rate(input_.format(), input_.video(), nullptr);
+    if (rate.num <= 0 || rate.den <= 0) return 1;
+    return std::clamp(av_rescale_q(1, av_inv_q(rate), input_.video()->time_base), int64_t{1}, kLongestFrame);
+  }
+
   bool feed() {
     if (draining_) return false;
     const int read = input_.read(*packet_);
     if (read < 0) {
       if (read != AVERROR_EOF) note("reading stopped: " + ff::error_text(read));
+      if (read == AVERROR_EOF && input_.has_lost_end()) note("the last packets are lost");
       draining_ = true;
       return avcodec_send_packet(codec_.get(), nullptr) >= 0;
     }
@@ -102,7 +118,8 @@ class FrameQueue {
       return true;
     }
     packet_pts_ = packet_->pts;
-    if ((packet_->flags & AV_PKT_FLAG_CORRUPT) != 0) note("a packet is incomplete");
+    if ((packet_->flags & AV_PKT_FLAG_CORRUPT) != 0) note("a packet is incomplete or lost");
+    if (hardware_ == nullptr) sent_.add(*codec_, *packet_, usual_length());
     const int sent = avcodec_send_packet(codec_.get(), packet_.get());
     av_packet_unref(packet_.get());
     if (sent < 0) return tolerate(sent);
@@ -123,6 +140,7 @@ class FrameQueue {
   }
 
   Input input_;
+  SentPackets sent_;  // outlives codec_
   const HardwareDecoder* hardware_ = nullptr;
   ff::Owned<AVCodecContext> codec_;
   ff::Owned<AVPacket> packet_ = ff::new_packet();

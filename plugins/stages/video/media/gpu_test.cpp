@@ -93,10 +93,10 @@ class NvencTest : public ::testing::Test {
     if (!nvenc_opens()) GTEST_SKIP() << "no GPU whose video encoder can be opened";
   }
   static std::vector<Bytes> frames_at(const char* codec, int crf) {
-    EncoderOptions options = testing::small_film(320, 240);
+    EncoderOptions options = testing::small_video(320, 240);
     options.codec = codec;
     options.crf = crf;
-    return testing::decode(testing::make_film(options, 48)).luma;
+    return testing::decode(testing::make_video(options, 48)).luma;
   }
 };
 

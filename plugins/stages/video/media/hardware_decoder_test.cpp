@@ -94,9 +94,9 @@ TEST(HardwareDecoder, ADamagedVideoIsTheCpusToTheLastFrame) {
   int damaged = 0;
   for (int round = 0; round < 6; ++round) {
     SCOPED_TRACE(round);
-    Bytes film = testing::load("bbb_D.mp4");
-    for (int i = 0; i < 3; ++i) film[film.size() / 4 + random() % (film.size() / 2)] ^= 0x55;
-    MemorySource source{std::span(film)};
+    Bytes video = testing::load("bbb_D.mp4");
+    for (int i = 0; i < 3; ++i) video[video.size() / 4 + random() % (video.size() / 2)] ^= 0x55;
+    MemorySource source{std::span(video)};
     const PretendedCard card;
     const Report cpu = report(source), hardware = report(source, {.hardware = &card});
     damaged += cpu.damage.empty() ? 0 : 1;

@@ -45,9 +45,9 @@ void transcode_whatever(const Bytes& bytes) {
 }
 
 TEST(Hostile, TruncationIsNoticedAndWhatDecodesIsDelivered) {
-  const std::pair<const char*, int64_t> films[] = {
+  const std::pair<const char*, int64_t> videos[] = {
       {"film.mp4", 880}, {"film_excerpt.webm", 168}, {"city_cc0.mp4", 190}};
-  for (const auto& [name, frames] : films) {
+  for (const auto& [name, frames] : videos) {
     const Bytes whole = testing::load(name);
     int64_t last = 0;
     for (const double kept : {0.0001, 0.01, 0.1, 0.35, 0.7, 0.95, 0.9999}) {
@@ -78,7 +78,7 @@ Bytes flipped(Bytes bytes, std::mt19937& random, int flips) {
   return bytes;
 }
 
-TEST(Hostile, FlippedBitsInARealFilm) {
+TEST(Hostile, FlippedBitsInARealVideo) {
   std::mt19937 random(7);
   for (const char* name : {"film_excerpt.webm", "bbb_D.mp4", "calais_1906.ogv"}) {
     const Bytes whole = testing::load(name);
@@ -91,9 +91,9 @@ TEST(Hostile, FlippedBitsInARealFilm) {
 
 // A video so small that most flips hit its headers, index or edit lists.
 TEST(Hostile, FlippedBitsInHeaders) {
-  EncoderOptions options = testing::small_film(32, 32);
+  EncoderOptions options = testing::small_video(32, 32);
   options.audio = {16000, 1, 0};
-  const Bytes whole = testing::make_film(options, 10);
+  const Bytes whole = testing::make_video(options, 10);
   std::mt19937 random(11);
   for (int round = 0; round < 150; ++round) {
     const Bytes bytes = flipped(whole, random, 1 + round % 12);

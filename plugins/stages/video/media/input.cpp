@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdarg>
 #include <cstring>
 #include <string_view>
 
 #include "media/byte_source.hpp"
 #include "media/probe.hpp"
+#include "media/sent_packets.hpp"
 
 namespace kinora::video {
 namespace {
@@ -69,6 +71,65 @@ Input::Input(ByteSource& source, const std::string& name, const Limits& limits)
 }
 
 Input::~Input() { avformat_close_input(&format_); }
+
+// Takes the errors that the demuxer logs while it reads, on this thread, and those of decoders, on any.
+class Input::Watch {
+ public:
+  explicit Watch(Input& input) {
+    av_log_set_callback(
+        &Watch::take);  // each time: FFmpeg has one, and a program and its plugin may both read
+    watched() = &input;
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  ~Watch() { watched() = nullptr; }
+
+ private:
+  static Input*& watched() {
+    thread_local Input* input = nullptr;
+    return input;
+  }
+  // Called by FFmpeg for every message of every thread; the library's log stays silent.
+  static void take(void* of, int level, const char* what, va_list) noexcept {
+    // ASF's demuxer says this at a lower level when the end of a packet is missing.
+    const bool is_loss = std::string_view(what).starts_with("freeing incomplete packet");
+    if (of == nullptr || (level > AV_LOG_ERROR && !is_loss)) return;
+    if (*static_cast<const AVClass* const*>(of) == avcodec_get_class())
+      return SentPackets::take_error(*static_cast<const AVCodecContext*>(of));
+    Input* input = watched();
+    if (input == nullptr || of != input->format_) return;
+    constexpr size_t kMost = 1000;
+    const int64_t at = avio_tell(input->format_->pb);
+    const bool is_cut = at >= input->source_.size();  // missing_bytes() says so
+    if (!is_cut && input->damage_at_.size() < kMost) input->damage_at_.push_back(at);
+  }
+};
+
+void Input::mark(AVPacket& packet) {
+  const bool is_of_video = video_ != nullptr && packet.stream_index == video_->index;
+  const auto is_behind = [&] {
+    return !damage_at_.empty() && (packet.pos < 0 || packet.pos >= damage_at_.front());
+  };
+  if (!is_of_video) return;
+  const bool skips = packet.pos >= 0 && skips_indexed(packet.pos);
+  if (!skips && !is_behind()) return;
+  packet.flags |= AV_PKT_FLAG_CORRUPT;
+  while (is_behind()) damage_at_.pop_front();
+}
+
+// Whether packets of the video that the file's index names between the last one and this place were passed over. AVI's
+// demuxer does so silently and closes the gap in time. Empty entries repeat a picture.
+bool Input::skips_indexed(int64_t position) {
+  constexpr int64_t kHead = 8;  // of a chunk; packets may be placed before or after it
+  if (std::string_view(format_->iformat->name) != "avi" || video_ == nullptr) return false;
+  bool skips = false;
+  for (; const AVIndexEntry* entry = avformat_index_get_entry(video_, indexed_); ++indexed_) {
+    if (entry->pos >= position - kHead) break;
+    skips = skips || (read_to_ >= 0 && entry->size > 0 && entry->pos > read_to_);
+  }
+  read_to_ = position;
+  return skips;
+}
 
 void Input::rethrow() {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
@@ -162,7 +223,10 @@ void Input::find_streams(const Limits& limits) {
     av_dict_set_int(&option, "max_pixels", limits.max_pixels, 0);
     av_dict_set_int(&option, "threads", 1, 0);
   }
-  const int code = avformat_find_stream_info(format_, options.empty() ? nullptr : options.data());
+  const int code = [&] {
+    const Watch watch(*this);
+    return avformat_find_stream_info(format_, options.empty() ? nullptr : options.data());
+  }();
   for (AVDictionary*& option : options) av_dict_free(&option);
   rethrow();
   if (code < 0) {
@@ -173,8 +237,10 @@ void Input::find_streams(const Limits& limits) {
   audio_ = best_stream(format_, AVMEDIA_TYPE_AUDIO);
   recordings_.open(video_, audio_, std::string_view(format_->iformat->name) == "mpegts",
                    [this](AVPacket& packet) {
+                     const Watch watch(*this);
                      const int code = av_read_frame(format_, &packet);
                      rethrow();
+                     if (code >= 0) mark(packet);
                      return code;
                    });
 }
@@ -192,6 +258,9 @@ void Input::select(const AVStream* wanted) {
 int Input::read(AVPacket& packet) { return recordings_.read(packet); }
 
 int Input::seek(const AVStream* stream, int64_t timestamp) {
+  damage_at_.clear();
+  read_to_ = -1;
+  indexed_ = 0;
   const int code = av_seek_frame(format_, stream->index, timestamp, AVSEEK_FLAG_BACKWARD);
   rethrow();
   recordings_.forget();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <exception>
 #include <string>
 
@@ -39,11 +40,17 @@ class Input {
   // Whether the packets so far are of several recordings, so that the container cannot be seeked by their times.
   bool is_joined() const { return recordings_.is_joined(); }
 
+  // Whether bytes behind the last packet are damaged: packets at the end are lost.
+  bool has_lost_end() { return !damage_at_.empty() || skips_indexed(INT64_MAX); }
+
   // Seeks to the last key frame at or before `timestamp` (ticks of the stream). Rethrows the source's
   // exceptions.
   int seek(const AVStream* stream, int64_t timestamp);
 
  private:
+  class Watch;
+  void mark(AVPacket& packet);
+  bool skips_indexed(int64_t position);
   static int read_bytes(void* self, uint8_t* buffer, int size) noexcept;
   static int64_t seek_bytes(void* self, int64_t offset, int whence) noexcept;
   const AVInputFormat* identify() const;
@@ -61,6 +68,11 @@ class Input {
   AVStream* video_ = nullptr;
   AVStream* audio_ = nullptr;
   JoinedRecordings recordings_;
+  // Places where the demuxer met an error, in the file: most pass over the bytes and say so to the log alone. The next
+  // packet of the video behind each is marked AV_PKT_FLAG_CORRUPT.
+  std::deque<int64_t> damage_at_;
+  int64_t read_to_ = 0;  // place of the last packet of the video; -1 after a seek
+  int indexed_ = 0;      // entries of the index that lie before
 };
 
 // Opens a decoder for the stream with `threads` threads and the pixel limit. MediaError if FFmpeg has none

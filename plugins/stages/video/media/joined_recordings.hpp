@@ -12,10 +12,10 @@ namespace kinora::video {
 // Gives the packets of a file of one or several joined recordings on one clock, and their marks of damage to the
 // pictures that they belong to.
 //
-// Clock: where a stream's decoding time falls back by a second or more, at a key frame by a tenth, or leaps by more
-// than an hour (as FFmpeg shows a fall below the first time of an MPEG-TS), another recording begins. Its video begins one frame after the
-// latest picture before it (by decoding times, if some have no other), and its sound keeps its distance to that
-// video. All other times are unchanged.
+// Clock: where a stream's decoding time falls back by a second or more, at a key frame by a tenth, or leaps
+// by more than an hour (as FFmpeg shows a fall below the first time of an MPEG-TS), another recording begins.
+// Its video begins one frame after the latest picture before it (by decoding times, if some have no other),
+// and its sound keeps its distance to that video. All other times are unchanged.
 //
 // Damage: FFmpeg's MPEG-TS reader marks the pictures in whose packets the continuity counter leaps, one picture
 // early, because its parser hands out a picture when the next one begins. Where a recording ends the counter leaps

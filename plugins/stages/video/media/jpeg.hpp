@@ -13,15 +13,15 @@ namespace kinora::video {
 
 // A JPEG file of one picture: grey, YCbCr or RGB in 8 bits, with square pixels.
 //
-// Its pixels are those of libjpeg-turbo's defaults, exact integer DCT and smooth upsampling of chroma, as PIL and OpenCV
-// give them. They are as they are stored: Orientation (orientation.hpp) makes them upright.
+// Its pixels are those of libjpeg-turbo's defaults, exact integer DCT and smooth upsampling of chroma, as PIL
+// and OpenCV give them. They are as they are stored: Orientation (orientation.hpp) makes them upright.
 //
 // [owner-thread]
 class JpegPicture {
  public:
-  // Reads the headers. Nothing for any other file, for CMYK, for several pictures in one file, and beyond the limits:
-  // Decoder decodes these or says what is wrong. MediaError for more scans than an encoder writes, because decoding them
-  // would take hours.
+  // Reads the headers. Nothing for any other file, for CMYK, for several pictures in one file, and beyond the
+  // limits: Decoder decodes these or says what is wrong. MediaError for more scans than an encoder writes,
+  // because decoding them would take hours.
   static std::optional<JpegPicture> open(ByteSource& source, const std::string& name,
                                          const Limits& limits = {});
 

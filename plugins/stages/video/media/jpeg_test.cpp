@@ -63,8 +63,8 @@ Bytes by_ffmpeg(const Bytes& file, int width, int height) {
   return out;
 }
 
-// Without subsampled chroma all decoders agree but for rounding: of the inverse DCT, which moves a channel by up to 1.8,
-// and of the conversion.
+// Without subsampled chroma all decoders agree but for rounding: of the inverse DCT, which moves a channel by
+// up to 1.8, and of the conversion.
 TEST(Jpeg, EqualsFfmpegsDecoderWhereNoChromaIsInterpolated) {
   for (const auto& [width, height] : {std::pair{64, 48}, {33, 17}, {8, 8}, {1, 1}})
     for (const int sampling : {TJSAMP_444, TJSAMP_GRAY}) {

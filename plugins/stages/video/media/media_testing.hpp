@@ -55,7 +55,7 @@ inline Bytes picture(int width, int height, int64_t frame) {
   return rgb;
 }
 
-inline EncoderOptions small_film(int width = 96, int height = 64) {
+inline EncoderOptions small_video(int width = 96, int height = 64) {
   EncoderOptions options;
   options.width = width;
   options.height = height;
@@ -65,7 +65,7 @@ inline EncoderOptions small_film(int width = 96, int height = 64) {
 
 // `frames` pictures at the options' rate. With audio in the options: a second-long ramp of clicks, one at
 // each frame's start.
-inline Bytes make_film(const EncoderOptions& options, int64_t frames) {
+inline Bytes make_video(const EncoderOptions& options, int64_t frames) {
   Encoder encoder(options);
   for (int64_t i = 0; i < frames; ++i) {
     encoder.write_rgb(picture(options.width, options.height, i).data());
@@ -131,8 +131,8 @@ inline Decoded decode(ByteSource& source, const std::string& name, const Decoder
   return all;
 }
 
-inline Decoded decode(const Bytes& film, const DecoderOptions& options = {}) {
-  MemorySource source{std::span(film)};
+inline Decoded decode(const Bytes& video, const DecoderOptions& options = {}) {
+  MemorySource source{std::span(video)};
   return decode(source, "made.mp4", options);
 }
 

@@ -77,29 +77,30 @@ TEST(Motion, APatchIsSeenInItsMiddle) {
 }
 
 TEST(Motion, NoFrameWithVectorsIsNoMeasure) {
-  EncoderOptions options = testing::small_film();
-  const testing::Bytes film = testing::make_film(options, 1);
-  MemorySource source{std::span(film)};
+  EncoderOptions options = testing::small_video();
+  const testing::Bytes video = testing::make_video(options, 1);
+  MemorySource source{std::span(video)};
   const Motion motion = measure_motion(source, "film", {});
   EXPECT_EQ(motion.frames, 0);
   EXPECT_EQ(motion.global_mean, -1);
 }
 
 TEST(Motion, RefusesCodecsWithoutVectors) {
-  FileSource film(testing::data("film_excerpt.webm"));
-  EXPECT_NE(testing::error_of([&] { measure_motion(film, "film.webm", {}); }).find("gives no motion vectors"),
-            std::string::npos);
+  FileSource video(testing::data("film_excerpt.webm"));
+  EXPECT_NE(
+      testing::error_of([&] { measure_motion(video, "film.webm", {}); }).find("gives no motion vectors"),
+      std::string::npos);
 }
 
-TEST(Motion, AStillPictureIsStillAndAFilmMoves) {
-  EncoderOptions options = testing::small_film(320, 256);
+TEST(Motion, AStillPictureIsStillAndAVideoMoves) {
+  EncoderOptions options = testing::small_video(320, 256);
   Encoder encoder(options);
   for (int i = 0; i < 60; ++i) encoder.write_rgb(testing::picture(320, 256, 0).data());
   const testing::Bytes still = encoder.finish();
   MemorySource source{std::span(still)};
   EXPECT_LT(measure_motion(source, "still", {}).global_mean, 1e-6);
-  FileSource film(testing::data("bbb_A.mp4"));
-  EXPECT_GT(measure_motion(film, "film", {}).global_mean, 1e-4);
+  FileSource video(testing::data("bbb_A.mp4"));
+  EXPECT_GT(measure_motion(video, "film", {}).global_mean, 1e-4);
 }
 
 }  // namespace

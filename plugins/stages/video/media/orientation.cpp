@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "media/convert.hpp"
@@ -27,6 +28,7 @@ class Bytes {
     return at <= size() && text.size() <= size() - at &&
            std::memcmp(&bytes_[at], text.data(), text.size()) == 0;
   }
+  std::string_view text() const { return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}; }
   Bytes part(size_t at, uint64_t length) const {
     const size_t from = std::min(at, size());
     return Bytes(bytes_.subspan(from, static_cast<size_t>(std::min<uint64_t>(length, size() - from))));
@@ -36,11 +38,17 @@ class Bytes {
   std::span<const uint8_t> bytes_;
 };
 
-// Reads the tag from a TIFF header and its first directory (TIFF 6.0, section 2), which has 12 bytes a field: tag, type,
-// count, value.
-int tag_in_tiff(const Bytes& tiff) {
+// The orientations that a file states, 1 to 8.
+struct Stated {
+  std::optional<int> exif, xmp;
+  int value() const { return exif.value_or(xmp.value_or(1)); }
+};
+
+// Reads the tag from a TIFF header and its first directory (TIFF 6.0, section 2), which has 12 bytes a field:
+// tag, type, count, value. 1 if the tag has another value, nothing without the tag.
+std::optional<int> tag_in_tiff(const Bytes& tiff) {
   const bool is_big = tiff.has(0, {"MM\0*", 4});
-  if (!is_big && !tiff.has(0, {"II*\0", 4})) return 1;
+  if (!is_big && !tiff.has(0, {"II*\0", 4})) return std::nullopt;
   const auto directory = static_cast<size_t>(tiff.number(4, 4, is_big));
   const auto fields = static_cast<size_t>(tiff.number(directory, 2, is_big));
   constexpr uint64_t kTag = 0x0112, kShort = 3;
@@ -51,13 +59,31 @@ int tag_in_tiff(const Bytes& tiff) {
     const uint64_t value = tiff.number(at + 8, 2, is_big);
     return tiff.number(at + 2, 2, is_big) == kShort && value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
   }
-  return 1;
+  return std::nullopt;
+}
+
+// Reads tiff:Orientation (XMP specification, part 2, 3.5), an attribute or an element: `="6"` or `>6<` behind the name.
+std::optional<int> tag_in_xmp(const Bytes& xmp) {
+  constexpr std::string_view kName = "tiff:Orientation", kSpaces = " \t\r\n";
+  const std::string_view text = xmp.text();
+  const size_t name = text.find(kName);
+  if (name == std::string_view::npos) return std::nullopt;
+  size_t at = text.find_first_not_of(kSpaces, name + kName.size());
+  if (at == std::string_view::npos) return std::nullopt;
+  const bool is_attribute = text[at] == '=';
+  if (!is_attribute && text[at] != '>') return std::nullopt;
+  at = text.find_first_not_of(is_attribute ? " \t\r\n\"'" : kSpaces, at + 1);
+  if (at == std::string_view::npos || at + 1 >= text.size() || text[at] < '1' || text[at] > '8')
+    return std::nullopt;
+  return text[at + 1] >= '0' && text[at + 1] <= '9' ? std::nullopt : std::optional(text[at] - '0');
 }
 
 constexpr std::string_view kExif("Exif\0\0", 6);
 
 // Segments up to the scan: marker, length with itself, content.
-int tag_in_jpeg(const Bytes& file) {
+Stated stated_in_jpeg(const Bytes& file) {
+  constexpr std::string_view kXmp("http://ns.adobe.com/xap/1.0/\0", 29);
+  Stated out;
   for (size_t at = 2; at + 4 <= file.size();) {
     const uint64_t marker = file.number(at, 2, true);
     if (marker == 0xFFFF) {  // fill byte
@@ -66,34 +92,42 @@ int tag_in_jpeg(const Bytes& file) {
     }
     if (marker < 0xFF00 || marker == 0xFFDA || marker == 0xFFD9) break;
     const auto length = std::max<size_t>(2, static_cast<size_t>(file.number(at + 2, 2, true)));
-    if (marker == 0xFFE1 && file.has(at + 4, kExif))
-      return tag_in_tiff(file.part(at + 4 + kExif.size(), length - 2));
+    const Bytes content = file.part(at + 4, length - 2);
+    if (marker == 0xFFE1 && content.has(0, kExif) && !out.exif)
+      out.exif = tag_in_tiff(content.part(kExif.size(), length));
+    if (marker == 0xFFE1 && content.has(0, kXmp) && !out.xmp) out.xmp = tag_in_xmp(content);
     at += 2 + length;
   }
-  return 1;
+  return out;
 }
 
-// Chunks: length, type, content, checksum.
-int tag_in_png(const Bytes& file) {
+// Chunks: length, type, content, checksum. XMP is an international text, uncompressed (XMP specification,
+// part 3, 1.1.5).
+Stated stated_in_png(const Bytes& file) {
+  constexpr std::string_view kXmp("XML:com.adobe.xmp\0\0", 19);
+  Stated out;
   for (size_t at = 8; at + 12 <= file.size() && !file.has(at + 4, "IEND");) {
     const uint64_t length = file.number(at, 4, true);
-    if (file.has(at + 4, "eXIf")) return tag_in_tiff(file.part(at + 8, length));
+    const Bytes content = file.part(at + 8, length);
+    if (file.has(at + 4, "eXIf")) out.exif = tag_in_tiff(content);
+    if (file.has(at + 4, "iTXt") && content.has(0, kXmp)) out.xmp = tag_in_xmp(content);
     at += 12 + static_cast<size_t>(length);
   }
-  return 1;
+  return out;
 }
 
-// Chunks of RIFF: type, length, content, padded to an even length. Some writers put JPEG's name before it.
-int tag_in_webp(const Bytes& file) {
+// Chunks of RIFF: type, length, content, padded to an even length. Some writers put JPEG's name before Exif.
+Stated stated_in_webp(const Bytes& file) {
+  Stated out;
   for (size_t at = 12; at + 8 <= file.size();) {
     const uint64_t length = file.number(at + 4, 4, false);
-    if (file.has(at, "EXIF")) {
-      const size_t before = file.has(at + 8, kExif) ? kExif.size() : 0;
-      return tag_in_tiff(file.part(at + 8 + before, length - std::min<uint64_t>(length, before)));
-    }
+    const Bytes content = file.part(at + 8, length);
+    if (file.has(at, "EXIF"))
+      out.exif = tag_in_tiff(content.part(content.has(0, kExif) ? kExif.size() : 0, length));
+    if (file.has(at, "XMP ")) out.xmp = tag_in_xmp(content);
     at += 8 + static_cast<size_t>(length + length % 2);
   }
-  return 1;
+  return out;
 }
 
 }  // namespace
@@ -104,11 +138,11 @@ Orientation Orientation::of(std::span<const uint8_t> bytes) {
   static const Orientation kByTag[] = {{0},         {0, true}, {180},      {180, true},
                                        {270, true}, {90},      {90, true}, {270}};
   const Bytes file(bytes);
-  int tag = 1;
-  if (file.has(0, "\xFF\xD8\xFF")) tag = tag_in_jpeg(file);
-  if (file.has(0, "\x89PNG\r\n\x1A\n")) tag = tag_in_png(file);
-  if (file.has(0, "RIFF") && file.has(8, "WEBP")) tag = tag_in_webp(file);
-  return kByTag[tag - 1];
+  Stated stated;
+  if (file.has(0, "\xFF\xD8\xFF")) stated = stated_in_jpeg(file);
+  if (file.has(0, "\x89PNG\r\n\x1A\n")) stated = stated_in_png(file);
+  if (file.has(0, "RIFF") && file.has(8, "WEBP")) stated = stated_in_webp(file);
+  return kByTag[stated.value() - 1];
 }
 
 Orientation Orientation::of(ByteSource& source) {

@@ -8,8 +8,8 @@
 
 namespace kinora::video {
 
-// Mirrored left to right, then turned clockwise. Covers the eight display matrices of MP4 and the eight values of Exif's
-// tag 0x0112 (CIPA DC-008-2019, 4.6.4 A).
+// Mirrored left to right, then turned clockwise. Covers the eight display matrices of MP4 and the eight
+// values of Exif's tag 0x0112 (CIPA DC-008-2019, 4.6.4 A).
 struct Orientation {
   Orientation(int degrees_ = 0, bool mirrored_ = false) : degrees(degrees_), mirrored(mirrored_) {}
   int degrees;    // 0, 90, 180 or 270
@@ -18,8 +18,8 @@ struct Orientation {
   bool swaps_sides() const { return degrees % 180 != 0; }
   friend bool operator==(const Orientation&, const Orientation&) = default;
 
-  // Reads the orientation of a JPEG, PNG or WebP file from Exif. The result is upright for a file without the tag, one whose tag has another value, and
-  // anything else.
+  // Reads the orientation of a JPEG, PNG or WebP file from Exif, or from XMP where Exif has none. The result
+  // is upright for a file that states none, one that states another value, and anything else.
   static Orientation of(std::span<const uint8_t> file);
   // Reads the file only if it begins as a picture of a size that the stages read.
   static Orientation of(ByteSource& file);

@@ -70,6 +70,63 @@ TEST(Orientation, OfWebpIsThatOfItsExifChunk) {
   EXPECT_FALSE(swaps(webp(tiff(3, 3))));
 }
 
+constexpr const char* kXmpForms[] = {
+    R"(<rdf:Description tiff:Orientation="6"/>)", R"(<rdf:Description tiff:Orientation = '6' a="1"/>)",
+    "<tiff:Orientation>6</tiff:Orientation>", "<tiff:Orientation>\n 6 \n</tiff:Orientation>"};
+
+void append(Bytes& to, std::string_view text) { to.insert(to.end(), text.begin(), text.end()); }
+
+// JPEG, PNG and WebP files with this XMP, and without or with Exif's tag behind it.
+std::vector<Bytes> files_with(std::string_view xmp, const Bytes& exif = {}) {
+  using namespace std::string_view_literals;
+  Bytes jpeg{0xFF, 0xD8}, png, web{'R', 'I', 'F', 'F', 0, 0, 0, 0, 'W', 'E', 'B', 'P'};
+  const auto segment = [&](std::string_view name, std::string_view content) {
+    const size_t length = 2 + name.size() + content.size();
+    jpeg.insert(jpeg.end(), {0xFF, 0xE1, static_cast<uint8_t>(length >> 8), static_cast<uint8_t>(length)});
+    append(jpeg, name), append(jpeg, content);
+  };
+  const auto png_chunk = [&](std::string_view type, std::string_view name, std::string_view content) {
+    const size_t length = name.size() + content.size();
+    png.insert(png.end(), {0, 0, static_cast<uint8_t>(length >> 8), static_cast<uint8_t>(length)});
+    append(png, type), append(png, name), append(png, content), append(png, "crc ");
+  };
+  const auto web_chunk = [&](std::string_view type, std::string_view content) {
+    append(web, type);
+    web.insert(web.end(),
+               {static_cast<uint8_t>(content.size()), static_cast<uint8_t>(content.size() >> 8), 0, 0});
+    append(web, content);
+    if (content.size() % 2 != 0) web.push_back(0);
+  };
+  const std::string_view tag(reinterpret_cast<const char*>(exif.data()), exif.size());
+  append(png, "\x89PNG\r\n\x1A\n"sv);
+  segment("http://ns.adobe.com/xap/1.0/\0"sv, xmp);
+  png_chunk("iTXt", "XML:com.adobe.xmp\0\0\0\0\0"sv, xmp);
+  web_chunk("XMP ", xmp);
+  if (!exif.empty()) {
+    segment("Exif\0\0"sv, tag);
+    png_chunk("eXIf", "", tag);
+    web_chunk("EXIF", tag);
+  }
+  return {jpeg, png, web};
+}
+
+TEST(Orientation, IsThatOfXmpWhereExifHasNone) {
+  Bytes without = tiff(3, 6);
+  without[22] = 0x10;  // another tag
+  for (const char* form : kXmpForms) {
+    for (const Bytes& file : files_with(form))
+      EXPECT_EQ(Orientation::of(std::span(file)), Orientation(90)) << form;
+    for (const Bytes& file : files_with(form, without)) EXPECT_TRUE(swaps(file)) << form;
+    for (const Bytes& file : files_with(form, tiff(3, 1))) EXPECT_TRUE(is_upright(file)) << form;
+    for (const Bytes& file : files_with(form, tiff(3, 3)))
+      EXPECT_EQ(Orientation::of(std::span(file)), Orientation(180));
+  }
+  for (const char* other :
+       {"", "tiff:Orientation", "tiff:Orientation=", "tiff:Orientation=\"", "tiff:Orientation=\"9\"",
+        "tiff:Orientation=\"60\"", "tiff:Orientation6", "<tiff:Orientation>", "<tiff:Orientation>6"})
+    for (const Bytes& file : files_with(other)) EXPECT_TRUE(is_upright(file)) << other;
+}
+
 TEST(Orientation, OfAnythingElseIsUpright) {
   EXPECT_TRUE(is_upright(webp(tiff(3, 1))));
   EXPECT_TRUE(is_upright(webp(tiff(3, 9)))) << "no such value";

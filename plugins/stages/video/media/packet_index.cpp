@@ -16,8 +16,9 @@ struct PictureGroup {
 // Reads packet by packet and collects data in decoding order.
 class Scan {
  public:
-  Scan(ByteSource& film, const std::string& name) : input_(film, name, Limits{}) {
+  Scan(ByteSource& video, const std::string& name) : input_(video, name, Limits{}) {
     if (input_.video() == nullptr) throw MediaError(name + ": no video stream; give a file with video");
+    video_ = describe(input_, video, name).video;
     input_.select(input_.video());
     const AVCodecParameters& p = *input_.video()->codecpar;
     h264_ = p.codec_id == AV_CODEC_ID_H264 && p.extradata_size > 0 &&
@@ -35,7 +36,7 @@ class Scan {
       av_packet_unref(packet.get());
       if (!sound || pts.size() > most) return false;
     }
-    return code == AVERROR_EOF && !input_.is_joined();
+    return code == AVERROR_EOF && !input_.is_joined() && !input_.has_lost_end();
   }
 
   ParameterSets sets;
@@ -43,11 +44,8 @@ class Scan {
   std::vector<PictureGroup> groups;
   int64_t last_duration = 0;  // of the frame shown last, ticks; 0: unknown
 
-  int64_t nominal_duration() const {
-    AVStream* video = input_.video();
-    AVRational rate = av_guess_frame_rate(input_.format(), video, nullptr);
-    if (rate.num <= 0 || rate.den <= 0) rate = {25, 1};
-    return std::max<int64_t>(1, av_rescale_q(1, av_inv_q(rate), video->time_base));
+  int64_t end_of_last(int64_t pts) const {
+    return video_.end_of_last(pts, last_duration > 0 ? last_duration : video_.nominal_frame());
   }
 
  private:
@@ -80,6 +78,7 @@ class Scan {
   }
 
   Input input_;
+  VideoInfo video_;
   bool h264_ = false;
   int64_t last_pts_ = INT64_MIN;
   std::vector<std::span<const uint8_t>> units_;
@@ -91,9 +90,9 @@ int64_t index_of(const std::vector<int64_t>& sorted, int64_t pts) {
 
 }  // namespace
 
-std::shared_ptr<const PacketIndex> index_packets(ByteSource& film, const std::string& name, int64_t frames,
+std::shared_ptr<const PacketIndex> index_packets(ByteSource& video, const std::string& name, int64_t frames,
                                                  const std::function<void()>& each) {
-  Scan scan(film, name);
+  Scan scan(video, name);
   if (!scan.run(static_cast<size_t>(frames), each) || frames == 0 ||
       static_cast<int64_t>(scan.pts.size()) != frames)
     return nullptr;
@@ -108,7 +107,7 @@ std::shared_ptr<const PacketIndex> index_packets(ByteSource& film, const std::st
     gop.copyable = g.plain && g.earliest == g.pts && gop.end - gop.first == g.packets;
     out->gops.push_back(gop);
   }
-  out->film_end = scan.pts.back() + (scan.last_duration > 0 ? scan.last_duration : scan.nominal_duration());
+  out->video_end = scan.end_of_last(scan.pts.back());
   map->pts = std::move(scan.pts);
   out->frames = std::move(map);
   out->parameters = std::move(scan.sets);

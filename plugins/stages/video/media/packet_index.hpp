@@ -24,18 +24,18 @@ struct PacketIndex {
   std::shared_ptr<const FrameIndex> frames;
   std::vector<Gop> gops;     // only for H.264 with its parameter sets in avcC, else empty; ascending
   ParameterSets parameters;  // of that H.264 stream
-  int64_t film_end = 0;      // end of the last frame, in ticks
+  int64_t video_end = 0;     // end of the last frame, in ticks
 
   int64_t end_of(const Range& range) const {
     const auto at = static_cast<size_t>(range.end);
-    return at < frames->pts.size() ? frames->pts[at] : film_end;
+    return at < frames->pts.size() ? frames->pts[at] : video_end;
   }
 };
 
 // Reads the whole video once, with about 40 bytes of memory per frame. Null if packets do not determine the
 // indices: a timestamp is missing or repeated, a packet is damaged, or the number of shown frames is not
 // `frames`. MediaError as in Decoder. each: called once per packet; an exception from it ends the reading.
-std::shared_ptr<const PacketIndex> index_packets(ByteSource& film, const std::string& name, int64_t frames,
+std::shared_ptr<const PacketIndex> index_packets(ByteSource& video, const std::string& name, int64_t frames,
                                                  const std::function<void()>& each = {});
 
 // Returns the longest run of copyable groups within the range; empty (first == end) if there is none.

@@ -17,27 +17,16 @@ Rational rational(AVRational r) { return {r.num, r.den == 0 ? 1 : r.den}; }
 
 std::string text(const char* name) { return name != nullptr ? name : "unknown"; }
 
-// The display matrix (a b u, c d v, x y w) moves the stored pixel (p, q) to (a p + c q, b p + d q) of the shown
-// picture (ISO/IEC 14496-12, 8.3.2). FFmpeg gives its turn, counter-clockwise, of the stored rows; a mirrored row
-// is turned by half a turn more.
 Orientation orientation_of(const AVStream& stream) {
 #if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(60, 31, 102)
   const AVPacketSideData* side = av_packet_side_data_get(
       stream.codecpar->coded_side_data, stream.codecpar->nb_coded_side_data, AV_PKT_DATA_DISPLAYMATRIX);
-  const uint8_t* matrix = side != nullptr && side->size >= 36 ? side->data : nullptr;
+  return side != nullptr ? by_display_matrix(side->data, side->size) : Orientation();
 #else
   size_t size = 0;
   const uint8_t* matrix = av_stream_get_side_data(&stream, AV_PKT_DATA_DISPLAYMATRIX, &size);
-  if (size < 36) matrix = nullptr;
+  return by_display_matrix(matrix, size);
 #endif
-  if (matrix == nullptr) return {};
-  std::array<int32_t, 9> m;
-  std::memcpy(m.data(), matrix, sizeof m);
-  const double counter_clockwise = av_display_rotation_get(m.data());
-  if (!std::isfinite(counter_clockwise)) return {};
-  const bool mirrored = static_cast<double>(m[0]) * m[4] < static_cast<double>(m[1]) * m[3];
-  const int quarter_turns = static_cast<int>(std::lround(-counter_clockwise / 90)) + (mirrored ? 2 : 0);
-  return {((quarter_turns % 4) + 4) % 4 * 90, mirrored};
 }
 
 std::string field_order(const AVFieldOrder& order) {
@@ -84,6 +73,14 @@ int64_t counted_frames(const AVFormatContext& format, AVStream* stream) {
   return shown;
 }
 
+// End of the shown track in ticks, INT64_MIN if unknown. An MP4 keeps durations in order of decoding, so the packet of
+// the picture shown last may say less or more than the length of the track (ISO/IEC 14496-12, 8.6.1.2).
+int64_t declared_end(const AVFormatContext& format, const AVStream& stream) {
+  const bool has_length = std::string_view(format.iformat->name).starts_with("mov") && stream.nb_frames > 0 &&
+                          stream.duration > 0 && stream.start_time != AV_NOPTS_VALUE;
+  return has_length ? stream.start_time + stream.duration : INT64_MIN;
+}
+
 // FFmpeg's guess is the rate of the usual distance between frames. Without one it falls back to the average, which
 // says nothing where it is low.
 Rational length_fps_of(const VideoInfo& video, const AVStream& stream) {
@@ -112,6 +109,7 @@ VideoInfo video_info(AVFormatContext* format, AVStream* stream) {
   video.colour = colour_of(p.color_space, p.color_primaries, p.color_trc, p.color_range);
   video.field_order = field_order(p.field_order);
   video.frames = counted_frames(*format, stream);
+  video.end_pts = declared_end(*format, *stream);
   video.frames_estimated = video.frames <= 0;
   const double estimate = duration_of(*format, *stream) * video.fps.value();
   if (video.frames_estimated) video.frames = estimate < 1e15 ? std::llround(estimate) : 0;
@@ -119,6 +117,31 @@ VideoInfo video_info(AVFormatContext* format, AVStream* stream) {
 }
 
 }  // namespace
+
+// The display matrix (a b u, c d v, x y w) moves the stored pixel (p, q) to (a p + c q, b p + d q) of the shown
+// picture (ISO/IEC 14496-12, 8.3.2). FFmpeg gives its turn, counter-clockwise, of the stored rows; a mirrored row
+// is turned by half a turn more.
+Orientation by_display_matrix(const uint8_t* matrix, size_t size) {
+  std::array<int32_t, 9> m;
+  if (matrix == nullptr || size < sizeof m) return {};
+  std::memcpy(m.data(), matrix, sizeof m);
+  const double counter_clockwise = av_display_rotation_get(m.data());
+  if (!std::isfinite(counter_clockwise)) return {};
+  const bool mirrored = static_cast<double>(m[0]) * m[4] < static_cast<double>(m[1]) * m[3];
+  const int quarter_turns = static_cast<int>(std::lround(-counter_clockwise / 90)) + (mirrored ? 2 : 0);
+  return {((quarter_turns % 4) + 4) % 4 * 90, mirrored};
+}
+
+int64_t VideoInfo::nominal_frame() const {
+  const AVRational frame = fps.num > 0 && fps.den > 0 ? AVRational{fps.den, fps.num} : AVRational{1, 25};
+  return std::clamp(av_rescale_q(1, frame, {time_base.num, time_base.den}), int64_t{1}, kLongestFrame);
+}
+
+int64_t VideoInfo::end_of_last(int64_t pts, int64_t duration) const {
+  const int64_t by_packet = pts + duration;
+  if (end_pts <= pts || end_pts - pts > kLongestFrame) return by_packet;
+  return std::abs(end_pts - by_packet) > nominal_frame() / 2 ? end_pts : by_packet;
+}
 
 Colour Colour::of(const AVFrame& frame) {
   return colour_of(frame.colorspace, frame.color_primaries, frame.color_trc, frame.color_range);

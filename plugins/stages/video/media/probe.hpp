@@ -1,4 +1,4 @@
-// What a video's headers say, and whether the file is complete.
+// The headers of a video, and whether the file is complete.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -39,6 +39,8 @@ struct Colour {
   friend bool operator==(const Colour&, const Colour&) = default;
 };
 
+constexpr int64_t kLongestFrame = int64_t{1} << 32;  // ticks
+
 struct VideoInfo {
   std::string codec;         // FFmpeg's name: "h264", "vp9", "theora"
   std::string pixel_format;  // "yuv420p", "yuv444p10le", ...
@@ -56,6 +58,11 @@ struct VideoInfo {
   Rational sample_aspect{1, 1};  // width : height of a stored pixel
   Colour colour;
   std::string field_order = "unknown";  // "progressive", "tt", "bb", "tb", "bt" or "unknown"
+  int64_t end_pts = INT64_MIN;          // end of the picture shown last, in ticks; INT64_MIN: not declared
+  int64_t nominal_frame() const;        // ticks of a frame by fps, or by 25 without one; 1 to kLongestFrame
+  // Where the picture that is shown last, from `pts` on, ends. Its packet says how long it lasts in order of decoding,
+  // the container how long the track is shown, rounded to its own clock.
+  int64_t end_of_last(int64_t pts, int64_t duration) const;
 };
 
 struct AudioInfo {
@@ -84,6 +91,9 @@ class Input;
 
 // The same for an input that is already open.
 Probe describe(const Input& input, ByteSource& source, const std::string& name);
+
+// Reads FFmpeg's display matrix of a stream or picture; upright if there is none.
+Orientation by_display_matrix(const uint8_t* matrix, size_t size);
 
 // Message for a source that is shorter than its container declares; empty if it is complete or the size is
 // unknown.

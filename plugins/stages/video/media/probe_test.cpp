@@ -52,14 +52,14 @@ TEST(Probe, AgreesWithFfprobe) {
 }
 
 TEST(Probe, RoundTripsWhatTheEncoderWrote) {
-  EncoderOptions options = testing::small_film(96, 64);
+  EncoderOptions options = testing::small_video(96, 64);
   options.fps = {30000, 1001};
   options.rotation_tag = 90;
   options.sample_aspect = {4, 3};
   options.colour = {9, 9, 16, 1};  // BT.2020, PQ
   options.metadata = {{"title", "Übung"}, {"comment", R"({"steps":35,"seed":7})"}};
-  const Bytes film = testing::make_film(options, 5);
-  MemorySource source{std::span(film)};
+  const Bytes video = testing::make_video(options, 5);
+  MemorySource source{std::span(video)};
   const Probe found = probe(source, "made.mp4");
   EXPECT_EQ(found.video.fps, options.fps);
   EXPECT_EQ(found.video.frames, 5);
@@ -76,15 +76,15 @@ TEST(Probe, RoundTripsWhatTheEncoderWrote) {
 
 // A phone held upright writes the matrix (0 1; -1 0), and players turn the picture clockwise by 90 degrees.
 TEST(Probe, RotationIsClockwise) {
-  EncoderOptions options = testing::small_film();
+  EncoderOptions options = testing::small_video();
   options.rotation_tag = 90;
-  const Bytes film = testing::make_film(options, 2);
+  const Bytes video = testing::make_video(options, 2);
   const std::string tkhd = "tkhd";
-  const auto box = std::search(film.begin(), film.end(), tkhd.begin(), tkhd.end());
-  ASSERT_NE(box, film.end());
+  const auto box = std::search(video.begin(), video.end(), tkhd.begin(), tkhd.end());
+  ASSERT_NE(box, video.end());
   const Bytes matrix(box + 4 + 40, box + 4 + 40 + 20);  // ISO/IEC 14496-12, 8.3.2, version 0: a b u c d
   EXPECT_EQ(matrix, (Bytes{0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0, 0, 0, 0, 0}));
-  MemorySource source{std::span(film)};
+  MemorySource source{std::span(video)};
   EXPECT_EQ(probe(source, "made.mp4").video.rotation, 90);
 }
 
@@ -105,7 +105,7 @@ Bytes sound_only() {
 }
 
 TEST(Probe, RefusalsNameTheFileAndTheCause) {
-  const Bytes film = testing::load("bbb_D.mp4");
+  const Bytes video = testing::load("bbb_D.mp4");
   std::string prose;
   for (int i = 0; i < 200; ++i) prose += "It was the best of times, it was the worst of times.\n";
   const std::pair<Bytes, const char*> cases[] = {
@@ -115,7 +115,7 @@ TEST(Probe, RefusalsNameTheFileAndTheCause) {
       {testing::text("#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nfile:///etc/passwd\n#EXT-X-ENDLIST\n"),
        "playlist"},
       {testing::text("ffconcat version 1.0\nfile /etc/passwd\n"), "playlist"},
-      {Bytes(film.begin(), film.begin() + 900), "cut off"},
+      {Bytes(video.begin(), video.begin() + 900), "cut off"},
       {sound_only(), "no video stream"},
   };
   for (const auto& [bytes, cause] : cases) {
@@ -126,18 +126,18 @@ TEST(Probe, RefusalsNameTheFileAndTheCause) {
 }
 
 TEST(Probe, RefusesPicturesOverTheLimits) {
-  const Bytes film = testing::load("bbb_D.mp4");
-  EXPECT_NE(refusal(film, {.max_side = 639}).find("640 x 360 pixels, over the limit"), std::string::npos);
-  EXPECT_NE(refusal(film, {.max_pixels = 640 * 360 - 1}).find("over the limit"), std::string::npos);
-  MemorySource source{std::span(film)};
+  const Bytes video = testing::load("bbb_D.mp4");
+  EXPECT_NE(refusal(video, {.max_side = 639}).find("640 x 360 pixels, over the limit"), std::string::npos);
+  EXPECT_NE(refusal(video, {.max_pixels = 640 * 360 - 1}).find("over the limit"), std::string::npos);
+  MemorySource source{std::span(video)};
   EXPECT_EQ(probe(source, "film", {.max_side = 640, .max_pixels = 640 * 360}).video.width, 640);
 }
 
 TEST(Probe, TellsThatBytesAreMissingBehindIntactHeaders) {
   for (const char* name : {"film.mp4", "film_excerpt.webm"}) {
-    Bytes film = testing::load(name);
-    film.resize(film.size() * 2 / 3);
-    MemorySource source{std::span(film)};
+    Bytes video = testing::load(name);
+    video.resize(video.size() * 2 / 3);
+    MemorySource source{std::span(video)};
     EXPECT_NE(probe(source, name).damage.find("cut off"), std::string::npos) << name;
   }
 }
@@ -166,11 +166,11 @@ int64_t declared(const Bytes& bytes) {
 
 TEST(Extent, ACutFileDeclaresMoreThanItHas) {
   for (const char* name : {"film.mp4", "bbb_A.mp4", "film_excerpt.webm"}) {
-    Bytes film = testing::load(name);
-    const auto whole = static_cast<int64_t>(film.size());
-    EXPECT_EQ(declared(film), whole) << name;
-    film.resize(film.size() / 2);
-    EXPECT_GT(declared(film), whole / 2) << name;
+    Bytes video = testing::load(name);
+    const auto whole = static_cast<int64_t>(video.size());
+    EXPECT_EQ(declared(video), whole) << name;
+    video.resize(video.size() / 2);
+    EXPECT_GT(declared(video), whole / 2) << name;
   }
 }
 

@@ -189,9 +189,9 @@ class Copy {
 
 }  // namespace
 
-std::optional<Remuxed> remux(ByteSource& film, const std::string& name, const std::filesystem::path& stem,
+std::optional<Remuxed> remux(ByteSource& video, const std::string& name, const std::filesystem::path& stem,
                              const std::function<void()>& each) {
-  Input input(film, name, Limits{});
+  Input input(video, name, Limits{});
   const std::string container = container_of(input);
   const bool wanted = std::find(kWithoutIndex.begin(), kWithoutIndex.end(), container) != kWithoutIndex.end();
   if (!wanted || input.video() == nullptr) return std::nullopt;
@@ -199,7 +199,7 @@ std::optional<Remuxed> remux(ByteSource& film, const std::string& name, const st
   const auto give_up = [&](const std::string& why) {
     throw MediaError(name + ": not rewritten, because " + why);
   };
-  if (const std::string cut = missing_bytes(film); !cut.empty()) give_up("it is " + cut);
+  if (const std::string cut = missing_bytes(video); !cut.empty()) give_up("it is " + cut);
   Copy copy(input, name, stem);
   const auto packet = ff::new_packet();
   int code = 0;
@@ -212,6 +212,7 @@ std::optional<Remuxed> remux(ByteSource& film, const std::string& name, const st
     copy.write(packet.get());
   }
   if (code != AVERROR_EOF) give_up("reading stopped: " + ff::error_text(code));
+  if (input.has_lost_end()) give_up("its last packets are lost");
   return copy.finish();
 }
 

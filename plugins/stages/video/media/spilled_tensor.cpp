@@ -77,7 +77,8 @@ void SpilledTensor::give(Sample& to, const char* name, std::vector<int64_t> shap
   const size_t dimensions = shape.size();
   kept->shape = shape_and_strides(std::move(shape));
   if (written_ > 0) {
-    // Shared, so that the pages stay the file's own: the kernel can write them back, and another process maps the same ones.
+    // Shared, so that the pages stay the file's own: the kernel can write them back, and another process maps
+    // the same ones.
     kept->data = mmap(nullptr, written_, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
     if (kept->data == MAP_FAILED) fail("cannot map the temporary file");
     kept->size = written_;

@@ -66,19 +66,6 @@ void CutDecision::close() {
   together_.clear();
 }
 
-std::vector<int64_t> decided_cuts(const std::vector<NamedCuts>& found, const std::string& decide,
-                                  int64_t tolerance) {
-  std::vector<std::string> names;
-  std::vector<const std::vector<int64_t>*> cuts;
-  for (const auto& one : found) {
-    names.push_back(one.name);
-    cuts.push_back(&one.cuts);
-  }
-  CutDecision decision(names, decide, tolerance);
-  decision.advance(cuts, std::vector<int64_t>(found.size(), std::numeric_limits<int64_t>::max()));
-  return decision.cuts();
-}
-
 SettledFrames::SettledFrames(const DetectorOptions& options, double rate)
     : options_(options),
       filter_(options.filter == "merge" ? FlashFilter::Mode::merge : FlashFilter::Mode::suppress,

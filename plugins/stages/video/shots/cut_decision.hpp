@@ -11,19 +11,11 @@
 
 namespace kinora::video {
 
-struct NamedCuts {
-  std::string name;
-  std::vector<int64_t> cuts;  // ascending
-};
-
-// decide: any, all, or a name in `found`. any: the cuts of all detectors; a cut at most `tolerance` frames
-// after the previous one is merged with it. all: those merged cuts in which every detector has a part. A
-// merged cut takes the position given by the detector that is named first. The video's first frame, which
-// PySceneDetect's detectors may report when there is no minimum length, begins no new shot and is left out.
-std::vector<int64_t> decided_cuts(const std::vector<NamedCuts>& found, const std::string& decide,
-                                  int64_t tolerance);
-
-// The same rule while cuts are still being found. [owner-thread]
+// Decides the cuts of a video while the detectors still find theirs. decide: any, all, or a detector's name.
+// any: the cuts of all detectors; a cut at most `tolerance` frames after the previous one is merged with it.
+// all: those merged cuts in which every detector has a part. A merged cut takes the position given by the
+// detector that is named first. The video's first frame, which PySceneDetect's detectors may report if no
+// minimum length is set, begins no new shot and is left out. [owner-thread]
 class CutDecision {
  public:
   // between: frames between two cuts, at least the difference of their indices.

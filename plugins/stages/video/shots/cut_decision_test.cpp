@@ -4,15 +4,20 @@
 
 #include <gmock/gmock.h>
 
+#include "shots/cut_decision_testing.hpp"
+
 namespace kinora::video {
 namespace {
+
+using testing::decided_cuts;
+using testing::NamedCuts;
 
 // A video of erratic measures, with quiet stretches and fades.
 struct Measured {
   FrameMeasures measures;
   Moment when;
 };
-std::vector<Measured> random_film(std::mt19937& random, int64_t frames) {
+std::vector<Measured> random_video(std::mt19937& random, int64_t frames) {
   std::vector<Measured> out;
   double calm = 0.9, light = 100;
   int64_t time = 0;
@@ -54,10 +59,10 @@ TEST(SettledFrames, NoCutComesLaterThanSaid) {
   std::mt19937 random(7);
   for (const auto& name : detector_names())
     for (int variant = 0; variant < 6; ++variant)
-      for (int film = 0; film < 20; ++film) {
+      for (int video = 0; video < 20; ++video) {
         if (name == "transnetv2") continue;  // needs pictures and weights
-        SCOPED_TRACE(name + " " + std::to_string(variant) + " " + std::to_string(film));
-        const auto frames = random_film(random, 300);
+        SCOPED_TRACE(name + " " + std::to_string(variant) + " " + std::to_string(video));
+        const auto frames = random_video(random, 300);
         const auto detector = make_detector(options_of(name, variant), 25);
         SettledFrames settled(options_of(name, variant), 25);
         int64_t before = 0;

@@ -111,7 +111,7 @@ bool EvenTimes::due(int64_t microseconds) {
   return true;
 }
 
-Moment FilmClock::next(int64_t pts, int64_t duration) {
+Moment VideoClock::next(int64_t pts, int64_t duration) {
   if (times_.empty()) start_ = pts;
   times_.push_back(microseconds(pts));
   end_pts_ = pts + duration;
@@ -155,7 +155,7 @@ int64_t FrameTimes::first_within(int64_t first, int64_t end, int64_t microsecond
   return end;
 }
 
-void write_frame_times(nlohmann::json& shots, const FilmClock& clock, double fps) {
+void write_frame_times(nlohmann::json& shots, const VideoClock& clock, double fps) {
   const auto& times = clock.times();
   bool even = fps > 0;
   for (size_t i = 0; even && i < times.size(); ++i)

@@ -51,9 +51,9 @@ class EvenTimes {
 };
 
 // Times of frames as they are decoded, in microseconds from the first.
-class FilmClock {
+class VideoClock {
  public:
-  explicit FilmClock(Rational base) : base_(base) {}
+  explicit VideoClock(Rational base) : base_(base) {}
   // duration: of the frame, in ticks; replaced by the next frame's pts.
   Moment next(int64_t pts, int64_t duration);
   const std::vector<int64_t>& times() const { return times_; }
@@ -99,7 +99,7 @@ int64_t even_time(int64_t i, double fps);
 
 // Adds the end of the video to shots.json (end_us) and, if its frames are not shown every 1 / fps, their
 // times (frame_times_us).
-void write_frame_times(nlohmann::json& shots, const FilmClock& clock, double fps);
+void write_frame_times(nlohmann::json& shots, const VideoClock& clock, double fps);
 
 // Reads the output of write_frame_times(); without it, times follow from the rate. std::invalid_argument for
 // invalid times.

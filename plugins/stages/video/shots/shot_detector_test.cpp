@@ -6,13 +6,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shots/cut_decision.hpp"
+#include "shots/cut_decision_testing.hpp"
 
 namespace kinora::video {
 namespace {
 
+using testing::decided_cuts;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using testing::NamedCuts;
 
 constexpr double kRate = 10;
 
@@ -73,11 +75,11 @@ TEST(AdaptiveDetector, HoldsAScoreAgainstTheFramesAround) {
 TEST(AdaptiveDetector, NoShotIsShorterThanTheShortest) {
   auto options = named("adaptive");
   options.threshold = 3.0, options.window = 3, options.min_length = 5;
-  std::vector<double> film(30, 1);
-  film[10] = 40, film[12] = 30;
-  EXPECT_THAT(run(options, film, content)->cuts(), ElementsAre(10));
-  film[12] = 1, film[15] = 30;
-  EXPECT_THAT(run(options, film, content)->cuts(), ElementsAre(10, 15));
+  std::vector<double> video(30, 1);
+  video[10] = 40, video[12] = 30;
+  EXPECT_THAT(run(options, video, content)->cuts(), ElementsAre(10));
+  video[12] = 1, video[15] = 30;
+  EXPECT_THAT(run(options, video, content)->cuts(), ElementsAre(10, 15));
 }
 
 TEST(HistogramDetector, CutsWhereTheCorrelationFalls) {
@@ -114,22 +116,22 @@ FrameMeasures bright(double mean) {
 TEST(FadeDetector, CutsInTheDarkWhereTheBiasSays) {
   auto options = named("threshold");
   options.threshold = 12;
-  const std::vector<double> film{90, 90, 40, 11, 5, 0, 5, 12, 90, 90};  // dark from 3 to 6
+  const std::vector<double> video{90, 90, 40, 11, 5, 0, 5, 12, 90, 90};  // dark from 3 to 6
   for (const auto& [bias, cut] : {std::pair{-1.0, 3}, {-0.5, 4}, {0.0, 5}, {0.5, 6}, {1.0, 7}}) {
     options.fade_bias = bias;
-    EXPECT_THAT(run(options, film, bright)->cuts(), ElementsAre(cut)) << bias;
+    EXPECT_THAT(run(options, video, bright)->cuts(), ElementsAre(cut)) << bias;
   }
   options.min_length = 8;
-  EXPECT_THAT(run(options, film, bright)->cuts(), IsEmpty());
+  EXPECT_THAT(run(options, video, bright)->cuts(), IsEmpty());
 }
 
-TEST(FadeDetector, AFilmMayBeginAndEndInTheDark) {
+TEST(FadeDetector, AVideoMayBeginAndEndInTheDark) {
   auto options = named("threshold");
   options.threshold = 12.9;  // 12
-  const std::vector<double> film{0, 0, 0, 0, 12.5, 90, 90, 3, 3};
-  EXPECT_THAT(run(options, film, bright)->cuts(), ElementsAre(2));
+  const std::vector<double> video{0, 0, 0, 0, 12.5, 90, 90, 3, 3};
+  EXPECT_THAT(run(options, video, bright)->cuts(), ElementsAre(2));
   options.final_cut = true;
-  EXPECT_THAT(run(options, film, bright)->cuts(), ElementsAre(2, 7));
+  EXPECT_THAT(run(options, video, bright)->cuts(), ElementsAre(2, 7));
   options.fade = "ceiling";
   options.threshold = 80;
   options.min_length = 2;

@@ -208,7 +208,7 @@ void ShotFinder::finish(const Moment& last) {
   for (const auto& detector : detectors_) detector->finish(last);
 }
 
-nlohmann::json ShotFinder::shots(const FilmClock& clock) const {
+nlohmann::json ShotFinder::shots(const VideoClock& clock) const {
   const auto& times = clock.times();
   CutDecision decision(names_of(plan_), plan_.decide, plan_.tolerance,
                        [this](int64_t from, int64_t to) { return frames_between(from, to); });

@@ -100,7 +100,7 @@ class ShotFinder {
   // Frames that belong to no shot, around some of the cuts; known for every cut that settle() has returned.
   const std::vector<Range>& transitions() const { return *transitions_; }
   // Call after finish(): returns the field shots.json, given the frames' times.
-  nlohmann::json shots(const FilmClock& clock) const;
+  nlohmann::json shots(const VideoClock& clock) const;
 
  private:
   int64_t frames_between(int64_t from, int64_t to) const;

@@ -137,17 +137,17 @@ class Takers {
     if (thumbnailer_) thumbnailer_->scale(picture, thumbnails_.append(Thumbnailer::kBytes));
   }
 
-  void give(Sample& film, const std::vector<int64_t>& times) {
+  void give(Sample& video, const std::vector<int64_t>& times) {
     if (thumbnailer_) {
-      thumbnails_.give(film, "thumbnails", {Thumbnailer::kHeight, Thumbnailer::kWidth, 3});
+      thumbnails_.give(video, "thumbnails", {Thumbnailer::kHeight, Thumbnailer::kWidth, 3});
       const auto* bytes = reinterpret_cast<const uint8_t*>(times.data());
-      film.set_tensor("times_us", {bytes, bytes + times.size() * sizeof(int64_t)},
-                      {static_cast<int64_t>(times.size())}, KINORA_DL_INT, 64);
+      video.set_tensor("times_us", {bytes, bytes + times.size() * sizeof(int64_t)},
+                       {static_cast<int64_t>(times.size())}, KINORA_DL_INT, 64);
     }
     if (!sampler_) return;
-    auto facts = facts_of(film);
-    facts["frames_at"] = sampler_->give(film);
-    film.set("json", facts.dump());
+    auto facts = facts_of(video);
+    facts["frames_at"] = sampler_->give(video);
+    video.set("json", facts.dump());
   }
 
  private:
@@ -157,7 +157,7 @@ class Takers {
   SpilledTensor thumbnails_;
 };
 
-void take_all(Decoder& decoder, FilmClock& clock, Takers& takers, const Run& run) {
+void take_all(Decoder& decoder, VideoClock& clock, Takers& takers, const Run& run) {
   while (const Frame* frame = decoder.next()) {
     run.check_cancelled();
     takers.take(*frame->picture, clock.next(frame->pts, frame->duration));
@@ -165,7 +165,7 @@ void take_all(Decoder& decoder, FilmClock& clock, Takers& takers, const Run& run
 }
 
 // The same, with the frames consumed in another thread.
-void take_all_beside(Decoder& decoder, FilmClock& clock, Takers& takers, const Run& run) {
+void take_all_beside(Decoder& decoder, VideoClock& clock, Takers& takers, const Run& run) {
   FramePipe pipe(kFramesAhead);
   std::exception_ptr failed;
   std::thread taking([&] {
@@ -193,20 +193,20 @@ void take_all_beside(Decoder& decoder, FilmClock& clock, Takers& takers, const R
 
 }  // namespace
 
-void find_shots(Sample& film, const Media& media, const ShotsPlan& plan, const Run& run) {
+void find_shots(Sample& sample, const Media& media, const ShotsPlan& plan, const Run& run) {
   Decoder decoder(*media.source, media.name, decoding_options(plan.threads, plan.decoder));
   const VideoInfo& video = decoder.probe().video;
   ShotFinder finder(video, plan);
   Takers takers(video, plan, finder);
-  FilmClock clock(decoder.time_base());
+  VideoClock clock(decoder.time_base());
   (plan.threads > 1 ? take_all_beside : take_all)(decoder, clock, takers, run);
   const auto& times = clock.times();
   if (times.empty()) throw MediaError(no_frame(media.name, decoder.damaged()));
   finder.finish({static_cast<int64_t>(times.size()) - 1, times.back()});
   nlohmann::json shots = finder.shots(clock);
   if (const auto damage = decoder.damaged(); !damage.empty()) shots["damaged"] = damage;
-  film.set("shots.json", shots.dump());
-  takers.give(film, times);
+  sample.set("shots.json", shots.dump());
+  takers.give(sample, times);
 }
 
 }  // namespace kinora::video

@@ -10,6 +10,6 @@
 namespace kinora::video {
 
 // Sets shots.json and the other outputs that the plan requests. MediaError if nothing can be decoded.
-void find_shots(Sample& film, const Media& media, const ShotsPlan& plan, const Run& run);
+void find_shots(Sample& sample, const Media& media, const ShotsPlan& plan, const Run& run);
 
 }  // namespace kinora::video

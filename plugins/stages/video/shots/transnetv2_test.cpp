@@ -46,12 +46,12 @@ Bytes thumbnails_of(const Bytes& file) {
 
 // The published pipeline's numbers: windows of 100 frames, 50 apart, of which the middle 50 count; 25 copies of the
 // first frame come before the video, and copies of the last fill the last window.
-void in_windows(const Network& network, const Bytes& film, int64_t frames, std::vector<float>& change,
+void in_windows(const Network& network, const Bytes& video, int64_t frames, std::vector<float>& change,
                 std::vector<float>& part) {
   for (int64_t first = 0; first < frames; first += 50) {
     Sequence window(network);
     for (int64_t i = first - 25; i < first + 75; ++i)
-      window.push(film.data() + std::clamp<int64_t>(i, 0, frames - 1) * kFrameBytes);
+      window.push(video.data() + std::clamp<int64_t>(i, 0, frames - 1) * kFrameBytes);
     window.finish();
     ASSERT_EQ(window.change().size(), 100u);
     for (int64_t i = 0; i < 50 && first + i < frames; ++i) {
@@ -67,10 +67,10 @@ TEST(TransNetV2, AWindowEqualsThePublishedNetwork) {
   const Network network(parse_weights(bytes_of_file(published_weights()), "weights"), "weights");
   const Bytes fixture = bytes_of_file(testing::data("oracle") / "transnetv2.safetensors");
   const Weights oracle = parse_weights(fixture, "fixture");
-  const Bytes film = thumbnails_of(fixture);
+  const Bytes video = thumbnails_of(fixture);
   for (const auto& [name, frames] : {std::pair<std::string, int64_t>{"first_50", 50}, {"one", 1}}) {
     std::vector<float> change, part;
-    in_windows(network, film, frames, change, part);
+    in_windows(network, video, frames, change, part);
     ASSERT_EQ(change.size(), oracle.at(name + "_change").values.size());
     for (size_t i = 0; i < change.size(); ++i) {
       EXPECT_NEAR(change[i], oracle.at(name + "_change").values[i], 1e-4) << name << " " << i;

@@ -1,4 +1,4 @@
-/* kinora.context/1-draft.2: the calls with which a model computes.                            draft
+/* kinora.context/1-draft.4: the calls with which a model computes.                            draft
  *
  * A model declares parameters, then writes the mathematics of one process with these calls. Links (tensor,
  * context, pipeline and FSDP parallelism, recompute, precision, KV cache, meters) form a chain behind them;
@@ -12,13 +12,14 @@
  * [autograd-thread] when a block runs again in the backward pass. Status: KINORA_OK, KINORA_SIGNAL_STOP, or
  * an error after set_error.
  *
- * Draft: it becomes 1.0 when KV caches, packed low-precision weights, vocabulary-parallel embeddings and
- * mixtures of experts have been built on it. */
+ * Draft: it becomes 1.0 when KV caches, packed low-precision weights and mixtures of experts have been
+ * built on it. */
 #ifndef KINORA_ABI_CONTEXT_H
 #define KINORA_ABI_CONTEXT_H
+#include "kinora/abi/cuda.h" /* KINORA_ROPE_HALVES, KINORA_ROPE_PAIRS */
 #include "kinora/abi/tensor.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_INTERFACE_CONTEXT "kinora.context/1-draft.2"
+#define KINORA_INTERFACE_CONTEXT "kinora.context/1-draft.4"
 
 /* Roles of a parameter: how it may be split. */
 #define KINORA_ROLE_WHOLE 0u /* not split: norms, head, convolutions, bias of a ROW linear */
@@ -28,6 +29,8 @@ KINORA_EXTERN_C_BEGIN
 #define KINORA_ROLE_TABLE \
   3u /* not split; its rows are looked up or added, not multiplied: tokens, learnt positions, shifts \
    and scales. Weight decay skips it */
+#define KINORA_ROLE_VOCAB \
+  4u /* a TABLE of tokens that is read by lookup() alone, so that its rows (dim 0) may be split */
 
 /* Where a tensor of tokens is. */
 #define KINORA_PLACE_STREAM 0u /* the residual stream: what sequence() and a ROW linear return */
@@ -49,9 +52,10 @@ KINORA_EXTERN_C_BEGIN
 #define KINORA_TOKEN_ROW 3
 #define KINORA_TOKEN_COL 4
 #define KINORA_TOKEN_NOISY 5  /* 0 clean, 1 noisy copy (teacher forcing) */
-#define KINORA_TOKEN_CHUNK 6  /* causal chunk */
+#define KINORA_TOKEN_CHUNK 6  /* causal chunk; 0 if the run's rule has none */
 #define KINORA_TOKEN_SAMPLE 7 /* sample within a packed row */
-#define KINORA_TOKEN_COLUMNS 8
+#define KINORA_TOKEN_SHOT 8   /* number of the token's shot in its video */
+#define KINORA_TOKEN_COLUMNS 9
 
 typedef int64_t kinora_param; /* 0: none */
 typedef int64_t
@@ -100,6 +104,35 @@ typedef struct kinora_seq_spec {
   const int64_t* sizes; /* borrowed */
 } kinora_seq_spec;
 
+/* How the positions of tokens rotate the channels of q and k. The position of a token on axis a is
+ *   max(table[column[a]] - first, 0) / divisor[a], and its remainder by modulus[a] unless that is 0,
+ * in integers; on axis 0, time, multiplied by the rate of its sample. Pair i of a head's channels is rotated by
+ * position * frequency[i]. The pairs of axis 0 come first, then those of axis 1 ...
+ * By an angle w, the pair (a, b) becomes (a cos w - b sin w, b cos w + a sin w). So a key that was rotated to
+ * position p of axis 0 is turned to p + n by w = n * rate * frequency[i] of the pairs of axis 0; n may be negative.
+ * Positions come from the key's own row of the table, its rate from the forward that made it.
+ *
+ * q and k are rotated already: this says how. Since rotations add up, a link that wants other positions, or none,
+ * turns k further or back, and one that does not read this computes the same as before. So no form of the call has
+ * keys without their rotation, models keep their fused kernels, and nothing has to be agreed on. The price: keys that
+ * are turned again are rounded to their dtype a second time. */
+typedef struct kinora_rope {
+  uint32_t struct_size;
+  uint32_t needs;          /* rule 11 */
+  uint32_t layout;         /* KINORA_ROPE_* */
+  uint32_t n_axes;         /* 1 to 3 */
+  const double* frequency; /* [d / 2], radians; lives as long as the model */
+  int64_t pairs[3];        /* of each axis; d / 2 together */
+  int64_t column[3];       /* KINORA_TOKEN_* */
+  int64_t first;
+  int64_t divisor[3]; /* at least 1 */
+  int64_t modulus[3];
+  kinora_tensor rate; /* float64 [1 or B]; null: 1 */
+} kinora_rope;
+
+/* Bits of kinora_attention.needs. */
+#define KINORA_ATTENTION_CODES 1u /* k and v are codes: k_scales, v_scales */
+
 typedef struct kinora_attention {
   uint32_t struct_size;
   uint32_t over;          /* KINORA_OVER_* */
@@ -120,13 +153,20 @@ typedef struct kinora_attention {
    * relative positions and the causal order of a text encoder. Null: none. A link that cannot apply it
    * returns KINORA_ERROR_UNSUPPORTED. */
   kinora_tensor bias;
-  uint32_t needs; /* rule 11 */
+  uint32_t needs; /* KINORA_ATTENTION_*; rule 11 */
   uint32_t reserved;
   /* Null from a model. From a precision, float32 [B, 1, heads, 1]: q, k and v times these are numbers of E4M3
    * (those of k_shared and v_shared have other factors). The base may multiply them in FP8. */
   kinora_tensor q_factor;
   kinora_tensor k_factor;
   kinora_tensor v_factor;
+  /* The rotation that q and k have; borrowed for the call. Null: they have none, or the model does not say. Keys in
+   * k_shared have none. */
+  const kinora_rope* rope;
+  /* With KINORA_ATTENTION_CODES, which a cache sets and no model: k and v are int8 or float8_e4m3fn, and times these,
+   * float32 [B, L, heads, 1], they are the keys and values. Else null. */
+  kinora_tensor k_scales;
+  kinora_tensor v_scales;
 } kinora_attention;
 
 typedef struct kinora_block {
@@ -194,6 +234,23 @@ typedef struct kinora_context {
    * "vendor.name/1"); null, with set_error(KINORA_ERROR_NOT_FOUND), if none does. A link that does not know
    * the id passes the call to the next. */
   const void* (*get_interface)(void* self, const char* id, uint32_t minor);
+  /* The rows of a TABLE or VOCAB parameter, or of another that is not split, in the parameter's dtype: ids
+   * int64 [B, tokens] (STREAM tokens of the sequence) or, with seq 0, of any shape [...] and the same on every
+   * rank -> [..., D]. Called where value() of the parameter may be. The parameter's gradient is a partial sum.
+   * An id outside the rows gives zeros where rows are split. Elsewhere it is an error on the CPU, and on a GPU it is
+   * not checked: the behaviour is undefined. */
+  int32_t (*lookup)(void* self, kinora_tensor ids, kinora_param, kinora_seq, kinora_tensor* out);
+  /* Which of n items (frames of an encoder in front of the sequence) this rank computes, int64 [mine] on the CPU,
+   * ascending: every item has one rank of those that share the sequence. costs: in any unit, the same on all these
+   * ranks, which all call it in every forward. */
+  int32_t (*share)(void* self, const double* costs, uint64_t n, kinora_tensor* mine);
+  /* made [rows of this rank's items of the forward's last share() of n items, D], item after item -> [1, tokens, D]
+   * at the STREAM tokens of this rank, zeros elsewhere: row j of item i is at INDEX index[i] + j. index and rows:
+   * int64 [n], of all items, the same on every rank; items do not overlap. The sequence has one table for its
+   * batch, of 1. Every rank calls it, and made needs a gradient on every rank or on none, also where it has no
+   * rows: its gradient is that of the rows that this rank made, complete if the tokens' are. */
+  int32_t (*place)(void* self, kinora_tensor made, const int64_t* index, const int64_t* rows, uint64_t n,
+                   kinora_seq, kinora_tensor* out);
 } kinora_context;
 
 KINORA_SLOT(kinora_param_spec, struct_size, 0);
@@ -222,6 +279,18 @@ KINORA_SLOT(kinora_seq_spec, table, 32);
 KINORA_SLOT(kinora_seq_spec, n_samples, 40);
 KINORA_SLOT(kinora_seq_spec, sizes, 48);
 KINORA_SIZE(kinora_seq_spec, 56);
+KINORA_SLOT(kinora_rope, struct_size, 0);
+KINORA_SLOT(kinora_rope, needs, 4);
+KINORA_SLOT(kinora_rope, layout, 8);
+KINORA_SLOT(kinora_rope, n_axes, 12);
+KINORA_SLOT(kinora_rope, frequency, 16);
+KINORA_SLOT(kinora_rope, pairs, 24);
+KINORA_SLOT(kinora_rope, column, 48);
+KINORA_SLOT(kinora_rope, first, 72);
+KINORA_SLOT(kinora_rope, divisor, 80);
+KINORA_SLOT(kinora_rope, modulus, 104);
+KINORA_SLOT(kinora_rope, rate, 128);
+KINORA_SIZE(kinora_rope, 136);
 KINORA_SLOT(kinora_attention, struct_size, 0);
 KINORA_SLOT(kinora_attention, over, 4);
 KINORA_SLOT(kinora_attention, name, 8);
@@ -240,7 +309,10 @@ KINORA_SLOT(kinora_attention, reserved, 100);
 KINORA_SLOT(kinora_attention, q_factor, 104);
 KINORA_SLOT(kinora_attention, k_factor, 112);
 KINORA_SLOT(kinora_attention, v_factor, 120);
-KINORA_SIZE(kinora_attention, 128);
+KINORA_SLOT(kinora_attention, rope, 128);
+KINORA_SLOT(kinora_attention, k_scales, 136);
+KINORA_SLOT(kinora_attention, v_scales, 144);
+KINORA_SIZE(kinora_attention, 152);
 KINORA_SLOT(kinora_block, struct_size, 0);
 KINORA_SLOT(kinora_block, n_carry, 4);
 KINORA_SLOT(kinora_block, n_shared, 8);
@@ -268,6 +340,9 @@ KINORA_SLOT(kinora_context, table, 80);
 KINORA_SLOT(kinora_context, reshard, 88);
 KINORA_SLOT(kinora_context, noise, 96);
 KINORA_SLOT(kinora_context, get_interface, 104);
-KINORA_SIZE(kinora_context, 112);
+KINORA_SLOT(kinora_context, lookup, 112);
+KINORA_SLOT(kinora_context, share, 120);
+KINORA_SLOT(kinora_context, place, 128);
+KINORA_SIZE(kinora_context, 136);
 KINORA_EXTERN_C_END
 #endif

@@ -63,12 +63,12 @@ typedef struct kinora_pipeline {
    * outcome of a sample comes after the outcomes of everything made of it, so a recorded outcome never has to
    * be redone. An error ends the run with it. */
   int32_t (*done)(void* self, const kinora_outcome*);
-  /* [any-thread] Live figures, about once a second and at the end; may be null. json:
-   * {"seconds","inputs","bound",
-   * "memory":{"used","peak","bound"},"stages":[{"name","in","out","dropped","failed","rate","busy","workers","limit","queue"}..]}.
-   * bound: what limits the run (a stage, "memory" or "source"); rate: samples taken per second, busy: workers
-   * at work, both since the last report; workers: their number now, limit: their largest number. Members may
-   * be missing, or added. */
+  /* [any-thread] Live figures, about once a second and at the end; may be null. json: {"seconds","inputs","bound",
+   * "memory":{"used","peak","bound"},
+   * "stages":[{"name","in","out","dropped","failed","rate","busy","workers","limit","queue"}..]}.
+   * bound: what limits the run (a stage, "memory" or "source"); rate: samples taken per second, busy: workers at
+   * work, both since the last report; workers: their number now, limit: their largest number. Members may be missing,
+   * or added. */
   void (*report)(void* self, const char* json);
 } kinora_pipeline;
 

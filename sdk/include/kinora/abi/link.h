@@ -1,25 +1,26 @@
-/* kinora.link/1-draft.2: a strategy, precision, cache or meter in the chain behind a context.  draft
+/* kinora.link/1-draft.3: a strategy, precision, cache or meter in the chain behind a context.  draft
  *
- * The chain is ordered by level, from the model's end; links of equal level keep the order of the TOML. A null slot of `context`
- * means that the next link is called. A link that needs a parameter's value calls `head`, so that every link above it takes part
- * (open recursion).
+ * The chain is ordered by level, from the model's end; links of equal level keep the order of the TOML. A null slot
+ * of `context` means that the next link is called. A link that needs a parameter's value calls `head`, so that every
+ * link above it takes part (open recursion).
  *
- * Rules for a link that splits tokens (sdk/include/kinora/token_split.hpp implements them for the pinned tier, the template of
- * `kinora plugins new parallel` for the stable one):
- * - sequence() narrows tokens and spec.table alike, along dimension 1, and passes frames, rows, cols unchanged: they are the
- *   geometry of the whole sequence.
- * - Every rank holds the same number of tokens, a multiple of the size of mesh group "tp", since a tensor group below splits them
- *   again. Missing tokens are padding at the end of the one-process order: tokens of zeros, table rows with INDEX and SAMPLE -1 and 0
- *   in the other columns. No token sees the padding, and the host removes it from the result of gather().
- * - gather() returns all tokens in the one-process order, on every rank. All ranks compute the same loss from them: its backward
- *   gives each rank its own part of the gradient, without a sum.
+ * Rules for a link that splits tokens (sdk/include/kinora/token_split.hpp implements them for the pinned tier, the
+ * template of `kinora plugins new parallel` for the stable one):
+ * - sequence() narrows tokens and spec.table alike, along dimension 1, and passes frames, rows, cols unchanged: they
+ *   are the geometry of the whole sequence.
+ * - Every rank holds the same number of tokens, a multiple of the size of mesh group "tp", since a tensor group below
+ *   splits them again. Missing tokens are padding at the end of the one-process order: tokens of zeros, table rows
+ *   with INDEX and SAMPLE -1 and 0 in the other columns. No token sees the padding, and the host removes it from the
+ *   result of gather().
+ * - gather() returns all tokens in the one-process order, on every rank. All ranks compute the same loss from them:
+ *   its backward gives each rank its own part of the gradient, without a sum.
  * - The host passes attention() q_table and k_table of the tokens in q and k (null: shared keys). A link that changes
  *   which tokens these are sets each table that changed: both after an exchange of heads, k_table alone where keys
  *   are gathered. In joint attention the shared keys are in k_shared, which has no table.
  * - Plans of which token sees which are cached by table: make a sequence's table once, not in each attention.
  *
- * The host calls the links, so a struct that a link receives has the size of the host's headers, whoever wrote it: the chain copies the
- * structs of models and links that know fewer members, with 0 in the rest.
+ * The host calls the links, so a struct that a link receives has the size of the host's headers, whoever wrote it:
+ * the chain copies the structs of models and links that know fewer members, with 0 in the rest.
  *
  * Draft: it becomes 1.0 together with kinora.context. */
 #ifndef KINORA_ABI_LINK_H
@@ -53,6 +54,10 @@ typedef struct kinora_pass {
   uint64_t seed; /* the run's seed */
   int64_t step;  /* optimizer steps done before this forward */
   int64_t steps; /* of the whole training; 0: the forward belongs to none */
+  /* One of the videos that a chain makes in turn, by the host's number; 0 if there is one. Part of a cache's key */
+  uint64_t session;
+  uint32_t read_only; /* 1: a cache stores nothing of this forward (cache.h) */
+  uint32_t needs;     /* rule 11 */
 } kinora_pass;
 
 /* Host services for a link, in addition to kinora.tensors/1. Collectives run on the group that the link's
@@ -131,7 +136,10 @@ KINORA_SLOT(kinora_pass, microbatch, 32);
 KINORA_SLOT(kinora_pass, seed, 40);
 KINORA_SLOT(kinora_pass, step, 48);
 KINORA_SLOT(kinora_pass, steps, 56);
-KINORA_SIZE(kinora_pass, 64);
+KINORA_SLOT(kinora_pass, session, 64);
+KINORA_SLOT(kinora_pass, read_only, 72);
+KINORA_SLOT(kinora_pass, needs, 76);
+KINORA_SIZE(kinora_pass, 80);
 KINORA_SLOT(kinora_chain, struct_size, 0);
 KINORA_SLOT(kinora_chain, reserved, 4);
 KINORA_SLOT(kinora_chain, self, 8);

@@ -2,7 +2,8 @@
  *
  * A diffusion loss owns the noise distribution and the preconditioning; the same five formulas train the
  * model and turn it into the denoiser that a sampler calls. A loss without noise (next-token, reconstruction)
- * has only `evaluate`. All elementwise statistics are computed in at least float32. */
+ * has only `evaluate`. All elementwise statistics are computed in at least float32.
+ * All tensors of one call are on one device, any; what the call makes is on it too. */
 #ifndef KINORA_ABI_LOSS_H
 #define KINORA_ABI_LOSS_H
 #include "kinora/abi/host.h"

@@ -4,7 +4,7 @@
  * shapes and dtypes. A denoiser has `latent` [B, C, T, H, W], `timestep` [B] or [B, T], `text` [B, L, D], any
  * number of other signals by name, and `output`. A text encoder has `input_ids`, `attention_mask` int64 [B,
  * L], and `output`. forward() may run while a CUDA graph is recorded: read no number of a tensor on the host
- * and do not wait for the device.
+ * and do not wait for the device, or say needs = ["eager"] in the manifest.
  *
  * Draft: it becomes 1.0 together with kinora.context. */
 #ifndef KINORA_ABI_MODEL_H

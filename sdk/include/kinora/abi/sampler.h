@@ -2,8 +2,9 @@
  *
  * The sampler owns the grid of noise levels and the update rule, but no model. It keeps its history in the
  * instance, so one instance serves one generation at a time; make any number of instances, on any thread.
- * Same noise, same seed, same options: same bits, whatever the world size (random draws come from
- * run->noise). */
+ * Same noise, same seed, same options: same bits, whatever the world size (random draws come from run->noise,
+ * with another key at each step).
+ * All tensors of one sample() are on the device of `noise`: x, sigma, x0, and the sample. */
 #ifndef KINORA_ABI_SAMPLER_H
 #define KINORA_ABI_SAMPLER_H
 #include "kinora/abi/host.h"
@@ -18,7 +19,8 @@ typedef struct kinora_denoiser {
   uint32_t needs; /* rule 11 */
   void* self;
   /* [owner-thread] Clean sample x0 for x [B, ...] at noise level sigma: [B], or [B, T] for a video, one per
-   * latent frame; float64. x, sigma: borrowed. out: a new tensor of x's shape, float64, owned by the caller.
+   * latent frame; float64, on x's device. x, sigma: borrowed. out: a new tensor of x's shape and device,
+   * float64, owned by the caller.
    * The sampler returns an error (including KINORA_ERROR_CANCELLED) unchanged. */
   int32_t (*denoise)(void* self, kinora_tensor x, kinora_tensor sigma, kinora_tensor* out);
   /* Index into levels() at which sampling begins; above 0, `noise` of sample() is x at that level (video to
@@ -37,7 +39,8 @@ typedef struct kinora_sampler {
    * [N] on the CPU; owned by the caller. Ends in 0 if the last step reaches it. */
   int32_t (*levels)(void* self, kinora_tensor* out);
   /* [owner-thread] noise: [B, ...] float64, unit variance (but see denoiser.first), borrowed. out: the
-   * sample, owned by the caller. progress(step, of, x0) may return KINORA_ERROR_CANCELLED: stop then, release
+   * sample, owned by the caller. Each call begins with an empty history: a sampler of several steps reads
+   * nothing of the call before. progress(step, of, x0) may return KINORA_ERROR_CANCELLED: stop then, release
    * everything, return it. */
   int32_t (*sample)(void* self, const kinora_denoiser*, kinora_tensor noise, const kinora_run*,
                     kinora_tensor* out);

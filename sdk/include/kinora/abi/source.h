@@ -1,4 +1,4 @@
-/* kinora.source/1-draft.0: gives the samples of a data set one after the other (shards, a table). draft
+/* kinora.source/1-draft.1: gives the samples of a data set one after the other (shards, a table). draft
  *
  * The order of the samples is a function of the data, the options and the part alone: every instance gives the
  * same. Shuffling, blending and decoding are not the source's work.
@@ -9,7 +9,7 @@
  * Damage. next() returns KINORA_ERROR_DATA for a sample or a file that cannot be read, with a message that
  * names the place. The source has passed over it: the next call continues behind it. So a damaged file costs
  * its samples and nothing else. Any other error leaves the position where it was, and next() may be called
- * again.
+ * again. Calls that wait for the data end with KINORA_ERROR_CANCELLED soon after the run was asked to stop.
  *
  * Training reads a source that has at() and knows its count(): its order is shuffled and resumes anywhere.
  *
@@ -18,9 +18,10 @@
 #define KINORA_ABI_SOURCE_H
 #include "kinora/abi/host.h"
 #include "kinora/abi/options.h"
+#include "kinora/abi/run.h"
 #include "kinora/abi/sample.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_INTERFACE_SOURCE "kinora.source/1-draft.0"
+#define KINORA_INTERFACE_SOURCE "kinora.source/1-draft.1"
 
 #define KINORA_SOURCE_MOST_STATE 65536 /* bytes of a state */
 
@@ -32,10 +33,10 @@ typedef struct kinora_source {
   void (*destroy)(void* self);
   /* [owner-thread] Once, before any other call: finds the data. path: what the user wrote, a path or a URI.
    * shard < shards, else KINORA_ERROR_INVALID. */
-  int32_t (*open)(void* self, kinora_str path, uint64_t shard, uint64_t shards);
+  int32_t (*open)(void* self, kinora_str path, uint64_t shard, uint64_t shards, const kinora_run*);
   /* [owner-thread] The next sample, with one reference that becomes the caller's; KINORA_SIGNAL_END, and *out
    * as it was, after the last. Errors: "Damage" above. */
-  int32_t (*next)(void* self, kinora_sample** out);
+  int32_t (*next)(void* self, const kinora_run*, kinora_sample** out);
   /* [owner-thread] Writes the position: at most KINORA_SOURCE_MOST_STATE bytes, which mean something to this
    * source only. */
   int32_t (*state)(void* self, const kinora_sink* out);
@@ -49,7 +50,7 @@ typedef struct kinora_source {
   /* [any-thread] After open(), also while other calls run: sample i of this part, i < count(), counted in the
    * order of next(); with one reference that becomes the caller's. The position stays. KINORA_ERROR_DATA for a
    * damaged sample. Null: the samples are given only one after the other. */
-  int32_t (*at)(void* self, uint64_t i, kinora_sample** out);
+  int32_t (*at)(void* self, uint64_t i, const kinora_run*, kinora_sample** out);
 } kinora_source;
 
 KINORA_SLOT(kinora_source, struct_size, 0);

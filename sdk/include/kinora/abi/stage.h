@@ -1,50 +1,58 @@
 /* kinora.stage/1: one step of a pipeline over samples.                                        since ABI 1.0
  *
- * The engine calls process() for each input sample and finish() after the last. For one input a stage emits any number of samples, or
- * none. The engine makes as many instances as the stage has workers, in any process; instances share nothing.
+ * The engine calls process() for each input sample and finish() after the last. For one input a stage emits any
+ * number of samples, or none. The engine makes as many instances as the stage has workers, in any process; instances
+ * share nothing.
  *
  * Outcomes. The engine counts exactly one outcome for each input, and for each new sample that a stage makes of it:
- *   kept      it left the last stage, or a stage consumed it: process() or process_batch() returned KINORA_OK and the input was not
- *             emitted, dropped, failed or held. So an input of which a stage only made new samples is kept beside them, and
- *             stores nothing. A held input (see hold) is consumed by stored()
+ *   kept      it left the last stage, or a stage consumed it: process() or process_batch() returned KINORA_OK and the
+ *             input was not emitted, dropped, failed or held. An input from which a stage only made new samples
+ *             counts as kept as well, but nothing is stored for it. A held input (see hold) is consumed by stored()
  *   filtered  drop(), with a rule and a score
  *   failed    fail(), or process() returned an error, or it was still held when finish() returned
- * emit() passes a sample to the next stages, which decide its outcome. If process() returns an error, or its process dies, after the
- * input was emitted or dropped, the engine logs and counts that error, and the outcome stays as it is.
+ * emit() passes a sample to the next stages, which decide its outcome. If process() returns an error, or its process
+ * dies, after the input was emitted or dropped, the engine logs and counts that error, and the outcome stays as it
+ * is.
  *
- * Keys. A sample with the input's key is the input itself (usually `in`, retained), and is emitted once. A sample with any other key is
- * new. New keys must be unique in a run, and the same whenever the input is processed again; by convention they are INPUTKEY-NNNN (four
- * digits from 0000). A second sample of one key fails, and so does a new sample with the key of the pipeline input that it comes from;
- * emit() still returns KINORA_OK.
+ * Keys. A sample with the input's key is the input itself (usually `in`, retained), and is emitted once. A sample
+ * with any other key is new. New keys must be unique in a run, and the same whenever the input is processed again; by
+ * convention they are INPUTKEY-NNNN (four digits from 0000). A second sample of one key fails, and so does a new
+ * sample with the key of the pipeline input that it comes from; emit() still returns KINORA_OK.
  *
- * Parents. A new sample counts as made of the current input and of every input that the instance holds at that time; made_of() names
- * fewer. The outcomes of its parents are reported after its own, so that an interrupted run repeats what it had not finished. A stage
- * therefore emits what it makes of an input before it ends that input, unless it is the current one. A sample that finish() emits
- * while nothing is held has no parents; a job with such a sample begins anew if it has to resume.
+ * Parents. A new sample counts as made of the current input and of every input that the instance holds at that time;
+ * made_of() names fewer. The outcomes of its parents are reported after its own, so that an interrupted run repeats
+ * what it had not finished. A stage therefore emits what it makes of an input before it ends that input, unless it is
+ * the current one. A sample that finish() emits while nothing is held has no parents; a job with such a sample reruns
+ * from scratch instead of resuming.
  *
- * Batches. A stage that works on several inputs at once (a network) sets resources.batch and process_batch(). The engine then waits
- * until so many inputs are there, but gives fewer where no more can come: at the end, or when memory is short; for a single one it
- * calls process(). Which inputs share a batch differs from run to run, so no key and no value may depend on it. All inputs of the call
- * are current inputs: a sample with the key of one is that input, and a new sample is made of all of them unless made_of() names fewer.
- * Call made_of() before each new sample of a batch: otherwise the sample is tied to every input of the batch, also of other source
- * videos; it then has no film, and an interrupted run repeats all of these videos. Inputs that process_batch() has neither emitted,
- * dropped nor failed when it returns KINORA_OK are consumed. If it returns an error (other than KINORA_ERROR_REFUSED and, in a run that
- * was asked to stop, KINORA_ERROR_CANCELLED), inputs that it emitted, dropped or failed keep that outcome, and the others come again one
- * at a time to process(), so that only the one that causes it fails; new samples that were emitted, dropped or failed before count once.
- * A stage in a process of its own gets one input at a time.
+ * Batches. A stage that works on several inputs at once (a network) sets resources.batch and process_batch(). The
+ * engine then waits until so many inputs are there, but gives fewer where no more can come: at the end, or when
+ * memory is short; for a single one it calls process(). Which inputs share a batch differs from run to run, so no key
+ * and no value may depend on it. All inputs of the call are current inputs: a sample with the key of one is that
+ * input, and a new sample is made of all of them unless made_of() names fewer. Call made_of() before each new sample
+ * of a batch: otherwise the sample is tied to every input of the batch, also of other source videos; it then has no
+ * "film", and an interrupted run repeats all of these videos. Inputs that process_batch() has neither emitted,
+ * dropped nor failed when it returns KINORA_OK are consumed. If it returns an error (other than KINORA_ERROR_REFUSED
+ * and, in a run that was asked to stop, KINORA_ERROR_CANCELLED), inputs that it emitted, dropped or failed keep that
+ * outcome, and the others come again one at a time to process(), so that only the one that causes it fails; new
+ * samples that were emitted, dropped or failed before count once. A stage in a process of its own gets one input at a
+ * time.
  *
  * Errors of process() fail the current input only; held inputs stay held. But:
- *   KINORA_ERROR_IO         is tried again first, as often as the engine's option `retries` says, unless this call emitted, dropped or
- *                     held something (what a failed batch emitted does not count)
- *   KINORA_ERROR_IO, KINORA_ERROR_NO_MEMORY  end the run if resources.ordered is not 0, since the stage keeps state from sample to sample
- *   KINORA_ERROR_CANCELLED  ends the run if it was asked to stop (kinora_run.cancelled); otherwise it is an error like any other
- *   KINORA_ERROR_REFUSED    says that the stage cannot process any sample (a refused credential): the run ends with its message, and
- *                     no sample fails
+ *   KINORA_ERROR_IO         is tried again first, as often as the engine's option `retries` says, unless this call
+ *                           emitted, dropped or held something (what a failed batch emitted does not count)
+ *   KINORA_ERROR_IO, KINORA_ERROR_NO_MEMORY  end the run if resources.ordered is not 0, since the stage keeps state
+ *                           from sample to sample
+ *   KINORA_ERROR_CANCELLED  ends the run if it was asked to stop (kinora_run.cancelled); otherwise it is an error
+ *                           like any other
+ *   KINORA_ERROR_REFUSED    says that the stage cannot process any sample (a refused credential): the run ends with
+ *                           its message, and no sample fails
  *
- * Death of a process (abi/workers.h). A new instance receives the current input again, and must emit the same keys in the same order;
- * what was emitted before the death is not passed on twice. If inputs were held, the engine tries each of them, and the current one,
- * again alone: process(), then finish(), in an instance that receives nothing else. A stage that joins inputs emits other keys there
- * than before its death, and inputs fail. With ordered = 1 the run ends instead, and nothing fails. */
+ * Death of a process (abi/workers.h). A new instance receives the current input again, and must emit the same keys in
+ * the same order; what was emitted before the death is not passed on twice. If inputs were held, the engine tries
+ * each of them, and the current one, again alone: process(), then finish(), in an instance that receives nothing
+ * else. A stage that joins inputs emits other keys there than before its death, and inputs fail. With ordered = 1 the
+ * run ends instead, and nothing fails. */
 #ifndef KINORA_ABI_STAGE_H
 #define KINORA_ABI_STAGE_H
 #include "kinora/abi/host.h"
@@ -58,10 +66,10 @@ KINORA_EXTERN_C_BEGIN
 typedef struct kinora_resources {
   uint32_t struct_size;
   /* 0: any order, any number of instances.
-   * 1: input in the order of the source, one instance that keeps state from sample to sample (a shard writer). If its process dies,
-   *    the run ends.
-   * 2: input in the order of the source, one instance that keeps nothing between samples except held inputs. If its process dies,
-   *    held inputs are tried again in new instances. */
+   * 1: input in the order of the source, one instance that keeps state from sample to sample (a shard writer). If its
+   *    process dies, the run ends.
+   * 2: input in the order of the source, one instance that keeps nothing between samples except held inputs. If its
+   *    process dies, held inputs are tried again in new instances. */
   uint32_t ordered;
   double cores; /* threads that it keeps busy; cores and gpus may be fractions */
   double gpus;
@@ -75,7 +83,8 @@ typedef struct kinora_resources {
 } kinora_resources;
 
 /* The engine's side of one call: valid only during the process(), process_batch() or finish() that receives
- * it, one call at a time. "The input" is each input of a batch. */
+ * it. Its functions may be called on a thread of the stage's own, one call at a time, until that call returns. "The
+ * input" is each input of a batch. */
 typedef struct kinora_emit {
   uint32_t struct_size;
   uint32_t reserved;

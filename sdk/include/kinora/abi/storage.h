@@ -44,6 +44,10 @@ typedef struct kinora_storage {
   int32_t (*list)(void* self, kinora_str path, void* user, int32_t (*each)(void* user, const kinora_entry*));
   /* [any-thread] Removes an object; KINORA_ERROR_NOT_FOUND if it does not exist. */
   int32_t (*remove)(void* self, kinora_str path);
+  /* [any-thread] The run was asked to stop: calls that are waiting now (for a server, a lock) return
+   * KINORA_ERROR_CANCELLED as soon as they can. Cheap; the host may repeat it for calls that begin later. Null: no
+   * call waits longer than a second. */
+  void (*interrupt)(void* self);
 } kinora_storage;
 
 KINORA_SLOT(kinora_entry, struct_size, 0);
@@ -65,6 +69,7 @@ KINORA_SLOT(kinora_storage, commit, 64);
 KINORA_SLOT(kinora_storage, abort, 72);
 KINORA_SLOT(kinora_storage, list, 80);
 KINORA_SLOT(kinora_storage, remove, 88);
-KINORA_SIZE(kinora_storage, 96);
+KINORA_SLOT(kinora_storage, interrupt, 96);
+KINORA_SIZE(kinora_storage, 104);
 KINORA_EXTERN_C_END
 #endif

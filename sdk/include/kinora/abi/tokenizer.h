@@ -1,7 +1,10 @@
-/* kinora.tokenizer/1-draft.1: video <-> latent.                                               draft
+/* kinora.tokenizer/1-draft.2: video <-> latent.                                               draft
  *
  * It is causal: one first frame, then groups of `time` frames, so T frames give 1 + (T - 1) / time latent
  * frames.
+ *
+ * Calls that take a run end with KINORA_ERROR_CANCELLED soon after it was asked to stop. The run's device is that
+ * of the tensors, and in open() that of the parameters.
  *
  * Draft: it becomes 1.0 together with kinora.context, and when decoders that look ahead have been built on
  * it. */
@@ -11,8 +14,9 @@
 #include "kinora/abi/host.h"
 #include "kinora/abi/layout.h"
 #include "kinora/abi/options.h"
+#include "kinora/abi/run.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_INTERFACE_TOKENIZER "kinora.tokenizer/1-draft.1"
+#define KINORA_INTERFACE_TOKENIZER "kinora.tokenizer/1-draft.2"
 
 typedef struct kinora_tokenizer_info {
   uint32_t struct_size;
@@ -40,23 +44,24 @@ typedef struct kinora_tokenizer {
   /* [owner-thread] video [B, 3, T, H, W] in [-1, 1] -> latent. `posterior`: the moments [B, 2C, t, h, w] of a
    * variational encoder (the latent is then its mode), the code vectors of a discrete tokenizer, else null.
    */
-  int32_t (*encode)(void* self, const kinora_context*, kinora_tensor video, kinora_tensor* latent,
-                    kinora_tensor* posterior);
+  int32_t (*encode)(void* self, const kinora_run*, const kinora_context*, kinora_tensor video,
+                    kinora_tensor* latent, kinora_tensor* posterior);
   /* [owner-thread] latent -> video [B, 3, T, H, W]; not clamped. A discrete tokenizer takes integer codes, or
    * their vectors as in encode's posterior, a floating-point tensor. Codes have no gradient, so training
    * decodes the vectors. */
-  int32_t (*decode)(void* self, const kinora_context*, kinora_tensor latent, kinora_tensor* video);
+  int32_t (*decode)(void* self, const kinora_run*, const kinora_context*, kinora_tensor latent,
+                    kinora_tensor* video);
   /* [owner-thread] Opens a stream, which maps consecutive pieces to their results, equal to encode / decode
-   * of the whole. Any number of streams may be open. decoding: 0 encodes, 1 decodes. Null:
-   * KINORA_ERROR_UNSUPPORTED. */
-  int32_t (*open)(void* self, const kinora_context*, int32_t decoding, void** stream);
+   * of the whole. Any number of streams may be open. decoding: 0 encodes, 1 decodes. The run is that of
+   * this call: each push() has its own. Null: KINORA_ERROR_UNSUPPORTED. */
+  int32_t (*open)(void* self, const kinora_run*, const kinora_context*, int32_t decoding, void** stream);
   /* [owner-thread], the tokenizer's own calls included. The next piece, with the leading and trailing sizes
    * of encode / decode. The first piece to encode has 1 + k * info.time frames, every later one k *
    * info.time; pieces to decode have any number of latent frames from 1. *out: the result of this piece,
    * never null. The stream keeps the state that later pieces depend on: its size does not grow with the
-   * length, unless the span is 0. A piece that is rejected (KINORA_ERROR_INVALID) leaves the stream
-   * unchanged. */
-  int32_t (*push)(void* stream, kinora_tensor piece, kinora_tensor* out);
+   * length, unless the span is 0. A piece that is rejected (KINORA_ERROR_INVALID) or cancelled leaves the
+   * stream unchanged. */
+  int32_t (*push)(void* stream, const kinora_run*, kinora_tensor piece, kinora_tensor* out);
   /* [owner-thread] At any time; drops the stream's state. */
   void (*close)(void* stream);
   /* [any-thread] As kinora_model.layout. */
@@ -65,7 +70,7 @@ typedef struct kinora_tokenizer {
    * name, that suit `video` [B, 3, T, H, W]. `value` is called once for each, and owns the tensor; a
    * parameter that is not named keeps its initial values. The same values for the same video on every rank.
    * Null: KINORA_ERROR_UNSUPPORTED. */
-  int32_t (*fit)(void* self, const kinora_context*, kinora_tensor video, void* to,
+  int32_t (*fit)(void* self, const kinora_run*, const kinora_context*, kinora_tensor video, void* to,
                  void (*value)(void* to, const char* name, kinora_tensor));
 } kinora_tokenizer;
 

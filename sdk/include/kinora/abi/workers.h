@@ -1,4 +1,4 @@
-/* kinora.workers/1-draft.1: stages in processes of their own.                                 draft
+/* kinora.workers/1-draft.2: stages in processes of their own.                                 draft
  *
  * A crash in a decoder, an endless loop or unbounded memory then costs only the current sample. A worker is
  * one instance of a stage in one process that processes many samples, one after the other. A sample crosses
@@ -25,7 +25,7 @@
 #define KINORA_ABI_WORKERS_H
 #include "kinora/abi/stage.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_INTERFACE_WORKERS "kinora.workers/1-draft.1"
+#define KINORA_INTERFACE_WORKERS "kinora.workers/1-draft.2"
 
 typedef struct kinora_worker kinora_worker; /* opaque */
 
@@ -55,7 +55,8 @@ typedef struct kinora_workers_api {
   int32_t (*start)(const kinora_worker_spec*, kinora_worker** out);
   /* [owner-thread] Ends the process, busy or not. */
   void (*stop)(kinora_worker*);
-  /* [worker-thread] As in kinora_stage. If the process ended instead of answering: KINORA_ERROR_FAILED with a
+  /* [worker-thread] As in kinora_stage. Signs of life of the stage arrive as progress(self, 0, 0, null) of the run, at
+   * most one in 10 ms. If the process ended instead of answering: KINORA_ERROR_FAILED with a
    * message such as "killed by signal 11 (SIGSEGV)", and ended() is 1 from then on; stop the worker and start
    * another. */
   int32_t (*process)(kinora_worker*, kinora_sample* in, const kinora_emit*, const kinora_run*);
@@ -68,6 +69,10 @@ typedef struct kinora_workers_api {
    * says how it ended. The answer for a component with the same options is cached.
    * `isolated` is also 1 for a stage whose plugin is not of the program's built-in folder. */
   int32_t (*ask)(const kinora_worker_spec*, kinora_resources* out);
+  /* [any-thread] After each call of the stage `id` in this process, on the same thread: the host puts back what the
+   * stage changed of its process (the modes of floating-point arithmetic, the umask, handlers of signals) and names
+   * the stage in a warning. */
+  void (*over)(const char* id);
 } kinora_workers_api;
 
 KINORA_SLOT(kinora_worker_spec, struct_size, 0);
@@ -89,6 +94,7 @@ KINORA_SLOT(kinora_workers_api, finish, 32);
 KINORA_SLOT(kinora_workers_api, ended, 40);
 KINORA_SLOT(kinora_workers_api, pid, 48);
 KINORA_SLOT(kinora_workers_api, ask, 56);
-KINORA_SIZE(kinora_workers_api, 64);
+KINORA_SLOT(kinora_workers_api, over, 64);
+KINORA_SIZE(kinora_workers_api, 72);
 KINORA_EXTERN_C_END
 #endif

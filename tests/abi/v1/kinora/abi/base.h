@@ -3,11 +3,12 @@
  * Conventions, for all headers of this folder:
  *  1. C11. Only fixed-width integers, doubles and pointers cross the boundary: no bool, enum, union, bit-field or
  *     C++ type. Flags are uint32_t; a truth value is int32_t, 0 or 1.
- *  2. A struct begins with `uint32_t struct_size` (its sizeof in the writer's headers) and has no padding holes. Members are only
- *     appended. A reader tests KINORA_HAS(p, member) before it touches a member that came after 1.0; it never compares struct_size
- *     with its own sizeof, and never copies more than struct_size bytes. For a struct that a call fills in, the caller sets
- *     struct_size to the room there is, and the callee writes it by KINORA_FILL. kinora_str, kinora_bytes, kinora_sink,
- *     kinora_named, kinora_value and kinora_dl_* have no struct_size: they never grow. An array of structs is an array of pointers.
+ *  2. A struct begins with `uint32_t struct_size` (its sizeof in the writer's headers) and has no padding holes.
+ *     Members are only appended. A reader tests KINORA_HAS(p, member) before it touches a member that came after 1.0;
+ *     it never compares struct_size with its own sizeof, and never copies more than struct_size bytes. For a struct
+ *     that a call fills in, the caller sets struct_size to the room there is, and the callee writes it by
+ *     KINORA_FILL. kinora_str, kinora_bytes, kinora_sink, kinora_named, kinora_value and kinora_dl_* have no
+ *     struct_size: they never grow. An array of structs is an array of pointers.
  *  3. Functions return a status: KINORA_OK, a positive signal, or a negative error after host->set_error().
  *     An error leaves every output untouched and everything passed in still owned by the caller.
  *  4. Inputs are borrowed for the call. Outputs are owned by the caller and released by the named release function.
@@ -18,24 +19,30 @@
  *       [worker-thread]  as owner-thread, on an engine's worker; may block
  *       [autograd-thread] also from inside a backward pass, then on the thread that runs it
  *  7. No function may throw, longjmp or exit through this boundary.
- *  8. create() returns an instance, or null after host->set_error(). Its arguments are borrowed unless stated otherwise, except
- *     the host, which outlives everything. destroy(), close() and release() cannot fail, take an object made by the same table,
- *     once, and never null unless they say so; without a tag of their own they are [owner-thread]. Objects that an instance made
- *     (readers, streams, groups) are released before the instance.
- *  9. A function pointer is null only where its comment says what that means. `self` and `user` belong to the writer of the
- *     struct and are passed back unread.
- * 10. Sizes and offsets of memory are in bytes, of tensors in elements. Shapes read [outermost, ..., innermost], innermost
- *     fastest: B batch, C channels, T frames, H rows, W columns, L tokens, D width.
- * 11. What is not known is refused, never ignored. A reader that finds `reserved` not 0, a bit that it does not know, or a value
- *     outside the set that it knows returns KINORA_ERROR_UNSUPPORTED and names it. `needs` of a struct has one bit for each appended
- *     member that must not be ignored; there is none yet. An unknown negative status is KINORA_ERROR_FAILED, an unknown positive one too.
- * 12. An interface whose id ends in "/1-draft.N" is a draft: it may change in any release, then N changes too, and a component is loaded
- *     on the exact N only. Every other interface keeps the rules above for the whole of its major version. */
+ *  8. create() returns an instance, or null after host->set_error(). Its arguments are borrowed unless stated
+ *     otherwise, except the host, which outlives everything. destroy(), close() and release() cannot fail, take an
+ *     object made by the same table, once, and never null unless they say so; without a tag of their own they are
+ *     [owner-thread]. Objects that an instance made (readers, streams, groups) are released before the instance.
+ *  9. A function pointer is null only where its comment says what that means. `self` and `user` belong to the writer
+ *     of the struct and are passed back unread.
+ * 10. Sizes and offsets of memory are in bytes, of tensors in elements. Shapes read [outermost, ..., innermost],
+ *     innermost fastest: B batch, C channels, T frames, H rows, W columns, L tokens, D width.
+ * 11. What is not known is refused, never ignored. A reader that finds `reserved` not 0, a bit that it does not
+ *     know, or a value outside the set that it knows returns KINORA_ERROR_UNSUPPORTED and names it. `needs` of a
+ *     struct has one bit for each appended member that must not be ignored, named where the struct is, if it has any.
+ *     An unknown status, negative or positive, is KINORA_ERROR_FAILED.
+ * 12. An interface whose id ends in "/1-draft.N" is a draft: it may change in any release, then N changes too, and a
+ *     component is loaded on the exact N only. Every other interface keeps the rules above for the whole of its major
+ *     version. */
 #ifndef KINORA_ABI_BASE_H
 #define KINORA_ABI_BASE_H
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#if UINTPTR_MAX != 0xffffffffffffffff
+#error "Kinora's ABI has 64-bit pointers: build this plugin for a 64-bit machine"
+#endif
 
 #ifdef __cplusplus
 #define KINORA_EXTERN_C_BEGIN extern "C" {
@@ -68,13 +75,19 @@
 #define KINORA_HAS(p, member) \
   ((size_t)((const char*)(&(p)->member + 1) - (const char*)(p)) <= (p)->struct_size)
 /* Copies *from into *out as far as both reach; either may be of an older or a newer minor. out->struct_size
- * is the room in *out before, and what was written after. */
-#define KINORA_FILL(out, from) kinora_fill((out), (from))
+ * is the room in *out before, and what was written after. A struct whose writer left struct_size 0 has its size
+ * in these headers. */
+#define KINORA_FILL(out, from) kinora_fill((out), (from), (uint32_t)sizeof *(from))
 
-static inline void kinora_fill(void* out, const void* from) {
+static inline void kinora_fill(void* out, const void* from, uint32_t size_of_from) {
   uint32_t room, size;
   memcpy(&room, out, sizeof room);
   memcpy(&size, from, sizeof size);
+  if (room == size_of_from && size == size_of_from) { /* the usual case: a copy of a constant size */
+    memcpy(out, from, size_of_from);
+    return;
+  }
+  if (size == 0) size = size_of_from;
   if (size > room) size = room;
   memcpy(out, from, size);
   if (size >= sizeof size) memcpy(out, &size, sizeof size);

@@ -23,12 +23,12 @@ typedef struct kinora_dl_tensor {
   int32_t device_type; /* KINORA_DL_CPU, KINORA_DL_CUDA */
   int32_t device_id;
   int32_t ndim;
-  uint8_t code;     /* KINORA_DL_INT ... */
-  uint8_t bits;     /* size of an element: 8, 16, 32, 64 */
-  uint16_t lanes;   /* 1 */
-  int64_t* shape;   /* [ndim], as strides; both belong to the maker of the tensor and live as long as it */
-  int64_t* strides; /* in elements. A writer fills them in where ndim > 0; a reader takes null for row-major,
-                       and any others as they are */
+  uint8_t code;   /* KINORA_DL_INT ... */
+  uint8_t bits;   /* size of an element: 8, 16, 32, 64 */
+  uint16_t lanes; /* 1 */
+  int64_t* shape; /* [ndim], as strides; both belong to the maker of the tensor and live as long as it */
+  int64_t*
+      strides; /* in elements. A writer fills them in where ndim > 0; a reader takes null for row-major */
   uint64_t byte_offset;
 } kinora_dl_tensor;
 
@@ -36,7 +36,8 @@ typedef struct kinora_dl_managed {
   uint32_t major; /* 1; if it is different, only deleter may be called */
   uint32_t minor;
   void* manager;                              /* private to the maker */
-  void (*deleter)(struct kinora_dl_managed*); /* [any-thread] once, when the last user is done */
+  void (*deleter)(struct kinora_dl_managed*); /* [any-thread] once, when the last user is
+                                                 done; null: nothing to free */
   uint64_t flags;                             /* KINORA_DL_READ_ONLY: do not write to data */
   kinora_dl_tensor tensor;
 } kinora_dl_managed;

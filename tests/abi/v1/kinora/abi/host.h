@@ -21,7 +21,8 @@ typedef struct kinora_host {
   uint32_t abi_minor;
   uint32_t reserved;
   /* [any-thread] Keeps (code, message) for the calling thread until its next error. The message names the
-   * thing and the remedy in one line; it is copied. */
+   * thing and the remedy in one line; it is copied. The thread that returns the status is the one that sets the
+   * message: a plugin whose own thread failed hands the message to it. */
   void (*set_error)(const struct kinora_host*, int32_t code, const char* message);
   /* [any-thread] The calling thread's last message; valid until its next error. Empty if there was none. Its
    * code is the status that the failed call returned. Who calls a component (an engine) clears the message

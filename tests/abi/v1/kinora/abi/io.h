@@ -4,7 +4,7 @@
  * file appears under its final name on commit, complete and flushed to the device, or never. */
 #ifndef KINORA_ABI_IO_H
 #define KINORA_ABI_IO_H
-#include "kinora/abi/base.h"
+#include "kinora/abi/storage.h"
 KINORA_EXTERN_C_BEGIN
 #define KINORA_INTERFACE_IO "kinora.io/1"
 
@@ -34,6 +34,11 @@ typedef struct kinora_io_api {
   int32_t (*commit)(kinora_writer*);
   /* [owner-thread] Leaves nothing behind; ends the writer. */
   void (*abort)(kinora_writer*);
+  /* [any-thread] Lists the direct contents of a folder, in any order. `each` returns KINORA_OK or a status that
+   * ends the listing and is returned. KINORA_ERROR_NOT_FOUND if the folder does not exist. */
+  int32_t (*list)(kinora_str uri, void* user, int32_t (*each)(void* user, const kinora_entry*));
+  /* [any-thread] Removes a file; KINORA_ERROR_NOT_FOUND if it does not exist. */
+  int32_t (*remove)(kinora_str uri);
 } kinora_io_api;
 
 KINORA_SLOT(kinora_io_api, struct_size, 0);
@@ -46,6 +51,8 @@ KINORA_SLOT(kinora_io_api, create, 40);
 KINORA_SLOT(kinora_io_api, write, 48);
 KINORA_SLOT(kinora_io_api, commit, 56);
 KINORA_SLOT(kinora_io_api, abort, 64);
-KINORA_SIZE(kinora_io_api, 72);
+KINORA_SLOT(kinora_io_api, list, 72);
+KINORA_SLOT(kinora_io_api, remove, 80);
+KINORA_SIZE(kinora_io_api, 88);
 KINORA_EXTERN_C_END
 #endif

@@ -1,9 +1,9 @@
 /* kinora.options/1: a component's options: values from the TOML, defaults from the manifest.  since ABI 1.0
  *
- * Names, types and ranges are checked and defaults filled in before create() is called: every option of the manifest is present.
- * Manifest types and the function that reads them:
+ * Names, types and ranges are checked and defaults filled in before create() is called: every option of the manifest
+ * is present. Manifest types and the function that reads them:
  *   int, size (bytes; "2 GiB" in TOML)  get_int      float   get_float     bool    get_int (0 or 1)
- *   string, path                        get_string   ints, floats, strings: the same with index 0..count-1 */
+ *   string, path                        get_string   ints, floats, strings, paths: the same, index 0..count-1 */
 #ifndef KINORA_ABI_OPTIONS_H
 #define KINORA_ABI_OPTIONS_H
 #include "kinora/abi/base.h"

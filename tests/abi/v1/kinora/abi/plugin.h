@@ -2,7 +2,12 @@
  *
  * The library of plugin NAME is libNAME.so. plugin.toml is in its folder; the same text may be in the library's
  * ELF section ".kinora.manifest" too. The host reads it first and opens the library only when one of its
- * components is used (see sdk/README.md, "The manifest"). */
+ * components is used (see sdk/README.md, "The manifest").
+ *
+ * A library stays loaded until the process ends, and nothing tells it of that end: what must be finished is finished
+ * in destroy(), or earlier. What kinora_plugin_entry returns (tables, names) lives as long as the library. Threads
+ * that a call starts have ended when it returns; those of an instance have ended when destroy() returns. A plugin
+ * leaves the process as it found it: signal handlers, umask, working directory, floating-point modes, locale. */
 #ifndef KINORA_ABI_PLUGIN_H
 #define KINORA_ABI_PLUGIN_H
 #include "kinora/abi/host.h"

@@ -1,23 +1,25 @@
 /* kinora.samples/1: the data type of stages, shards, engines and caches.                      since ABI 1.0
  *
- * A sample is a record of WebDataset: a key and named byte fields ("film-0003", fields "mp4", "json", "txt"). Decoded
+ * A sample is a record of WebDataset: a key and named byte fields ("video-0003", fields "mp4", "json", "txt"). Decoded
  * frames and other tensors accompany the fields in memory and are never stored as they are.
  * Field names are WebDataset extensions, without a leading dot. Names in use, and their contents:
  *   url    path or URI of the media; the media's bytes may be absent
  *   mp4 .. the media itself
  *   txt    the caption, UTF-8
- *   json   facts about the sample, one JSON object; stages add members and keep those of others. "film" is the key of the video
- *          that the sample was cut from
+ *   json   facts about the sample, one JSON object; stages add members and keep those of others. "film" is the key of
+ *          the video that the sample was cut from
  *   shots.json  {"fps","frames","cuts","scores"} of a source video
- *   ended.json  array of keys: the samples made of this video whose outcome was recorded in an earlier, interrupted run. A stage
- *               that makes samples of the video may skip these to save work; the engine does not pass them on again
+ *   ended.json  array of keys: the samples made of this video whose outcome was recorded in an earlier, interrupted
+ *               run. A stage that makes samples of the video may skip these to save work; the engine does not pass
+ *               them on again
  * Tensors in use, and their contents:
- *   frames      uint8 [T, H, W, 3]: sampled frames, RGB, upright. Their times are the fact frames_at of field json: seconds
- *               from the start of this sample's video, one per frame
+ *   frames      uint8 [T, H, W, 3]: sampled frames, RGB, upright. Their times are the fact frames_at of field json:
+ *               seconds from the start of this sample's video, one per frame
  *   thumbnails  uint8 [T, 27, 48, 3]: all frames of a source video, small
  *   times_us    int64 [T]: presentation times of the thumbnails in microseconds
- * A sample belongs to one thread at a time. Its byte fields are immutable and shared between clones, so that a source video's
- * bytes are not copied into each of its clips. Reference counts are atomic. */
+ * A sample belongs to one thread at a time. The bytes of its fields and the elements of its tensors are read-only
+ * and shared between clones, so that a source video's bytes are not copied into each of its clips: who changes
+ * them makes new ones and sets those. Reference counts are atomic. */
 #ifndef KINORA_ABI_SAMPLE_H
 #define KINORA_ABI_SAMPLE_H
 #include "kinora/abi/dlpack.h"
@@ -42,10 +44,11 @@ typedef struct kinora_samples_api {
   void (*release)(kinora_sample*);
   /* [owner-thread] Lives as long as the sample. */
   kinora_str (*key)(const kinora_sample*);
-  /* [owner-thread] Byte fields in the order they were set; KINORA_ERROR_NOT_FOUND past the last. */
+  /* [owner-thread] Byte fields in the order they were set; KINORA_ERROR_NOT_FOUND past the last. Name and value
+   * are valid until the field is set again or removed. */
   int32_t (*field)(const kinora_sample*, uint64_t index, kinora_str* name, kinora_bytes* value);
   /* [owner-thread] The field `name`; KINORA_ERROR_NOT_FOUND (without an error message) if absent. Valid until
-   * the field is set again. */
+   * the field is set again or removed. */
   int32_t (*get)(const kinora_sample*, const char* name, kinora_bytes* out);
   /* [owner-thread] Sets or replaces. With release null the bytes are copied; else they are kept and
    * release(user) is called once, on any thread, when no sample uses them. On an error release is not called.
@@ -54,12 +57,14 @@ typedef struct kinora_samples_api {
                  void* user);
   /* [owner-thread] Removes a byte field or a tensor, if it exists. */
   void (*remove)(kinora_sample*, const char* name);
-  /* [owner-thread] The tensor called `name`, in memory of the CPU, now and in every later minor; borrowed.
-   * Its strides may differ from row-major. KINORA_ERROR_NOT_FOUND if absent. */
+  /* [owner-thread] The tensor called `name`, in memory of the CPU and row-major, now and in every later minor;
+   * read-only, borrowed, valid until it is set again or removed. KINORA_ERROR_NOT_FOUND if absent. */
   int32_t (*get_tensor)(const kinora_sample*, const char* name, const kinora_dl_tensor** out);
-  /* [owner-thread] Takes ownership of the tensor and replaces one of the same name; its deleter runs when no
-   * sample uses it. On an error it stays the caller's. KINORA_ERROR_UNSUPPORTED if it is not in memory of the
-   * CPU. */
+  /* [owner-thread] Takes ownership of the tensor and replaces one of the same name; its deleter runs when no sample
+   * uses it. On an error it stays the caller's. Refused is what no reader can use: KINORA_ERROR_UNSUPPORTED if it is
+   * not in memory of the CPU, not row-major, or its elements are not of 8, 16, 32 or 64 bits in one lane, or of a
+   * type that dlpack.h does not name; KINORA_ERROR_INVALID with elements and no memory, with more than 64 dimensions,
+   * a negative one, or a size or an offset that no memory has. */
   int32_t (*set_tensor)(kinora_sample*, const char* name, kinora_dl_managed* tensor);
   /* [owner-thread] Bytes that this sample keeps alive, tensors included: what a memory bound counts. */
   uint64_t (*memory)(const kinora_sample*);

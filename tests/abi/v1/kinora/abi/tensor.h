@@ -2,8 +2,8 @@
  *
  * A kinora_tensor is libtorch's AtenTensorHandle: an owning pointer to one reference of an at::Tensor,
  * autograd graph included, so gradients flow through plugins. A plugin of the `stable` tier uses tensors only
- * through this table and works across libtorch releases; a plugin of the `pinned` tier casts the handle
- * (kinora/aten.hpp). */
+ * through this table and works with every libtorch in which the operators that it names have the same schema; a
+ * plugin of the `pinned` tier casts the handle (kinora/aten.hpp). */
 #ifndef KINORA_ABI_TENSOR_H
 #define KINORA_ABI_TENSOR_H
 #include "kinora/abi/dlpack.h"
@@ -18,7 +18,8 @@ typedef struct kinora_named {
   kinora_tensor tensor; /* null: absent */
 } kinora_named;
 
-/* dtypes, numbered as libtorch's c10::ScalarType (torch/headeronly/core/ScalarType.h, fixed since 1.0) */
+/* dtypes, numbered as libtorch's c10::ScalarType (torch/headeronly/core/ScalarType.h, fixed since 1.0), whose other
+ * numbers info() may return as well (float8_e4m3fn is 24) */
 #define KINORA_DTYPE_UINT8 0
 #define KINORA_DTYPE_INT8 1
 #define KINORA_DTYPE_INT16 2
@@ -117,7 +118,8 @@ typedef struct kinora_tensors_api {
    * function is copied; `state` lives until drop. On an error drop has been called. */
   int32_t (*autograd_apply)(const kinora_function*, const kinora_tensor* in, kinora_tensor* out);
   /* [owner-thread, autograd-thread] Gradients of `outputs`, weighted by grad_outputs, with respect to
-   * `inputs`; null for an input that the outputs do not depend on. Nothing is accumulated in .grad. */
+   * `inputs`; null for an input that the outputs do not depend on. Nothing is accumulated in .grad. Frees the
+   * graph, and makes none of its own: no second gradient. */
   int32_t (*grad)(const kinora_tensor* outputs, const kinora_tensor* grad_outputs, uint64_t n_outputs,
                   const kinora_tensor* inputs, uint64_t n_inputs, kinora_tensor* out);
   /* [any-thread] Sets the gradient mode of the calling thread; returns the previous mode. */
@@ -125,8 +127,8 @@ typedef struct kinora_tensors_api {
   /* [any-thread] For a leaf of a floating dtype; else an error. */
   int32_t (*set_requires_grad)(kinora_tensor, int32_t on);
   /* [owner-thread] Runs the backward of `outputs`, weighted by grad_outputs (null: ones, for a single
-   * number); gradients are added to .grad of the leaves. For pipelines, where the last local block receives
-   * its gradient from another rank. */
+   * number); gradients are added to .grad of the leaves. Frees the graph. For pipelines, where the last local
+   * block receives its gradient from another rank. */
   int32_t (*backward)(const kinora_tensor* outputs, const kinora_tensor* grad_outputs, uint64_t n_outputs);
 } kinora_tensors_api;
 

@@ -1,0 +1,32 @@
+// The flags of a command, from which its parser, its help and completion come.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <boost/program_options.hpp>
+
+namespace kinora {
+
+// A flag's value name says what completion offers (apps/kinora/completion.hpp lists the names): DIR, FILE, ID.
+using Flags = boost::program_options::options_description;
+
+struct Flag {
+  std::string name;    // "--ranks"
+  std::string letter;  // "-n", or ""
+  std::string value;   // "N"; "": the flag takes none
+  bool repeats = false;
+};
+std::vector<Flag> flags_in(const Flags&);
+
+// The name of a value that is one of these words: "bf16|fp16|fp32".
+std::string one_of(const std::vector<std::string>& words);
+
+// The words of `text` in lines of at most 110 columns, of which all but the first begin with `indent` spaces.
+// column: where the first line begins.
+std::string wrapped(std::string_view text, size_t column, size_t indent);
+
+// "kinora data index PATH [--threads N]", wrapped, to follow "usage: ".
+std::string usage_of(const std::string& call, const Flags&);
+
+}  // namespace kinora

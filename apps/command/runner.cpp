@@ -1,0 +1,442 @@
+#include "apps/command/runner.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <fstream>
+#include <optional>
+#include <thread>
+
+#include <fmt/ranges.h>
+
+#include "apps/command/lease.hpp"
+#include "core/base/cancel.hpp"
+#include "core/base/clock.hpp"
+#include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/io/fence.hpp"
+#include "core/run/identity.hpp"
+#include "core/run/job.hpp"
+#include "core/run/job_check.hpp"
+#include "core/run/job_folder.hpp"
+#include "core/run/job_results.hpp"
+#include "core/run/run_folder.hpp"
+#include "core/runtime/place.hpp"
+
+namespace kinora {
+
+using namespace core;
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// Only rank 0 of a launch writes.
+bool is_first_rank() { return here().first(); }
+bool is_alone() { return here().alone(); }
+
+// Waits until rank 0 has finished the job or failed: rank 0 finishes every job, and does all work of a job
+// that is not spread over ranks. since: the run's start, because rank 0 may have failed before this call.
+RunResult wait_for(const fs::path& folder, const std::string& name, const std::string& digest,
+                   fs::file_time_type since) {
+  FirstRank first(folder.parent_path(), here());
+  for (int64_t tenths = 1; !finished(folder, digest); ++tenths) {
+    if (cancelled()) return {false, true};
+    if (tenths % 10 == 0 && !first.is_there()) {
+      log_error("job '{}': rank 0 no longer runs in {}; start all ranks again, they resume", name,
+                folder.parent_path().string());
+      return {false, false};
+    }
+    if (const auto why = failure_left(folder, digest, since)) {
+      log_error("job '{}' failed on rank 0: {}", name, *why);
+      return {false, false};
+    }
+    if (tenths % 600 == 0) log_info("{}: waiting for rank 0, {} min", name, tenths / 600);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return {true, false};
+}
+
+// Says in metrics.prom, for collectors, whether a job has ended, next to the figures that the job writes itself.
+class EndInMetrics {
+ public:
+  EndInMetrics(fs::path folder, std::string job)
+      : file_(std::move(folder) / "metrics.prom"), job_(std::move(job)) {
+    if (const auto status = write("", false); !status && status.failure().code != KINORA_ERROR_CANCELLED)
+      log_warn("{}: {}; the job continues without it", job_, status.failure().message);
+  }
+  EndInMetrics(const EndInMetrics&) = delete;
+  EndInMetrics& operator=(const EndInMetrics&) = delete;
+  ~EndInMetrics() {
+    std::ifstream in(file_);
+    std::string figures;
+    for (std::string line; std::getline(in, line);)
+      if (line.find("kinora_job_ended") == std::string::npos &&
+          line.find("kinora_job_updated_seconds") == std::string::npos)
+        figures += line + "\n";
+    (void)write(figures, true);  // a full disk is said elsewhere
+  }
+
+ private:
+  Status write(const std::string& figures, bool has_ended) const {
+    return write_file_atomically(
+        file_,
+        fmt::format("{}# HELP kinora_job_ended 1 when the job has ended\n"
+                    "# TYPE kinora_job_ended gauge\n"
+                    "kinora_job_ended{{job=\"{}\"}} {:d}\n"
+                    "# HELP kinora_job_updated_seconds Time when these figures were written, in seconds "
+                    "since 1970\n"
+                    "# TYPE kinora_job_updated_seconds gauge\n"
+                    "kinora_job_updated_seconds{{job=\"{}\"}} {}\n",
+                    figures, job_, has_ended, job_, std::time(nullptr)));
+  }
+
+  const fs::path file_;
+  const std::string job_;
+};
+
+constexpr const char* kTakenBack = "{}: already done before; those results are back";
+
+// Whether a job neither runs stages over videos nor needs a network: select, dedup, shard and report jobs.
+bool is_quick(const RunFile& run, const JobSpec& job) {
+  return !job_type(run, job).lists_inputs() && !job.kind->has_tensors;
+}
+
+// Keeps the time of a run that does not finish its job, for the one that does.
+class Spent {
+ public:
+  Spent(fs::path folder, Clock::time_point start) : folder_(std::move(folder)), start_(start) {}
+  Spent(const Spent&) = delete;
+  Spent& operator=(const Spent&) = delete;
+  ~Spent() {
+    if (!is_done_) add_spent(folder_, now());
+  }
+  // Ends it: the time of all runs of the job.
+  double whole() {
+    is_done_ = true;
+    return spent_before(folder_) + now();
+  }
+
+ private:
+  double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  const fs::path folder_;
+  const Clock::time_point start_;
+  bool is_done_ = false;
+};
+
+// Logs what a run would do about an unfinished job; runs nothing. again: its failures would be tried again.
+void predict(const JobView& view, const JobIdentity& identity, bool again, bool from_scratch) {
+  const RunFile& run = view.run();
+  const JobSpec& job = view.spec();
+  const fs::path folder = run.out / job.name;
+  if (from_scratch) return log_info("{}: would run from scratch ({})", job.name, job.kind->help);
+  if (!again && may_take_back(folder, identity.digest)) return log_info(kTakenBack, job.name);
+  if (!again) log_info("{}: would run ({})", job.name, job.kind->help);
+  const Beginning begins = beginning(folder, job.name, identity, is_quick(run, job));
+  if (!begins.said.empty()) log_line(begins.warns ? KINORA_LOG_WARN : KINORA_LOG_INFO, begins.said);
+  if (begins.said.empty() && !again && begins.from == folder && has_begun(folder) && !is_done(folder))
+    log_info("{}: it has begun, and {} does not say that it is done", job.name,
+             (folder / "summary.json").string());
+  job_type(run, job).predict(view, identity, begins.from, retries(folder, identity.base) + again);
+}
+
+// The result of a job that was cancelled or failed, of which the log says why.
+RunResult ended_by(const std::exception& e, const std::string& job, const fs::path& folder,
+                   const std::string& digest) {
+  const auto* error = dynamic_cast<const Error*>(&e);
+  if (error && error->code() == KINORA_ERROR_CANCELLED) return {false, true};
+  if (const Status may = may_publish(folder); !may && may.failure().code == KINORA_ERROR_CANCELLED)
+    return {false, false};  // the lease has said why
+  if (cancelled()) {        // a rank that stops because another failed logs what it waited for
+    log_warn("job '{}' was stopped: {}", job, e.what());
+    return {false, true};
+  }
+  log_error("job '{}' failed: {}", job, e.what());
+  if (is_first_rank()) {
+    leave_failure(folder, digest, e.what());
+    if (take_back_after_failure(folder) || is_done(folder))
+      log_info("{}: the results from before are kept", job);
+  }
+  return {false, false};
+}
+
+// Runs one job. A failure is logged and never thrown.
+RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, const JobIdentity& identity,
+                  fs::file_time_type since, bool from_scratch) {
+  const auto start = Clock::now();
+  const std::string& digest = identity.digest;
+  const fs::path folder = run.out / job.name;
+  if (!is_first_rank() && !job.kind->is_spread()) return wait_for(folder, job.name, digest, since);
+  try {
+    or_throw(may_publish(folder));
+    // Ranks that compute together cannot see that rank 0 has nothing left to do.
+    const bool may_take_back = !from_scratch && is_first_rank() && (is_alone() || !job.kind->is_spread());
+    if (may_take_back && take_back(folder, digest)) {
+      log_info(kTakenBack, job.name);
+      return {true, false};
+    }
+    const JobType& type = job_type(run, job);
+    std::optional<AtomicFolder> beside;
+    if (is_first_rank() && type.replaces_at_once()) beside = prepare_beside(folder, job.name, identity);
+    if (is_first_rank() && !beside)
+      prepare_folder(folder, job.name, identity, is_quick(run, job), from_scratch);
+    const fs::path work = beside ? beside->temporary() : folder;
+    std::optional<Spent> spent;
+    if (is_first_rank() && !beside) spent.emplace(folder, start);
+    std::optional<EndInMetrics> metrics;
+    if (is_first_rank()) metrics.emplace(work, job.name);
+    JobContext context(runtime, run, job, is_first_rank(), identity, work);
+    type.run(context);
+    if (cancelled()) return {false, true};
+    // The next job reads results that rank 0 has not written yet.
+    if (!is_first_rank()) return wait_for(folder, job.name, digest, since);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    context.summary.update({{"job", job.name},
+                            {"kind", job.kind->name},
+                            {"status", "done"},
+                            {"digest", digest},
+                            {"seconds", spent ? spent->whole() : seconds},
+                            {"finished", now_utc()}});
+    context.summary["results"].update(results_in(work));
+    or_throw(write_file_atomically(
+        work / "summary.json", context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
+    metrics.reset();
+    if (beside) or_throw(beside->commit(true));
+    drop_before(folder);
+    if (const std::string line = type.result_line(context.summary); !line.empty())
+      log_info("{}: {}", job.name, line);
+    log_info("{}: done in {:.1f} s", job.name, seconds);
+    return {true, false};
+  } catch (const std::exception& e) {
+    return ended_by(e, job.name, folder, digest);
+  }
+}
+
+void mark_needed(const RunFile& run, size_t job, std::vector<bool>& needed) {
+  needed[job] = true;
+  for (size_t input : run.jobs[job].inputs) mark_needed(run, input, needed);
+}
+
+std::vector<bool> needed_jobs(const RunFile& run, const RunOptions& options) {
+  std::vector<bool> needed(run.jobs.size(), options.only.empty());
+  for (size_t i = 0; i < run.jobs.size(); ++i)
+    if (run.jobs[i].is_called(options.only)) mark_needed(run, i, needed);
+  return needed;
+}
+
+// Whether --from-scratch is about the job. A launch that starts again after a lost rank continues what it has
+// done since.
+bool is_from_scratch(const JobSpec& job, const RunOptions& options) {
+  return options.from_scratch && here().restart == 0 && (options.only.empty() || job.is_called(options.only));
+}
+
+// Whether the job is to run: it is not finished, or --only and --from-scratch name it. why: see
+// JobIdentities::is_finished().
+bool is_left(JobIdentities& identities, const JobSpec& job, const RunOptions& options,
+             std::string* why = nullptr) {
+  if (!options.only.empty() && is_from_scratch(job, options)) return true;
+  return !identities.is_finished(job, why);
+}
+
+std::vector<bool> jobs_left(JobIdentities& identities, const RunOptions& options) {
+  std::vector<bool> out = needed_jobs(identities.run(), options);
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = out[i] && is_left(identities, identities.run().jobs[i], options);
+  return out;
+}
+
+// The jobs with failed inputs to try again; they no longer count as finished.
+std::vector<bool> ask_again(JobIdentities& identities, const std::vector<bool>& needed, bool dry) {
+  const RunFile& run = identities.run();
+  std::vector<bool> out(run.jobs.size());
+  for (size_t i = 0; i < run.jobs.size(); ++i) {
+    const JobSpec& job = run.jobs[i];
+    const fs::path folder = run.out / job.name;
+    if (!needed[i] || !job_type(run, job).lists_inputs()) continue;
+    const int64_t failed = is_done(folder) ? failures_in(folder) : 0;
+    if (dry && failed > 0)
+      log_info("{}: would try again {}", job.name, counted(failed, "failure", "failures"));
+    if (!dry && (failed > 0 || !is_done(folder))) count_retry(folder, identities.of(job).base);
+    out[i] = failed > 0;
+  }
+  return out;
+}
+
+// The first of these jobs that `job` depends on; null: none.
+const JobSpec* reads_any(const RunFile& run, const JobSpec& job, const std::vector<bool>& jobs) {
+  for (const size_t input : job.inputs) {
+    if (jobs[input]) return &run.jobs[input];
+    if (const auto* found = reads_any(run, run.jobs[input], jobs)) return found;
+  }
+  return nullptr;
+}
+
+// Whether the inputs of jobs that list them can be listed; otherwise it is unknown whether they have changed.
+bool finds_inputs(JobIdentities& identities, const std::vector<bool>& needed) {
+  const RunFile& run = identities.run();
+  for (size_t i = 0; i < run.jobs.size(); ++i) {
+    if (!needed[i] || !job_type(run, run.jobs[i]).lists_inputs()) continue;
+    const auto listed = catching([&] { return identities.of(run.jobs[i]); });
+    if (listed) continue;
+    log_error("{}", listed.failure().message);
+    return false;
+  }
+  return true;
+}
+
+// Whether no job that lists its inputs would replace what people have looked at; otherwise says which.
+bool may_replace(JobIdentities& identities, const std::vector<bool>& needed) {
+  const RunFile& run = identities.run();
+  bool out = true;
+  for (size_t i = 0; i < run.jobs.size(); ++i) {
+    const JobSpec& job = run.jobs[i];
+    if (!needed[i] || !job_type(run, job).lists_inputs()) continue;
+    const fs::path folder = run.out / job.name;
+    const std::string why = reason_to_keep(folder, identities.of(job));
+    if (why.empty()) continue;
+    log_error(
+        "{}: its options differ from those of the results in {}, so it would replace them from scratch, and "
+        "{}; choose "
+        "another folder with --out, or replace them with --replace",
+        job.name, folder.string(), why);
+    out = false;
+  }
+  return out;
+}
+
+// Detects ranks of different launches or run files before any job begins.
+RunResult meet_first_rank(JobIdentities& identities, const std::vector<bool>& jobs,
+                          const LaunchPlace& place) {
+  try {
+    place.first() ? write_launch_record(identities, jobs) : await_launch_record(identities, jobs, place);
+    return {.ok = !cancelled(), .was_cancelled = cancelled()};
+  } catch (const Error& e) {
+    log_error("{}", e.what());
+    return {.was_refused = e.code() == KINORA_ERROR_INVALID};
+  }
+}
+
+// Every rank checks; only rank 0 logs.
+bool may_run(Runtime& runtime, const RunFile& run, const std::vector<bool>& jobs, int64_t ranks) {
+  const auto problems = check_jobs(runtime, run, jobs, ranks);
+  for (const auto& p : problems)
+    if (is_first_rank()) log_error("{}", format(p));
+  return problems.empty();
+}
+
+// Logs the line for a job whose results exist.
+void say_done(const RunFile& run, const JobSpec& job, const RunOptions& options,
+              const std::vector<bool>& again) {
+  // After a restart the user has already seen this line.
+  std::string said = job.name + ": already done";
+  if (options.from_scratch && options.only.empty())
+    said += "; --from-scratch runs a finished job again with --only " + job.name;
+  log_line(here().restart > 0 ? KINORA_LOG_DEBUG : KINORA_LOG_INFO, said);
+  if (options.dry) {
+    if (const auto* read = reads_any(run, job, again))
+      log_info("{}: would run again if {} then keeps other samples", job.name, read->name);
+  } else if (const int64_t failed = failures_in(run.out / job.name);
+             failed > 0 && job_type(run, job).lists_inputs()) {
+    log_info("{}: {} in it; --retry-failed tries {} again", job.name,
+             counted(failed, "failure is", "failures are"), failed == 1 ? "it" : "them");
+  }
+}
+
+// Handles one job: already done, described by a dry run, refused, or run. again: jobs that retry their
+// failures.
+RunResult take_turn(Runtime& runtime, JobIdentities& identities, size_t place, const RunOptions& options,
+                    const std::vector<bool>& again, fs::file_time_type since) {
+  const RunFile& run = identities.run();
+  const JobSpec& job = run.jobs[place];
+  const bool tries_again = options.dry && again[place];
+  std::string why;
+  if (!tries_again && !is_left(identities, job, options, &why)) {
+    say_done(run, job, options, again);
+    return {true, false};
+  }
+  if (!why.empty()) log_warn("{}: {}; the job runs again", job.name, why);
+  const JobIdentity identity = identities.of(job);
+  if (!options.dry && is_first_rank()) identities.contents().save();
+  const bool from_scratch = is_from_scratch(job, options);
+  if (options.dry) {
+    predict(JobView(runtime, run, job), identity, tries_again, from_scratch);
+    return {true, false};
+  }
+  if (options.keeps_finished && is_done(run.out / job.name) && why.empty()) {
+    log_error(
+        "job '{}' in {} was made with other options or inputs than this file has now; repeat the --set that "
+        "it was run "
+        "with, or rerun it first: kinora run",
+        job.name, run.out.string());
+    return {false, false};
+  }
+  log_info("{}: {}", job.name, job.kind->help);
+  const RunResult result = run_one(runtime, run, job, identity, since, from_scratch);
+  identities.forget();
+  if (!result.ok && options.is_trial && job.name == options.only) drop_if_empty(run.out / job.name);
+  return result;
+}
+
+// Runs the jobs in a folder that is this launch's.
+RunResult run_needed(Runtime& runtime, const RunFile& run, const RunOptions& options,
+                     const LaunchPlace& place, fs::file_time_type since) {
+  const std::vector<bool> needed = needed_jobs(run, options);
+  JobIdentities identities(run);
+  if (options.retry_failed && !place.alone()) {
+    if (place.first())
+      log_error(
+          "--retry-failed is for one process: kinora run FILE --only JOB --retry-failed, then start the "
+          "ranks");
+    return {.was_refused = true};
+  }
+  if (!finds_inputs(identities, needed)) return {.ok = false, .was_cancelled = cancelled()};
+  if (!options.dry && place.first()) identities.adopt_results();
+  std::vector<bool> again(run.jobs.size());
+  if (options.retry_failed) {
+    again = ask_again(identities, needed, options.dry);
+    identities.forget();
+  }
+  const std::vector<bool> left = jobs_left(identities, options);
+  if (!may_run(runtime, run, left, place.world)) return {.was_refused = true};
+  if (place.first() && !options.replaces && !may_replace(identities, needed)) return {.was_refused = true};
+  if (!options.dry && !place.alone() && std::ranges::find(left, true) != left.end()) {
+    if (const RunResult met = meet_first_rank(identities, needed, place); !met.ok) return met;
+    identities.forget();  // the first rank may have adopted results
+  }
+  for (size_t i = 0; i < run.jobs.size(); ++i)
+    if (needed[i])
+      if (const RunResult result = take_turn(runtime, identities, i, options, again, since); !result.ok)
+        return result;
+  return {true, false};
+}
+
+}  // namespace
+
+bool may_begin(Runtime& runtime, const RunFile& run, const RunOptions& options, int64_t ranks) {
+  JobIdentities identities(run);
+  return may_run(runtime, run, jobs_left(identities, options), ranks);
+}
+
+RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& options) {
+  const auto since = fs::file_time_type::clock::now();
+  const LaunchPlace place = here();
+  if (!place.remark.empty()) log_warn("{}", place.remark);
+  std::unique_ptr<Lease> lease;
+  if (!options.dry && place.first()) {
+    auto taken = Lease::take(run.out, place);
+    if (!taken && cancelled()) return {.was_cancelled = true};
+    if (!taken) {
+      log_error("{}", taken.failure().message);
+      return {.was_refused = taken.failure().code == KINORA_ERROR_INVALID};
+    }
+    lease = std::move(*taken);
+  } else if (!options.dry) {
+    lease = Lease::follow(run.out, place);
+  }
+  const RunResult result = run_needed(runtime, run, options, place, since);
+  return lease && lease->is_lost() ? RunResult{} : result;
+}
+
+}  // namespace kinora

@@ -1,0 +1,30 @@
+// Runs the jobs of a run file in order, except those that are finished and unchanged.
+#pragma once
+#include <string>
+
+#include "core/run/run_file.hpp"
+#include "core/runtime/runtime.hpp"
+
+namespace kinora {
+
+struct RunOptions {
+  std::string only;             // only this job and its dependencies
+  bool dry = false;             // only log what would be done
+  bool keeps_finished = false;  // fail instead of rerunning a finished job with other options
+  bool retry_failed = false;    // retry the failures of finished curate jobs
+  bool from_scratch = false;    // begin again: `only`, even if it is finished, or every job that runs
+  bool replaces = false;  // replace results of other run files and inputs, and those with people's edits
+  bool is_trial = false;  // delete the folder of `only` if it ends without a result
+};
+
+struct RunResult {
+  bool ok = false, was_cancelled = false;
+  bool was_refused = false;  // the run file has errors; nothing ran
+};
+
+// Whether the jobs that these options select can run in a launch of `ranks` ranks; problems are logged.
+bool may_begin(core::Runtime&, const core::RunFile&, const RunOptions&, int64_t ranks);
+
+RunResult run_jobs(core::Runtime&, const core::RunFile&, const RunOptions&);
+
+}  // namespace kinora

@@ -1,0 +1,77 @@
+#include "apps/command/surroundings.hpp"
+
+#include <array>
+#include <atomic>
+#include <csignal>
+
+#include <sys/stat.h>
+
+#include "core/base/cancel.hpp"
+#include "core/base/log.hpp"
+#include "core/plugin/host.hpp"
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
+
+namespace kinora {
+namespace {
+
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGUSR1, SIGPIPE, SIGCHLD};
+
+// The bits of MXCSR that choose how numbers are computed; the others record what happened.
+constexpr unsigned kModes = 0xffc0;
+
+unsigned modes() {
+#ifdef __SSE__
+  return _mm_getcsr() & kModes;
+#else
+  return 0;
+#endif
+}
+
+void set_modes([[maybe_unused]] unsigned to) {
+#ifdef __SSE__
+  _mm_setcsr((_mm_getcsr() & ~kModes) | to);
+#endif
+}
+
+struct Kept {
+  unsigned modes = 0;
+  mode_t mask = 0;
+  std::array<struct sigaction, kSignals.size()> actions{};
+};
+Kept kept;
+
+void warn_once(std::atomic<bool>& warned, std::string_view who, const char* what) {
+  if (!warned.exchange(true))
+    core::log_warn("{} changed {}; it is put back, but other plugins have seen it", who, what);
+}
+
+void put_back(std::string_view who) {
+  static std::atomic<bool> of_modes, of_mask, of_signals;
+  if (modes() != kept.modes) {
+    set_modes(kept.modes);
+    warn_once(of_modes, who, "the modes of floating-point arithmetic (-ffast-math, when it was linked?)");
+  }
+  if (::umask(kept.mask) != kept.mask) warn_once(of_mask, who, "the umask, and so who may read new files");
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    struct sigaction now {};
+    if (::sigaction(kSignals[i], nullptr, &now) != 0 || now.sa_handler == kept.actions[i].sa_handler)
+      continue;
+    ::sigaction(kSignals[i], &kept.actions[i], nullptr);
+    warn_once(of_signals, who, "what a signal does, so that Ctrl-C might not end the program");
+  }
+}
+
+}  // namespace
+
+void own_process() {
+  core::watch_signals();
+  kept.modes = modes();
+  kept.mask = ::umask(0);
+  ::umask(kept.mask);
+  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], nullptr, &kept.actions[i]);
+  core::after_calls(put_back);
+}
+
+}  // namespace kinora

@@ -1,0 +1,47 @@
+// Writes the text of a card on the sheet.
+import { decided, endName, number, outcome, seconds } from "./format.js";
+import { boundText, textOf, titleOf } from "./names.js";
+
+/** The text in place of a picture. */
+export const nothingFor = (row) => (row.end === "failed" && row.reason) || "no picture";
+export const near = (row) => (Number.isFinite(row.similarity) ? row.similarity.toFixed(3) : "");
+
+/** A person's reason. */
+const because = (row) => (row.decision === "rejected" && row.reason_now ? `“${row.reason_now}”` : "");
+
+/** "video failed", "copy", "accepted"; "" for a kept clip. */
+export function markOf(row) {
+  const mark = decided(row) || (row.end === "kept" ? "" : endName(row.end));
+  return row.is_video ? `video ${mark}`.trim() : mark;
+}
+
+/** Returns the text that a screen reader speaks for a clip. */
+export function spoken(row) {
+  const parts = [
+    row.key,
+    row.place && `of ${row.place}`,
+    row.is_picture ? "picture" : row.is_video && "video",
+    outcome(row),
+    because(row),
+    near(row) && `similarity ${near(row)}`,
+    row.is_picture ? "one frame" : seconds(row.duration_s),
+    row.tags.length && `tags ${row.tags.join(", ")}`,
+  ];
+  return `${parts.filter(Boolean).join(", ")}. ${row.caption}`;
+}
+
+/** One number: what its outcome is about, with the bound that it broke, else the one that the view is sorted by. */
+export function scoreOf(row, shows) {
+  if (because(row)) return because(row);
+  if (row.end === "unchosen") return row.left_out.map(({ job, rule }) => `${job}: ${rule}`).join(" · ");
+  if (row.end === "copy") return `of ${row.copy_of} · ${number(row.score)}`;
+  if (row.reason === "ingest.duplicate") return `the file of ${row.copy_of} again`;
+  const sorted = shows && row.value !== null && row.value !== undefined
+      ? `${titleOf(shows)} ${textOf(shows, row.value)}` : "";
+  if (row.end !== "filtered") return sorted;
+  const field = `scores.${row.reason}`, [[side, value] = []] = Object.entries(row.bound ?? {});
+  const measured = row.score === undefined ? "" : ` ${textOf(field, row.score)}`;
+  const bound = side ? `, ${boundText(field, { is_most: side === "at_most", value })}` : "";
+  const score = `${titleOf(field)}${measured}${bound}`;
+  return sorted && shows !== field ? `${score} · ${sorted}` : score;
+}

@@ -1,0 +1,114 @@
+// Answers what the page shows besides the clips: names, counts, reasons, tags, saved views and the progress of jobs.
+#include <algorithm>
+#include <set>
+
+#include "apps/studio/studio.hpp"
+
+namespace kinora::studio {
+namespace {
+
+using nlohmann::json;
+
+json counts_json(const Counts& counts) {
+  return {{"ends", counts.ends},
+          {"kept_rejected", counts.kept_rejected},
+          {"rules", counts.rules},
+          {"decisions", counts.decisions},
+          {"tags", counts.tags}};
+}
+
+// The latest nine in the order of their first use, then earlier ones.
+json reasons_of(const std::vector<EditJournal>& journals) {
+  constexpr size_t kLatest = 9, kMost = 50;
+  struct Use {
+    std::string reason;
+    size_t first, last;
+  };
+  std::unordered_map<std::string, Use> uses;
+  size_t n = 0;
+  for (const auto& journal : journals)
+    for (const auto& edit : journal.history().all())
+      if (edit.set.reason && !edit.set.reason->empty())
+        uses.try_emplace(*edit.set.reason, Use{*edit.set.reason, ++n, 0}).first->second.last = ++n;
+  std::vector<Use> all;
+  for (auto& [reason, use] : uses) all.push_back(std::move(use));
+  std::ranges::sort(all, std::greater(), &Use::last);
+  std::sort(all.begin(), all.begin() + static_cast<ptrdiff_t>(std::min(kLatest, all.size())),
+            [](const Use& a, const Use& b) { return a.first < b.first; });
+  json out = json::array();
+  for (size_t i = 0; i < std::min(kMost, all.size()); ++i) out.push_back(all[i].reason);
+  return out;
+}
+
+// [name, clips] in the order of their first use.
+json tags_of(const std::vector<EditJournal>& journals, const Counts& counts) {
+  json out = json::array();
+  std::set<std::string> named;
+  const auto name = [&](const std::string& tag) {
+    const auto count = counts.tags.find(tag);
+    if (count != counts.tags.end() && named.insert(tag).second) out.push_back({tag, count->second});
+  };
+  for (const auto& journal : journals)
+    for (const auto& edit : journal.history().all())
+      if (edit.set.tags) std::ranges::for_each(*edit.set.tags, name);
+  for (const auto& [tag, count] : counts.tags) name(tag);  // the job's own
+  return out;
+}
+
+// Number of edits per job.
+json seen_of(const std::vector<EditJournal>& journals) {
+  json out = json::array();
+  for (const auto& journal : journals) out.push_back(journal.history().all().size());
+  return out;
+}
+
+}  // namespace
+
+json Studio::state() {
+  const Lock lock(mutex_);
+  data_.refresh();
+  const Catalogue& catalogue = data_.catalogue();
+  const auto& journals = data_.journals();
+  const Counts counts = counts_of(results_.scope()), videos = counts_of(results_.scope(), Kind::video);
+  json jobs = json::array(), fields = json::array(), live = json::array(), choosers = json::array(),
+       anew = json::array();
+  bool can_undo = false, can_redo = false;
+  std::string wrong;
+  for (size_t i = 0; i < data_.jobs().size(); ++i) {
+    const JobFolder& job = data_.jobs()[i];
+    jobs.push_back(job.name);
+    if (json now = live_of(job, catalogue.usage[i]); !now.is_null()) live.push_back(std::move(now));
+    if (begins_anew(job)) anew.push_back(job.name);
+  }
+  for (const auto& [name, values] : catalogue.columns) fields.push_back(name);
+  for (const auto& chooser : catalogue.choosers) choosers.push_back(chooser.name);
+  for (const auto& journal : journals) {
+    can_undo |= !journal.history().undoable(journal.author()).empty();
+    can_redo |= !journal.history().redoable(journal.author()).empty();
+    if (wrong.empty()) wrong = journal.wrong();
+  }
+  const Offer offer = meaning_.offer();
+  return {
+      {"title", folder_.string()},
+      {"author", journals.front().author()},
+      {"jobs", std::move(jobs)},
+      {"choosers", std::move(choosers)},
+      {"version", data_.version()},
+      {"seen", seen_of(journals)},
+      {"fields", std::move(fields)},
+      {"scores", catalogue.scores},
+      {"counts", counts_json(counts)},
+      {"videos", counts_json(videos)},
+      {"reasons", reasons_of(journals)},
+      {"tags", tags_of(journals, counts)},
+      {"views", saved_views_.all()},
+      {"undo", can_undo},
+      {"redo", can_redo},
+      {"unreadable", catalogue.unreadable},
+      {"wrong", std::move(wrong)},
+      {"search", {{"text", offer.text}, {"why_not_text", offer.why_not_text}, {"pictures", offer.pictures}}},
+      {"live", std::move(live)},
+      {"anew", std::move(anew)}};
+}
+
+}  // namespace kinora::studio

@@ -1,0 +1,82 @@
+// Several inputs in one call of process_batch(). While it runs they are like inputs that the stage holds: it
+// ends them in any order.
+#include "plugins/engines/common/task.hpp"
+
+namespace kinora::engines {
+namespace {
+
+// Number of the first sample that a batch makes after it has ended its inputs, among those at the place of
+// the first: above all that process() may make.
+constexpr uint64_t kOfBatch = uint64_t{1} << 62;
+
+}  // namespace
+
+void Runner::call_batch(Task& task) {
+  task.place = task.job.in.front().place;
+  task.emitted = kOfBatch;
+  task.reserve = task.job.reserve;
+  task.held = &task.together;
+  for (Item& item : task.job.in) {
+    task.batch.push_back(item.track);
+    task.inputs.push_back(item.sample);
+    Held held{std::move(item.track), std::move(item.place), item.emitted, std::move(item.sample),
+              std::move(item.weight)};
+    task.together.emplace(task.inputs.back().key(), std::move(held));
+  }
+  task.key = task.inputs.front().key();
+  {
+    const Lock lock(mutex_);
+    Scheduler::expect(task.stage, task.place, kOfBatch);
+  }
+  task.start = now();
+  task.call = Task::Call::process_batch;
+  send(task);
+}
+
+void Runner::batch_done(Task& task, int32_t status, const std::string& message) {
+  StageState& stage = task.stage;
+  const size_t n = task.batch.size();
+  if (trace_)
+    trace_->span(stage.index, stage.spec->name, task.slot->number,
+                 task.key + " and " + std::to_string(n - 1) + " more", task.start, task.waited,
+                 status == KINORA_OK ? "ok" : message.c_str());
+  {
+    const Lock lock(mutex_);
+    stage.figures.in += n;
+    stage.figures.seconds += seconds_between(task.start, now()) - task.waited;
+    ledger_.release(task.reserve);
+    if (!stopping()) {
+      for (const auto& track : task.batch) lineage_.end_work(track);
+      complete_batch(task, n, status, message);
+      Scheduler::expect_no_more(stage, task.place, task.emitted);
+    }
+  }
+  end(task);
+}
+
+// Inputs that the stage has not ended are consumed, or, after an error, processed again one at a time.
+void Runner::complete_batch(Task& task, size_t n, int32_t status, const std::string& message) {
+  StageState& stage = task.stage;
+  if (ends_run(stage, status, message)) return;
+  if (status != KINORA_OK && task.held->empty()) return note_error_after(task, message);
+  if (status != KINORA_OK && !std::exchange(stage.said_batch, true))
+    log(Log::warn, of_stage(stage, "a batch of " + std::to_string(n) + " failed (" + message +
+                                       "); its inputs are tried one by one, as after every failed batch; if "
+                                       "all fail for lack of memory, lower the batch"));
+  while (!task.held->empty()) {
+    Held held = std::move(task.held->begin()->second);
+    task.held->erase(task.held->begin());
+    if (status == KINORA_OK) {
+      Scheduler::expect_no_more(stage, held.place, held.emitted);
+      if (held.told.empty()) ++stage.figures.without_result;
+      lineage_.end(held.track, End::consumed_by(stage.spec->name), std::move(held.sample),
+                   std::move(held.weight));
+    } else {
+      ++stage.figures.retried;
+      Scheduler::put_back(stage, {std::move(held.sample), std::move(held.weight), std::move(held.place),
+                                  std::move(held.track), false, true, held.emitted, std::move(held.told)});
+    }
+  }
+}
+
+}  // namespace kinora::engines

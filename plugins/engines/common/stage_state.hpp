@@ -1,0 +1,114 @@
+// One running stage of the pipeline: its needs, its instances, its queue, its figures, and how messages name
+// it.
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plugins/engines/common/instance.hpp"
+#include "plugins/engines/common/lineage.hpp"
+#include "plugins/engines/common/machine.hpp"
+
+namespace kinora::engines {
+
+// A slot for one instance of a stage; the instance is made on first use.
+struct Slot {
+  size_t number = 0;
+  std::unique_ptr<Instance> instance{};
+  std::vector<size_t> devices{};  // GPUs that the instance is on
+  Holding held{};
+  bool finished = false;  // finish() was called for its instance
+};
+
+struct StageState {
+  const kinora_stage_spec* spec = nullptr;
+  size_t index = 0;
+  std::vector<StageState*> to;       // stages that take its output
+  std::vector<StageState*> ordered;  // ordered stages downstream
+  std::string branch;                // names the copies of samples that this stage takes
+  Tokens need;
+  bool in_order = false;
+  size_t batch = 1;            // most inputs of one call
+  bool may_start_anew = true;  // an instance keeps nothing from sample to sample except held inputs
+  bool counts_held = true;     // held inputs count as samples; otherwise as memory of the stage
+  bool let_go = false;         // it held more than fits, so its held inputs no longer count
+  bool said_large = false;     // the warning about emissions larger than the bound was logged
+  bool said_batch = false;     // the warning about a failed batch was logged
+  bool isolated = false;       // its instances are in processes of their own
+  bool finishes = false;       // it has finish()
+  double share = 0;            // share of each of an instance's devices
+
+  std::vector<std::unique_ptr<Slot>> slots;
+  std::vector<Slot*> free;  // the last is taken first: slots with an instance come before empty ones
+  std::map<Place, Item> queue;
+  Frontier ahead;  // for an ordered stage: what it waits for
+
+  std::atomic<uint32_t> instances{0};
+  size_t wanted = SIZE_MAX;  // instances that the stage's share of the work needs (advice.hpp)
+  double starting = 0;       // seconds that making the last instance took
+  size_t lost = 0;           // slots whose instance could not be made
+  uint32_t busy = 0;         // tasks that occupy a slot, also while they wait for room
+  bool finishing = false, finished = false;
+  uint64_t finish_emitted = 0;
+  uint64_t largest = 0;  // bytes that its largest emission added
+
+  struct Figures {
+    uint64_t in = 0, out = 0, dropped = 0, failed = 0, retried = 0;
+    uint64_t died = 0;            // processes that died
+    uint64_t errors_after = 0;    // errors for samples that had been emitted or dropped
+    uint64_t without_result = 0;  // inputs that it neither ended, held nor made anything of
+    double seconds = 0;           // working time, all workers together
+  } figures;
+
+  // Key of the copy that this stage takes if other stages take the sample too, so that both can be stored.
+  std::string branch_key(std::string_view key) const { return std::string(key) + "@" + branch; }
+  // Whether the oldest sample of the queue may be taken now.
+  bool runnable() const {
+    return !queue.empty() && !free.empty() && (!in_order || ahead.passed(queue.begin()->first));
+  }
+  void give_back(Slot* slot) { free.insert(slot->instance ? free.end() : free.begin(), slot); }
+  // Number of instances that exist or are being made.
+  size_t have() const {
+    const auto unmade = std::count_if(free.begin(), free.end(), [](const Slot* s) { return !s->instance; });
+    return slots.size() - lost - static_cast<size_t>(unmade);
+  }
+  // Seconds of work queued per instance; nothing while the time of a sample is unknown.
+  std::optional<double> waiting() const {
+    if (figures.in == 0) return std::nullopt;
+    const double each = figures.seconds / static_cast<double>(figures.in);
+    return each * static_cast<double>(queue.size()) / static_cast<double>(std::max<size_t>(1, have()));
+  }
+  // Position of samples that finish() emits: after all others, in the order of the stages.
+  Place finish_place() const { return {UINT64_MAX, index}; }
+};
+
+struct Capacity {
+  Tokens total;
+  size_t most_workers = 256;  // per stage
+};
+
+// Checks the graph, makes each stage's first instance and reads its resources. Throws Error.
+std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pipeline,
+                                                       const Capacity& capacity, Executor& executor);
+// Destroys every instance. No task may be running.
+void tear_down(std::vector<std::unique_ptr<StageState>>& stages);
+
+constexpr const char* kNeverTold = "held by the stage and never ended; fix its finish()";
+constexpr const char* kNobodyAsked = "returned KINORA_ERROR_CANCELLED although the run was not asked to stop";
+
+// A message about a stage.
+inline std::string of_stage(const StageState& stage, const std::string& message) {
+  return "stage '" + std::string(stage.spec->name) + "': " + message;
+}
+
+// The host's message of the last error on this thread, or the status if it has none.
+inline std::string last_message(int32_t status) {
+  const std::string text(view(host()->last_error(host())));
+  return text.empty() ? "failed with status " + std::to_string(status) : text;
+}
+
+}  // namespace kinora::engines

@@ -1,0 +1,166 @@
+// Tests what a generate job writes and says, and what an interrupted or failed one leaves.
+#include <fstream>
+#include <sstream>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/digest.hpp"
+#include "core/base/log.hpp"
+#include "plugins/jobs/generate/generate_job_testing.hpp"
+
+namespace kinora::core::generate_job {
+namespace {
+
+// The warnings that a job logs.
+std::string warnings_of(const ScratchRun& run) {
+  const fs::path file = run.folder() / "log";
+  {
+    const auto log = or_throw(LogFile::open(file));
+    const std::string before = log_level();
+    or_throw(set_log_level("warn"));
+    generated_json(run);
+    or_throw(set_log_level(before));
+  }
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+TEST(GenerateJob, SaysWhatOfItsInputsIsNotUsed) {
+  const at::NoGradGuard off;
+  const std::string file = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4";
+  std::string longer = "red";
+  for (int i = 0; i < 400; ++i) longer += " sea";
+  const auto run = ready(fmt::format(
+      "prompts = ['{}']\nnegative = 'blue'\nguidance = 1.0\nimage = '{}'\nvideo = '{}'", longer, file, file));
+  const std::string said = warnings_of(*run);
+  EXPECT_THAT(said,
+              testing::ContainsRegex("the prompt of video 000: [0-9]+ of its [0-9]+ tokens are cut off"));
+  EXPECT_THAT(said, testing::HasSubstr("negative is not read, because guidance = 1 is none"));
+  EXPECT_THAT(said, testing::HasSubstr("video is not read, because image is the first frame"));
+  EXPECT_THAT(said, testing::HasSubstr("bbb_A.mp4: 11 % of the picture is cut off"));  // 16:9 in 2:1
+  EXPECT_THAT(warnings_of(*ready("prompts = ['red sea']\nnegative = 'blue'\nguidance = 2.0")),
+              testing::Not(testing::ContainsRegex("not read|cut off|trained on")));
+  EXPECT_THAT(
+      warnings_of(*ready("prompts = ['red sea']\nfps = 12.0")),
+      testing::HasSubstr(
+          "was trained on 3 frames per second and the result has 12, so what it shows moves 4 times"));
+}
+
+// Noise of 32 x 32 pixels by libjpeg, without its last 120 bytes: it is decoded, with a grey part.
+constexpr const char* kCutJpeg =
+    "ffd8ffe000104a46494600010100000100010000ffdb004300281c1e231e19282321232d2b28303c64413c37373c7b585d49"
+    "64918099968f808c8aa0b4e6c3a0aadaad8a8cc8ffcbdaeef5ffffff9bc1fffffffaffe6fdfff8ffc0000b08002000200101"
+    "1100ffc4001f0000010501010101010100000000000000000102030405060708090a0bffc400b51000020103030204030505"
+    "04040000017d01020300041105122131410613516107227114328191a1082342b1c11552d1f02433627282090a161718191a"
+    "25262728292a3435363738393a434445464748494a535455565758595a636465666768696a737475767778797a8384858687"
+    "88898a92939495969798999aa2a3a4a5a6a7a8a9aab2b3b4b5b6b7b8b9bac2c3c4c5c6c7c8c9cad2d3d4d5d6d7d8d9dae1e2"
+    "e3e4e5e6e7e8e9eaf1f2f3f4f5f6f7f8f9faffda0008010100003f006c8cfb809308c7aee3857e3824f63d4f6ed480e54012"
+    "3028bbce1b049c67d3fce3d6950baed01d59f95287f8f39ebebd4f6fc6a4919a2e77e08009c8208c9f4cf1d7dffc201b77a9"
+    "13024632c7b73c1c75c7b7e7c7594968c9656dbb540031f9671c1e39e334ff009845990b64b752c572bc75ff003c537a96c3"
+    "383f772a4e57d7af6c81d39e40a6a39dd846258ae36b0246723070075c77";
+
+// The stage that decodes it says that it is damaged.
+TEST(GenerateJob, RefusesADamagedPicture) {
+  const std::string hex = kCutJpeg;
+  for (const char* option : {"image", "video"}) {
+    const auto run = ready(fmt::format("{} = 'FOLDER/cut.jpg'\ncondition_frames = 1", option));
+    std::ofstream file(run->folder() / "cut.jpg", std::ios::binary);
+    for (size_t i = 0; i < hex.size(); i += 2)
+      file.put(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+    file.close();
+    EXPECT_THAT(test::refusal([&] { generated_json(*run); }), testing::HasSubstr("cut.jpg: a damaged JPEG"))
+        << option;
+  }
+}
+
+TEST(GenerateJob, WritesEveryFormatOfTheSameVideo) {
+  const at::NoGradGuard off;
+  const auto run = ready("prompts = ['sea']\nformat = ['latents', 'png', 'webp', 'mp4']\npreview_every = 1");
+  generated_json(*run);
+  const at::Tensor latent = read_tensors(video(*run, 0, ".latents.safetensors")).at("latent");
+  const at::Tensor frames = frames_of(run->tokenizer("tokenizer")->decode(latent));
+  ASSERT_EQ(frames.size(0), kFrames);
+  for (int64_t i = 0; i < kFrames; ++i)
+    EXPECT_EQ(worst(picture(video(*run, 0, fmt::format("/{:05}.png", i))), frames[i]), 0) << i;
+  EXPECT_EQ(decoded(read_bytes(video(*run, 0, ".mp4")), json::object()).sizes(), frames.sizes());
+  const auto webp = read_bytes(video(*run, 0, ".webp"));
+  EXPECT_EQ(std::string(webp.begin() + 8, webp.begin() + 12), "WEBP");
+  // A sampler that ends with an Euler step to zero returns its last estimate.
+  const fs::path previews = run->of("film") / "previews" / "000";
+  EXPECT_EQ(std::distance(fs::directory_iterator(previews), {}), kSteps);
+  EXPECT_LE(worst(picture(previews / "step_0003.png"), frames[0]), 1);
+  EXPECT_THAT(generate_message("format = ['gif']"),
+              testing::HasSubstr("format 'gif' is unknown; give mp4, webp, png"));
+}
+
+TEST(GenerateJob, SaysWhatItWasMadeWith) {
+  const auto run = ready("prompts = ['sea']\nformat = ['latents']");
+  generated_json(*run);
+  std::ifstream in(video(*run, 0, ".json"));
+  const json about = json::parse(in);
+  for (const auto& [slot, file] : {std::pair{"model", run->of("dit") / "weights.safetensors"},
+                                   {"tokenizer", run->of("tokenizer") / "weights.safetensors"},
+                                   {"text", run->folder() / "text.safetensors"}})
+    EXPECT_EQ(about.at("weights").at(slot), "sha256:" + sha256_of_file(file)) << slot;
+  EXPECT_EQ(about.at("weights").size(), 3U);
+  const std::map<std::string, std::string> ids = {
+      {"model", "model/dit"},           {"tokenizer", "tokenizer/cosmos"},
+      {"text", "model/minilm"},         {"loss", "loss/edm"},
+      {"sampler", "sampler/edm-heun"},  {"precision", "precision/fp32"},
+      {"words", "stage/text.wordpiece"}};
+  EXPECT_EQ(about.at("components").size(), ids.size());
+  for (const auto& [slot, id] : ids) {
+    EXPECT_EQ(about.at("components").at(slot).at("id"), id);
+    EXPECT_NE(about.at("components").at(slot).at("version"), "");
+  }
+}
+
+// Latents are written before the video, whose path is blocked.
+TEST(GenerateJob, LeavesNothingOfAVideoThatFails) {
+  const auto run = ready("format = ['latents', 'png', 'webp']\npreview_every = 1");
+  fs::create_directories(video(*run, 1, ".webp"));
+  EXPECT_THROW(generated_json(*run), Error);
+  for (const auto& entry : fs::directory_iterator(run->of("film") / "videos"))
+    EXPECT_FALSE(entry.path().filename().string().starts_with("001")) << entry.path();
+  EXPECT_FALSE(fs::exists(run->of("film") / "previews" / "001"));
+  EXPECT_TRUE(fs::exists(video(*run, 0, ".webp"))) << "earlier videos are kept";
+}
+
+// Killed between the second video's picture and its last file.
+TEST(GenerateJob, KeepsVideosThatAreCompleteAndWritesEachLineOnce) {
+  const auto run = ready();
+  generated_json(*run);
+  const fs::path videos = run->of("film") / "videos";
+  const auto first = read_bytes(run->of("film") / "metrics.jsonl"), second = read_bytes(videos / "001.mp4");
+  const auto written = fs::last_write_time(videos / "000.mp4");
+  fs::remove(videos / "001.json");
+  fs::remove(videos / "001.mp4");
+  EXPECT_EQ(generated_json(*run).at("videos"), 2);
+  EXPECT_EQ(fs::last_write_time(videos / "000.mp4"), written);
+  EXPECT_EQ(read_bytes(videos / "001.mp4").size(), second.size());
+  const auto lines = run->metrics("film");
+  ASSERT_EQ(lines.size(), 2U);
+  for (size_t n = 0; n < 2; ++n) EXPECT_EQ(lines[n].at("number"), n);
+}
+
+TEST(GenerateJob, RefusesOptionsThatWouldDoNothing) {
+  const auto said = [](const std::string& option) -> std::string {
+    const auto run = prepared({{"film", option + "\n"}});
+    encoded(*run);
+    JobContext context = run->context("film");
+    return test::refusal([&] { test::run_job(context); });
+  };
+  EXPECT_THAT(said("top_k = 5"), testing::HasSubstr("top_k is for models that draw codes"));
+  EXPECT_THAT(said("cache = { use = 'kv', window = 4 }"),
+              testing::HasSubstr("cache is for models that draw codes"));
+  EXPECT_THAT(said("temperature = 0.5"), testing::HasSubstr("temperature is for models that draw codes"));
+  EXPECT_THAT(said("strength = 0.5"), testing::HasSubstr("give one in video"));
+  EXPECT_THAT(said("guidance_interval = [5.0, 1.0]"), testing::HasSubstr("[5, 1] is empty"));
+}
+
+}  // namespace
+}  // namespace kinora::core::generate_job

@@ -1,0 +1,120 @@
+#include <ATen/ATen.h>
+
+#include "core/runtime/call.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "kinora/aten.hpp"
+#include "plugins/jobs/inference/session_video.hpp"
+
+namespace kinora::core::inference {
+
+Session::DenoisedVideo::DenoisedVideo(Session& session) : Video(session), sampler_(pipeline_.open_sampler()) {
+  inputs_.set_image();
+  inputs_.set_signals();
+  auto given = inputs_.given_frames();
+  inputs_.set_channels(given);
+  const auto [start, first] = inputs_.beginning(*sampler_);
+  first_ = first;
+  steps_ = static_cast<int64_t>(sampler_->levels().size()) - 1;
+  const std::scoped_lock turn(pipeline_.turns());
+  loop_.emplace(rollout_of(pipeline_.spec().rule, pipeline_.loss(), request_.condition_sigma), start,
+                std::move(given));
+  // Ranks that work on one video decode it together, each its own stretch of time.
+  if (loop_->chunks_left() > 1 && pipeline_.parallel().of_sample().size == 1)
+    stream_ = pipeline_.tokenizer().open_stream(true, &session_.run_);
+}
+
+Session::DenoisedVideo::~DenoisedVideo() {
+  const std::scoped_lock turn(pipeline_.turns());
+  stream_.reset();
+}
+
+std::optional<at::Tensor> Session::DenoisedVideo::next() {
+  if (loop_->done()) return std::nullopt;
+  do sample_chunk();
+  while (!stream_ && !loop_->done());
+  return decode_new();
+}
+
+void Session::DenoisedVideo::sample_chunk() {
+  if (const auto prompt = session_.control_.begin_chunk(loop_->chunks_left(), steps_))
+    inputs_.set_text(*prompt);
+  loop_->next([&](const at::Tensor& noise, const FrameCondition* before) { return sampled(noise, before); });
+  session_.control_.end_chunk();
+}
+
+at::Tensor Session::DenoisedVideo::estimate(GuidedConditions& video, const at::Tensor& x,
+                                            const at::Tensor& sigma, const FrameCondition* before) {
+  const std::scoped_lock turn(pipeline_.turns());
+  session_.stop_if_alone();
+  const Mixed in = remixed({x, sigma}, sampler_->mix(), pipeline_.loss().mix());
+  const auto ask = [&](const at::Tensor& a, const at::Tensor& b) { return pipeline_.guided()(video, a, b); };
+  return before ? (*before)(in.x, in.sigma, ask) : ask(in.x, in.sigma);
+}
+
+GuidedConditions Session::DenoisedVideo::prepared(int64_t frames, const FrameCondition* before) {
+  const std::scoped_lock turn(pipeline_.turns());
+  return pipeline_.guided().prepared(of_first_frames(inputs_.with(), frames, before),
+                                     of_first_frames(inputs_.none(), frames, before), request_.guidance);
+}
+
+at::Tensor Session::DenoisedVideo::sampled(const at::Tensor& noise, const FrameCondition* before) {
+  GuidedConditions video = prepared(noise.size(2), before);
+  int64_t number = 0;
+  FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
+    const at::Tensor x0 = estimate(video, x, sigma, before);
+    require_finite(x0,
+                   fmt::format("{}: the latent of video {:03} in denoiser call {}", pipeline_.model_spec().id,
+                               request_.number, ++number),
+                   pipeline_.spec().parts.at("model").weights);
+    return x0;
+  });
+  kinora_denoiser abi = denoiser.abi();
+  abi.first = first_;
+  struct OfVideo : Call {
+    DenoisedVideo* self = nullptr;
+  } call;
+  call.seed = request_.seed;
+  call.first_sample = request_.number;
+  call.chunk = chunk_++;
+  call.self = this;
+  kinora_run run = run_of(call);
+  run.progress = [](void* self, int64_t done, int64_t, kinora_tensor x0) -> int32_t {
+    auto& v = *static_cast<OfVideo*>(static_cast<Call*>(self))->self;
+    return guard([&] {
+      v.session_.note_step(done);
+      v.session_.stop_at_border();
+      if (x0) v.look(done, borrow<at::Tensor>(x0));
+    });
+  };
+  run.cancelled = [](void* self) -> int32_t {
+    const auto& session = static_cast<OfVideo*>(static_cast<Call*>(self))->self->session_;
+    return guard([&] { session.stop_if_alone(); });
+  };
+  const at::Tensor latent = sampler_->sample(abi, noise, run);
+  session_.made_.nfe += denoiser.calls();
+  session_.made_.model_calls += video.calls;
+  session_.made_.steps += steps_ - first_;
+  return latent;
+}
+
+void Session::DenoisedVideo::look(int64_t step, const at::Tensor& x0) {
+  const Watch& watch = session_.watch_;
+  if (!watch.preview || watch.preview_every == 0 || step % watch.preview_every != 0) return;
+  const at::Tensor frame = pipeline_.scale().denormalise(x0.narrow(2, 0, 1).to(at::kFloat));
+  watch.preview(step, session_.decoded(frame));
+}
+
+at::Tensor Session::DenoisedVideo::decode_new() {
+  const at::Tensor latent = pipeline_.scale().denormalise(loop_->latent().to(at::kFloat));
+  session_.made_.latent = latent;
+  if (!stream_) return session_.decoded(latent);
+  std::vector<at::Tensor> frames;
+  for (; decoded_ < latent.size(2); ++decoded_) {
+    const std::scoped_lock turn(pipeline_.turns());
+    session_.stop_if_alone();
+    frames.push_back(pipeline_.decode_next(*stream_, latent.narrow(2, decoded_, 1), session_.run_));
+  }
+  return at::cat(frames);
+}
+
+}  // namespace kinora::core::inference

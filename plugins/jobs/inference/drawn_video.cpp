@@ -1,0 +1,57 @@
+#include <ATen/ATen.h>
+
+#include "core/base/log.hpp"
+#include "plugins/jobs/inference/session_video.hpp"
+
+namespace kinora::core::inference {
+
+Session::DrawnVideo::DrawnVideo(Session& session) : Video(session) {
+  const auto& shape = pipeline_.shape();
+  const std::scoped_lock turn(pipeline_.turns());
+  number_ = pipeline_.next_number();
+  codes_ =
+      std::make_unique<NextToken>(pipeline_.model(), pipeline_.model_spec(), pipeline_.cache(), number_,
+                                  std::array{shape[1], shape[2], shape[3]}, pipeline_.tokenizer_info().codes,
+                                  request_.tokens, request_.guidance[0], pipeline_.spec().seed);
+}
+
+Session::DrawnVideo::~DrawnVideo() {
+  const std::scoped_lock turn(pipeline_.turns());
+  try {
+    pipeline_.cache().reset(number_);
+  } catch (const Error& e) {
+    log_warn("{}", e.what());
+  }
+}
+
+std::optional<at::Tensor> Session::DrawnVideo::next() {
+  Made& made = session_.made_;
+  if (made.latent.defined()) return std::nullopt;
+  if (const auto prompt = session_.control_.begin_chunk(1, codes_->tokens())) inputs_.set_text(*prompt);
+  inputs_.set_signals();
+  const at::Tensor given = inputs_.begins_with();
+  codes_->begin(inputs_.with(), inputs_.none(), given, request_.seed, request_.number);
+  while (!codes_->done()) {
+    session_.stop_at_border();
+    int64_t done = 0;
+    {
+      const std::scoped_lock turn(pipeline_.turns());
+      session_.stop_if_alone();
+      done = codes_->step();
+    }
+    session_.note_step(done);
+  }
+  session_.control_.end_chunk();
+  made.latent = codes_->codes();
+  made.nfe = made.steps = made.latent.numel() - (given.defined() ? given.numel() : 0);
+  made.model_calls = codes_->calls();
+  {
+    const std::scoped_lock turn(pipeline_.turns());
+    made.cache_bytes = pipeline_.cache().bytes(number_);
+    made.cache_tokens = pipeline_.cache().tokens(number_);
+    pipeline_.cache().reset(number_);  // the tokenizer needs the memory
+  }
+  return session_.decoded(made.latent);
+}
+
+}  // namespace kinora::core::inference

@@ -1,0 +1,77 @@
+// A trained model as the denoiser that samplers call, with classifier-free guidance (Ho and Salimans 2022,
+// arXiv 2207.12598).
+#pragma once
+#include <array>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/torch/network/instances.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/strategy.hpp"
+#include "plugins/jobs/inference/parts.hpp"
+#include "plugins/jobs/inference/replays.hpp"
+#include "plugins/jobs/inference/request.hpp"
+
+namespace kinora::core {
+
+// The model's inputs besides the latent and the timestep, [B, ...] each; a text is text and text_mask.
+using Conditions = NamedTensors;
+
+// The conditions of a video that a GuidedModel works on, as GuidedModel::prepared() makes them.
+struct GuidedConditions {
+  Conditions with, none, both;       // on the model's device
+  std::array<Guidance, 2> guidance;  // of each expert
+  int64_t calls = 0;                 // of the model for this video, on all ranks
+};
+
+// Keeps nothing of a video between two calls, so that calls for several videos may alternate.
+// [owner-thread]
+class GuidedModel {
+ public:
+  // signals: inputs of the model besides its manifest's. stream: dtype of the residual stream. device: of the
+  // model; samplers need not know it, since their tensors are on the CPU. All arguments must outlive this
+  // object.
+  GuidedModel(Experts& experts, const ComponentSpec& spec, std::set<std::string> signals,
+              const LossInstance& loss, at::ScalarType stream, uint64_t seed, at::Device device = at::kCPU);
+
+  // Enables replaying model calls where they can be recorded; this object must not move afterwards.
+  void replay_with(const kinora_cuda_api& cuda);
+  // Lets the ranks of this group, one or two, compute a branch each and exchange the predictions; both must
+  // make the same calls. The group must outlive this object.
+  void share_branches(const kinora_group& ranks) { branches_ = Group<at::Tensor>(&ranks); }
+  // Gives given frames the timestep of the other frames.
+  void share_timestep() { shares_timestep_ = true; }
+  // [any-thread] `none` must have the names of `with`. guidance: one per expert.
+  GuidedConditions prepared(Conditions with, Conditions none, const std::array<Guidance, 2>& guidance) const;
+  // x [B, C, T, H, W] and sigma [B] or [B, T] as the loss mixes them, float64 -> x0, float64.
+  at::Tensor operator()(GuidedConditions& video, const at::Tensor& x, const at::Tensor& sigma);
+  bool takes(const std::string& input) const { return inputs_.count(input) != 0; }
+
+ private:
+  // call: 2 * expert + branch.
+  at::Tensor estimate(uint32_t call, const at::Tensor& x, const at::Tensor& sigma, const Conditions& given);
+  // All on the device: the conditions, with x and sigma.
+  at::Tensor evaluate(uint32_t call, const NamedTensors& in);
+  // Both predictions, with the condition and without.
+  std::array<at::Tensor, 2> both(GuidedConditions& video, uint32_t expert, const at::Tensor& x,
+                                 const at::Tensor& sigma);
+  bool guided_at(const Guidance& guidance, const at::Tensor& sigma) const;
+  // The expert for this timestep.
+  uint32_t expert_at(const at::Tensor& x, const at::Tensor& sigma) const;
+
+  Experts& experts_;
+  bool shares_timestep_ = false;
+  const LossInstance& loss_;
+  std::set<std::string> inputs_;
+  at::ScalarType stream_;
+  uint64_t seed_;
+  at::Device device_;
+  std::unique_ptr<Replays> replays_;
+  Group<at::Tensor> branches_;
+};
+
+// Concatenates along the batch; texts of different lengths are padded, with masks.
+Conditions joined(const Conditions& a, const Conditions& b);
+
+}  // namespace kinora::core

@@ -1,0 +1,157 @@
+#include "plugins/jobs/inference/pipeline.hpp"
+
+#include <cmath>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "core/base/log.hpp"
+#include "core/plugin/opening.hpp"
+#include "core/torch/tensors/device.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "kinora/aten.hpp"
+#include "plugins/jobs/inference/next_token.hpp"
+#include "plugins/jobs/inference/trained_precision.hpp"
+
+namespace kinora::core::inference {
+
+Component Pipeline::open(const std::string& slot) const {
+  return open_component(runtime_.registry(), {}, spec_.use(slot).id);
+}
+
+Pipeline::Pipeline(Runtime& runtime, PipelineSpec spec, Parallelism& parallel)
+    : runtime_(runtime),
+      spec_(std::move(spec)),
+      parallel_(parallel),
+      together_(parallel.group("fsdp+pp+cfg+cp+tp")),
+      model_spec_(*open("model").spec),
+      device_(NextToken::is_for(model_spec_) ? at::Device(at::kCPU) : device_of(spec_.device)),
+      tokenizer_(open_part(runtime, spec_.parts.at("tokenizer"), spec_.kept, {.device = device_})),
+      info_(tokenizer_->info()),
+      shape_(latent_shape()),
+      files_(std::make_unique<GivenFiles>(runtime, spec_.name, shape_[2] * info_.height,
+                                          shape_[3] * info_.width, known_rate(),
+                                          parallel.of_sample().rank == 0)) {
+  const at::NoGradGuard off;
+  auto links = parallel_.links();
+  if (NextToken::is_for(model_spec_)) {  // with room for whole videos, so that there are never two copies
+    cache_ = std::make_unique<CacheInstance>(open("cache"), spec_.use("cache").options,
+                                             shape_[1] * shape_[2] * shape_[3]);
+    links.push_back(cache_->link());
+  }
+  model_ = open_model(std::move(links));
+  require_one_kind(model_spec_, spec_.use("tokenizer").id, info_.discrete != 0);
+  if (makes_codes()) {
+    NextToken::require_alone(model_spec_.id, parallel_.of_sample().size);
+    NextToken::require_inputs(model_spec_);
+  } else {
+    open_denoising();
+  }
+  load_model();
+  warn_of_rate();
+  open_encoders();
+}
+
+Pipeline::~Pipeline() = default;
+
+ChainOptions Pipeline::chain_options() const {
+  return {.device = device_,
+          .dtype = parallel_.parameter_dtype(),
+          .frames = generating_rule(spec_.rule),
+          .token_multiple = parallel_.token_multiple(),
+          .may_stop = parallel_.world() == 1,
+          .mesh = parallel_.mesh(),
+          .blank = true};
+}
+
+std::unique_ptr<Model> Pipeline::open_model(std::vector<const kinora_link*> links) const {
+  return std::make_unique<Model>(open("model"), spec_.use("model").options, chain_options(),
+                                 std::move(links));
+}
+
+void Pipeline::open_experts() {
+  if (!spec_.has("model_2")) {
+    experts_ = std::make_unique<Experts>(*model_);
+  } else if (!spec_.has_resident_experts) {
+    experts_ = std::make_unique<Experts>(*model_, spec_.parts.at("model").weights,
+                                         spec_.parts.at("model_2").weights, spec_.boundary);
+  } else {
+    low_ = open_model(parallel_.more_links());
+    experts_ = std::make_unique<Experts>(*model_, *low_, spec_.boundary);
+  }
+}
+
+void Pipeline::open_denoising() {
+  open_experts();
+  loss_ = std::make_unique<LossInstance>(open("loss"), spec_.use("loss").options);
+  open_sampler();  // its options are checked before anything is loaded
+  guided_ = std::make_unique<GuidedModel>(*experts_, model_spec_, signals_of(spec_.use("model").options),
+                                          *loss_, parallel_.dtype(), spec_.seed, device_);
+  guided_->share_branches(parallel_.group("cfg"));
+  if (spec_.shares_timestep) guided_->share_timestep();
+  const bool is_eager = std::ranges::find(model_spec_.needs, kNeedsEager) != model_spec_.needs.end();
+  if (spec_.cuda_graphs && !is_eager && parallel_.world() == 1)  // transfers between ranks cannot be recorded
+    if (const auto* cuda = cuda_library(device_)) guided_->replay_with(*cuda);
+}
+
+void Pipeline::load_model() {
+  const WeightsPaths& weights = spec_.parts.at("model").weights;
+  if (spec_.has("model_2") && speaks())
+    log_info("{}: the expert for high noise is {}, the one below {} of the timesteps {}", spec_.name,
+             weights.back().string(), spec_.boundary, spec_.parts.at("model_2").weights.back().string());
+  model_->load(weights);
+  if (low_) low_->load(spec_.parts.at("model_2").weights);
+  if (!spec_.has("precision") || !speaks()) return;
+  const auto other = other_precision(weights, spec_.use("precision"), model_->chain());
+  if (!other.empty()) log_info("{}: {}", spec_.name, other);
+}
+
+void Pipeline::open_encoders() {
+  if (spec_.text)
+    text_ = std::make_unique<TextEncoder>(runtime_, *spec_.text, device_, parallel_.more_links("fsdp"));
+  if (spec_.has("image_encoder"))
+    image_ = std::make_unique<ImageEncoder>(runtime_, spec_.parts.at("image_encoder"),
+                                            ChainOptions{.device = device_});
+}
+
+// Returns the shape that the model was trained on, or that of the requested size.
+std::vector<int64_t> Pipeline::latent_shape() {
+  LatentFacts& facts = spec_.latents;
+  auto shape = core::latent_shape(info_, spec_.use("tokenizer").id, facts.shape, spec_.size);
+  if (facts.scale.mean.empty()) {
+    facts.scale.mean.assign(static_cast<size_t>(shape[0]), 0);
+    facts.scale.std.assign(static_cast<size_t>(shape[0]), 1);
+  }
+  return shape;
+}
+
+// A model learns how far things move from one frame to the next.
+void Pipeline::warn_of_rate() const {
+  const double learnt = spec_.encoded_fps, result = spec_.fps;
+  if (!spec_.is_trained || !speaks() || shape_[1] < 2 || result <= 0 ||
+      std::abs(result - learnt) < 0.01 * learnt)
+    return;
+  log_warn(
+      "{}: the model was trained on {:.4g} frames per second and the result has {:.4g}, so what it shows "
+      "moves {:.2g} times as fast; encode clips of {:.4g}, or set fps = {:.4g}",
+      spec_.name, learnt, result, result / learnt, result, learnt);
+}
+
+double Pipeline::fps(const Request& request) {
+  const double its = known_rate() > 0 || request.video.empty() ? known_rate() : files_->rate(request.video);
+  return its > 0 ? its : spec_.latents.fps;
+}
+
+std::unique_ptr<SamplerInstance> Pipeline::open_sampler() const {
+  return std::make_unique<SamplerInstance>(open("sampler"), spec_.use("sampler").options);
+}
+
+void Pipeline::enter() {
+  if (sessions_++ == 0 || parallel_.world() == 1) return;
+  --sessions_;
+  raise(KINORA_ERROR_UNSUPPORTED,
+        "{}: {} ranks share this pipeline, and they make one video at a time; end the other session first",
+        spec_.name, parallel_.world());
+}
+
+}  // namespace kinora::core::inference

@@ -1,0 +1,77 @@
+#include "plugins/jobs/inference/pipeline_spec.hpp"
+
+#include "core/weights/weights.hpp"
+#include "plugins/jobs/inference/next_token.hpp"
+
+namespace kinora::core::inference {
+namespace {
+
+// A train job's model keeps the frame rule it was trained with.
+FrameOptions frames_of(const JobView& job, const GenerateOptions& o) {
+  const JobSpec* train = job.spec().component("model") ? nullptr : job.upstream("train");
+  if (!train) return o;
+  const auto& its = train->options;
+  FrameOptions out;
+  out.causal = its.at("causal"), out.teacher_forcing = its.at("teacher_forcing");
+  out.chunk = its.at("chunk"), out.window = its.at("window"), out.sink = its.at("sink");
+  return out;
+}
+
+LatentFacts latents_of(const JobView& job, double sigma_data) {
+  if (const JobSpec* encode = job.upstream("encode")) return LatentFacts::of_folder(job.folder_of(*encode));
+  LatentFacts facts;
+  facts.scale.sigma_data = sigma_data;
+  return facts;
+}
+
+// The encoders that the model reads.
+void add_encoders(const JobView& job, const ComponentSpec& model, PipelineSpec& out) {
+  const auto source = [&](const char* slot, const char* input) {
+    return takes_input(model, input) ? source_of(job, slot) : nullptr;
+  };
+  if (const JobSpec* from = source("text", "text")) {
+    out.text = TextEncoder::parts_of(*from);
+    out.parts["text"] = {shared_use(*from->component("text")), out.text->weights};
+    out.parts["words"] = {shared_use(*from->component("words")), {}};
+  }
+  if (const JobSpec* from = source("image_encoder", "image"))
+    out.parts["image_encoder"] = ImageEncoder::part_of(*from);
+}
+
+}  // namespace
+
+PipelineSpec pipeline_spec(const JobView& job, const GenerateOptions& o) {
+  PipelineSpec out;
+  out.name = job.spec().name;
+  Part model = part_of(job, "model", "weights", "train");
+  out.parts["tokenizer"] = part_of(job, "tokenizer", "tokenizer_weights", "train-tokenizer");
+  out.rule = frames_of(job, o);
+  if (const auto two = two_experts(job, model)) {
+    out.parts["model_2"] = {model.use, two->low};
+    out.boundary = two->boundary;
+  }
+  const ComponentSpec& spec = *job.open(*model.use).spec;
+  out.parts["model"] = std::move(model);
+  const bool of_codes = NextToken::is_for(spec);
+  for (const char* slot : {of_codes ? "cache" : "sampler", "precision"})
+    if (const auto* use = job.spec().component(slot)) out.parts[slot] = {shared_use(*use), {}};
+  if (!of_codes) out.parts["loss"] = {shared_use(loss_of(job)), {}};
+  add_encoders(job, spec, out);
+  out.has_resident_experts = o.resident_experts == 2;
+  const JobSpec* encode = job.upstream("encode");  // which says what the training saw
+  out.encodes_empty_negative =
+      o.encode_negative || (encode && encode->options.at("encode_empty").get<bool>());
+  out.shares_timestep = o.condition_timestep == "shared";
+  out.latents = latents_of(job, o.sigma_data);
+  out.size = {o.frames, o.height, o.width};
+  out.fps = o.fps;
+  out.encoded_fps = encode ? out.latents.fps : 0;
+  out.is_trained = encode && job.upstream("train");
+  out.seed = static_cast<uint64_t>(job.run().seed);
+  out.device = o.device;
+  out.cuda_graphs = o.cuda_graphs;
+  out.kept = kept_digests(job.run().out);
+  return out;
+}
+
+}  // namespace kinora::core::inference

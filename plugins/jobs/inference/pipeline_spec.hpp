@@ -1,0 +1,45 @@
+// The parts and settings of a pipeline, as a plain value from which a Pipeline opens and loads everything.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "plugins/jobs/inference/encoders.hpp"
+#include "plugins/jobs/inference/generate_options.hpp"
+#include "plugins/jobs/inference/parts.hpp"
+#include "plugins/jobs/inference/rules.hpp"
+#include "plugins/jobs/latents/latents.hpp"
+
+namespace kinora::core::inference {
+
+struct PipelineSpec {
+  std::string name;  // in messages
+  // Everything that decides a video, by its slot: model, tokenizer and precision; sampler and loss, or cache
+  // for a model that draws codes; model_2 (the second expert), text, words and image_encoder if there are any.
+  std::map<std::string, Part> parts;
+  double boundary = 0;               // share of the timesteps below which the second expert denoises
+  bool has_resident_experts = true;  // both are in memory
+  std::optional<TextEncoder::Parts> text;
+  bool encodes_empty_negative = false;  // an empty negative prompt is a text; else zeros
+  FrameOptions rule;                    // of the model's frames
+  bool shares_timestep = false;         // given frames have the timestep of the other frames
+  LatentFacts latents;                  // that the model was trained on
+  RequestedSize size;
+  double fps = 0;           // frames per second of the videos; 0: encoded_fps
+  double encoded_fps = 0;   // of the latents that an earlier job encoded; 0: none did
+  bool is_trained = false;  // on these latents, by an earlier job
+  uint64_t seed = 0;        // of the random numbers that a model draws itself
+  std::string device = "auto";
+  bool cuda_graphs = true;
+  std::filesystem::path kept;  // digests of weights, see kept_digests()
+
+  const ComponentUse& use(const std::string& slot) const { return *parts.at(slot).use; }
+  bool has(const std::string& slot) const { return parts.contains(slot); }
+};
+
+// The pipeline of a generate job, with the networks of earlier jobs. Throws Error that names the faulty
+// option.
+PipelineSpec pipeline_spec(const JobView& job, const GenerateOptions& options);
+
+}  // namespace kinora::core::inference

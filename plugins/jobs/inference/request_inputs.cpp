@@ -1,0 +1,142 @@
+#include "plugins/jobs/inference/request_inputs.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ATen.h>
+
+#include "core/torch/media/streaming.hpp"
+#include "core/torch/tensors/noise.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/inference/requests.hpp"
+#include "plugins/jobs/inference/rules.hpp"
+
+namespace kinora::core::inference {
+
+RequestInputs::RequestInputs(Pipeline& pipeline, const Request& request, const kinora_run& run)
+    : pipeline_(pipeline), request_(request), run_(run) {}
+
+void RequestInputs::set_text(const std::string& prompt) {
+  if (!pipeline_.reads_text()) return;
+  const auto encode = [&](const std::string& text, const char* what) {
+    const std::scoped_lock turn(pipeline_.turns());
+    return pipeline_.text()(text, fmt::format("{} of video {:03}", what, request_.number)).unsqueeze(0);
+  };
+  const at::Tensor text = encode(prompt, "the prompt");
+  const at::Tensor negative = request_.negative.empty() && !pipeline_.spec().encodes_empty_negative
+                                  ? at::zeros_like(text)
+                                  : encode(request_.negative, "the negative prompt");
+  for (const auto& [to, tokens] : {std::pair{&with_, text}, std::pair{&none_, negative}}) {
+    (*to)["text"] = tokens;
+    if (pipeline_.takes("text_mask")) (*to)["text_mask"] = at::ones({1, tokens.size(1)}, at::kBool);
+  }
+}
+
+void RequestInputs::set_image() {
+  if (!pipeline_.reads_pictures() || (request_.image.empty() && request_.video.empty())) return;
+  const auto tokens = [&](const at::Tensor& frames) {
+    const std::scoped_lock turn(pipeline_.turns());
+    return pipeline_.image()(frames[0]).unsqueeze(0);
+  };
+  auto& files = pipeline_.files();
+  at::Tensor image = tokens(request_.image.empty() ? first_frame_of_video() : files.picture(request_.image));
+  if (!request_.last_image.empty()) image = at::cat({image, tokens(files.picture(request_.last_image))}, 1);
+  with_["image"] = none_["image"] = image;
+}
+
+void RequestInputs::set_signals() {
+  for (const auto& [name, values] : request_.signals) {
+    require_signal(pipeline_.model_spec(), pipeline_.spec().use("model").options, name);
+    const at::Tensor value = at::tensor(values, at::kFloat);
+    with_[name] = none_[name] = values.size() == 1 ? value : value.unsqueeze(0);
+  }
+}
+
+ConditionInput RequestInputs::condition_input() const {
+  const int64_t channels = pipeline_.shape()[0];
+  const json& options = pipeline_.spec().use("model").options.values();
+  return condition_input_of(pipeline_.model_spec(), options.value("in_channels", channels), channels,
+                            pipeline_.tokenizer_info().time + channels);
+}
+
+// A model with a mask among its channels always receives it, even if no frame is given.
+void RequestInputs::set_channels(const std::optional<FrameCondition>& given) {
+  const auto& shape = pipeline_.shape();
+  if (condition_input() == ConditionInput::mask)
+    with_["condition_mask"] = none_["condition_mask"] =
+        given ? given->mask(shape[1]) : at::zeros({1, 1, shape[1], shape[2], shape[3]});
+  if (condition_input() != ConditionInput::channels) return;
+  if (request_.image.empty())
+    throw Error(KINORA_ERROR_INVALID, pipeline_.model_spec().id + " makes videos from a picture; set image");
+  with_["condition"] = none_["condition"] = channels_of_image();
+}
+
+at::Tensor RequestInputs::channels_of_image() {
+  const auto picture = [&](const std::filesystem::path& file) {
+    return video_of(pipeline_.files().picture(file), 0, 1).to(pipeline_.device());
+  };
+  FramesOf video = followed_by_grey(picture(request_.image));
+  const bool ends = !request_.last_image.empty();
+  if (ends) video = ended_by(video, pipeline_.frames(), picture(request_.last_image));
+  const at::Tensor latent = encoded_latent(pipeline_.frames(), video);
+  return masked_picture(pipeline_.scale().normalise(latent.to(at::kFloat)), pipeline_.tokenizer_info().time,
+                        ends);
+}
+
+at::Tensor RequestInputs::encoded_latent(int64_t frames, const FramesOf& video) {
+  const std::scoped_lock turn(pipeline_.turns());
+  return encode_video(pipeline_.tokenizer(), frames, video, &run_);
+}
+
+at::Tensor RequestInputs::encoded(const at::Tensor& pixels) {
+  const at::Tensor latent = encoded_latent(pixels.size(0), [&](int64_t first, int64_t n) {
+    return video_of(pixels, first, n).to(pipeline_.device());
+  });
+  return pipeline_.makes_codes() ? latent.to(at::kLong) : pipeline_.scale().normalise(latent.to(at::kFloat));
+}
+
+at::Tensor RequestInputs::continued() {
+  return pipeline_.files().continued(request_.video, request_.condition_frames, request_.condition_from_end,
+                                     pipeline_.frames(), pipeline_.tokenizer_info().time);
+}
+
+// The frame that the result begins with, or is to resemble.
+at::Tensor RequestInputs::first_frame_of_video() {
+  const at::Tensor begins = request_.strength == 1 ? continued() : at::Tensor();
+  return begins.defined() ? begins : pipeline_.files().video(request_.video, 0, 1);
+}
+
+at::Tensor RequestInputs::begins_with() {
+  if (!request_.image.empty()) return encoded(pipeline_.files().picture(request_.image));
+  if (request_.video.empty() || request_.strength != 1) return {};
+  const at::Tensor frames = continued();
+  return frames.defined() ? encoded(frames) : at::Tensor();
+}
+
+std::optional<FrameCondition> RequestInputs::given_frames() {
+  if (!request_.image.empty() && condition_input() == ConditionInput::channels) return std::nullopt;
+  const at::Tensor given = begins_with();
+  if (!given.defined()) return std::nullopt;
+  const std::scoped_lock turn(pipeline_.turns());
+  return FrameCondition(given, pipeline_.loss().mix(), request_.condition_sigma);
+}
+
+std::pair<at::Tensor, int64_t> RequestInputs::beginning(const SamplerInstance& sampler) {
+  const auto& shape = pipeline_.shape();
+  const at::Tensor like = at::empty({1, shape[0], shape[1], shape[2], shape[3]}, at::kDouble);
+  const at::Tensor noise = request_.noise.empty()
+                               ? sample_noise(like, request_.seed, request_.number, "generate.noise")
+                               : given_noise(request_.noise, request_.number, shape);
+  if (request_.video.empty() || request_.strength == 1) return {noise, 0};
+  const auto levels = sampler.levels();
+  const auto steps = static_cast<double>(levels.size() - 1);
+  const auto first = std::clamp<int64_t>(std::llround((1 - request_.strength) * steps), 1,
+                                         static_cast<int64_t>(levels.size()) - 2);
+  const double level = levels.at(static_cast<size_t>(first));
+  const at::Tensor clean =
+      encoded(pipeline_.files().video(request_.video, 0, pipeline_.frames())).to(at::kDouble);
+  const double keep = sampler.mix() == KINORA_MIX_RECTIFIED_FLOW ? 1 - level : 1;
+  return {keep * clean + level * noise, first};
+}
+
+}  // namespace kinora::core::inference

@@ -1,0 +1,52 @@
+// The inputs of a model that a request decides: embeddings, signals, given frames and the initial noise.
+#pragma once
+#include <optional>
+#include <utility>
+
+#include "plugins/jobs/inference/pipeline.hpp"
+
+namespace kinora::core::inference {
+
+// [owner-thread] It takes the pipeline's turns itself, and has one in the calls that take `run`.
+class RequestInputs {
+ public:
+  // All must outlive this object.
+  RequestInputs(Pipeline& pipeline, const Request& request, const kinora_run& run);
+
+  void set_text(const std::string& prompt);
+  // The picture's embeddings, for both predictions.
+  void set_image();
+  // For both predictions. Throws Error(KINORA_ERROR_INVALID) for a signal that the model does not take.
+  void set_signals();
+  // The condition channels of a model that reads given frames so.
+  void set_channels(const std::optional<FrameCondition>& given);
+  const Conditions& with() const { return with_; }
+  const Conditions& none() const { return none_; }
+
+  std::optional<FrameCondition> given_frames();
+  // The encoded frames that the result begins with: normalised latents or codes; undefined: none.
+  at::Tensor begins_with();
+  // Pure noise, or the request's video noised to the level at which its change starts, and the index of that
+  // level. It is whole on every rank, and the same by (seed, number): ranks share only the model's work.
+  // Together with the sampler's state it is float64 on the CPU, 37 MiB per tensor for Wan 14B at 720p and 81
+  // frames; a block's tensors are 92 (stream) to 277 MiB (q, k, v) in bfloat16 on the device of each of 8
+  // ranks.
+  std::pair<at::Tensor, int64_t> beginning(const SamplerInstance& sampler);
+
+ private:
+  // uint8 [T, H, W, 3] -> normalised latents [1, C, t, h, w], or codes [1, t, h, w].
+  at::Tensor encoded(const at::Tensor& frames);
+  at::Tensor encoded_latent(int64_t frames, const FramesOf& video);
+  // The frames of the request's video that its continuation begins with; undefined: none.
+  at::Tensor continued();
+  at::Tensor first_frame_of_video();
+  ConditionInput condition_input() const;
+  at::Tensor channels_of_image();
+
+  Pipeline& pipeline_;
+  const Request& request_;
+  const kinora_run& run_;
+  Conditions with_, none_;
+};
+
+}  // namespace kinora::core::inference

@@ -1,0 +1,96 @@
+#include "plugins/jobs/inference/session.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+#include "core/base/cancel.hpp"
+#include "core/torch/ranks/meeting.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/inference/session_video.hpp"
+
+namespace kinora::core::inference {
+
+Session::Session(Pipeline& pipeline, Request request, Watch watch)
+    : pipeline_(pipeline),
+      request_(std::move(request)),
+      watch_(std::move(watch)),
+      control_(pipeline.spec().name, request_.number, request_.prompt) {
+  run_.struct_size = sizeof run_;
+  run_.self = this;
+  run_.progress = [](void* self, int64_t, int64_t, kinora_tensor) {
+    return guard([&] { static_cast<Session*>(self)->pass_turn(); });
+  };
+  run_.cancelled = [](void* self) {
+    return guard([&] { static_cast<const Session*>(self)->stop_if_alone(); });
+  };
+  pipeline_.enter();
+}
+
+Session::~Session() {
+  video_.reset();
+  pipeline_.leave();
+}
+
+bool Session::is_asked_to_stop() const { return control_.is_cancelled() || cancelled(); }
+
+void Session::stop_at_border() const {
+  const at::Tensor asked = at::full({1}, is_asked_to_stop() ? 1.0 : 0.0, at::kDouble);
+  if (transferred(pipeline_.together(), KINORA_OP_ALL_REDUCE, asked).item<double>() > 0)
+    throw Error(KINORA_ERROR_CANCELLED, "cancelled");
+}
+
+void Session::stop_if_alone() const {
+  if (pipeline_.together().size == 1 && is_asked_to_stop()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
+}
+
+void Session::pass_turn() {
+  stop_if_alone();
+  pipeline_.turns().unlock();
+  pipeline_.turns().lock();
+}
+
+std::optional<at::Tensor> Session::next_chunk() {
+  if (is_over_) return std::nullopt;
+  const at::NoGradGuard off;
+  at::init_num_threads();  // of this thread: as many as the others have
+  try {
+    stop_at_border();
+    if (!video_ && pipeline_.makes_codes()) video_ = std::make_unique<DrawnVideo>(*this);
+    if (!video_) video_ = std::make_unique<DenoisedVideo>(*this);
+    auto frames = video_->next();
+    is_over_ = !frames;
+    return frames;
+  } catch (const Error& e) {
+    end_by_error(e.code() == KINORA_ERROR_CANCELLED);
+    throw;
+  } catch (...) {
+    end_by_error(false);
+    throw;
+  }
+}
+
+void Session::end_by_error(bool was_cancelled) {
+  is_over_ = true;
+  control_.fail(was_cancelled);
+}
+
+void Session::set_prompt(std::string prompt) {
+  if (!pipeline_.reads_text())
+    raise(KINORA_ERROR_INVALID, "{}: this pipeline reads no text, so it takes no prompt",
+          pipeline_.spec().name);
+  control_.set_prompt(std::move(prompt));
+}
+
+void Session::note_step(int64_t done) {
+  control_.note_step(done);
+  if (watch_.step) watch_.step(done);
+}
+
+at::Tensor Session::decoded(const at::Tensor& latent) {
+  const std::scoped_lock turn(pipeline_.turns());
+  return decode_together(pipeline_.tokenizer(), latent, pipeline_.device(), pipeline_.parallel().of_sample(),
+                         &run_);
+}
+
+}  // namespace kinora::core::inference

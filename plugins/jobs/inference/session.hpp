@@ -1,0 +1,89 @@
+// The making of one video by a pipeline. The session has what belongs to the video: its noise, its sampler or
+// its cache of keys and values, its prompt, its progress and its cancellation.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "plugins/jobs/inference/pipeline.hpp"
+#include "plugins/jobs/inference/request.hpp"
+#include "plugins/jobs/inference/session_control.hpp"
+
+namespace kinora::core::inference {
+
+// Sessions of one pipeline may run at once, each on a thread of its own: the calls of the networks take turns,
+// one step of a sampler (a denoiser call), one code or one latent frame of the tokenizer at a time. A video
+// is the same bytes whatever other sessions do. Errors are kinora::Error; after one the session is over.
+class Session {
+ public:
+  // Functions that the session calls, on the thread of next_chunk().
+  struct Watch {
+    // A step of the current chunk, or a code, is done.
+    std::function<void(int64_t done)> step = nullptr;
+    // The forming first frame, uint8 [1, H, W, 3], after every preview_every steps (0: never). Called on every
+    // rank that works on the video; only the first receives a frame.
+    std::function<void(int64_t step, const at::Tensor& frame)> preview = nullptr;
+    int64_t preview_every = 0;
+  };
+  // The pipeline must outlive the session.
+  Session(Pipeline& pipeline, Request request, Watch watch);
+  Session(Pipeline& pipeline, Request request) : Session(pipeline, std::move(request), Watch()) {}
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session();
+
+  // [owner-thread] Makes the next frames, uint8 [T, H, W, 3]; nothing after the last. A model that makes its
+  // video chunk by chunk, with a tokenizer that decodes in a stream, gives each chunk; any other gives the
+  // whole video once. Undefined on all ranks that work on the video but the first. Throws
+  // Error(KINORA_ERROR_CANCELLED) if this session or the run was asked to stop.
+  std::optional<at::Tensor> next_chunk();
+
+  // [any-thread] Acts from the next chunk on that has not begun. Throws Error(KINORA_ERROR_INVALID) if there
+  // is none, if the session was cancelled or has failed, or if the pipeline reads no text.
+  void set_prompt(std::string prompt);
+  // [any-thread] Ends the session at its next step, and no other. If several ranks work on the video, a call
+  // on any of them ends it on all of them, after the same step.
+  void cancel() { control_.cancel(); }
+
+  using State = SessionControl::State;
+  // [any-thread]
+  State state() const { return control_.state(); }
+
+  // The results besides the frames, complete after the last chunk.
+  struct Made {
+    at::Tensor latent;                            // as decoded: [1, C, t, h, w], or int64 codes [1, t, h, w]
+    int64_t nfe = 0, model_calls = 0, steps = 0;  // nfe: denoiser calls, or drawn codes
+    int64_t cache_bytes = 0, cache_tokens = 0;    // of the cache of keys and values, while decoding codes
+  };
+  const Made& made() const { return made_; }
+
+ private:
+  class Video;          // the two ways in which a video is made
+  class DenoisedVideo;  // by a sampler and a denoiser
+  class DrawnVideo;     // code by code
+
+  bool is_asked_to_stop() const;
+  // Between two steps, which all ranks of the video reach: if one of them was asked to stop, all stop.
+  void stop_at_border() const;
+  // At any other place. With other ranks, which would wait for this one, it does nothing until the border.
+  void stop_if_alone() const;
+  void end_by_error(bool was_cancelled);
+  // The caller has a turn: lets others have theirs.
+  void pass_turn();
+  void note_step(int64_t done);
+  // The whole latent so far.
+  at::Tensor decoded(const at::Tensor& latent);
+
+  Pipeline& pipeline_;
+  const Request request_;
+  const Watch watch_;
+  SessionControl control_;
+  // Of the tokenizer's calls; others have their turn between two latent frames.
+  kinora_run run_{};
+  Made made_;
+  bool is_over_ = false;
+  std::unique_ptr<Video> video_;
+};
+
+}  // namespace kinora::core::inference

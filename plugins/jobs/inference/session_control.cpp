@@ -1,0 +1,54 @@
+#include "plugins/jobs/inference/session_control.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kinora/error.hpp"
+
+namespace kinora::core::inference {
+
+void SessionControl::set_prompt(std::string prompt) {
+  const std::scoped_lock lock(mutex_);
+  if (is_cancelled_ || has_failed_)
+    throw Error(KINORA_ERROR_INVALID,
+                fmt::format("{}: video {:03} {}, so no chunk follows that a prompt would act on; set it in "
+                            "another session",
+                            pipeline_, number_, is_cancelled_ ? "was cancelled" : "has failed"));
+  if (begun_ > 0 && begun_ == state_.chunks)
+    throw Error(KINORA_ERROR_INVALID,
+                fmt::format("{}: a prompt acts from the next chunk on, and the last of {} of video {:03} has "
+                            "begun; set it earlier, or in another session",
+                            pipeline_, state_.chunks, number_));
+  prompt_ = std::move(prompt);
+}
+
+SessionControl::State SessionControl::state() const {
+  const std::scoped_lock lock(mutex_);
+  return state_;
+}
+
+std::optional<std::string> SessionControl::begin_chunk(int64_t chunks_left, int64_t steps) {
+  const std::scoped_lock lock(mutex_);
+  state_ = {state_.chunk, state_.chunk + chunks_left, 0, steps};
+  ++begun_;
+  return std::exchange(prompt_, std::nullopt);
+}
+
+void SessionControl::note_step(int64_t done) {
+  const std::scoped_lock lock(mutex_);
+  state_.step = done;
+}
+
+void SessionControl::end_chunk() {
+  const std::scoped_lock lock(mutex_);
+  ++state_.chunk;
+}
+
+void SessionControl::fail(bool was_cancelled) {
+  const std::scoped_lock lock(mutex_);
+  has_failed_ = true;
+  if (was_cancelled) is_cancelled_ = true;
+}
+
+}  // namespace kinora::core::inference

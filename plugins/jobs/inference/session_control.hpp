@@ -1,0 +1,49 @@
+// The part of a session that other threads see and change while its own thread makes the video: its progress,
+// its prompt and its cancellation.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace kinora::core::inference {
+
+// [any-thread]
+class SessionControl {
+ public:
+  // pipeline, number: of the video, in messages.
+  SessionControl(std::string pipeline, int64_t number, std::string prompt)
+      : pipeline_(std::move(pipeline)), number_(number), prompt_(std::move(prompt)) {}
+
+  // Acts from the next chunk on that has not begun. Throws Error(KINORA_ERROR_INVALID) if there is none, or
+  // if the session was cancelled or has failed.
+  void set_prompt(std::string prompt);
+  void cancel() { is_cancelled_ = true; }
+  bool is_cancelled() const { return is_cancelled_; }
+
+  struct State {
+    int64_t chunk = 0, chunks = 0;  // finished ones, and all; 0 before the first begins
+    int64_t step = 0, steps = 0;    // of the current chunk: finished ones (or codes), and all
+  };
+  State state() const;
+
+  // [owner-thread] The following. begin_chunk returns the prompt if it has changed.
+  std::optional<std::string> begin_chunk(int64_t chunks_left, int64_t steps);
+  void note_step(int64_t done);
+  void end_chunk();
+  // The session ended by an error. was_cancelled: it was asked to stop, itself or with the run.
+  void fail(bool was_cancelled);
+
+ private:
+  const std::string pipeline_;
+  const int64_t number_;
+  std::atomic<bool> is_cancelled_{false};
+  mutable std::mutex mutex_;           // of the following
+  std::optional<std::string> prompt_;  // not encoded yet
+  State state_;
+  int64_t begun_ = 0;  // chunks
+  bool has_failed_ = false;
+};
+
+}  // namespace kinora::core::inference

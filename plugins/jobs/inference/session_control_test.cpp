@@ -1,0 +1,85 @@
+// The part of a session that any thread may use. The thread sanitizer runs these tests too.
+#include "plugins/jobs/inference/session_control.hpp"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/refusal.hpp"
+
+namespace kinora::core::inference {
+namespace {
+
+using testing::HasSubstr;
+
+// Chunk n has 10 * (n + 1) steps, so that a state whose members are of two chunks shows.
+bool is_of_one_moment(const SessionControl::State& state) {
+  const int64_t steps = state.steps / 10;
+  return state.step <= state.steps && state.chunk <= state.chunks &&
+         (steps == state.chunk + 1 || (steps == state.chunk && state.step == state.steps));
+}
+
+TEST(SessionControl, IsReadAndSteeredWhileAVideoIsMade) {
+  constexpr int64_t kChunks = 60;
+  SessionControl control("server", 3, "red sea");
+  std::atomic<bool> is_done{false};
+  std::atomic<int> accepted{0}, torn{0};
+  int64_t prompts = 0;
+  {
+    std::vector<std::jthread> others;
+    others.emplace_back([&] {
+      while (!is_done) torn += is_of_one_moment(control.state()) ? 0 : 1;
+    });
+    others.emplace_back([&] {
+      while (test::refusal([&] { control.set_prompt("blue"); }) == "nothing was refused") ++accepted;
+      control.cancel();
+    });
+    for (int64_t chunk = 0; chunk < kChunks; ++chunk) {
+      if (const auto prompt = control.begin_chunk(kChunks - chunk, 10 * (chunk + 1))) {
+        EXPECT_TRUE(*prompt == "blue" || (chunk == 0 && *prompt == "red sea")) << *prompt;
+        ++prompts;
+        std::this_thread::yield();
+      }
+      for (int64_t step = 1; step <= 10 * (chunk + 1); ++step) control.note_step(step);
+      control.end_chunk();
+    }
+    while (!control.is_cancelled()) std::this_thread::yield();
+    is_done = true;
+  }
+  EXPECT_EQ(torn, 0);
+  EXPECT_GE(prompts, 1);
+  EXPECT_EQ(control.state().chunk, kChunks);
+}
+
+TEST(SessionControl, TakesNoPromptAfterTheLastChunkHasBegun) {
+  SessionControl control("server", 3, "red sea");
+  EXPECT_EQ(control.begin_chunk(2, 5), "red sea");
+  control.set_prompt("sea");
+  control.set_prompt("blue");
+  control.end_chunk();
+  EXPECT_EQ(control.begin_chunk(1, 5), "blue") << "the later one";
+  EXPECT_THAT(
+      test::refusal([&] { control.set_prompt("sea"); }),
+      HasSubstr("server: a prompt acts from the next chunk on, and the last of 2 of video 003 has begun"));
+}
+
+TEST(SessionControl, TakesNoPromptOnceCancelledOrFailed) {
+  SessionControl cancelled("server", 3, "red sea"), stopped("server", 3, "red sea"),
+      failed("server", 3, "red sea");
+  cancelled.cancel();
+  stopped.fail(true);
+  failed.fail(false);
+  const auto refusal = [](SessionControl& control) {
+    return test::refusal([&] { control.set_prompt("blue"); });
+  };
+  EXPECT_THAT(refusal(cancelled), HasSubstr("server: video 003 was cancelled, so no chunk follows"));
+  EXPECT_EQ(refusal(stopped), refusal(cancelled));
+  EXPECT_THAT(refusal(failed), HasSubstr("server: video 003 has failed, so no chunk follows"));
+  EXPECT_FALSE(failed.is_cancelled());
+}
+
+}  // namespace
+}  // namespace kinora::core::inference

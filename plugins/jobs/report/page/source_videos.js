@@ -1,0 +1,63 @@
+// The contact sheet: every shot of every video, and its outcome.
+import { make } from "./elements.js";
+import { eachJob, note, picture, rest, section } from "./parts.js";
+import { timeline } from "./shots.js";
+import { counted, duration, number, timecode } from "./words.js";
+
+export const boundText = ([kind, value]) => `${kind} ${number(value)}`;
+
+/** "filter.black: 1, at most 0.33 is kept". */
+function ruleText({ reason, score, bound }) {
+  if (score === null) return reason;
+  return `${reason}: ${number(score)}${bound ? `, ${boundText(bound)} is kept` : ""}`;
+}
+
+function endingText(video, ending) {
+  if (ending.end === "kept") return make("q", { class: "caption" }, ending.caption || "(no caption)");
+  if (ending.end === "filtered") return make("span", { class: "why filtered" }, `Filtered by ${ruleText(ending)}`);
+  return make("span", { class: "why failed" }, `Failed in ${ending.stage || video.key}: ${ending.reason}`);
+}
+
+function endings(video, { clips, endings: told }) {
+  if (!clips) return [make("span", { class: "why muted" },
+      video.is_cut ? "No clip was made from it" : `No clip: the video itself was ${video.ending.end}`)];
+  return [...told.map((ending) => endingText(video, ending)),
+      ...(clips > 1 ? [make("span", { class: "muted" }, `Cut into ${counted(clips, "clip")}`)] : [])];
+}
+
+function tileElement(video, tile) {
+  const seconds = (frame) => (video.fps > 0 ? frame / video.fps : 0), isShot = tile.shot !== undefined;
+  const score = isShot ? video.shots[tile.shot].score : null, name = isShot ? `Shot ${tile.shot + 1}` : tile.key;
+  const start = score !== null ? ` · cut at score ${number(score)}` : tile.shot === 0 ? " · start of the video" : "";
+  const when = make("span", { class: "when" }, make("b", {}, timecode(seconds(tile.first))),
+      make("span", {}, duration(seconds(tile.last - tile.first))));
+  return make("li", { class: tile.kept ? "whole" : "lost" }, make("figure", {},
+    picture(tile.image, `A frame of ${isShot ? `shot ${tile.shot + 1}` : `clip ${tile.key}`} of ${video.key}`),
+    make("figcaption", {}, when, endings(video, tile), make("span", { class: "muted" }, name + start))));
+}
+
+function about({ file, width, height, fps, frames, shots }) {
+  const parts = [file, width > 0 && `${width} × ${height}`, fps > 0 && `${number(fps, 5)}\u00A0fps`,
+      frames > 0 && counted(frames, "frame"), frames > 0 && fps > 0 && timecode(frames / fps),
+      shots.length && counted(shots.length, "shot")];
+  return parts.filter(Boolean).join(" · ");
+}
+
+function article(video, detector, threshold) {
+  const { end, stage, reason } = video.ending;
+  return make("article", { class: "source-video" }, make("h3", {}, video.key),
+    make("p", { class: "muted" }, about(video)),
+    end === "failed" ? note(`The video failed in ${stage}: ${reason}`, "failed") : null,
+    end === "filtered" ? note(`The video was filtered by ${ruleText(video.ending)}`, "filtered") : null,
+    video.damaged && end !== "failed" ? note(`The video is damaged: ${video.damaged}`, "failed") : null,
+    timeline(video, detector, threshold),
+    video.tiles.length ? make("ol", { class: "shots" }, video.tiles.map((tile) => tileElement(video, tile))) : null,
+    rest(video.more_tiles, "more shot", " of this video: items.jsonl has all of them."));
+}
+
+export const sourceVideos = (jobs) => section("source-videos", "Source videos and their shots",
+    eachJob(jobs, ({ name, source_videos: { found, list, more, detector, threshold } }) => [
+  ...(found ? [] : [note(`There is no items.jsonl in the folder of job “${name}”.`)]),
+  ...list.map((video) => article(video, detector, threshold)),
+  ...rest(more, "more video", ": they are counted below, and items.jsonl has all of them."),
+]));

@@ -1,0 +1,151 @@
+#include <algorithm>
+#include <cmath>
+
+#include "plugins/jobs/report/numbers.hpp"
+#include "plugins/jobs/report/page.hpp"
+
+namespace kinora::core::report {
+namespace {
+
+constexpr size_t kMostSources = 12, kMostTiles = 96, kMostEndings = 3, kScoreColumns = 600;
+constexpr int kStillWidth = 360;        // pixels: sharp on a display with two dots per pixel
+constexpr int64_t kDeepestFrame = 240;  // of a clip: a frame costs decoding all frames before it
+
+// One picture of the contact sheet: a shot, or a clip that is in no known shot.
+struct Tile {
+  int64_t first = 0, last = 0;  // frames [first, last) of the video
+  const std::vector<const Item*>& clips;
+
+  const Item* kept() const {
+    for (const Item* clip : clips)
+      if (clip->end == "kept") return clip;
+    return nullptr;
+  }
+};
+
+// The height, at kStillWidth, that keeps the video's aspect ratio within the limits of a tile.
+int still_height(const SourceVideo& video, const Tile& tile) {
+  const Item& shape = tile.clips.empty() || tile.clips[0]->width == 0 ? video.item : *tile.clips[0];
+  const double aspect =
+      shape.width > 0 && shape.height > 0 ? static_cast<double>(shape.width) / shape.height : 16.0 / 9;
+  return 2 * static_cast<int>(std::lround(kStillWidth / std::clamp(aspect, 0.5, 3.6) / 2));
+}
+
+// A frame from the middle of the tile, read from its clip if it has one, since clips are short, else from the
+// video.
+Still still_of(Pictures& pictures, const JobRecord& job, const SourceVideo& video, const Tile& tile,
+               int height) {
+  if (const Item* clip = tile.kept()) {
+    const auto file = job.folder / "data" / (clip->key + ".mp4");
+    const int64_t frame = std::clamp<int64_t>((clip->last - clip->first) / 2, 0, kDeepestFrame);
+    std::error_code error;
+    // The key must be a plain file name, so that it cannot lead out of the folder.
+    if (clip->key.find('/') == std::string::npos && std::filesystem::exists(file, error))
+      if (Still still = pictures.still({file.string(), frame, height, kStillWidth}); !still.jpeg.empty())
+        return still;
+  }
+  return pictures.still({video.item.url, tile.first + (tile.last - tile.first) / 2, height, kStillWidth});
+}
+
+// Parts of a long shot often have the same outcome; each distinct one appears once.
+json endings_of(const Tile& tile) {
+  json out = json::array();
+  for (const Item* clip : tile.clips) {
+    json ending = ending_of(*clip);
+    ending["caption"] = clip->caption;
+    const auto same = [&](const json& other) {
+      return other["end"] == ending["end"] && other["caption"] == ending["caption"] &&
+             other["reason"] == ending["reason"];
+    };
+    if (std::none_of(out.begin(), out.end(), same) && out.size() < kMostEndings)
+      out.push_back(std::move(ending));
+  }
+  return out;
+}
+
+json tile_data(Pictures& pictures, const JobRecord& job, const SourceVideo& video, const Tile& tile) {
+  const int height = still_height(video, tile);
+  const Still still = still_of(pictures, job, video, tile, height);
+  json image = still.jpeg.empty() ? json{{"reason", still.reason}} : pictures.media.jpeg(still.jpeg);
+  image["width"] = kStillWidth;
+  image["height"] = height;
+  return {{"first", tile.first},        {"last", tile.last},           {"kept", tile.kept() != nullptr},
+          {"clips", tile.clips.size()}, {"endings", endings_of(tile)}, {"image", std::move(image)}};
+}
+
+// Shots come first, then clips in no known shot.
+json tiles_of(Pictures& pictures, const JobRecord& job, const SourceVideo& video) {
+  json out = json::array();
+  const size_t all = std::min(kMostTiles, video.shots.size() + video.loose.size());
+  for (size_t i = 0; i < all; ++i) {
+    if (i < video.shots.size()) {
+      const Shot& shot = video.shots[i];
+      out.push_back(tile_data(pictures, job, video, {shot.first, shot.last, shot.clips}));
+      out.back()["shot"] = i;
+    } else {
+      const std::vector<const Item*> clips{video.loose[i - video.shots.size()]};
+      const Item& clip = *clips[0];
+      out.push_back(tile_data(pictures, job, video,
+                              {std::max<int64_t>(clip.first, 0), std::max<int64_t>(clip.last, 0), clips}));
+      out.back()["key"] = clip.key;
+    }
+  }
+  return out;
+}
+
+// Outcome of a shot: "kept", "filtered", "failed" or "none".
+const char* end_of(const Shot& shot) {
+  for (const char* end : {"kept", "failed", "filtered"})
+    for (const Item* clip : shot.clips)
+      if (clip->end == end) return end;
+  return "none";
+}
+
+json video_data(Pictures& pictures, const JobRecord& job, const SourceVideo& video) {
+  const size_t tiles = video.shots.size() + video.loose.size();
+  json out{{"key", video.item.key},
+           {"ending", ending_of(video.item)},
+           {"damaged", video.item.damaged},
+           {"is_cut", video.item.consumed || video.item.end == "kept"},
+           {"file", std::filesystem::path(video.item.url).filename().string()},
+           {"width", video.item.width},
+           {"height", video.item.height},
+           {"fps", video.fps},
+           {"frames", video.frames},
+           {"scores", peaks(video.scores, kScoreColumns)},
+           {"shots", json::array()},
+           {"tiles", tiles_of(pictures, job, video)},
+           {"more_tiles", tiles - std::min(tiles, kMostTiles)}};
+  for (const auto& shot : video.shots)
+    out["shots"].push_back(
+        {{"first", shot.first}, {"last", shot.last}, {"end", end_of(shot)}, {"score", or_null(shot.score)}});
+  return out;
+}
+
+}  // namespace
+
+json ending_of(const Item& item) {
+  return {{"end", item.end},
+          {"stage", item.stage},
+          {"reason", item.reason},
+          {"score", or_null(item.score)},
+          {"bound", item.bound}};
+}
+
+// Videos with shots or clips come first.
+json source_videos_of(Pictures& pictures, const JobRecord& job, const Curation& curation) {
+  std::vector<const SourceVideo*> videos;
+  for (const auto& video : curation.videos) videos.push_back(&video);
+  std::stable_partition(videos.begin(), videos.end(),
+                        [](const SourceVideo* f) { return !f->shots.empty() || !f->clips.empty(); });
+  const size_t shown = std::min(videos.size(), kMostSources);
+  json out{{"found", curation.found},
+           {"detector", curation.detector.name},
+           {"threshold", or_null(curation.detector.threshold)},
+           {"list", json::array()},
+           {"more", videos.size() - shown}};
+  for (size_t i = 0; i < shown; ++i) out["list"].push_back(video_data(pictures, job, *videos[i]));
+  return out;
+}
+
+}  // namespace kinora::core::report
