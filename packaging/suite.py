@@ -4,7 +4,8 @@ usage: suite.py PRESET BUILD_SECONDS [--all | --some] [CTEST ARGUMENT...]
 
 Skips tests with the label "slow"; --all runs them too. --some first runs the others, then a share of the slow tests
 that takes at most eleven minutes. The shares take turns (next_share), so that any SHARES runs have run every slow test.
-A disk with less than SLOW_ROOM gigabytes of free space has no turn: the share waits for the next run.
+A share waits for the next run where the disk has less than SLOW_ROOM gigabytes of free space, or where it would end
+later than RUN_SECONDS after the begin of the build: the times of the other tests tell how fast the machine is.
 If CI is set, `packaging/dev.sh X` first installs what a slow test with the label "needs-X" needs, and a skip that
 .ci/skips.txt does not allow is an error.
 
@@ -27,6 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 # computing.
 AT_ONCE, SLOW_AT_ONCE, SLOW_SECONDS, SHARES = 3, 2, 660, 10
 SLOW_ROOM = 6  # two builds with sanitizers, or a second libtorch and its build
+RUN_SECONDS = 4500  # five sixths of the 90 minutes that a checking machine waits
 TURN = ROOT / ".ci/turn"
 # [ RUN      ] Suite.Case / FILE:LINE: Skipped / the reason, any number of lines / [  SKIPPED ] Suite.Case (0 ms)
 SKIPPED_CASE = re.compile(r"^\[ RUN      \] (\S+)\n(?:(?!\[ ).*\n)*?\S+: Skipped\n((?:(?!\[ ).*\n)*)\[  SKIPPED \] \1",
@@ -78,13 +80,21 @@ def allowed():
     return [re.compile(line.split(" -- ")[0]) for line in lines if line and not line.startswith("#")]
 
 
-def slow_tests(preset):
-    """{name: its properties} of the tests with the label "slow"; COST is the usual seconds, from tests/times.cmake."""
-    listed = json.loads(subprocess.run(["ctest", "--preset", preset, "-L", "^slow$", "--show-only=json-v1"],
+def listed_tests(preset):
+    """{name: its properties} of all tests; COST is the usual seconds of a long one, from tests/times.cmake."""
+    listed = json.loads(subprocess.run(["ctest", "--preset", preset, "--show-only=json-v1"],
                                        cwd=ROOT, check=True, capture_output=True, text=True).stdout)
-    found = {test["name"]: {p["name"]: p["value"] for p in test["properties"]} for test in listed["tests"]}
-    # without the fixtures that they need
-    return {name: properties for name, properties in found.items() if "slow" in properties.get("LABELS", [])}
+    return {test["name"]: {p["name"]: p["value"] for p in test["properties"]} for test in listed["tests"]}
+
+
+def slow_tests(listed):
+    return {name: properties for name, properties in listed.items() if "slow" in properties.get("LABELS", [])}
+
+
+def slowness(ran, listed):
+    """How many times their usual seconds the long ones of these tests took, {name: seconds}; at least 1."""
+    long = [name for name in ran if listed.get(name, {}).get("COST")]
+    return max(1, sum(ran[n] for n in long) / max(1, sum(listed[n]["COST"] for n in long)))
 
 
 def seconds_of(properties):
@@ -122,6 +132,17 @@ def next_share():
     first = int(TURN.read_text().split()[0])
     last = {int(share): at for at, share in enumerate(ran)}
     return min(range(SHARES), key=lambda share: (last.get(share, -1), (share - first) % SHARES))
+
+
+def no_turn(seconds, spent, times, free):
+    """Why a share waits for the next run, or "". seconds: its usual ones; spent: those since the begin of the build;
+    times: how slow the machine is; free: bytes of the disk."""
+    if free < SLOW_ROOM * 1e9:
+        return f"the disk has {free / 1e9:.1f} GB of free space, a share needs {SLOW_ROOM}"
+    if spent + seconds * times > RUN_SECONDS:
+        return (f"{spent:.0f} s are over, the share takes {seconds:.0f} s, here {times:.1f} times that, and a run ends "
+                f"within {RUN_SECONDS}")
+    return ""
 
 
 def record_share(share):
@@ -175,17 +196,21 @@ def main(preset, build_seconds, arguments):
     elif not whole:
         arguments += ["-LE", "^slow$"]
     suite = Run(preset, "test.xml", arguments)
-    tests, code, slow = list(suite.tests), suite.code, slow_tests(preset)
+    tests, code, listed = list(suite.tests), suite.code, listed_tests(preset)
+    slow = slow_tests(listed)
     cases = sum(len(re.findall(r"^\[       OK \]", t.findtext("system-out") or "", re.M)) or t.find("skipped") is None
                 for t in tests)
     rows = [("build", float(build_seconds), ""),
             ("suite", suite.seconds, f"{len(tests)} CTest tests, {cases} cases passed")]
-    free = shutil.disk_usage(ROOT).free / 1e9
-    if some and slow and free < SLOW_ROOM:
-        rows.append(("slow", 0, f"none ran: the disk has {free:.1f} GB of free space, a share needs {SLOW_ROOM}"))
-    elif some and slow:
-        number = next_share()
-        drawn = shares(slow)[number]
+    number = next_share()
+    drawn = shares(slow)[number] if some and slow else []
+    why = no_turn(sum(seconds_of(slow[name]) for name in drawn) / SLOW_AT_ONCE,
+                  float(build_seconds) + suite.seconds,
+                  slowness({t.get("name"): float(t.get("time")) for t in tests}, listed),
+                  shutil.disk_usage(ROOT).free)
+    if drawn and why:
+        rows.append(("slow", 0, f"share {number + 1} of {SHARES} did not run: {why}"))
+    elif drawn:
         run = run_share(preset, drawn, slow)
         ran = {t.get("name"): float(t.get("time")) for t in run.tests}
         tests += run.tests

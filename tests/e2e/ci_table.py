@@ -42,7 +42,7 @@ def check_failures():
 def check_shares():
     """Every slow test of this build is in one share that fits into the eleven minutes, and any ten turns run all of
     them."""
-    slow = suite.slow_tests(PRESET)
+    slow = suite.slow_tests(suite.listed_tests(PRESET))
     parts = suite.shares(slow)
     assert sorted(sum(parts, [])) == sorted(slow) and all(parts), parts
     for wrong in ({"a": {"COST": 40.0, "LABELS": ["slow"]}}, {"a": {"COST": 590.0, "LABELS": ["share-1"]}},
@@ -86,21 +86,25 @@ def check_main():
             self.code, self.seconds = 0, 1.0
             self.tests = [test("t1", "", "")] if results == "slow.xml" else [test("b", "", f"SKIPPED: two: {reason}\n")]
 
-    def code(ci, free=9):
+    def code(ci, free=9, build=1):
         usage = unittest.mock.Mock(return_value=unittest.mock.Mock(free=free * 1e9))
         with unittest.mock.patch.dict(os.environ), unittest.mock.patch.object(
             suite.shutil, "disk_usage", usage), unittest.mock.patch.multiple(
             suite, Run=Run, next_share=lambda: 4, record_share=recorded.append,
-            slow_tests=lambda preset: {"t1": {"COST": 1.0, "LABELS": ["slow", "share-5"]}}):
+            listed_tests=lambda preset: {"t1": {"COST": 1.0, "LABELS": ["slow", "share-5"]}, "b": {"COST": 2}}):
             os.environ.pop("CI", None)
             os.environ.update({"CI": "1"} if ci else {})
-            return suite.main("dev", "1", ["--some"])
+            return suite.main("dev", str(build), ["--some"])
 
     assert [code(False), code(True)] == [0, 1], "a skip for which .ci/skips.txt has no line"
     reason = NO_GPU
     assert code(True) == 0, "a skip that .ci/skips.txt allows"
     assert recorded == [4] * 3, recorded
     assert code(True, free=5) == 0 and recorded == [4] * 3, "on a full disk a share waits for its next turn"
+    assert code(True, build=4499) == 0 and recorded == [4] * 3, "it would end too late"
+    assert code(True, build=4490) == 0 and recorded == [4] * 4
+    assert suite.slowness({"a": 30.0, "b": 70.0, "c": 9.0}, {"a": {"COST": 20}, "b": {"COST": 20}, "c": {}}) == 2.5
+    assert suite.slowness({"a": 3.0}, {"a": {"COST": 20}}) == 1, "a fast machine tells nothing of compilers"
 
 
 shutil.rmtree(SCRATCH, ignore_errors=True)

@@ -220,6 +220,13 @@ TEST_F(DecodeStageTest, JoinsPiecesByTheFieldRest) {
   EXPECT_FALSE(rest);
 }
 
+TEST_F(DecodeStageTest, KeepsSpecialTokensWhereTheyAreWanted) {
+  const Sample s = sample({1, tokenizer_->encode("a", 2).front(), 2});
+  EXPECT_EQ(run(s).need("txt"), "a");
+  stage_ = std::make_unique<DecodeStage>(DecodeStage::Options{.file = path_, .skip_special = false});
+  EXPECT_EQ(run(s).need("txt"), "<s> a</s>");
+}
+
 TEST_F(DecodeStageTest, FailsASampleWithOtherTensors) {
   EXPECT_THAT(test::refusal([&] { run(Sample("a")); }), HasSubstr("sample 'a' has no tensor 'input_ids'"));
   EXPECT_THAT(test::refusal([&] { run(sample({1 << 20})); }), HasSubstr("no piece has the id 1048576"));
