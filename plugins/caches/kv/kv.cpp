@@ -17,6 +17,16 @@ class Kv final : public Cache {
         .help(
             "number of latest tokens that attention sees, its own forward's included, in addition to the "
             "pinned ones; older ones are evicted, which bounds memory; 0: all tokens");
+    d.option("capacity", &Options::capacity)
+        .range(0, 1e9)
+        .unit("latent frames")
+        .help(
+            "number of latent frames that attention sees, with the forward's own, the pinned ones and the "
+            "sink; older ones are evicted; 0: all, or those of the window that the model was trained with");
+    d.option("sink", &Options::sink)
+        .range(0, 1e9)
+        .unit("latent frames")
+        .help("number of first latent frames that are never evicted; capacity includes them");
     d.option("positions", &Options::positions)
         .choices({"absolute", "relative"})
         .help(

@@ -69,11 +69,17 @@ uint32_t branch_number(const std::string& text, const std::string& name) {
 
 KvCacheLink::KvCacheLink(const KvOptions& options, int64_t tokens)
     : Link(KINORA_LEVEL_CACHE),
-      window_(options.window),
+      options_(options),
       tokens_(tokens),
       relative_(options.positions == "relative"),
       fp8_(options.store == "fp8") {
   skip_inherited<KvCacheLink>();
+  if (options.capacity > 0 && options.window > 0)
+    throw Error(KINORA_ERROR_INVALID, "capacity counts latent frames and window tokens; give one of them");
+  if (options.sink > 0 && options.sink >= options.capacity)
+    throw Error(KINORA_ERROR_INVALID, "sink = " + std::to_string(options.sink) +
+                                          ": capacity = " + std::to_string(options.capacity) +
+                                          " includes it; give a larger capacity");
 }
 
 int64_t KvCacheLink::tokens(uint64_t session, uint32_t branch) const {
@@ -116,7 +122,7 @@ void KvCacheLink::trim(uint64_t session, uint32_t branch, int64_t tokens) {
   if (branch == KINORA_BRANCH_ALL) s->second.unpin({tokens, kEnd});
 }
 
-KvCacheLink::Range KvCacheLink::range(const char* call, int64_t first, int64_t count) {
+Range KvCacheLink::range(const char* call, int64_t first, int64_t count) {
   if (first < 0 || count < 1)
     throw Error(KINORA_ERROR_INVALID, std::string(call) + ": " + std::to_string(count) +
                                           " tokens from token " + std::to_string(first) +
@@ -148,11 +154,6 @@ void KvCacheLink::Session::unpin(const Range& range) {
 
 void KvCacheLink::Session::forget_forward() {
   for (auto& [number, b] : branches) b.now = {};
-}
-
-bool KvCacheLink::Session::is_pinned(int64_t index) const {
-  return std::any_of(pinned.begin(), pinned.end(),
-                     [&](const Range& p) { return p.first <= index && index < p.end; });
 }
 
 void KvCacheLink::copy(uint64_t from, uint64_t to) {
@@ -242,30 +243,18 @@ KvCacheLink::Session KvCacheLink::restored(const Saved& saved) const {
 void KvCacheLink::restore(uint64_t session, const Saved& saved) { sessions_[session] = restored(saved); }
 
 int64_t KvCacheLink::room(const Session& s) const {
-  if (window_ == 0) return tokens_;
-  int64_t most = window_;
+  if (options_.window == 0) return tokens_;
+  int64_t most = options_.window;
   for (const auto& p : s.pinned) most += std::min(p.end - p.first, tokens_);
   return std::min(tokens_, most + most / 4 + 1);  // as much more as KeptRows would allocate
 }
 
-std::vector<int64_t> KvCacheLink::staying(const Session& s, const Branch& b,
-                                          const std::vector<int64_t>& fresh) const {
-  const int64_t first = *std::min_element(fresh.begin(), fresh.end());
-  int64_t oldest = 0;  // INDEX from which on a token stays that is not pinned
-  if (window_ > 0) {
-    std::vector<int64_t> loose;
-    for (const int64_t index : b.index)
-      if (index < first && !s.is_pinned(index)) loose.push_back(index);
-    const auto own = std::count_if(fresh.begin(), fresh.end(), [&](int64_t i) { return !s.is_pinned(i); });
-    const auto stay = static_cast<size_t>(std::max<int64_t>(window_ - own, 0));
-    std::sort(loose.begin(), loose.end());
-    if (stay < loose.size()) oldest = stay == 0 ? first : loose[loose.size() - stay];
-  }
-  std::vector<int64_t> out;
-  for (size_t row = 0; row < b.index.size(); ++row)
-    if (const int64_t index = b.index[row]; index < first && (index >= oldest || s.is_pinned(index)))
-      out.push_back(static_cast<int64_t>(row));
-  return out;
+Bounds KvCacheLink::bounds(const Tensor& table) const {
+  if (options_.capacity == 0) return {options_.window};
+  const auto frames = numbers_of(op("aten::select", "int", {table[0], 1, KINORA_TOKEN_FRAME}));
+  const auto of_a_frame =
+      static_cast<int64_t>(frames.size() / std::set<int64_t>(frames.begin(), frames.end()).size());
+  return {0, options_.capacity * of_a_frame, options_.sink * of_a_frame};
 }
 
 // Runs once per forward, not per attention: on a GPU it waits for the device, and one table for all
@@ -284,7 +273,7 @@ void KvCacheLink::step(const Session& s, Branch& b, const Tensor& table, bool re
   const auto fresh = taken(all, real);
   const Tensor rows = real.size() == all.size() ? Tensor() : rows_tensor(real, table);
   const Tensor added = rows.defined() ? op("aten::index_select", "", {table, 1, rows}) : table;
-  const auto stay = staying(s, b, fresh);
+  const auto stay = staying(b.index, fresh, bounds(added), s.pinned);
   const Tensor before = stay.empty() ? Tensor() : rows_of(b.table, stay);
   if (before.defined() && before.size(0) != added.size(0))
     throw Error(KINORA_ERROR_INVALID, "KV cache: tables of " + std::to_string(before.size(0)) +

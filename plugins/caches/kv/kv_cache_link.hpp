@@ -11,13 +11,14 @@
 #include "kinora/abi/cache.h"
 #include "kinora/link.hpp"
 #include "plugins/caches/kv/codes.hpp"
+#include "plugins/caches/kv/eviction.hpp"
 #include "plugins/caches/kv/kept_rows.hpp"
 #include "plugins/caches/kv/positions.hpp"
 
 namespace kinora {
 
 struct KvOptions {
-  int64_t window = 0;
+  int64_t window = 0, capacity = 0, sink = 0;
   std::string positions = "absolute", store = "as given";
 };
 
@@ -67,13 +68,9 @@ class KvCacheLink final : public Link<Tensor> {
     Forward now;
     std::map<std::string, Kept> attentions;
   };
-  struct Range {
-    int64_t first, end;  // of INDEX
-  };
   struct Session {
     std::map<uint32_t, Branch> branches;
     std::vector<Range> pinned;
-    bool is_pinned(int64_t index) const;
     void unpin(const Range& range);
     // The next forward is not the last one, even if its table has the same address.
     void forget_forward();
@@ -93,14 +90,12 @@ class KvCacheLink final : public Link<Tensor> {
     Tensor table;
   };
   Seen seen(const std::string& name, const Tensor& k, const Tensor& v, const kinora_attention& how);
-  // Rows of the branch that a forward of tokens of these INDEX sees, in order.
-  std::vector<int64_t> staying(const Session& s, const Branch& b, const std::vector<int64_t>& fresh) const;
+  // For a forward of these tokens.
+  Bounds bounds(const Tensor& table) const;
   // Rows to allocate for an attention.
   int64_t room(const Session& s) const;
 
-  // The number of tokens that are not pinned which a forward sees, its own included; the oldest of the others are
-  // evicted when it begins. 0: nothing is evicted.
-  int64_t window_;
+  const KvOptions options_;
   int64_t tokens_;
   bool relative_, fp8_;
   std::map<uint64_t, Session> sessions_;

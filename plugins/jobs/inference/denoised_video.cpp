@@ -12,12 +12,15 @@ Session::DenoisedVideo::DenoisedVideo(Session& session) : Video(session), sample
   inputs_.set_signals();
   auto given = inputs_.given_frames();
   inputs_.set_channels(given);
-  const auto [start, first] = inputs_.beginning(*sampler_);
+  auto [noise, first] = inputs_.beginning(*sampler_);
   first_ = first;
   steps_ = static_cast<int64_t>(sampler_->levels().size()) - 1;
   const std::scoped_lock turn(pipeline_.turns());
-  loop_.emplace(rollout_of(pipeline_.spec().rule, pipeline_.loss(), request_.condition_sigma), start,
-                std::move(given));
+  RolloutPlan plan =
+      rollout_plan(pipeline_.spec().rule, pipeline_.loss(), request_.condition_sigma, pipeline_.shape()[1]);
+  plan.keeps = pipeline_.keeps();
+  if (plan.keeps) kept_.emplace(pipeline_);
+  loop_.emplace(plan, noise, std::move(given));
   // Ranks that work on one video decode it together, each its own stretch of time.
   if (loop_->chunks_left() > 1 && pipeline_.parallel().of_sample().size == 1)
     stream_ = pipeline_.tokenizer().open_stream(true, &session_.run_);
@@ -38,8 +41,13 @@ std::optional<at::Tensor> Session::DenoisedVideo::next() {
 void Session::DenoisedVideo::sample_chunk() {
   if (const auto prompt = session_.control_.begin_chunk(loop_->chunks_left(), steps_))
     inputs_.set_text(*prompt);
-  loop_->next([&](const at::Tensor& noise, const FrameCondition* before) { return sampled(noise, before); });
+  loop_->next([&](const Rollout::Piece& piece) { return sampled(piece); },
+              [&](int64_t first, const FrameCondition& finished) { read(first, finished); });
   session_.control_.end_chunk();
+  if (!loop_->done() || !kept_) return;
+  const std::scoped_lock turn(pipeline_.turns());
+  session_.made_.cache_bytes = pipeline_.cache().bytes(kept_->number);
+  session_.made_.cache_tokens = pipeline_.cache().tokens(kept_->number);
 }
 
 at::Tensor Session::DenoisedVideo::estimate(GuidedConditions& video, const at::Tensor& x,
@@ -51,17 +59,30 @@ at::Tensor Session::DenoisedVideo::estimate(GuidedConditions& video, const at::T
   return before ? (*before)(in.x, in.sigma, ask) : ask(in.x, in.sigma);
 }
 
-GuidedConditions Session::DenoisedVideo::prepared(int64_t frames, const FrameCondition* before) {
+GuidedConditions Session::DenoisedVideo::prepared(const Rollout::Piece& piece) {
   const std::scoped_lock turn(pipeline_.turns());
-  return pipeline_.guided().prepared(of_first_frames(inputs_.with(), frames, before),
-                                     of_first_frames(inputs_.none(), frames, before), request_.guidance);
+  GuidedConditions out = pipeline_.guided().prepared(of_piece(inputs_.with(), piece),
+                                                     of_piece(inputs_.none(), piece), request_.guidance);
+  if (!kept_) return out;
+  Frames frames = generating_rule(pipeline_.spec().rule);
+  frames.start = piece.first;
+  out.place = {kept_->number, frames};
+  return out;
 }
 
-at::Tensor Session::DenoisedVideo::sampled(const at::Tensor& noise, const FrameCondition* before) {
-  GuidedConditions video = prepared(noise.size(2), before);
+void Session::DenoisedVideo::read(int64_t first, const FrameCondition& finished) {
+  GuidedConditions video = prepared({first, finished.clean(), &finished});
+  const std::scoped_lock turn(pipeline_.turns());
+  session_.stop_if_alone();
+  pipeline_.guided().read(video, finished.clean(), finished.levels(1));
+  session_.made_.model_calls += video.calls;
+}
+
+at::Tensor Session::DenoisedVideo::sampled(const Rollout::Piece& piece) {
+  GuidedConditions video = prepared(piece);
   int64_t number = 0;
   FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
-    const at::Tensor x0 = estimate(video, x, sigma, before);
+    const at::Tensor x0 = estimate(video, x, sigma, piece.given);
     require_finite(x0,
                    fmt::format("{}: the latent of video {:03} in denoiser call {}", pipeline_.model_spec().id,
                                request_.number, ++number),
@@ -90,7 +111,7 @@ at::Tensor Session::DenoisedVideo::sampled(const at::Tensor& noise, const FrameC
     const auto& session = static_cast<OfVideo*>(static_cast<Call*>(self))->self->session_;
     return guard([&] { session.stop_if_alone(); });
   };
-  const at::Tensor latent = sampler_->sample(abi, noise, run);
+  const at::Tensor latent = sampler_->sample(abi, piece.noise, run);
   session_.made_.nfe += denoiser.calls();
   session_.made_.model_calls += video.calls;
   session_.made_.steps += steps_ - first_;
@@ -105,14 +126,17 @@ void Session::DenoisedVideo::look(int64_t step, const at::Tensor& x0) {
 }
 
 at::Tensor Session::DenoisedVideo::decode_new() {
-  const at::Tensor latent = pipeline_.scale().denormalise(loop_->latent().to(at::kFloat));
-  session_.made_.latent = latent;
-  if (!stream_) return session_.decoded(latent);
+  const auto denormalised = [&](int64_t first) {
+    return pipeline_.scale().denormalise(loop_->latent(first).to(at::kFloat));
+  };
+  if (loop_->done()) session_.made_.latent = denormalised(0);
+  if (!stream_) return session_.decoded(session_.made_.latent);
+  const at::Tensor latent = denormalised(decoded_);
   std::vector<at::Tensor> frames;
-  for (; decoded_ < latent.size(2); ++decoded_) {
+  for (int64_t i = 0; i < latent.size(2); ++i, ++decoded_) {
     const std::scoped_lock turn(pipeline_.turns());
     session_.stop_if_alone();
-    frames.push_back(pipeline_.decode_next(*stream_, latent.narrow(2, decoded_, 1), session_.run_));
+    frames.push_back(pipeline_.decode_next(*stream_, latent.narrow(2, i, 1), session_.run_));
   }
   return at::cat(frames);
 }

@@ -1,6 +1,5 @@
 #include <ATen/ATen.h>
 
-#include "core/base/log.hpp"
 #include "plugins/jobs/inference/session_video.hpp"
 
 namespace kinora::core::inference {
@@ -8,20 +7,11 @@ namespace kinora::core::inference {
 Session::DrawnVideo::DrawnVideo(Session& session) : Video(session) {
   const auto& shape = pipeline_.shape();
   const std::scoped_lock turn(pipeline_.turns());
-  number_ = pipeline_.next_number();
+  kept_.emplace(pipeline_);
   codes_ =
-      std::make_unique<NextToken>(pipeline_.model(), pipeline_.model_spec(), pipeline_.cache(), number_,
+      std::make_unique<NextToken>(pipeline_.model(), pipeline_.model_spec(), pipeline_.cache(), kept_->number,
                                   std::array{shape[1], shape[2], shape[3]}, pipeline_.tokenizer_info().codes,
                                   request_.tokens, request_.guidance[0], pipeline_.spec().seed);
-}
-
-Session::DrawnVideo::~DrawnVideo() {
-  const std::scoped_lock turn(pipeline_.turns());
-  try {
-    pipeline_.cache().reset(number_);
-  } catch (const Error& e) {
-    log_warn("{}", e.what());
-  }
 }
 
 std::optional<at::Tensor> Session::DrawnVideo::next() {
@@ -47,9 +37,9 @@ std::optional<at::Tensor> Session::DrawnVideo::next() {
   made.model_calls = codes_->calls();
   {
     const std::scoped_lock turn(pipeline_.turns());
-    made.cache_bytes = pipeline_.cache().bytes(number_);
-    made.cache_tokens = pipeline_.cache().tokens(number_);
-    pipeline_.cache().reset(number_);  // the tokenizer needs the memory
+    made.cache_bytes = pipeline_.cache().bytes(kept_->number);
+    made.cache_tokens = pipeline_.cache().tokens(kept_->number);
+    pipeline_.cache().reset(kept_->number);  // the tokenizer needs the memory
   }
   return session_.decoded(made.latent);
 }

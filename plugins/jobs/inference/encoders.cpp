@@ -138,8 +138,8 @@ ImageEncoder::ImageEncoder(Runtime& runtime, const Part& part, const ChainOption
     : device_(chain.device), size_(require(runtime, part)), id_(part.use->id), weights_(part.weights) {
   ChainOptions blank = chain;
   blank.blank = true;
-  network_ = std::make_unique<Model>(open_component(runtime.registry(), {}, part.use->id),
-                                       part.use->options, blank);
+  network_ =
+      std::make_unique<Model>(open_component(runtime.registry(), {}, part.use->id), part.use->options, blank);
   network_->load(weights_);
 }
 

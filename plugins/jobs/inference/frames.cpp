@@ -78,6 +78,10 @@ at::Tensor FrameCondition::operator()(const at::Tensor& x, const at::Tensor& sig
   return x0;
 }
 
+at::Tensor FrameCondition::levels(int64_t samples) const {
+  return at::full({samples, frames()}, level_, at::kDouble);
+}
+
 at::Tensor FrameCondition::mask(int64_t frames) const {
   return given_frames({this->frames()}, frames)
       .to(at::kFloat)
@@ -115,53 +119,6 @@ double clean_sigma(const LossInstance& loss, double otherwise) {
   const at::Tensor none = at::zeros({1}, at::kDouble);
   const at::Tensor told = loss.input(none.view({1, 1, 1, 1, 1}), none).timestep;
   return at::isfinite(told).all().item<bool>() ? 0 : otherwise;
-}
-
-Rollout rollout_of(const FrameOptions& o, const LossInstance& loss, double condition_sigma) {
-  if (!o.teacher_forcing) return {};
-  return {o.chunk, loss.mix(), clean_sigma(loss, condition_sigma)};
-}
-
-ChunkLoop::ChunkLoop(const Rollout& how, at::Tensor noise, std::optional<FrameCondition> given)
-    : how_(how), noise_(std::move(noise)), given_(std::move(given)) {
-  if (how_.chunk > 0 && given_) given_ = FrameCondition(given_->clean(), how_.mix, how_.sigma);
-}
-
-int64_t ChunkLoop::end_after(int64_t frames) const {
-  const int64_t all = noise_.size(2);
-  return how_.chunk == 0 ? all : std::min(all, (frames / how_.chunk + 1) * how_.chunk);
-}
-
-int64_t ChunkLoop::chunks_left() const {
-  if (done()) return 0;
-  int64_t out = 1;
-  for (int64_t end = end_after(known()); end < frames(); end = end_after(end)) ++out;
-  return out;
-}
-
-// Earlier frames are never sampled again.
-void ChunkLoop::next(const SampleFrames& sample) {
-  const int64_t end = end_after(known());
-  latent_ = sample(noise_.narrow(2, 0, end), given_ ? &*given_ : nullptr).clone();
-  if (given_) latent_.narrow(2, 0, known()).copy_(given_->clean());
-  finished_ = end;
-  if (how_.chunk == 0) return;
-  given_ = FrameCondition(latent_, how_.mix, how_.sigma);
-  latent_ = given_->clean();
-}
-
-at::Tensor roll_out(const Rollout& how, const at::Tensor& noise, std::optional<FrameCondition> given,
-                    const SampleFrames& sample) {
-  ChunkLoop loop(how, noise, std::move(given));
-  while (!loop.done()) loop.next(sample);
-  return loop.latent();
-}
-
-NamedTensors of_first_frames(NamedTensors conditions, int64_t frames, const FrameCondition* given) {
-  for (auto& [name, tensor] : conditions)
-    if (tensor.dim() == 5)
-      tensor = given && name == "condition_mask" ? given->mask(frames) : tensor.narrow(2, 0, frames);
-  return conditions;
 }
 
 }  // namespace kinora::core

@@ -1,5 +1,4 @@
-// Which latent frames of a video are given, and in which order the others are made: image to video, the
-// continuation of a video, and videos made chunk by chunk.
+// Which latent frames of a video are given, and how a model sees them: image to video, and the continuation of a video.
 //
 // B samples, C channels, T latent frames, H rows, W columns; K of the T frames are given.
 #pragma once
@@ -54,6 +53,8 @@ class FrameCondition {
   // unless K < T.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& sigma, const Denoise& denoise) const;
   int64_t frames() const { return clean_.size(2); }
+  // The noise level of the given frames, [samples, K] float64.
+  at::Tensor levels(int64_t samples) const;
   // [1, 1, T, H, W] float32: 1 where a frame is given.
   at::Tensor mask(int64_t frames) const;
   const at::Tensor& clean() const { return clean_; }
@@ -78,48 +79,5 @@ Frames generating_rule(const FrameOptions&);
 // The noise level sigma (x0 + sigma n) that the model reads for clean frames: 0 if the loss has a timestep
 // for it; else `otherwise` (EDM's is ln 0).
 double clean_sigma(const LossInstance&, double otherwise);
-
-// How a video is made: all frames at once, or in chunks of this many frames, with finished chunks given at
-// this noise level.
-struct Rollout {
-  int64_t chunk = 0;  // 0: all at once
-  uint32_t mix = 0;
-  double sigma = 0;
-};
-Rollout rollout_of(const FrameOptions&, const LossInstance&, double condition_sigma);
-
-// Samples a video of noise's frames [1, C, T, H, W], of which `given` already exist (null: none).
-using SampleFrames = std::function<at::Tensor(const at::Tensor& noise, const FrameCondition* given)>;
-// The loop over the chunks of one video; a video that is made all at once has one.
-class ChunkLoop {
- public:
-  // The given frames stay as they are.
-  ChunkLoop(const Rollout&, at::Tensor noise, std::optional<FrameCondition> given);
-  // Calls `sample` for all frames up to the end of the next chunk, with the earlier ones given.
-  void next(const SampleFrames& sample);
-  bool done() const { return finished_ == frames(); }
-  int64_t frames() const { return noise_.size(2); }
-  int64_t finished() const { return finished_; }  // number of frames that next() has finished
-  // All frames so far, [1, C, finished(), H, W].
-  const at::Tensor& latent() const { return latent_; }
-  // Number of chunks that are not finished.
-  int64_t chunks_left() const;
-
- private:
-  // The next chunk ends at the next multiple of `chunk`, wherever the given frames end.
-  int64_t end_after(int64_t frames) const;
-  int64_t known() const { return given_ ? given_->frames() : 0; }
-  Rollout how_;
-  at::Tensor noise_, latent_;
-  std::optional<FrameCondition> given_;  // chunk by chunk: the finished frames too
-  int64_t finished_ = 0;
-};
-// Runs the whole loop; returns [1, C, T, H, W].
-at::Tensor roll_out(const Rollout&, const at::Tensor& noise, std::optional<FrameCondition> given,
-                    const SampleFrames& sample);
-
-// The conditions of a video for its first frames only: tensors with frames are cut, and the mask is
-// `given`'s.
-NamedTensors of_first_frames(NamedTensors conditions, int64_t frames, const FrameCondition* given);
 
 }  // namespace kinora::core

@@ -1,5 +1,7 @@
 #include "plugins/jobs/inference/guidance.hpp"
 
+#include <cmath>
+
 #include <ATen/ATen.h>
 
 #include "core/torch/network/instances.hpp"
@@ -75,8 +77,10 @@ at::Tensor GuidedModel::operator()(GuidedConditions& video, const at::Tensor& x,
   const Guidance& guidance = video.guidance[expert];
   const double g = guided_at(guidance, sigma) ? guidance.scale : 1;
   ++video.calls;
-  if (g == 1) return estimate(2 * expert, x, sigma, video.with);
-  if (g == 0) return estimate(2 * expert, x, sigma, video.none);
+  // What a cache has of two samples serves no call of one.
+  const bool needs_one = (g == 1 || g == 0) && !(video.place && guidance.batched && guidance.is_guided());
+  if (needs_one && g == 1) return estimate(2 * expert, video, video.with, x, sigma);
+  if (needs_one) return estimate(2 * expert + 1, video, video.none, x, sigma);
   const auto [with, none] = both(video, expert, x, sigma);
   return none + g * (with - none);
 }
@@ -85,41 +89,79 @@ std::array<at::Tensor, 2> GuidedModel::both(GuidedConditions& video, uint32_t ex
                                             const at::Tensor& sigma) {
   if (branches_.get() && branches_.size() == 2) {
     const uint32_t branch = branches_.rank() == 0 ? 0 : 1;
-    const at::Tensor mine = estimate(2 * expert + branch, x, sigma, branch == 0 ? video.with : video.none);
+    const at::Tensor mine =
+        estimate(2 * expert + branch, video, branch == 0 ? video.with : video.none, x, sigma);
     ++video.calls;  // calls of the other rank
     const auto two = branches_.gather(mine.to(device_), 0).to(at::kCPU).chunk(2);
     return {two[0], two[1]};
   }
   if (video.guidance[expert].batched) {
-    const auto two = estimate(2 * expert, at::cat({x, x}), at::cat({sigma, sigma}), video.both).chunk(2);
+    const auto two =
+        estimate(2 * expert, video, video.both, at::cat({x, x}), at::cat({sigma, sigma})).chunk(2);
     return {two[0], two[1]};
   }
-  const at::Tensor with = estimate(2 * expert, x, sigma, video.with);
+  const at::Tensor with = estimate(2 * expert, video, video.with, x, sigma);
   ++video.calls;
-  return {with, estimate(2 * expert + 1, x, sigma, video.none)};
+  return {with, estimate(2 * expert + 1, video, video.none, x, sigma)};
+}
+
+// A model with a cache has one expert. Ranks that compute a branch each also need the condition's where a level is not
+// guided.
+void GuidedModel::read(GuidedConditions& video, const at::Tensor& x, const at::Tensor& sigma) {
+  const Guidance& g = video.guidance[0];
+  const bool shared = branches_.get() && branches_.size() == 2;
+  if (g.is_guided() && g.batched && !shared) {
+    ++video.calls;
+    estimate(0, video, video.both, at::cat({x, x}), at::cat({sigma, sigma}), true);
+    return;
+  }
+  const bool is_everywhere = g.from == 0 && std::isinf(g.to);
+  const bool mine[] = {!shared || branches_.rank() == 0 || !is_everywhere, !shared || branches_.rank() == 1};
+  const bool asked[] = {g.scale != 0 || !is_everywhere, g.scale != 1};
+  for (uint32_t branch : {0U, 1U}) {
+    if (!asked[branch]) continue;
+    ++video.calls;
+    if (mine[branch]) estimate(branch, video, branch == 0 ? video.with : video.none, x, sigma, true);
+  }
 }
 
 void GuidedModel::replay_with(const kinora_cuda_api& cuda) {
-  replays_ = std::make_unique<Replays>(
-      cuda, device_.index(), [this](uint32_t call, const NamedTensors& in) { return evaluate(call, in); });
+  replays_ = std::make_unique<Replays>(cuda, device_.index(), [this](uint32_t call, const NamedTensors& in) {
+    return evaluate(call, in, pass_of(call));
+  });
 }
 
-at::Tensor GuidedModel::estimate(uint32_t call, const at::Tensor& x, const at::Tensor& sigma,
-                                 const Conditions& given) {
-  NamedTensors in = given;
-  in[kX] = x.to(device_, stream_);
-  in[kSigma] = sigma.to(device_);
-  experts_.use(call / 2);  // before replaying a graph that reads its weights
-  return (replays_ ? (*replays_)(call, in) : evaluate(call, in)).to(at::kCPU, at::kDouble);
-}
-
-at::Tensor GuidedModel::evaluate(uint32_t call, const NamedTensors& in) {
-  Model& model = experts_.use(call / 2);
+kinora_pass GuidedModel::pass_of(uint32_t call) const {
   kinora_pass pass{};
   pass.struct_size = sizeof pass;
   pass.no_grad = 1;
   pass.branch = call % 2;
   pass.seed = seed_;
+  return pass;
+}
+
+// What a call with a place sees is in the cache and not in its arguments, so no graph replays it.
+at::Tensor GuidedModel::estimate(uint32_t call, const GuidedConditions& video, const Conditions& given,
+                                 const at::Tensor& x, const at::Tensor& sigma, bool stores) {
+  NamedTensors in = given;
+  in[kX] = x.to(device_, stream_);
+  in[kSigma] = sigma.to(device_);
+  Model& model = experts_.use(call / 2);  // before replaying a graph that reads its weights
+  kinora_pass pass = pass_of(call);
+  at::Tensor out;
+  if (video.place) {
+    pass.session = video.place->session;
+    pass.read_only = stores ? 0 : 1;
+    model.chain().set_frames(video.place->frames);
+    out = evaluate(call, in, pass);
+  } else {
+    out = replays_ ? (*replays_)(call, in) : evaluate(call, in, pass);
+  }
+  return out.to(at::kCPU, at::kDouble);
+}
+
+at::Tensor GuidedModel::evaluate(uint32_t call, const NamedTensors& in, const kinora_pass& pass) {
+  Model& model = experts_.use(call / 2);
   model.chain().begin(pass);
   NamedTensors all = in;
   const at::Tensor x = all.extract(kX).mapped(), sigma = all.extract(kSigma).mapped();

@@ -18,14 +18,21 @@ namespace kinora::core {
 // The model's inputs besides the latent and the timestep, [B, ...] each; a text is text and text_mask.
 using Conditions = NamedTensors;
 
-// The conditions of a video that a GuidedModel works on, as GuidedModel::prepared() makes them.
-struct GuidedConditions {
-  Conditions with, none, both;       // on the model's device
-  std::array<Guidance, 2> guidance;  // of each expert
-  int64_t calls = 0;                 // of the model for this video, on all ranks
+// Where a model that keeps keys and values is in a video.
+struct KeptPlace {
+  uint64_t session = 0;  // of its cache
+  Frames frames;         // of this piece
 };
 
-// Keeps nothing of a video between two calls, so that calls for several videos may alternate.
+// The conditions of a piece of a video that a GuidedModel works on, as GuidedModel::prepared() makes them.
+struct GuidedConditions {
+  Conditions with, none, both;          // on the model's device
+  std::array<Guidance, 2> guidance;     // of each expert
+  int64_t calls = 0;                    // of the model for this video, on all ranks
+  std::optional<KeptPlace> place = {};  // of a model with a cache
+};
+
+// Keeps nothing of a video between two calls but in the model's cache, so that calls for several videos may alternate.
 // [owner-thread]
 class GuidedModel {
  public:
@@ -46,13 +53,17 @@ class GuidedModel {
   GuidedConditions prepared(Conditions with, Conditions none, const std::array<Guidance, 2>& guidance) const;
   // x [B, C, T, H, W] and sigma [B] or [B, T] as the loss mixes them, float64 -> x0, float64.
   at::Tensor operator()(GuidedConditions& video, const at::Tensor& x, const at::Tensor& sigma);
+  // The clean pass of a video with a place: every prediction that guidance may ask for stores keys and values of x.
+  void read(GuidedConditions& video, const at::Tensor& x, const at::Tensor& sigma);
   bool takes(const std::string& input) const { return inputs_.count(input) != 0; }
 
  private:
-  // call: 2 * expert + branch.
-  at::Tensor estimate(uint32_t call, const at::Tensor& x, const at::Tensor& sigma, const Conditions& given);
+  // call: 2 * expert + branch. stores: keys and values.
+  at::Tensor estimate(uint32_t call, const GuidedConditions& video, const Conditions& given,
+                      const at::Tensor& x, const at::Tensor& sigma, bool stores = false);
   // All on the device: the conditions, with x and sigma.
-  at::Tensor evaluate(uint32_t call, const NamedTensors& in);
+  at::Tensor evaluate(uint32_t call, const NamedTensors& in, const kinora_pass& pass);
+  kinora_pass pass_of(uint32_t call) const;
   // Both predictions, with the condition and without.
   std::array<at::Tensor, 2> both(GuidedConditions& video, uint32_t expert, const at::Tensor& x,
                                  const at::Tensor& sigma);

@@ -47,7 +47,7 @@ std::unique_ptr<Tokenizer> open_part(const JobView& context, const Part& part, c
 }
 
 std::unique_ptr<Tokenizer> open_part(Runtime& runtime, const Part& part, const std::filesystem::path& kept,
-                                   const ChainOptions& chain) {
+                                     const ChainOptions& chain) {
   ChainOptions blank = chain;
   blank.blank = true;
   const Component component = open_component(runtime.registry(), {}, part.use->id);

@@ -25,7 +25,8 @@ Pipeline::Pipeline(Runtime& runtime, PipelineSpec spec, Parallelism& parallel)
       parallel_(parallel),
       together_(parallel.group("fsdp+pp+cfg+cp+tp")),
       model_spec_(*open("model").spec),
-      device_(NextToken::is_for(model_spec_) ? at::Device(at::kCPU) : device_of(spec_.device)),
+      makes_codes_(NextToken::is_for(model_spec_)),
+      device_(makes_codes_ ? at::Device(at::kCPU) : device_of(spec_.device)),
       tokenizer_(open_part(runtime, spec_.parts.at("tokenizer"), spec_.kept, {.device = device_})),
       info_(tokenizer_->info()),
       shape_(latent_shape()),
@@ -34,11 +35,8 @@ Pipeline::Pipeline(Runtime& runtime, PipelineSpec spec, Parallelism& parallel)
                                           parallel.of_sample().rank == 0)) {
   const at::NoGradGuard off;
   auto links = parallel_.links();
-  if (NextToken::is_for(model_spec_)) {  // with room for whole videos, so that there are never two copies
-    cache_ = std::make_unique<CacheInstance>(open("cache"), spec_.use("cache").options,
-                                             shape_[1] * shape_[2] * shape_[3]);
-    links.push_back(cache_->link());
-  }
+  open_cache();
+  if (cache_) links.push_back(cache_->link());
   model_ = open_model(std::move(links));
   require_one_kind(model_spec_, spec_.use("tokenizer").id, info_.discrete != 0);
   if (makes_codes()) {
@@ -53,6 +51,21 @@ Pipeline::Pipeline(Runtime& runtime, PipelineSpec spec, Parallelism& parallel)
 }
 
 Pipeline::~Pipeline() = default;
+
+// Codes need room for whole videos, so that there are never two copies. Chunks need what the rule of frames lets them
+// see, unless the cache's own options say how much it keeps.
+void Pipeline::open_cache() {
+  if (!spec_.has("cache")) return;
+  const Component component = open("cache");
+  const FrameOptions& rule = spec_.rule;
+  json options = spec_.use("cache").options.values();
+  const bool is_bounded = !makes_codes_ && rule.window > 0 && options.value("capacity", -1) == 0 &&
+                          options.value("window", 0) == 0;
+  if (is_bounded)
+    options.update({{"capacity", (rule.window + rule.sink) * rule.chunk}, {"sink", rule.sink * rule.chunk}});
+  cache_ = std::make_unique<CacheInstance>(component, or_throw(Options::make(*component.spec, options)),
+                                           makes_codes_ ? shape_[1] * shape_[2] * shape_[3] : 0);
+}
 
 ChainOptions Pipeline::chain_options() const {
   return {.device = device_,

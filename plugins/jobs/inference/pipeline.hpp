@@ -33,7 +33,9 @@ class Pipeline {
   const PipelineSpec& spec() const { return spec_; }
   const Parallelism& parallel() const { return parallel_; }
   at::Device device() const { return device_; }
-  bool makes_codes() const { return cache_ != nullptr; }  // the model predicts codes
+  bool makes_codes() const { return makes_codes_; }  // the model predicts codes
+  // A model that denoises chunk after chunk may keep keys and values of finished chunks.
+  bool keeps() const { return cache_ != nullptr && !makes_codes_; }
   bool reads_text() const { return text_ != nullptr; }
   bool reads_pictures() const { return image_ != nullptr; }
   bool takes(const std::string& input) const { return takes_input(model_spec_, input); }
@@ -60,7 +62,7 @@ class Pipeline {
   ImageEncoder& image() { return with_turn(*image_); }            // of reads_pictures()
   const LossInstance& loss() const { return with_turn(*loss_); }  // of a model that denoises
   GuidedModel& guided() { return with_turn(*guided_); }           // the same
-  CacheInstance& cache() { return with_turn(*cache_); }           // of a model that draws codes
+  CacheInstance& cache() { return with_turn(*cache_); }           // of makes_codes() or keeps()
   uint64_t next_number() { return ++with_turn(number_); }         // of a session in the cache
   at::Tensor decode_next(Tokenizer::Stream& stream, const at::Tensor& latent, const kinora_run& run) {
     return core::decode_next(with_turn(stream), latent, device_, &run);
@@ -79,6 +81,7 @@ class Pipeline {
  private:
   Component open(const std::string& slot) const;
   ChainOptions chain_options() const;
+  void open_cache();
   std::unique_ptr<Model> open_model(std::vector<const kinora_link*> links) const;
   void open_experts();
   void open_denoising();
@@ -99,13 +102,14 @@ class Pipeline {
   Parallelism& parallel_;
   const kinora_group& together_;
   const ComponentSpec& model_spec_;
+  const bool makes_codes_;
   at::Device device_;  // codes are drawn on the CPU
   std::unique_ptr<Tokenizer> tokenizer_;
   kinora_tokenizer_info info_{};
   std::vector<int64_t> shape_;
   std::unique_ptr<GivenFiles> files_;
   std::unique_ptr<CacheInstance> cache_;
-  uint64_t number_ = 0;
+  uint64_t number_ = 0;                 // of the last session in the cache
   std::unique_ptr<Model> model_, low_;  // low_: the second of two experts that are both in memory
   std::unique_ptr<Experts> experts_;
   std::unique_ptr<LossInstance> loss_;

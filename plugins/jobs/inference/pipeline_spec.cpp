@@ -1,5 +1,8 @@
 #include "plugins/jobs/inference/pipeline_spec.hpp"
 
+#include <algorithm>
+#include <set>
+
 #include "core/weights/weights.hpp"
 #include "plugins/jobs/inference/next_token.hpp"
 
@@ -38,6 +41,22 @@ void add_encoders(const JobView& job, const ComponentSpec& model, PipelineSpec& 
     out.parts["image_encoder"] = ImageEncoder::part_of(*from);
 }
 
+// Strategies whose attention below their own link is one over a whole sequence, or over all heads of a rank.
+bool is_for_caches(const ComponentUse& strategy) {
+  static const std::set<std::string> known{"parallel/single", "parallel/ddp", "parallel/fsdp",
+                                           "parallel/tp",     "parallel/cfg", "parallel/cp-ulysses"};
+  return known.contains(strategy.id);
+}
+
+// Finished chunks are read once into a cache, unless their keys would differ from step to step, or with the expert, or
+// between the ranks of a video.
+bool keeps_chunks(const JobView& job, const GenerateOptions& o, const PipelineSpec& spec) {
+  const auto& strategies = job.spec().list("parallel");
+  return spec.rule.teacher_forcing && !spec.has("model_2") && o.condition_timestep == "own" &&
+         std::all_of(strategies.begin(), strategies.end(),
+                     [](const ComponentUse* use) { return is_for_caches(*use); });
+}
+
 }  // namespace
 
 PipelineSpec pipeline_spec(const JobView& job, const GenerateOptions& o) {
@@ -53,8 +72,12 @@ PipelineSpec pipeline_spec(const JobView& job, const GenerateOptions& o) {
   const ComponentSpec& spec = *job.open(*model.use).spec;
   out.parts["model"] = std::move(model);
   const bool of_codes = NextToken::is_for(spec);
-  for (const char* slot : {of_codes ? "cache" : "sampler", "precision"})
+  const auto add = [&](const char* slot) {
     if (const auto* use = job.spec().component(slot)) out.parts[slot] = {shared_use(*use), {}};
+  };
+  add("precision");
+  if (!of_codes) add("sampler");
+  if (of_codes || keeps_chunks(job, o, out)) add("cache");
   if (!of_codes) out.parts["loss"] = {shared_use(loss_of(job)), {}};
   add_encoders(job, spec, out);
   out.has_resident_experts = o.resident_experts == 2;

@@ -16,6 +16,7 @@ struct Guidance {
   // arXiv 2404.07724).
   double from = 0, to = std::numeric_limits<double>::infinity();
   bool batched = false;  // both predictions in one model call
+  bool is_guided() const { return scale != 1 && scale != 0; }
 
   // NVIDIA's convention counts from the conditional prediction: with + g * (with - none), so 0 is `with`
   // alone.

@@ -121,12 +121,18 @@ std::optional<FrameCondition> RequestInputs::given_frames() {
   return FrameCondition(given, pipeline_.loss().mix(), request_.condition_sigma);
 }
 
-std::pair<at::Tensor, int64_t> RequestInputs::beginning(const SamplerInstance& sampler) {
-  const auto& shape = pipeline_.shape();
-  const at::Tensor like = at::empty({1, shape[0], shape[1], shape[2], shape[3]}, at::kDouble);
-  const at::Tensor noise = request_.noise.empty()
-                               ? sample_noise(like, request_.seed, request_.number, "generate.noise")
-                               : given_noise(request_.noise, request_.number, shape);
+// Of a video that is made at once all is drawn at once; a chunk has noise of its own frames.
+NoiseOf RequestInputs::drawn() const {
+  const auto& s = pipeline_.shape();
+  if (!request_.noise.empty()) return noise_of(given_noise(request_.noise, request_.number, s));
+  if (pipeline_.spec().rule.teacher_forcing)
+    return noise_by_frames({s[0], s[2], s[3]}, request_.seed, request_.number);
+  return noise_of(sample_noise(at::empty({1, s[0], s[1], s[2], s[3]}, at::kDouble), request_.seed,
+                               request_.number, "generate.noise"));
+}
+
+std::pair<NoiseOf, int64_t> RequestInputs::beginning(const SamplerInstance& sampler) {
+  const NoiseOf noise = drawn();
   if (request_.video.empty() || request_.strength == 1) return {noise, 0};
   const auto levels = sampler.levels();
   const auto steps = static_cast<double>(levels.size() - 1);
@@ -136,7 +142,10 @@ std::pair<at::Tensor, int64_t> RequestInputs::beginning(const SamplerInstance& s
   const at::Tensor clean =
       encoded(pipeline_.files().video(request_.video, 0, pipeline_.frames())).to(at::kDouble);
   const double keep = sampler.mix() == KINORA_MIX_RECTIFIED_FLOW ? 1 - level : 1;
-  return {keep * clean + level * noise, first};
+  return {[noise, clean, keep, level](int64_t first, int64_t count) {
+            return keep * clean.narrow(2, first, count) + level * noise(first, count);
+          },
+          first};
 }
 
 }  // namespace kinora::core::inference

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "plugins/jobs/inference/pipeline.hpp"
+#include "plugins/jobs/inference/rollout.hpp"
 
 namespace kinora::core::inference {
 
@@ -27,11 +28,11 @@ class RequestInputs {
   // The encoded frames that the result begins with: normalised latents or codes; undefined: none.
   at::Tensor begins_with();
   // Pure noise, or the request's video noised to the level at which its change starts, and the index of that
-  // level. It is whole on every rank, and the same by (seed, number): ranks share only the model's work.
+  // level. It is the same by (seed, number) on every rank: ranks share only the model's work.
   // Together with the sampler's state it is float64 on the CPU, 37 MiB per tensor for Wan 14B at 720p and 81
   // frames; a block's tensors are 92 (stream) to 277 MiB (q, k, v) in bfloat16 on the device of each of 8
   // ranks.
-  std::pair<at::Tensor, int64_t> beginning(const SamplerInstance& sampler);
+  std::pair<NoiseOf, int64_t> beginning(const SamplerInstance& sampler);
 
  private:
   // uint8 [T, H, W, 3] -> normalised latents [1, C, t, h, w], or codes [1, t, h, w].
@@ -42,6 +43,7 @@ class RequestInputs {
   at::Tensor first_frame_of_video();
   ConditionInput condition_input() const;
   at::Tensor channels_of_image();
+  NoiseOf drawn() const;
 
   Pipeline& pipeline_;
   const Request& request_;

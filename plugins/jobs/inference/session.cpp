@@ -5,11 +5,21 @@
 #include <ATen/core/grad_mode.h>
 
 #include "core/base/cancel.hpp"
+#include "core/base/log.hpp"
 #include "core/torch/ranks/meeting.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/inference/session_video.hpp"
 
 namespace kinora::core::inference {
+
+KeptVideo::~KeptVideo() {
+  const std::scoped_lock turn(pipeline_.turns());
+  try {
+    pipeline_.cache().reset(number);
+  } catch (const Error& e) {
+    log_warn("{}", e.what());
+  }
+}
 
 Session::Session(Pipeline& pipeline, Request request, Watch watch)
     : pipeline_(pipeline),

@@ -4,9 +4,24 @@
 #include "core/torch/network/instances.hpp"
 #include "plugins/jobs/inference/next_token.hpp"
 #include "plugins/jobs/inference/request_inputs.hpp"
+#include "plugins/jobs/inference/rollout.hpp"
 #include "plugins/jobs/inference/session.hpp"
 
 namespace kinora::core::inference {
+
+// A session of the pipeline's cache for one video, which frees what it stored.
+class KeptVideo {
+ public:
+  // The caller has a turn; the destructor takes one.
+  explicit KeptVideo(Pipeline& pipeline) : number(pipeline.next_number()), pipeline_(pipeline) {}
+  KeptVideo(const KeptVideo&) = delete;
+  KeptVideo& operator=(const KeptVideo&) = delete;
+  ~KeptVideo();
+  const uint64_t number;
+
+ private:
+  Pipeline& pipeline_;
+};
 
 class Session::Video {
  public:
@@ -24,6 +39,7 @@ class Session::Video {
   Pipeline& pipeline_;
   const Request& request_;
   RequestInputs inputs_;
+  std::optional<KeptVideo> kept_;  // of a pipeline with a cache
 };
 
 class Session::DenoisedVideo final : public Session::Video {
@@ -34,10 +50,11 @@ class Session::DenoisedVideo final : public Session::Video {
 
  private:
   void sample_chunk();
-  // The conditions of the first `frames` latent frames.
-  GuidedConditions prepared(int64_t frames, const FrameCondition* before);
-  // `noise` sampled from the first level on, with the frames `before` given.
-  at::Tensor sampled(const at::Tensor& noise, const FrameCondition* before);
+  GuidedConditions prepared(const Rollout::Piece& piece);
+  // The piece sampled from the first level on.
+  at::Tensor sampled(const Rollout::Piece& piece);
+  // The clean pass over finished frames.
+  void read(int64_t first, const FrameCondition& finished);
   // The denoiser that the sampler calls, in the sampler's way of mixing.
   at::Tensor estimate(GuidedConditions& video, const at::Tensor& x, const at::Tensor& sigma,
                       const FrameCondition* before);
@@ -47,7 +64,7 @@ class Session::DenoisedVideo final : public Session::Video {
 
   std::unique_ptr<SamplerInstance> sampler_;
   int64_t first_ = 0, steps_ = 0;  // the sampler's first level, and its number of steps
-  std::optional<ChunkLoop> loop_;
+  std::optional<Rollout> loop_;
   std::unique_ptr<Tokenizer::Stream> stream_;  // null: the video is decoded as a whole
   int64_t decoded_ = 0;                        // latent frames
   int64_t chunk_ = 0;                          // number of the next chunk
@@ -56,11 +73,9 @@ class Session::DenoisedVideo final : public Session::Video {
 class Session::DrawnVideo final : public Session::Video {
  public:
   explicit DrawnVideo(Session& session);
-  ~DrawnVideo() override;
   std::optional<at::Tensor> next() override;
 
  private:
-  uint64_t number_ = 0;  // of its session in the pipeline's cache
   std::unique_ptr<NextToken> codes_;
 };
 

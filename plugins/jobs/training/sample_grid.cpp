@@ -67,28 +67,26 @@ at::Tensor SampleGrid::made(const Validation::Sample& s) {
     with["condition_mask"] =
         condition ? condition->mask(clean.size(2)) : at::zeros_like(clean.narrow(1, 0, 1), at::kFloat);
   const auto seed = static_cast<uint64_t>(context_.run().seed);
-  return roll_out(rollout_of(options_, objective_.loss(), options_.condition_sigma),
-                  sample_noise(clean, seed, s.number, "train.samples"), condition,
-                  [&](const at::Tensor& noise, const FrameCondition* before) {
-                    return made(with, s.number, noise, before);
-                  });
+  Rollout loop(rollout_plan(options_, objective_.loss(), options_.condition_sigma, clean.size(2)),
+               noise_of(sample_noise(clean, seed, s.number, "train.samples")), condition);
+  while (!loop.done()) loop.next([&](const Rollout::Piece& piece) { return made(with, s.number, piece); });
+  return loop.latent();
 }
 
-at::Tensor SampleGrid::made(const Conditions& of_video, int64_t number, const at::Tensor& noise,
-                            const FrameCondition* given) {
-  const Conditions with = of_first_frames(of_video, noise.size(2), given);
+at::Tensor SampleGrid::made(const Conditions& of_video, int64_t number, const Rollout::Piece& piece) {
+  const Conditions with = of_piece(of_video, piece);
   GuidedConditions video = guided_.prepared(with, with, {});
   FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
     const Mixed in = remixed({x, sigma}, sampler_->mix(), objective_.mix());
     const auto ask = [&](const at::Tensor& a, const at::Tensor& b) { return guided_(video, a, b); };
-    return given ? (*given)(in.x, in.sigma, ask) : ask(in.x, in.sigma);
+    return piece.given ? (*piece.given)(in.x, in.sigma, ask) : ask(in.x, in.sigma);
   });
   Call call{static_cast<uint64_t>(context_.run().seed), number};
   // An interruption takes effect at the end of the step, with a checkpoint.
   kinora_run run = run_of(call);
   run.progress = nullptr;
   run.cancelled = nullptr;
-  return sampler_->sample(denoiser.abi(), noise, run);
+  return sampler_->sample(denoiser.abi(), piece.noise, run);
 }
 
 at::Tensor SampleGrid::row(const at::Tensor& was, const at::Tensor& made) {

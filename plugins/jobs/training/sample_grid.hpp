@@ -2,8 +2,8 @@
 #pragma once
 #include <memory>
 
-#include "plugins/jobs/inference/frames.hpp"
 #include "plugins/jobs/inference/guidance.hpp"
+#include "plugins/jobs/inference/rollout.hpp"
 #include "plugins/jobs/latents/latents.hpp"
 #include "plugins/jobs/training/options/train_options.hpp"
 #include "plugins/jobs/training/validation.hpp"
@@ -33,7 +33,7 @@ class SampleGrid {
 
  private:
   // Frames of a sample, some of which are given.
-  at::Tensor made(const Conditions&, int64_t number, const at::Tensor& noise, const FrameCondition* given);
+  at::Tensor made(const Conditions&, int64_t number, const Rollout::Piece& piece);
   // uint8 [H, 4 W, 3].
   at::Tensor row(const at::Tensor& was, const at::Tensor& made);
 

@@ -1,0 +1,101 @@
+#include "plugins/jobs/inference/rollout.hpp"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
+#include "core/torch/tensors/noise.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+
+namespace kinora::core {
+
+NoiseOf noise_of(at::Tensor video) {
+  return [video = std::move(video)](int64_t first, int64_t count) {
+    return video.narrow(2, first, count).clone();
+  };
+}
+
+NoiseOf noise_by_frames(std::vector<int64_t> shape, uint64_t seed, int64_t video) {
+  return [shape = std::move(shape), seed, video](int64_t first, int64_t count) {
+    const at::Tensor like = at::empty({1, shape[0], shape[1], shape[2]}, at::kDouble);
+    std::vector<at::Tensor> frames;
+    for (int64_t f = first; f < first + count; ++f)
+      frames.push_back(sample_noise(like, seed, video, fmt::format("generate.noise.{}", f)));
+    return at::stack(frames, 2);
+  };
+}
+
+RolloutPlan rollout_plan(const FrameOptions& o, const LossInstance& loss, double condition_sigma,
+                         int64_t frames) {
+  if (!o.teacher_forcing) return {.frames = frames};
+  return {.frames = frames, .chunk = o.chunk, .mix = loss.mix(), .sigma = clean_sigma(loss, condition_sigma)};
+}
+
+Rollout::Rollout(const RolloutPlan& plan, NoiseOf noise, std::optional<FrameCondition> given)
+    : plan_(plan), noise_(std::move(noise)), given_(std::move(given)) {
+  if (!given_) return;
+  parts_.push_back(given_->clean());
+  known_ = given_->frames();
+}
+
+int64_t Rollout::end_after(int64_t frames) const {
+  return plan_.chunk == 0 ? plan_.frames : std::min(plan_.frames, (frames / plan_.chunk + 1) * plan_.chunk);
+}
+
+int64_t Rollout::chunks_left() const {
+  if (done()) return 0;
+  int64_t out = 1;
+  for (int64_t end = end_after(known_); end < plan_.frames; end = end_after(end)) ++out;
+  return out;
+}
+
+at::Tensor Rollout::known(int64_t first, int64_t end) const {
+  std::vector<at::Tensor> out;
+  int64_t at = 0;
+  for (const auto& part : parts_) {
+    const int64_t from = std::max(first, at), to = std::min(end, at + part.size(2));
+    if (from < to) out.push_back(part.narrow(2, from - at, to - from));
+    at += part.size(2);
+  }
+  return out.size() == 1 ? out[0] : at::cat(out, 2);
+}
+
+at::Tensor Rollout::latent(int64_t first) const { return known(first, finished_); }
+
+// Known frames are never sampled again.
+void Rollout::next(const Sample& sample, const Read& read) {
+  const int64_t end = end_after(known_), begin = plan_.keeps ? known_ / plan_.chunk * plan_.chunk : 0;
+  for (; plan_.keeps && read_ < begin; read_ += plan_.chunk)
+    read(read_, {known(read_, read_ + plan_.chunk), plan_.mix, plan_.sigma});
+  std::optional<FrameCondition> before;
+  if (plan_.chunk == 0)
+    before = given_;
+  else if (known_ > begin)
+    before.emplace(known(begin, known_), plan_.mix, plan_.sigma);
+  const at::Tensor made = sample({begin, noise_(begin, end - begin), before ? &*before : nullptr});
+  parts_.push_back(made.to(at::kDouble).narrow(2, known_ - begin, end - known_).clone());
+  known_ = finished_ = end;
+}
+
+void Rollout::rewind(int64_t frames) {
+  if (frames < 0 || frames > finished_ || (frames < finished_ && end_after(frames) - frames != plan_.chunk))
+    raise(KINORA_ERROR_INVALID, "latent frame {} is not the end of a chunk of {} that is finished", frames,
+          plan_.chunk);
+  const int64_t first = given_ ? given_->frames() : 0;
+  const at::Tensor kept = known(0, std::max(frames, first));
+  parts_ = {kept};
+  known_ = kept.size(2);
+  finished_ = frames;
+  read_ = 0;
+}
+
+NamedTensors of_piece(NamedTensors conditions, const Rollout::Piece& piece) {
+  const int64_t frames = piece.frames();
+  for (auto& [name, tensor] : conditions)
+    if (tensor.dim() == 5)
+      tensor = piece.given && name == "condition_mask" ? piece.given->mask(frames)
+                                                       : tensor.narrow(2, piece.first, frames);
+  return conditions;
+}
+
+}  // namespace kinora::core
