@@ -35,7 +35,10 @@ struct EncoderOptions {
   std::string codec;
   int parameter_set = 0;         // id of x264's sequence and picture parameter sets, 0 to 31
   bool length_prefixed = false;  // x264 writes packets and headers in MP4's form, without start codes
-  Colour colour{1, 1, 1, 1};     // tags to write: BT.709, limited range. The file's range is always limited
+  // The packet of a frame comes as soon as the frame's end is known: no reordered frames, no look-ahead, and no key
+  // frames but the forced ones and those of key_interval.
+  bool low_latency = false;
+  Colour colour{1, 1, 1, 1};  // tags to write: BT.709, limited range. The file's range is always limited
   Rational sample_aspect{1, 1};
   Orientation turn;  // by which write() makes the frames upright; width and height apply to the upright frame
   int rotation_tag = 0;  // degrees clockwise by which players should turn (display matrix)

@@ -1,6 +1,7 @@
 #include "media/frame_encoder.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "media/byte_source.hpp"
 #include "media/convert.hpp"
@@ -36,7 +37,8 @@ void FrameEncoder::hold(const AVFrame& frame, int64_t pts) {
     hold_converted(frame);
   }
   held_->pts = pts;
-  held_->pict_type = AV_PICTURE_TYPE_NONE;  // the encoder chooses its own key frames
+  // The encoder chooses its own key frames besides the forced ones.
+  held_->pict_type = std::exchange(forces_key_, false) ? AV_PICTURE_TYPE_I : AV_PICTURE_TYPE_NONE;
 }
 
 void FrameEncoder::hold_converted(const AVFrame& frame) {
@@ -62,6 +64,12 @@ void FrameEncoder::hold_converted(const AVFrame& frame) {
     rotate_plane({scaled->data[plane], scaled->linesize[plane]}, w >> shift, h >> shift, 1, options_.turn,
                  {held_->data[plane], held_->linesize[plane]});
   }
+}
+
+int64_t FrameEncoder::nominal_end() const {
+  if (!held_) throw MediaError("encoding h264: there are no frames; write at least one");
+  const AVRational frame{options_.fps.den, options_.fps.num};
+  return held_->pts + std::max<int64_t>(1, av_rescale_q(1, frame, time_base_));
 }
 
 // A frame is sent once its end is known, because its packet carries its duration.
@@ -103,10 +111,7 @@ void FrameEncoder::write(const AVFrame& frame, int64_t pts) {
 }
 
 void FrameEncoder::finish(int64_t end_pts) {
-  if (!held_) throw MediaError("encoding h264: there are no frames; write at least one");
-  const AVRational frame{options_.fps.den, options_.fps.num};
-  const int64_t nominal = std::max<int64_t>(1, av_rescale_q(1, frame, time_base_));
-  send_held(end_pts >= 0 ? end_pts : held_->pts + nominal);
+  if (held_ || frames_ == 0) send_held(end_pts >= 0 && held_ ? end_pts : nominal_end());
   check_h264(avcodec_send_frame(encoder_.get(), nullptr), "the last frame");
   drain();
 }

@@ -29,6 +29,11 @@ class FrameEncoder {
   void write_rgb(const uint8_t* rgb);
   void write(const AVFrame& frame, int64_t pts);
 
+  // Makes the next frame that is written an instantaneous decoder refresh.
+  void force_key() { forces_key_ = true; }
+  // Ends the last frame 1/fps after its start. A low-latency encoder delivers its packet before this returns.
+  void end_frame() { send_held(nominal_end()); }
+
   // Ends the last frame at `end_pts` ticks (-1: 1/fps after its start) and delivers the last packets.
   void finish(int64_t end_pts);
 
@@ -39,6 +44,7 @@ class FrameEncoder {
   bool fits(const AVFrame& frame) const;
   void hold(const AVFrame& frame, int64_t pts);
   void hold_converted(const AVFrame& frame);
+  int64_t nominal_end() const;
   void send_held(int64_t end_pts);
   void drain();
 
@@ -52,6 +58,7 @@ class FrameEncoder {
   ff::Owned<AVPacket> packet_ = ff::new_packet();
   std::deque<Shown> shown_;  // frames inside the encoder
   int64_t frames_ = 0;
+  bool forces_key_ = false;
 };
 
 }  // namespace kinora::video

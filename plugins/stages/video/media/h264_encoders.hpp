@@ -56,6 +56,7 @@ inline std::string x264_params(const EncoderOptions& o) {
   if (const char* instructions = reproducible_instructions()) add(instructions);
   if (o.parameter_set != 0) add("sps-id=" + std::to_string(o.parameter_set));
   if (o.length_prefixed) add("annexb=0");
+  if (o.low_latency) add("bframes=0:scenecut=0");
   return all;
 }
 
@@ -89,6 +90,10 @@ inline ff::Owned<AVCodecContext> open_x264(const EncoderOptions& o, int width, i
         "to libopenh264, or to h264_nvenc, which needs an NVIDIA card");
   auto encoder = new_h264(*codec, o, width, height, time_base);
   check_h264(av_opt_set(encoder->priv_data, "preset", o.preset.c_str(), 0), "setting the preset");
+  if (o.low_latency) {
+    check_h264(av_opt_set(encoder->priv_data, "tune", "zerolatency", 0), "setting the tune");
+    check_h264(av_opt_set_int(encoder->priv_data, "forced-idr", 1, 0), "setting forced key frames");
+  }
   check_h264(av_opt_set_double(encoder->priv_data, "crf", o.crf, 0), "setting crf");
   if (const std::string params = x264_params(o); !params.empty())
     check_h264(av_opt_set(encoder->priv_data, "x264-params", params.c_str(), 0), "setting x264-params");

@@ -76,34 +76,32 @@ void Mp4Writer::free_io(AVIOContext* io) {
 
 int Mp4Writer::read_bytes(void* opaque, uint8_t* buffer, int size) noexcept {
   auto& cursor = *static_cast<Cursor*>(opaque);
-  const auto& bytes = cursor.file->bytes;
-  const int64_t count = std::min<int64_t>(size, static_cast<int64_t>(bytes.size()) - cursor.position);
+  const int64_t count = std::min<int64_t>(size, cursor.file->size() - cursor.position);
   if (count <= 0) return AVERROR_EOF;
-  std::memcpy(buffer, bytes.data() + cursor.position, static_cast<size_t>(count));
+  std::memcpy(buffer, cursor.file->at(cursor.position), static_cast<size_t>(count));
   cursor.position += count;
   return static_cast<int>(count);
 }
 
 int Mp4Writer::write_bytes(void* opaque, Written buffer, int size) noexcept {
   auto& cursor = *static_cast<Cursor*>(opaque);
-  auto& bytes = cursor.file->bytes;
-  const size_t end = static_cast<size_t>(cursor.position) + static_cast<size_t>(size);
+  const int64_t end = cursor.position + size;
   try {
-    if (end > bytes.size()) bytes.resize(end);
+    if (end > cursor.file->size()) cursor.file->bytes.resize(static_cast<size_t>(end - cursor.file->first));
   } catch (const std::bad_alloc&) {
     return AVERROR(ENOMEM);
   }
-  std::memcpy(bytes.data() + cursor.position, buffer, static_cast<size_t>(size));
+  std::memcpy(cursor.file->at(cursor.position), buffer, static_cast<size_t>(size));
   cursor.position += size;
   return size;
 }
 
 int64_t Mp4Writer::seek_bytes(void* opaque, int64_t offset, int whence) noexcept {
   auto& cursor = *static_cast<Cursor*>(opaque);
-  const auto size = static_cast<int64_t>(cursor.file->bytes.size());
+  const int64_t size = cursor.file->size();
   if ((whence & AVSEEK_SIZE) != 0) return size;
   const int64_t base = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? cursor.position : size;
-  if (base + offset < 0) return AVERROR(EINVAL);
+  if (base + offset < cursor.file->first) return AVERROR(EINVAL);
   return cursor.position = base + offset;
 }
 
@@ -145,15 +143,38 @@ void Mp4Writer::start(int timescale) {
   AVDictionary* options = nullptr;
   av_dict_set(&options, "movflags", "faststart", 0);
   av_dict_set_int(&options, "movie_timescale", timescale, 0);
+  write_header(options);
+}
+
+void Mp4Writer::start_fragments() {
+  is_fragmented_ = true;
+  AVDictionary* options = nullptr;
+  av_dict_set(&options, "movflags", "empty_moov+default_base_moof+frag_custom+skip_trailer", 0);
+  write_header(options);
+}
+
+void Mp4Writer::write_header(AVDictionary* options) {
   const int code = avformat_write_header(format_, &options);
   av_dict_free(&options);
   check(code, "the header");
 }
 
+std::vector<uint8_t> Mp4Writer::take() {
+  avio_flush(format_->pb);
+  check(format_->pb->error, "the last bytes");
+  file_.first = file_.size();
+  return std::exchange(file_.bytes, {});
+}
+
+std::vector<uint8_t> Mp4Writer::end_fragment() {
+  check(av_write_frame(format_, nullptr), "a fragment");
+  return take();
+}
+
 void Mp4Writer::write(AVPacket& packet, const AVStream& stream, AVRational time_base) {
   packet.stream_index = stream.index;
   av_packet_rescale_ts(&packet, time_base, stream.time_base);
-  if (stream.codecpar->codec_type != AVMEDIA_TYPE_VIDEO) return put(packet);
+  if (is_fragmented_ || stream.codecpar->codec_type != AVMEDIA_TYPE_VIDEO) return put(packet);
   const bool is_first = tracks_.find(stream.index) == tracks_.end();
   Track& track = tracks_[stream.index];
   if (is_first) {
@@ -178,9 +199,7 @@ std::vector<uint8_t> Mp4Writer::finish() {
     put(*track.last);
   }
   check(av_write_trailer(format_), "the index");
-  avio_flush(format_->pb);
-  check(format_->pb->error, "the last bytes");
-  return std::move(file_.bytes);
+  return take();
 }
 
 }  // namespace kinora::video

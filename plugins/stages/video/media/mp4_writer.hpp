@@ -13,8 +13,11 @@ namespace kinora::video {
 // Writes an MP4 file to memory, with its index in front (faststart) and nothing that changes from run to run:
 // no creation time, no library version.
 //
-// [owner-thread] add() the streams, start(), write() packets, finish(). MediaError if the muxer refuses
-// something.
+// Or writes a sequence of fragments (ISO/IEC 14496-12, 8.8), each of which is complete before the file is.
+//
+// [owner-thread] add() the streams, start(), write() packets, finish(). In fragments: start_fragments(), take() the
+// header, and for each fragment write() its packets in decoding order and end_fragment(). MediaError if the muxer
+// refuses something.
 class Mp4Writer {
  public:
   using Metadata = std::vector<std::pair<std::string, std::string>>;
@@ -35,16 +38,27 @@ class Mp4Writer {
   // needed.
   void start(int timescale);
 
+  // Instead of start(). The file then has no index: each fragment has its own.
+  void start_fragments();
+  // Returns the fragment of the packets since the last one: its boxes moof and mdat.
+  std::vector<uint8_t> end_fragment();
+  // Returns the bytes that no call returned before. After start_fragments(): the header, boxes ftyp and moov.
+  std::vector<uint8_t> take();
+
   // Moves the packet's content into the file and leaves the packet blank; its times are in `time_base`, its duration
   // that for which it is shown. The track lasts until the last of its pictures has been shown.
   void write(AVPacket& packet, const AVStream& stream, AVRational time_base);
 
-  // Returns the whole file. The writer must not be used afterwards.
+  // Returns the whole file; in fragments what is behind the last one, which is nothing. The writer must not be used
+  // afterwards.
   std::vector<uint8_t> finish();
 
  private:
   struct File {
     std::vector<uint8_t> bytes;
+    int64_t first = 0;  // position of bytes[0] in the file: those before were taken
+    int64_t size() const { return first + static_cast<int64_t>(bytes.size()); }
+    uint8_t* at(int64_t position) { return bytes.data() + (position - first); }
   };
   // A position in the file: the muxer's, or that of the second reader that moves the index to the front.
   struct Cursor {
@@ -72,10 +86,12 @@ class Mp4Writer {
     int64_t first_dts = 0, first_pts = 0, end = 0;  // ticks of the stream; end of the picture shown last
   };
   void put(AVPacket& packet);
+  void write_header(AVDictionary* options);
 
   File file_;
   AVFormatContext* format_ = nullptr;
   std::map<int, Track> tracks_;  // of pictures, by the streams' indices
+  bool is_fragmented_ = false;
 };
 
 }  // namespace kinora::video
