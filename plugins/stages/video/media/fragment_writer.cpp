@@ -122,13 +122,14 @@ std::vector<uint8_t> remux_fragments(ByteSource& video, const std::string& name,
   writer.start(from.time_base.den);
   const auto packet = ff::new_packet();
   int code = 0;
-  int64_t count = 0, duration = 1;
+  int64_t count = 0, last = 0, frame = describe(input, video, name).video.nominal_frame();
   while ((code = input.read(*packet)) >= 0) {
     if (packet->stream_index == from.index) {
       if ((packet->flags & AV_PKT_FLAG_CORRUPT) != 0) throw MediaError(name + ": a packet is incomplete");
-      if (packet->duration <= 0) packet->duration = duration;
-      duration = packet->duration;
-      ++count;
+      // FFmpeg guesses durations in fragments; the rate is constant.
+      if (count++ > 0) frame = packet->dts - last;
+      packet->duration = frame;
+      last = packet->dts;
       writer.write(*packet, *to, from.time_base);
     }
     av_packet_unref(packet.get());
