@@ -131,7 +131,7 @@ Tensor by_definition(Made& causal, const ForcedCase& c, const Tensor& x0, const 
   return sum / static_cast<double>(x0[0].numel());
 }
 
-double worst(const Tensor& a, const Tensor& b) {
+double most_apart(const Tensor& a, const Tensor& b) {
   return ((a - b).abs().max() / b.abs().max().clamp_min(1e-3)).item<double>();
 }
 
@@ -166,7 +166,7 @@ TEST_P(TeacherForcing, IsThePlainCausalModelChunkByChunk) {
   }
   double most = 0;
   for (size_t i = 0; i < results[0].size(); ++i)
-    most = test::worse(most, worst(results[0][i], results[1][i]));
+    most = test::worse(most, most_apart(results[0][i], results[1][i]));
   EXPECT_LT(most, 1e-10);
   RecordProperty("worst", fmt::format("{:.1e}", most));
 }
