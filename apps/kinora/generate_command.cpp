@@ -38,6 +38,7 @@ examples:
   kinora generate my.toml --prompt "it drives away" --image car.png --set video.guidance=4.0
   kinora generate my.toml --from runs/my/video/videos/000.mp4   the same video, from the settings stored in it
   kinora generate my.toml --from old.mp4 --seed 8               ... with one thing changed
+  kinora generate my.toml --prompt "a long walk" --stream walk.mp4            ... watched while it is made
   kinora generate --pipeline Wan2.1-T2V-1.3B-Diffusers --from old.mp4        ... with the folder that made it
   kinora generate --pipeline Wan2.1-T2V-1.3B-Diffusers --prompt "a boat at sea" --set steps=30 --set frames=33
 
@@ -58,6 +59,8 @@ Flags generate_flags() {
       "what to show; if given several times, one video each")(
       "image", po::value<std::string>()->value_name("FILE"), "image for the first frame")(
       "video", po::value<std::string>()->value_name("FILE"), "video to continue or to change")(
+      "stream", po::value<std::string>()->value_name("FILE"),
+      "MP4 that plays while the video is made; - for standard output: ... --stream - | ffplay -")(
       "seed", po::value<int64_t>()->value_name("N"), "seed; another seed gives another video")(
       "set", po::value<Strings>()->composing()->value_name("a.b=v"),
       "override a value of the run file or an option of the job: JOB.OPTION=VALUE")(
@@ -199,7 +202,8 @@ core::JobSpec wished(core::Runtime& runtime, const core::RunFile& run, const po:
   if (given.count("from")) core::take_settings(runtime.registry(), about, set_by_hand(of.name, given), job);
   json options = job.options;
   if (given.count("prompt"))
-    options["prompts"] = given["prompt"].as<std::vector<std::string>>(), options["prompts_file"] = "";
+    options["prompts"] = given["prompt"].as<std::vector<std::string>>(), options["prompts_file"] = "",
+    options["shots"] = json::array();
   for (const char* path : {"image", "video"})
     if (given.count(path)) options[path] = fs::absolute(asked(path)).string();
   if (given.count("seed")) options["seed"] = given["seed"].as<int64_t>();
@@ -208,7 +212,11 @@ core::JobSpec wished(core::Runtime& runtime, const core::RunFile& run, const po:
         one.find('.', of.name.size() + 1) > one.find('=') && !replaces_slot(of, one))
       set_option(options, one.substr(of.name.size() + 1));
   job.options = core::or_throw(core::Options::make(*job.kind, options, fs::current_path())).values();
-  std::string wishes = job.options.dump();
+  json decides = job.options;
+  decides.erase("stream");
+  std::string wishes = decides.dump();
+  if (const std::string stream = asked("stream"); !stream.empty())
+    job.options["stream"] = stream == "-" ? stream : fs::absolute(stream).string();
   for (const char* slot : {"sampler", "cache"})
     if (const auto* use = job.component(slot)) wishes += use->id + use->options.canonical();
   job.name = asked("name", "generated-" + core::sha256(wishes).substr(0, 8));
@@ -279,6 +287,7 @@ int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   const std::string name = job.name;
   if (const auto status = core::check_job_name(name); !status)
     return complain(kUsage, "--name: " + status.failure().message);
+  const bool streams_out = job.options.at("stream") == "-";  // standard output is the video
   run->jobs.push_back(std::move(job));
   if (!runtime.has_log_level()) core::or_throw(core::set_log_level(run->log_level));
   std::error_code error;
@@ -296,7 +305,7 @@ int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   if (result.was_cancelled)
     return complain(kInterrupted, "interrupted; run the same command again to continue");
   if (!result.ok) return result.was_refused ? kUsage : kFailed;
-  say_results(*run, name);
+  if (!streams_out) say_results(*run, name);
   return kDone;
 }
 

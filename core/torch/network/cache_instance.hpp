@@ -24,6 +24,12 @@ class CacheInstance {
   void pin(uint64_t session, int64_t first, int64_t count) {
     called(api_.pin(self_.get(), session, first, count), spec_.id);
   }
+  void unpin(uint64_t session, int64_t first, int64_t count) {
+    called(api_.unpin(self_.get(), session, first, count), spec_.id);
+  }
+  void trim(uint64_t session, int64_t tokens) {
+    called(api_.trim(self_.get(), session, KINORA_BRANCH_ALL, tokens), spec_.id);
+  }
 
  private:
   int64_t counted(int32_t status, const int64_t& count, const char* what) const;

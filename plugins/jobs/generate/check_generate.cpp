@@ -11,6 +11,7 @@
 #include "plugins/jobs/inference/network_checks.hpp"
 #include "plugins/jobs/inference/next_token.hpp"
 #include "plugins/jobs/inference/parts.hpp"
+#include "plugins/jobs/inference/pipeline_spec.hpp"
 #include "plugins/jobs/inference/requests.hpp"
 #include "plugins/jobs/inference/rules.hpp"
 #include "plugins/jobs/published/published_pipeline.hpp"
@@ -58,6 +59,8 @@ void check_requests(JobCheck& check, const GenerateOptions& o) {
   const auto all =
       check.made(o.prompts_file.empty() ? "prompts" : "prompts_file", [&] { return requests(check, o); });
   check.holds("format", [&] { require_formats(o); });
+  if (all && all->size() > 1 && !o.stream.empty())
+    check.problem("stream", fmt::format("stream is for one video, and this job makes {}", all->size()));
   if (check.finds("last_image", o.last_image) && !o.last_image.empty() && o.image.empty())
     check.problem("last_image", "last_image needs `image`, the first frame; give both");
   if (!all) return;
@@ -142,7 +145,9 @@ int64_t patch_of(const ComponentUse& model, size_t dimension) {
 // Checks each given dimension for the tokenizer and for the patches of the model. Returns whether all fit.
 bool check_given_size(JobCheck& check, const GenerateOptions& o, const kinora_tokenizer_info& info,
                       const ComponentUse& model, const std::string& tokenizer) {
-  bool fits = o.frames <= 0 || check.holds("frames", [&] { latent_frames(info, tokenizer, o.frames); });
+  const int64_t frames =
+      inference::frames_of(check, o).teacher_forcing ? whole_frames(info, o.frames) : o.frames;
+  bool fits = frames <= 0 || check.holds("frames", [&] { latent_frames(info, tokenizer, frames); });
   const auto divides = [&](const char* option, int64_t given, int64_t factor, size_t dimension) {
     if (given <= 0) return true;
     const int64_t patch = info.discrete ? 1 : patch_of(model, dimension);
@@ -176,13 +181,20 @@ void check_kind(JobCheck& check, const GenerateOptions& o, bool of_codes) {
                              : "models that draw codes one by one; this one denoises";
   for (const char* option : of_other_kind(o, of_codes))
     check.problem(option, fmt::format("{} is for {}", option, why));
-  if (of_codes)
+  const auto experts = catching([&] {
+    Part model = part_of(check, "model", "weights", "train");
+    return two_experts(check, model).has_value();
+  });
+  const std::string none = of_codes ? "" : inference::why_no_cache(check, o, experts && *experts);
+  if (none.empty())
     check.holds("cache", [&] {
       const auto& use = *check.spec().component("cache");
       CacheInstance(check.open(use), use.options);
     });
   else if (check.spec().places.count("cache"))
-    check.problem("cache", fmt::format("cache is for {}", why));
+    check.problem("cache", none);
+  if (!none.empty() && !o.shots.empty() && shots_of(o.shots).size() > 1)
+    check.problem("shots", "shots need a cache of keys and values: " + none);
 }
 
 }  // namespace
@@ -242,7 +254,9 @@ void check_generate(JobCheck& check) {
   if (!data && check.upstream("encode")) return;
   if (!check_given_size(check, o, info, use, id)) return;
   const auto shape = check.made("frames", [&] {
-    return latent_shape(info, id, data ? data->shape : std::vector<int64_t>(), {o.frames, o.height, o.width});
+    const int64_t frames =
+        inference::frames_of(check, o).teacher_forcing ? whole_frames(info, o.frames) : o.frames;
+    return latent_shape(info, id, data ? data->shape : std::vector<int64_t>(), {frames, o.height, o.width});
   });
   if (shape && !of_codes && !o.noise.empty() && check.finds("noise", o.noise))
     check.holds("noise", [&] { check_noise(check, o, *shape); });

@@ -10,12 +10,14 @@
 #include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/contents.hpp"
+#include "core/plugin/service.hpp"
 #include "core/stages/one_stage.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
 #include "plugins/jobs/generate/check_generate.hpp"
+#include "plugins/jobs/generate/growing_video.hpp"
 #include "plugins/jobs/inference/media/clips.hpp"
 #include "plugins/jobs/inference/media/strip.hpp"
 #include "plugins/jobs/inference/parts.hpp"
@@ -159,15 +161,26 @@ class GenerateJob {
         {.step = [&](int64_t done) { progress.update(done); },
          .preview = [&](int64_t step, const at::Tensor& frame) { preview(request, step, frame); },
          .preview_every = options_.preview_every});
+    std::unique_ptr<GrowingVideo> growing;
+    if (writes() && !options_.stream.empty())
+      growing = std::make_unique<GrowingVideo>(
+          service<VideoFragments>(context_.runtime().registry()), options_.stream, pipeline_.fps(request),
+          options_.crf, json{{"prompt", request.prompt}, {"options", settings(request)}});
     std::vector<at::Tensor> chunks;
-    while (const auto frames = session.next_chunk()) chunks.push_back(*frames);
+    while (const auto frames = session.next_chunk()) {
+      chunks.push_back(*frames);
+      if (growing) growing->add(*frames);
+    }
     progress.finish();
     if (!writes()) return;
     const Video made{session.made(), chunks.size() == 1 ? chunks[0] : at::cat(chunks)};
     json about = describe(request, made);
     store(request, made, about);
+    if (growing) growing->finish(about);
     add_memory(about, pipeline_.device());
-    about["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    about["seconds"] = seconds;
+    if (!pipeline_.makes_codes()) about["frames_per_second"] = speeds(made, seconds);
     or_throw(write_file_atomically(base_of(request).string() + ".json", about.dump(2) + "\n"));
     context_.metrics().line(about);
   }
@@ -193,11 +206,22 @@ class GenerateJob {
     return context_.folder() / "videos" / fmt::format("{:03}", request.number - options_.first);
   }
 
-  // Everything needed to make this video again: `kinora generate --from` reads it.
-  json describe(const Request& request, const Video& made) {
+  // Frames of the video for each second of denoising, of decoding, and of all of the video's time.
+  static json speeds(const Video& made, double seconds) {
+    const auto frames = static_cast<double>(made.frames.size(0));
+    return {{"denoise", frames / made.denoise_seconds},
+            {"decode", frames / made.decode_seconds},
+            {"end_to_end", frames / seconds}};
+  }
+
+  // The job's options, for this video alone.
+  json settings(const Request& request) const {
     json options = context_.spec().options;
-    options["prompts"] = {request.prompt};
+    options["prompts"] = json::array();
+    if (request.shots.empty()) options["prompts"] = {request.prompt};
     options.update({{"prompts_file", ""},
+                    {"stream", ""},
+                    {"shots", request.shots},
                     {"negative", request.negative},
                     {"seed", request.seed},
                     {"first", request.number},
@@ -205,6 +229,11 @@ class GenerateJob {
                     {"image", request.image.string()},
                     {"video", request.video.string()},
                     {"signals", texts_of(request.signals)}});
+    return options;
+  }
+
+  // Everything needed to make this video again: `kinora generate --from` reads it.
+  json describe(const Request& request, const Video& made) {
     json about = {{"prompt", request.prompt},
                   {"negative", request.negative},
                   {"seed", request.seed},
@@ -219,7 +248,8 @@ class GenerateJob {
                   {"height", made.frames.size(1)},
                   {"width", made.frames.size(2)},
                   {"job", context_.spec().name},
-                  {"options", options}};
+                  {"options", settings(request)}};
+    if (!made.shots.empty()) about["shots"] = made.shots;
     about.update(made_with_);
     about.update(way(made));
     return about;
@@ -240,16 +270,22 @@ class GenerateJob {
 
   // How the latents were made.
   json way(const Video& made) const {
+    json out = pipeline_.makes_codes() || pipeline_.keeps() ? of_cache(made) : json::object();
     if (pipeline_.makes_codes())
-      return {{"temperature", options_.temperature},
-              {"top_k", options_.top_k},
-              {"top_p", options_.top_p},
-              {"cache", context_.spec().component("cache")->id},
-              {"cache_options", context_.spec().component("cache")->options.values()},
-              {"cache_tokens", made.cache_tokens},
-              {"cache_bytes", made.cache_bytes}};
+      out.update(
+          {{"temperature", options_.temperature}, {"top_k", options_.top_k}, {"top_p", options_.top_p}});
+    if (pipeline_.makes_codes()) return out;
     const auto& sampler = *context_.spec().component("sampler");
-    return {{"sampler", sampler.id}, {"sampler_options", sampler.options.values()}};
+    out.update({{"sampler", sampler.id}, {"sampler_options", sampler.options.values()}});
+    return out;
+  }
+
+  json of_cache(const Video& made) const {
+    const auto& cache = *context_.spec().component("cache");
+    return {{"cache", cache.id},
+            {"cache_options", cache.options.values()},
+            {"cache_tokens", made.cache_tokens},
+            {"cache_bytes", made.cache_bytes}};
   }
 
   void store(const Request& request, const Video& made, json& about) {
@@ -323,42 +359,44 @@ bool Generate::takes_pipeline_of(const json& table, const JobSpec& input) const 
 
 JobParts Generate::parts() {
   return {
-      .slots = {{.name = "sampler",
-                 .kind = "sampler",
-                 .use = "edm-heun",
-                 .required = true,
-                 .help = "sampler that turns noise into a sample"},
-                {.name = "model",
-                 .kind = "model",
-                 .help = "published model to use instead of a train job's",
-                 .weights = "weights"},
-                {.name = "loss", .kind = "loss", .help = "loss that the published model was trained on"},
-                kPublishedTokenizerSlot,
-                {.name = "text",
-                 .kind = "model",
-                 .help = "text encoder to use instead of the encode job's",
-                 .weights = "text_weights"},
-                {.name = "words", .kind = "stage", .help = "stage that turns text into tokens for `text`"},
-                {.name = "image_encoder",
-                 .kind = "model",
-                 .help = "encoder of the picture that a video starts with, instead of the encode job's: "
-                         "clip-vision",
-                 .weights = "image_encoder_weights"},
-                {.name = "parallel",
-                 .kind = "parallel",
-                 .use = "ddp",
-                 .required = true,
-                 .list = true,
-                 .help = "parallel strategies, composed; ddp distributes the videos over the ranks",
-                 .how_only = true},
-                kPrecisionSlot,
-                {.name = "cache",
-                 .kind = "cache",
-                 .use = "kv",
-                 .required = true,
-                 .help = "cache of the keys and values of earlier codes, for a model that draws codes one by "
-                         "one; the given codes are pinned"},
-                kCollectiveSlot},
+      .slots =
+          {{.name = "sampler",
+            .kind = "sampler",
+            .use = "edm-heun",
+            .required = true,
+            .help = "sampler that turns noise into a sample"},
+           {.name = "model",
+            .kind = "model",
+            .help = "published model to use instead of a train job's",
+            .weights = "weights"},
+           {.name = "loss", .kind = "loss", .help = "loss that the published model was trained on"},
+           kPublishedTokenizerSlot,
+           {.name = "text",
+            .kind = "model",
+            .help = "text encoder to use instead of the encode job's",
+            .weights = "text_weights"},
+           {.name = "words", .kind = "stage", .help = "stage that turns text into tokens for `text`"},
+           {.name = "image_encoder",
+            .kind = "model",
+            .help = "encoder of the picture that a video starts with, instead of the encode job's: "
+                    "clip-vision",
+            .weights = "image_encoder_weights"},
+           {.name = "parallel",
+            .kind = "parallel",
+            .use = "ddp",
+            .required = true,
+            .list = true,
+            .help = "parallel strategies, composed; ddp distributes the videos over the ranks",
+            .how_only = true},
+           kPrecisionSlot,
+           {.name = "cache",
+            .kind = "cache",
+            .use = "kv",
+            .required = true,
+            .help =
+                "cache of the keys and values of earlier codes or chunks, for a model that draws codes one "
+                "by one, whose given codes are pinned, or that makes a video chunk by chunk"},
+           kCollectiveSlot},
       .reads = {"train", "train-tokenizer"},
       .needs_input = false,
       .tensors = true};
@@ -373,6 +411,9 @@ void Generate::work(JobContext& context) const {
   if (job.is_first_rank()) note_unread(context, options, all, job.reads_text());
   const auto missing = job.missing(all);
   job.tell(all);
+  if (missing.empty() && !options.stream.empty() && job.is_first_rank())
+    log_warn("{}: the video is already complete, so nothing is written to stream = {}; its file is in {}",
+             context.spec().name, options.stream, (context.folder() / "videos").string());
   if (missing.size() < all.size())
     log_info("{}: {} of {} videos are already complete", context.spec().name, all.size() - missing.size(),
              all.size());

@@ -102,7 +102,7 @@ at::Tensor expected_video(const ScratchRun& run, int64_t n, const std::string& p
 }
 
 void expect_video(const ScratchRun& run, int64_t n, const std::string& prompt, const Expected& how,
-                 const std::string& what) {
+                  const std::string& what) {
   const at::Tensor want = strip(expected_video(run, n, prompt, how)), got = picture(video(run, n, ".png"));
   ASSERT_EQ(got.sizes(), want.sizes());
   EXPECT_LE(worst(got, want), 1) << what << ", video " << n;

@@ -1,3 +1,5 @@
+#include <chrono>
+
 #include <ATen/ATen.h>
 
 #include "core/runtime/call.hpp"
@@ -33,21 +35,74 @@ Session::DenoisedVideo::~DenoisedVideo() {
 
 std::optional<at::Tensor> Session::DenoisedVideo::next() {
   if (loop_->done()) return std::nullopt;
-  do sample_chunk();
-  while (!stream_ && !loop_->done());
-  return decode_new();
+  const auto seconds = [](auto&& work, double& to) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    to += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  const auto sample = [&] {
+    do sample_chunk();
+    while (!stream_ && !loop_->done());
+  };
+  at::Tensor frames;
+  seconds(sample, session_.made_.denoise_seconds);
+  seconds([&] { frames = decode_new(); }, session_.made_.decode_seconds);
+  return frames;
 }
 
 void Session::DenoisedVideo::sample_chunk() {
-  if (const auto prompt = session_.control_.begin_chunk(loop_->chunks_left(), steps_))
+  const bool has_shots = kept_ && !inputs_.shots().empty();
+  if (has_shots) begin_shot(loop_->next_chunk());
+  if (const auto prompt = session_.control_.begin_chunk(loop_->chunks_left(), steps_)) {
+    if (kept_ && loop_->finished() > 0) loop_->read_finished(reader());  // by the prompt that made them
     inputs_.set_text(*prompt);
-  loop_->next([&](const Rollout::Piece& piece) { return sampled(piece); },
-              [&](int64_t first, const FrameCondition& finished) { read(first, finished); });
+  }
+  if (has_shots) blend(loop_->next_chunk());
+  loop_->next([&](const Rollout::Piece& piece) { return sampled(piece); }, reader());
   session_.control_.end_chunk();
   if (!loop_->done() || !kept_) return;
   const std::scoped_lock turn(pipeline_.turns());
   session_.made_.cache_bytes = pipeline_.cache().bytes(kept_->number);
   session_.made_.cache_tokens = pipeline_.cache().tokens(kept_->number);
+}
+
+void Session::DenoisedVideo::begin_shot(int64_t chunk) {
+  const Shot* shot = inputs_.shots().beginning_at(chunk);
+  if (!shot || chunk == 0) return;
+  const FrameOptions& rule = pipeline_.spec().rule;
+  const bool flushes = shot->change == PromptSwitch::flush, again = shot->change == PromptSwitch::recache;
+  if (!again) loop_->read_finished(reader());
+  if (flushes || again) {
+    const std::scoped_lock turn(pipeline_.turns());
+    if (again) pipeline_.cache().reset(kept_->number);
+    if (flushes) pipeline_.cache().trim(kept_->number, rule.sink * tokens_);
+    pinned_ = 0;
+  }
+  if (flushes) loop_->read_chunks(std::max(chunk - 1, rule.sink), chunk, reader());
+  inputs_.set_text(shot->prompt);
+  if (!again) return;
+  const int64_t first = rule.window > 0 ? std::max(chunk - rule.window + 1, rule.sink) : 0;
+  loop_->read_chunks(0, std::min(rule.sink, first), reader());
+  loop_->read_chunks(std::min(first, chunk), chunk, reader());
+}
+
+void Session::DenoisedVideo::blend(int64_t chunk) {
+  const int64_t begin = inputs_.shots().begin_of(chunk);
+  const Shot* shot = inputs_.shots().beginning_at(begin);
+  if (begin == 0 || !shot || shot->change != PromptSwitch::blend || chunk - begin >= shot->blend) return;
+  inputs_.blend_text(static_cast<double>(chunk - begin + 1) / static_cast<double>(shot->blend));
+}
+
+// At a cut, `before` keeps both chunks until the cut's own is finished.
+void Session::DenoisedVideo::pin_shot(int64_t chunk) {
+  const auto pin = pipeline_.spec().shots.pin;
+  const int64_t cut = inputs_.shots().last_cut(chunk);
+  if (pin == Frames::Pin::none || cut == pinned_ || tokens_ == 0) return;
+  const std::scoped_lock turn(pipeline_.turns());
+  pipeline_.cache().pin(kept_->number, cut * tokens_, tokens_);
+  if (pin == Frames::Pin::before && cut == chunk) return;
+  if (pinned_ > 0) pipeline_.cache().unpin(kept_->number, pinned_ * tokens_, tokens_);
+  pinned_ = cut;
 }
 
 at::Tensor Session::DenoisedVideo::estimate(GuidedConditions& video, const at::Tensor& x,
@@ -63,10 +118,9 @@ GuidedConditions Session::DenoisedVideo::prepared(const Rollout::Piece& piece) {
   const std::scoped_lock turn(pipeline_.turns());
   GuidedConditions out = pipeline_.guided().prepared(of_piece(inputs_.with(), piece),
                                                      of_piece(inputs_.none(), piece), request_.guidance);
-  if (!kept_) return out;
-  Frames frames = generating_rule(pipeline_.spec().rule);
-  frames.start = piece.first;
-  out.place = {kept_->number, frames};
+  if (!kept_ && inputs_.shots().empty()) return out;
+  out.place = {kept_ ? kept_->number : 0,
+               inputs_.shots().at(generating_rule(pipeline_.spec().rule), piece.first, piece.frames())};
   return out;
 }
 
@@ -76,9 +130,13 @@ void Session::DenoisedVideo::read(int64_t first, const FrameCondition& finished)
   session_.stop_if_alone();
   pipeline_.guided().read(video, finished.clean(), finished.levels(1));
   session_.made_.model_calls += video.calls;
+  if (tokens_ > 0) return;
+  for (const uint32_t branch : {0U, 1U})
+    tokens_ = std::max(tokens_, pipeline_.cache().tokens(kept_->number, branch));
 }
 
 at::Tensor Session::DenoisedVideo::sampled(const Rollout::Piece& piece) {
+  if (kept_ && !inputs_.shots().empty()) pin_shot(piece.first / pipeline_.spec().rule.chunk);
   GuidedConditions video = prepared(piece);
   int64_t number = 0;
   FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
@@ -129,7 +187,11 @@ at::Tensor Session::DenoisedVideo::decode_new() {
   const auto denormalised = [&](int64_t first) {
     return pipeline_.scale().denormalise(loop_->latent(first).to(at::kFloat));
   };
-  if (loop_->done()) session_.made_.latent = denormalised(0);
+  if (loop_->done()) {
+    session_.made_.latent = denormalised(0);
+    session_.made_.shots =
+        inputs_.shots().described(pipeline_.spec().rule.chunk, pipeline_.tokenizer_info().time);
+  }
   if (!stream_) return session_.decoded(session_.made_.latent);
   const at::Tensor latent = denormalised(decoded_);
   std::vector<at::Tensor> frames;

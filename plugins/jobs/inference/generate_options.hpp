@@ -8,14 +8,15 @@
 namespace kinora::core {
 
 struct GenerateOptions : FrameOptions {
-  std::vector<std::string> prompts, signals, format{"mp4"};
+  std::vector<std::string> prompts, shots, signals, format{"mp4"};
   std::string pipeline, noise, prompts_file, negative, image, last_image, video,
-      guidance_convention = "diffusers", condition_timestep = "own", condition_from = "end", device = "auto";
+      guidance_convention = "diffusers", condition_timestep = "own", condition_from = "end", shot_pin = "own",
+      stream, device = "auto";
   WeightsPaths weights, weights_2, tokenizer_weights, text_weights, image_encoder_weights;
   std::vector<double> guidance_interval;
   int64_t count = 1, first = 0, seed = -1, frames = 0, height = 0, width = 0, condition_frames = 1,
           preview_every = 0, crf = 16, max_tokens = 32, threads = 0, top_k = 0, resident_experts = 2,
-          steps = 0;
+          steps = 0, shot_jump = 8;
   double temperature = 1, top_p = 1, guidance = 1, condition_sigma = 1e-4, strength = 1, fps = 0,
          sigma_data = 1, guidance_2 = -1, boundary = 0;
   bool batch_guidance = false, pad_text = false, encode_negative = false, cuda_graphs = true;
@@ -29,7 +30,7 @@ struct GenerateOptions : FrameOptions {
         .path()
         .help(
             "file with one prompt per line; .jsonl: objects with prompt, negative, seed, image, video, "
-            "signals");
+            "signals, shots");
     d.option("count", &O::count).range(1, 1e6).help("number of videos per prompt");
     d.option("first", &O::first)
         .at_least(0)
@@ -50,6 +51,7 @@ struct GenerateOptions : FrameOptions {
     describe_guidance(d);
     describe_given(d);
     describe_rule(d);
+    describe_shots(d);
     describe_codes(d);
     describe_results(d);
     describe_networks(d);
@@ -147,6 +149,24 @@ struct GenerateOptions : FrameOptions {
             "from the "
             "finished ones; for a train job's model this and the four options above are as in training");
   }
+  static void describe_shots(Describe<O>& d) {
+    d.option("shots", &O::shots)
+        .unit("JSON")
+        .help(
+            "shots of one video that is made chunk by chunk, { prompt, seconds or chunks, cut, switch }, "
+            "instead "
+            "of prompts");
+    d.option("shot_pin", &O::shot_pin)
+        .choices({"own", "before", "none"})
+        .help(
+            "shot whose first chunk stays visible beyond the window: a chunk's own; before: at a cut still "
+            "the "
+            "one before it, as LongLive's code has it");
+    d.option("shot_jump", &O::shot_jump)
+        .range(0, 1e6)
+        .unit("latent frames")
+        .help("jump of the temporal positions at a cut");
+  }
   static void describe_codes(Describe<O>& d) {
     d.option("temperature", &O::temperature)
         .range(0, 100)
@@ -164,6 +184,12 @@ struct GenerateOptions : FrameOptions {
         .help("interval between pictures of the forming first frame in previews/; 0: none");
     d.option("format", &O::format)
         .help("output formats, one or more of mp4, webp, png (one file per frame), latents (safetensors)");
+    d.option("stream", &O::stream)
+        .how_only()
+        .help(
+            "MP4 that plays while the video is made, a fragment a chunk; \"-\": standard output. At the end "
+            "a file "
+            "gets its index in front and its settings; for one video");
     d.option("crf", &O::crf).range(0, 51).help("H.264 quality, lower is better");
   }
   static void describe_experts(Describe<O>& d) {

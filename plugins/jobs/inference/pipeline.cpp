@@ -130,7 +130,9 @@ void Pipeline::open_encoders() {
 // Returns the shape that the model was trained on, or that of the requested size.
 std::vector<int64_t> Pipeline::latent_shape() {
   LatentFacts& facts = spec_.latents;
-  auto shape = core::latent_shape(info_, spec_.use("tokenizer").id, facts.shape, spec_.size);
+  RequestedSize size = spec_.size;
+  if (spec_.rule.teacher_forcing) size.frames = whole_frames(info_, size.frames);
+  auto shape = core::latent_shape(info_, spec_.use("tokenizer").id, facts.shape, size);
   if (facts.scale.mean.empty()) {
     facts.scale.mean.assign(static_cast<size_t>(shape[0]), 0);
     facts.scale.std.assign(static_cast<size_t>(shape[0]), 1);

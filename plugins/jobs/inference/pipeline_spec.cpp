@@ -7,9 +7,7 @@
 #include "plugins/jobs/inference/next_token.hpp"
 
 namespace kinora::core::inference {
-namespace {
 
-// A train job's model keeps the frame rule it was trained with.
 FrameOptions frames_of(const JobView& job, const GenerateOptions& o) {
   const JobSpec* train = job.spec().component("model") ? nullptr : job.upstream("train");
   if (!train) return o;
@@ -19,6 +17,8 @@ FrameOptions frames_of(const JobView& job, const GenerateOptions& o) {
   out.chunk = its.at("chunk"), out.window = its.at("window"), out.sink = its.at("sink");
   return out;
 }
+
+namespace {
 
 LatentFacts latents_of(const JobView& job, double sigma_data) {
   if (const JobSpec* encode = job.upstream("encode")) return LatentFacts::of_folder(job.folder_of(*encode));
@@ -41,23 +41,26 @@ void add_encoders(const JobView& job, const ComponentSpec& model, PipelineSpec& 
     out.parts["image_encoder"] = ImageEncoder::part_of(*from);
 }
 
-// Strategies whose attention below their own link is one over a whole sequence, or over all heads of a rank.
-bool is_for_caches(const ComponentUse& strategy) {
-  static const std::set<std::string> known{"parallel/single", "parallel/ddp", "parallel/fsdp",
-                                           "parallel/tp",     "parallel/cfg", "parallel/cp-ulysses"};
-  return known.contains(strategy.id);
-}
-
-// Finished chunks are read once into a cache, unless their keys would differ from step to step, or with the expert, or
-// between the ranks of a video.
-bool keeps_chunks(const JobView& job, const GenerateOptions& o, const PipelineSpec& spec) {
-  const auto& strategies = job.spec().list("parallel");
-  return spec.rule.teacher_forcing && !spec.has("model_2") && o.condition_timestep == "own" &&
-         std::all_of(strategies.begin(), strategies.end(),
-                     [](const ComponentUse* use) { return is_for_caches(*use); });
-}
-
 }  // namespace
+
+// Below the link of each of these strategies an attention is one over a whole sequence, for all heads of the rank.
+std::string why_no_cache(const JobView& job, const GenerateOptions& o, bool has_two_experts) {
+  static const std::set<std::string> kWhole{"parallel/single", "parallel/ddp", "parallel/fsdp",
+                                            "parallel/tp",     "parallel/cfg", "parallel/cp-ulysses"};
+  if (!frames_of(job, o).teacher_forcing)
+    return "cache is for models that draw codes one by one, and for videos that are made chunk by chunk "
+           "(teacher_forcing); this one is made at once";
+  if (has_two_experts) return "cache is for one network, and this model has two experts; leave it out";
+  if (o.condition_timestep == "shared")
+    return "with condition_timestep = \"shared\" the keys of given frames differ from step to step, so no "
+           "cache "
+           "keeps them; leave it out";
+  for (const auto* use : job.spec().list("parallel"))
+    if (!kWhole.contains(use->id))
+      return "cache needs whole sequences, and " + use->id +
+             " divides them; use cp-ulysses, or leave the cache out";
+  return "";
+}
 
 PipelineSpec pipeline_spec(const JobView& job, const GenerateOptions& o) {
   PipelineSpec out;
@@ -77,13 +80,17 @@ PipelineSpec pipeline_spec(const JobView& job, const GenerateOptions& o) {
   };
   add("precision");
   if (!of_codes) add("sampler");
-  if (of_codes || keeps_chunks(job, o, out)) add("cache");
+  if (of_codes || why_no_cache(job, o, out.has("model_2")).empty()) add("cache");
   if (!of_codes) out.parts["loss"] = {shared_use(loss_of(job)), {}};
   add_encoders(job, spec, out);
   out.has_resident_experts = o.resident_experts == 2;
   const JobSpec* encode = job.upstream("encode");  // which says what the training saw
   out.encodes_empty_negative =
       o.encode_negative || (encode && encode->options.at("encode_empty").get<bool>());
+  out.shots = {o.shot_pin == "own"      ? Frames::Pin::own
+               : o.shot_pin == "before" ? Frames::Pin::before
+                                        : Frames::Pin::none,
+               o.shot_jump};
   out.shares_timestep = o.condition_timestep == "shared";
   out.latents = latents_of(job, o.sigma_data);
   out.size = {o.frames, o.height, o.width};

@@ -9,22 +9,24 @@
 #include "plugins/jobs/inference/generate_options.hpp"
 #include "plugins/jobs/inference/parts.hpp"
 #include "plugins/jobs/inference/rules.hpp"
+#include "plugins/jobs/inference/shots.hpp"
 #include "plugins/jobs/latents/latents.hpp"
 
 namespace kinora::core::inference {
 
 struct PipelineSpec {
   std::string name;  // in messages
-  // Everything that decides a video, by its slot: model, tokenizer and precision; sampler and loss, or cache
-  // for a model that draws codes; model_2 (the second expert), text, words and image_encoder if there are any.
+  // Everything that decides a video, by its slot: model, tokenizer and precision; sampler and loss of a model that
+  // denoises; cache, if it draws codes or makes chunks; model_2 (the second expert), text, words and image_encoder if there are any.
   std::map<std::string, Part> parts;
   double boundary = 0;               // share of the timesteps below which the second expert denoises
   bool has_resident_experts = true;  // both are in memory
   std::optional<TextEncoder::Parts> text;
   bool encodes_empty_negative = false;  // an empty negative prompt is a text; else zeros
   FrameOptions rule;                    // of the model's frames
-  bool shares_timestep = false;         // given frames have the timestep of the other frames
-  LatentFacts latents;                  // that the model was trained on
+  ShotRule shots;
+  bool shares_timestep = false;  // given frames have the timestep of the other frames
+  LatentFacts latents;           // that the model was trained on
   RequestedSize size;
   double fps = 0;           // frames per second of the videos; 0: encoded_fps
   double encoded_fps = 0;   // of the latents that an earlier job encoded; 0: none did
@@ -38,6 +40,10 @@ struct PipelineSpec {
   bool has(const std::string& slot) const { return parts.contains(slot); }
 };
 
+// The rule of the model's frames: a train job's model keeps the one it was trained with.
+FrameOptions frames_of(const JobView& job, const GenerateOptions& options);
+// Why a video of a model that denoises is made without a cache of keys and values; "" if it is made on one.
+std::string why_no_cache(const JobView& job, const GenerateOptions& options, bool has_two_experts);
 // The pipeline of a generate job, with the networks of earlier jobs. Throws Error that names the faulty
 // option.
 PipelineSpec pipeline_spec(const JobView& job, const GenerateOptions& options);

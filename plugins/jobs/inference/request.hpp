@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "core/torch/media/signals.hpp"
 
@@ -44,6 +45,7 @@ struct Request {
   bool condition_from_end = true;
   std::array<Guidance, 2> guidance;  // of each expert
   TokenSampling tokens;              // for a model that draws codes
+  std::vector<std::string> shots;    // instead of one prompt, see shots_of()
 };
 
 }  // namespace kinora::core

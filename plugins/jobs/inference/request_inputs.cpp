@@ -13,8 +13,32 @@
 
 namespace kinora::core::inference {
 
+namespace {
+
+// Without a cache the earlier chunks are computed again in each step, by the prompt of now.
+ShotList shots_in(Pipeline& pipeline, const Request& request) {
+  if (request.shots.empty()) return {};
+  const auto& spec = pipeline.spec();
+  auto shots = shots_of(request.shots);
+  const bool is_one = std::ranges::all_of(shots, [&](const Shot& s) { return s.prompt == shots[0].prompt; });
+  if (!spec.rule.teacher_forcing || (!pipeline.keeps() && !is_one))
+    raise(
+        KINORA_ERROR_UNSUPPORTED,
+        "{}: shots are for a model that makes its video chunk by chunk on a cache: one with teacher_forcing, "
+        "one expert, and no strategy but ddp, fsdp, tp, cfg and cp-ulysses",
+        spec.name);
+  return {std::move(shots), spec.shots, pipeline.fps(request),
+          spec.rule.chunk * pipeline.tokenizer_info().time};
+}
+
+}  // namespace
+
 RequestInputs::RequestInputs(Pipeline& pipeline, const Request& request, const kinora_run& run)
-    : pipeline_(pipeline), request_(request), run_(run) {}
+    : pipeline_(pipeline),
+      request_(request),
+      run_(run),
+      shots_(shots_in(pipeline, request)),
+      frames_(shots_.empty() ? pipeline.shape()[1] : shots_.chunks() * pipeline.spec().rule.chunk) {}
 
 void RequestInputs::set_text(const std::string& prompt) {
   if (!pipeline_.reads_text()) return;
@@ -30,6 +54,19 @@ void RequestInputs::set_text(const std::string& prompt) {
     (*to)["text"] = tokens;
     if (pipeline_.takes("text_mask")) (*to)["text_mask"] = at::ones({1, tokens.size(1)}, at::kBool);
   }
+  text_before_ = text_.defined() ? text_ : text;
+  text_ = text;
+}
+
+// The shorter text ends in zeros, as a text that is absent.
+void RequestInputs::blend_text(double share) {
+  if (!text_.defined()) return;
+  const int64_t length = std::max(text_.size(1), text_before_.size(1));
+  const auto padded = [&](const at::Tensor& t) {
+    return at::constant_pad_nd(t, {0, 0, 0, length - t.size(1)});
+  };
+  with_["text"] = share >= 1 ? text_ : at::lerp(padded(text_before_), padded(text_), share);
+  if (pipeline_.takes("text_mask")) with_["text_mask"] = at::ones({1, with_["text"].size(1)}, at::kBool);
 }
 
 void RequestInputs::set_image() {
@@ -64,7 +101,7 @@ void RequestInputs::set_channels(const std::optional<FrameCondition>& given) {
   const auto& shape = pipeline_.shape();
   if (condition_input() == ConditionInput::mask)
     with_["condition_mask"] = none_["condition_mask"] =
-        given ? given->mask(shape[1]) : at::zeros({1, 1, shape[1], shape[2], shape[3]});
+        given ? given->mask(frames_) : at::zeros({1, 1, frames_, shape[2], shape[3]});
   if (condition_input() != ConditionInput::channels) return;
   if (request_.image.empty())
     throw Error(KINORA_ERROR_INVALID, pipeline_.model_spec().id + " makes videos from a picture; set image");
@@ -124,7 +161,8 @@ std::optional<FrameCondition> RequestInputs::given_frames() {
 // Of a video that is made at once all is drawn at once; a chunk has noise of its own frames.
 NoiseOf RequestInputs::drawn() const {
   const auto& s = pipeline_.shape();
-  if (!request_.noise.empty()) return noise_of(given_noise(request_.noise, request_.number, s));
+  if (!request_.noise.empty())
+    return noise_of(given_noise(request_.noise, request_.number, {s[0], frames_, s[2], s[3]}));
   if (pipeline_.spec().rule.teacher_forcing)
     return noise_by_frames({s[0], s[2], s[3]}, request_.seed, request_.number);
   return noise_of(sample_noise(at::empty({1, s[0], s[1], s[2], s[3]}, at::kDouble), request_.seed,

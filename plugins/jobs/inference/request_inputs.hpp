@@ -15,6 +15,11 @@ class RequestInputs {
   RequestInputs(Pipeline& pipeline, const Request& request, const kinora_run& run);
 
   void set_text(const std::string& prompt);
+  // The text goes over from that of the last set_text() before to the present one: 0 is the one before, 1 the present.
+  void blend_text(double share);
+  // Latent frames of the video.
+  int64_t frames() const { return frames_; }
+  const ShotList& shots() const { return shots_; }
   // The picture's embeddings, for both predictions.
   void set_image();
   // For both predictions. Throws Error(KINORA_ERROR_INVALID) for a signal that the model does not take.
@@ -48,7 +53,10 @@ class RequestInputs {
   Pipeline& pipeline_;
   const Request& request_;
   const kinora_run& run_;
+  const ShotList shots_;
+  const int64_t frames_;
   Conditions with_, none_;
+  at::Tensor text_, text_before_;  // [1, tokens, size]
 };
 
 }  // namespace kinora::core::inference

@@ -10,6 +10,7 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "plugins/jobs/curation/text_file.hpp"
+#include "plugins/jobs/inference/shots.hpp"
 
 namespace kinora::core {
 namespace {
@@ -27,8 +28,8 @@ void read_line(const fs::path& file, size_t number, const std::string& line, Req
   const auto wrong = [&](const std::string& what) {
     throw Error(KINORA_ERROR_INVALID, fmt::format("{}:{}: {}", file.string(), number, what));
   };
-  if (!given.is_object() || !given.contains("prompt"))
-    wrong("expected an object such as {\"prompt\": \"...\"}");
+  if (!given.is_object() || given.contains("prompt") == given.contains("shots"))
+    wrong("expected an object such as {\"prompt\": \"...\"}, or with shots instead of a prompt");
   for (const auto& [name, value] : given.items()) {
     const bool text = name == "prompt" || name == "negative" || name == "image" || name == "video";
     if (name == "signals") {
@@ -37,15 +38,20 @@ void read_line(const fs::path& file, size_t number, const std::string& line, Req
       request.signals = *signals;
       continue;
     }
+    if (name == "shots") {
+      if (!value.is_array() || value.empty()) wrong("'shots' must be a list of objects");
+      for (const auto& shot : value) request.shots.push_back(shot.dump());
+      continue;
+    }
     if (!text && name != "seed")
-      wrong("unknown member '" + name + "'; known: prompt, negative, seed, image, video, signals");
+      wrong("unknown member '" + name + "'; known: prompt, negative, seed, image, video, signals, shots");
     if (text ? !value.is_string() : !value.is_number_unsigned())
       wrong("'" + name + "' must be " + (text ? "a text" : "a whole number that is not negative"));
   }
   const auto path = [&](const char* name, const fs::path& otherwise) {
     return given.contains(name) ? file.parent_path() / given[name].get<std::string>() : otherwise;
   };
-  request.prompt = given["prompt"];
+  request.prompt = given.value("prompt", std::string());
   request.negative = given.value("negative", request.negative);
   request.seed = given.value("seed", request.seed);
   request.image = path("image", request.image);
@@ -102,6 +108,7 @@ std::vector<Request> requests(const JobView& context, const GenerateOptions& o) 
   common.tokens = {o.temperature, o.top_k, o.top_p};
   std::vector<Request> made;
   for (const auto& prompt : o.prompts) made.push_back(common), made.back().prompt = prompt;
+  if (!o.shots.empty()) made.push_back(common), made.back().shots = o.shots;
   if (!o.prompts_file.empty()) {
     constexpr uint64_t kMost = uint64_t{1} << 30;
     std::istringstream in(or_throw(read_text_file(o.prompts_file, kMost)));
@@ -115,7 +122,10 @@ std::vector<Request> requests(const JobView& context, const GenerateOptions& o) 
     }
   }
   if (made.empty())
-    throw Error(KINORA_ERROR_INVALID, "no prompts; set prompts, one text per video, or prompts_file");
+    throw Error(KINORA_ERROR_INVALID,
+                "no prompts; set prompts, one text per video, shots of one video, or prompts_file");
+  for (auto& request : made)
+    if (const auto shots = shots_of(request.shots); !shots.empty()) request.prompt = shots[0].prompt;
   std::vector<Request> all;
   for (const auto& request : made)
     for (int64_t i = 0; i < o.count; ++i) {

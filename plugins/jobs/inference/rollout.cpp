@@ -62,11 +62,16 @@ at::Tensor Rollout::known(int64_t first, int64_t end) const {
 
 at::Tensor Rollout::latent(int64_t first) const { return known(first, finished_); }
 
+void Rollout::read_chunks(int64_t first, int64_t end, const Read& read) {
+  for (int64_t at = first * plan_.chunk; at < end * plan_.chunk; at += plan_.chunk)
+    read(at, {known(at, at + plan_.chunk), plan_.mix, plan_.sigma});
+  read_ = end * plan_.chunk;
+}
+
 // Known frames are never sampled again.
 void Rollout::next(const Sample& sample, const Read& read) {
   const int64_t end = end_after(known_), begin = plan_.keeps ? known_ / plan_.chunk * plan_.chunk : 0;
-  for (; plan_.keeps && read_ < begin; read_ += plan_.chunk)
-    read(read_, {known(read_, read_ + plan_.chunk), plan_.mix, plan_.sigma});
+  if (plan_.keeps) read_finished(read);
   std::optional<FrameCondition> before;
   if (plan_.chunk == 0)
     before = given_;
@@ -78,7 +83,7 @@ void Rollout::next(const Sample& sample, const Read& read) {
 }
 
 void Rollout::rewind(int64_t frames) {
-  if (frames < 0 || frames > finished_ || (frames < finished_ && end_after(frames) - frames != plan_.chunk))
+  if (frames < 0 || frames > finished_ || (frames < finished_ && frames % plan_.chunk != 0))
     raise(KINORA_ERROR_INVALID, "latent frame {} is not the end of a chunk of {} that is finished", frames,
           plan_.chunk);
   const int64_t first = given_ ? given_->frames() : 0;

@@ -54,6 +54,11 @@ class Rollout {
   int64_t chunks_left() const;
   // Forgets the latent frames from `frames` on, which is the end of a chunk; the model reads the others again.
   void rewind(int64_t frames);
+  // The model reads the finished chunks now that it has not read yet: before its prompt changes.
+  void read_finished(const Read& read) { read_chunks(read_ / plan_.chunk, next_chunk(), read); }
+  // It reads these chunks again, up to the next one.
+  void read_chunks(int64_t first, int64_t end, const Read& read);
+  int64_t next_chunk() const { return known_ / plan_.chunk; }  // of a plan with chunks
 
  private:
   // The next chunk ends at the next multiple of `chunk`, wherever the given frames end.

@@ -8,60 +8,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/inference/plain_pipeline_testing.hpp"
-#include "plugins/jobs/training/video_jobs_testing.hpp"
+#include "plugins/jobs/inference/rollout_testing.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/worst.hpp"
 
 namespace kinora::core::inference {
 namespace {
-
-const char* const kDit = "";
-const char* const kDeepDit =
-    "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
-    "head_size = "
-    "12, adaln_lora = 4 }";
-const char* const kWan =
-    "model = { use = 'wan', in_channels = 2, out_channels = 2, text_dim = 12, num_layers = 2, "
-    "num_attention_heads = "
-    "2, attention_head_dim = 12, ffn_dim = 16, freq_dim = 8 }\nloss = 'flow'";
-
-struct Small {
-  explicit Small(const std::string& model, int64_t steps = 3)
-      : run(prepared({{"dit", model},
-                      {"film", fmt::format("precision = 'fp64'\nsampler = {{ use = '{}', steps = {} }}",
-                                           model == kWan ? "flow-euler" : "euler", steps)}})) {}
-  // The video's latent, [1, C, T, H, W].
-  at::Tensor made(const FrameOptions& rule, const Request& request, int64_t frames, const json& cache) {
-    LatentFacts facts = PlainPipeline::latents_of_15_frames();
-    facts.shape[1] = frames;
-    PipelineSpec spec = PlainPipeline::spec(*run, facts);
-    spec.rule = rule;
-    if (!cache.is_null()) {
-      const auto& component = *or_throw(test::runtime().registry().find("cache", "cache/kv"));
-      ComponentUse use = *run->spec("film").component("cache");
-      use.options = or_throw(Options::make(component, cache));
-      spec.parts["cache"] = {shared_use(use), {}};
-    }
-    Parallelism parallel(test::runtime(), PlainPipeline::plan(*run));
-    Pipeline pipeline(test::runtime(), spec, parallel);
-    Session session(pipeline, request);
-    while (session.next_chunk()) continue;
-    calls = session.made().model_calls;
-    kept = session.made().cache_tokens;
-    return session.made().latent;
-  }
-
-  std::unique_ptr<test::ScratchRun> run;
-  int64_t calls = 0, kept = 0;
-};
-
-FrameOptions in_chunks(int64_t chunk, int64_t window = 0, int64_t sink = 0) {
-  FrameOptions out;
-  out.teacher_forcing = true;
-  out.chunk = chunk, out.window = window, out.sink = sink;
-  return out;
-}
 
 class Cached : public testing::TestWithParam<const char*> {};
 
@@ -84,7 +36,7 @@ TEST_P(Cached, IsMaskedAttentionOverAllFrames) {
       const int64_t frames = draw(1, 9);
       const at::Tensor want = small.made(rule, request, frames, nullptr);
       const at::Tensor got = small.made(rule, request, frames, json::object());
-      ASSERT_LT((got - want).abs().max().item<double>(), 1e-12 * want.abs().max().item<double>())
+      ASSERT_LT(apart(got, want), 1e-12)
           << frames << " frames in chunks of " << rule.chunk << ", window " << rule.window << ", sink "
           << rule.sink << ", guidance " << guidance.scale << (guidance.batched ? " batched" : "") << " from "
           << guidance.from;

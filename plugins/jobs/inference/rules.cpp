@@ -23,6 +23,10 @@ int64_t latent_frames(const kinora_tokenizer_info& info, const std::string& toke
   raise(KINORA_ERROR_INVALID, "frames = {} must be 1 + n * {} for {}; {} or {} would do", frames, info.time,
         tokenizer, below, below + info.time);
 }
+int64_t whole_frames(const kinora_tokenizer_info& info, int64_t frames) {
+  return frames == 0 ? 0 : 1 + (frames - 1 + info.time - 1) / info.time * info.time;
+}
+
 int64_t latent_rows(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t height) {
   return require_divided("height", height, info.height, tokenizer);
 }

@@ -11,6 +11,8 @@ namespace kinora::core {
 int64_t require_divided(const char* option, int64_t pixels, int64_t factor, const std::string& by);
 // Latent frames, rows and columns of a video of this size. Frames are 1 + n * info.time.
 int64_t latent_frames(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t frames);
+// The frames of the shortest whole latent that has this many; 0 stays 0.
+int64_t whole_frames(const kinora_tokenizer_info& info, int64_t frames);
 int64_t latent_rows(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t height);
 int64_t latent_columns(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t width);
 // A requested size in pixels; 0: as in training.

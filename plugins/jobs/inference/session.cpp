@@ -70,6 +70,7 @@ std::optional<at::Tensor> Session::next_chunk() {
     if (!video_) video_ = std::make_unique<DenoisedVideo>(*this);
     auto frames = video_->next();
     is_over_ = !frames;
+    if (frames && frames->defined()) return cut(*frames);
     return frames;
   } catch (const Error& e) {
     end_by_error(e.code() == KINORA_ERROR_CANCELLED);
@@ -78,6 +79,12 @@ std::optional<at::Tensor> Session::next_chunk() {
     end_by_error(false);
     throw;
   }
+}
+
+at::Tensor Session::cut(const at::Tensor& frames) {
+  const int64_t wanted = request_.shots.empty() ? pipeline_.spec().size.frames : 0, before = given_;
+  given_ += frames.size(0);
+  return wanted == 0 || given_ <= wanted ? frames : frames.narrow(0, 0, wanted - before);
 }
 
 void Session::end_by_error(bool was_cancelled) {

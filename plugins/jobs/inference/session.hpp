@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "plugins/jobs/inference/pipeline.hpp"
 #include "plugins/jobs/inference/request.hpp"
 #include "plugins/jobs/inference/session_control.hpp"
@@ -54,7 +56,9 @@ class Session {
   struct Made {
     at::Tensor latent;                            // as decoded: [1, C, t, h, w], or int64 codes [1, t, h, w]
     int64_t nfe = 0, model_calls = 0, steps = 0;  // nfe: denoiser calls, or drawn codes
-    int64_t cache_bytes = 0, cache_tokens = 0;    // of the cache of keys and values, while decoding codes
+    int64_t cache_bytes = 0, cache_tokens = 0;    // of the cache of keys and values, before the video's end
+    double denoise_seconds = 0, decode_seconds = 0;
+    nlohmann::json shots;  // the first pixel frame and the prompt of each, if there are any
   };
   const Made& made() const { return made_; }
 
@@ -72,6 +76,8 @@ class Session {
   // The caller has a turn: lets others have theirs.
   void pass_turn();
   void note_step(int64_t done);
+  // Without those behind the video's end, which a last chunk has.
+  at::Tensor cut(const at::Tensor& frames);
   // The whole latent so far.
   at::Tensor decoded(const at::Tensor& latent);
 
@@ -82,6 +88,7 @@ class Session {
   // Of the tokenizer's calls; others have their turn between two latent frames.
   kinora_run run_{};
   Made made_;
+  int64_t given_ = 0;  // frames that next_chunk() gave
   bool is_over_ = false;
   std::unique_ptr<Video> video_;
 };

@@ -12,10 +12,10 @@
 
 #include "core/base/cancel.hpp"
 #include "core/runtime/call.hpp"
+#include "core/torch/open.hpp"
 #include "kinora/run.hpp"
-#include "plugins/jobs/inference/plain_pipeline_testing.hpp"
 #include "plugins/jobs/inference/requests.hpp"
-#include "plugins/jobs/training/video_jobs_testing.hpp"
+#include "plugins/jobs/inference/rollout_testing.hpp"
 #include "tests/support/refusal.hpp"
 
 namespace kinora::core::inference {
@@ -29,11 +29,6 @@ const char* const kCodes =
 const char* const kCodeModel =
     "model = { use = 'ar', vocab_size = 12, n_layers = 2, dim = 24, n_heads = 4, n_kv_heads = 2, head_dim = "
     "6, ffn_hidden_size = 16, insert_cross_attn = true, context_dim = 12 }\nloss = 'next-token'";
-
-// It decodes in a stream, one latent frame at a time; ScratchRun's tokenizer needs the whole latent.
-const char* const kStreaming =
-    "tokenizer = { use = 'wan', base_dim = 4, z_dim = 2, dim_mult = [1, 1, 1, 1], num_res_blocks = 1, "
-    "normalise = false }";
 
 // A pipeline of the run's generate job: "noise", "chunks", "undecoded" (chunks that cannot be decoded one by
 // one) or "codes".
@@ -204,6 +199,8 @@ INSTANTIATE_TEST_SUITE_P(Of, Sessions, testing::Values("noise", "chunks", "undec
 
 // A sampler that draws noise uses the same keys in each chunk; the host mixes the chunk in.
 TEST(Session, AStochasticSamplerDrawsOtherNumbersInEachChunk) {
+  test::runtime();
+  offer_tensors(torch_tensors());
   Call call;
   call.seed = 7;
   const at::Tensor like = at::zeros({1, 4096}, at::kDouble);

@@ -50,11 +50,20 @@ class Session::DenoisedVideo final : public Session::Video {
 
  private:
   void sample_chunk();
+  // The prompt of a shot that begins with this chunk, and what becomes of the keys and values before it.
+  void begin_shot(int64_t chunk);
+  // The text of a chunk in which one prompt goes over to the next.
+  void blend(int64_t chunk);
+  // Keeps the first chunk of the shot that the chunk is in, and lets that of the shot before it go.
+  void pin_shot(int64_t chunk);
   GuidedConditions prepared(const Rollout::Piece& piece);
   // The piece sampled from the first level on.
   at::Tensor sampled(const Rollout::Piece& piece);
   // The clean pass over finished frames.
   void read(int64_t first, const FrameCondition& finished);
+  Rollout::Read reader() {
+    return [this](int64_t first, const FrameCondition& finished) { read(first, finished); };
+  }
   // The denoiser that the sampler calls, in the sampler's way of mixing.
   at::Tensor estimate(GuidedConditions& video, const at::Tensor& x, const at::Tensor& sigma,
                       const FrameCondition* before);
@@ -68,6 +77,8 @@ class Session::DenoisedVideo final : public Session::Video {
   std::unique_ptr<Tokenizer::Stream> stream_;  // null: the video is decoded as a whole
   int64_t decoded_ = 0;                        // latent frames
   int64_t chunk_ = 0;                          // number of the next chunk
+  int64_t tokens_ = 0;                         // of a chunk, in the cache; 0: none was read
+  int64_t pinned_ = 0;                         // chunk of the last cut that is pinned; 0: none
 };
 
 class Session::DrawnVideo final : public Session::Video {

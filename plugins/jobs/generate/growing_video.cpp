@@ -1,0 +1,36 @@
+#include "plugins/jobs/generate/growing_video.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "core/base/cancel.hpp"
+
+namespace kinora::core {
+
+GrowingVideo::GrowingVideo(const VideoFragments& writer, const std::string& where, double fps, int64_t crf,
+                           const nlohmann::json& known)
+    : writer_(writer),
+      where_(where),
+      form_{.fps = fps, .crf = crf, .comment = known.dump()},
+      out_(where, [] { return cancelled(); }),
+      thread_([this](const at::Tensor& frames) { encode(frames); }) {}
+
+void GrowingVideo::encode(const at::Tensor& frames) {
+  const at::NoGradGuard off;
+  const at::Tensor all = frames.cpu().contiguous();
+  if (!stream_) {
+    form_.height = all.size(1);
+    form_.width = all.size(2);
+    stream_ = writer_.open(
+        form_, [this](std::span<const uint8_t> bytes, VideoFragments::Kind) { out_.write(bytes); });
+  }
+  stream_->add(all.data_ptr<uint8_t>(), all.size(0));
+}
+
+void GrowingVideo::finish(const nlohmann::json& about) {
+  thread_.finish();
+  stream_->finish();
+  if (!out_.is_standard_output()) writer_.remux(where_, where_, about.dump());
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,117 @@
+#include "plugins/jobs/inference/shots.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+
+using json = nlohmann::json;
+
+namespace {
+
+Shot shot_of(const std::string& text, size_t number) {
+  const auto fail = [&](const std::string& what) {
+    throw Error(KINORA_ERROR_INVALID, fmt::format("shot {}: {}", number, what));
+  };
+  const json given = json::parse(text, nullptr, false);
+  if (!given.is_object()) fail("expected a table such as { prompt = \"a red sea\", seconds = 5 }");
+  Shot out;
+  const auto number_of = [&](const json& value, const char* name, double least) {
+    if (!value.is_number() || value < least) fail(fmt::format("'{}' takes a number from {} on", name, least));
+    return value.get<double>();
+  };
+  for (const auto& [name, value] : given.items()) {
+    if (name == "prompt" && value.is_string()) {
+      out.prompt = value;
+    } else if (name == "chunks" || name == "blend") {
+      if (!value.is_number_integer()) fail(fmt::format("'{}' takes a whole number", name));
+      (name == "chunks" ? out.chunks : out.blend) = static_cast<int64_t>(number_of(value, name.c_str(), 1));
+    } else if (name == "seconds") {
+      out.seconds = number_of(value, "seconds", 0);
+    } else if (name == "cut" && value.is_boolean()) {
+      out.cuts = value;
+    } else if (name == "switch") {
+      const std::vector<std::string> names{"none", "recache", "blend", "flush"};
+      const auto at =
+          std::find(names.begin(), names.end(), value.is_string() ? value.get<std::string>() : "");
+      if (at == names.end()) fail("'switch' is one of none, recache, blend and flush");
+      out.change = static_cast<PromptSwitch>(at - names.begin());
+    } else {
+      fail(fmt::format(
+          "'{}' is unknown or has a wrong value; a shot has prompt (a text), seconds or chunks, cut "
+          "(true or false), switch and blend",
+          name));
+    }
+  }
+  if (!given.contains("prompt")) fail("prompt is missing");
+  if ((out.chunks > 0) == (out.seconds > 0)) fail("give its length, in seconds or in chunks");
+  return out;
+}
+
+}  // namespace
+
+std::vector<Shot> shots_of(const std::vector<std::string>& texts) {
+  std::vector<Shot> out;
+  for (const auto& text : texts) out.push_back(shot_of(text, out.size() + 1));
+  return out;
+}
+
+ShotList::ShotList(std::vector<Shot> shots, const ShotRule& rule, double fps, int64_t frames)
+    : shots_(std::move(shots)), rule_(rule) {
+  int64_t at = 0;
+  for (auto& shot : shots_) {
+    begins_.push_back(at);
+    if (shot.chunks == 0)
+      shot.chunks = std::max<int64_t>(std::llround(shot.seconds * fps / static_cast<double>(frames)), 1);
+    at += shot.chunks;
+  }
+}
+
+int64_t ShotList::chunks() const { return shots_.empty() ? 0 : begins_.back() + shots_.back().chunks; }
+
+const Shot* ShotList::beginning_at(int64_t chunk) const {
+  const auto at = std::find(begins_.begin(), begins_.end(), chunk);
+  return at == begins_.end() ? nullptr : &shots_[static_cast<size_t>(at - begins_.begin())];
+}
+
+int64_t ShotList::begin_of(int64_t chunk) const {
+  const auto after = std::upper_bound(begins_.begin(), begins_.end(), chunk);
+  return after == begins_.begin() ? 0 : *(after - 1);
+}
+
+int64_t ShotList::last_cut(int64_t chunk) const {
+  int64_t out = 0;
+  for (size_t i = 1; i < shots_.size() && begins_[i] <= chunk; ++i)
+    if (shots_[i].cuts) out = begins_[i];
+  return out;
+}
+
+// The first latent frame is one frame.
+json ShotList::described(int64_t chunk, int64_t time) const {
+  json out;
+  for (size_t i = 0; i < shots_.size(); ++i) {
+    const int64_t first = begins_[i] * chunk;
+    out.push_back({{"frame", first == 0 ? 0 : 1 + (first - 1) * time}, {"prompt", shots_[i].prompt}});
+  }
+  return out;
+}
+
+Frames ShotList::at(Frames rule, int64_t first, int64_t count) const {
+  rule.start = first;
+  for (size_t i = 1; i < shots_.size(); ++i)
+    if (shots_[i].cuts) rule.cuts.push_back(begins_[i]);
+  if (rule.cuts.empty()) return rule;
+  rule.pin = rule_.pin;
+  for (int64_t f = first; f < first + count; ++f) {
+    const auto cuts =
+        std::upper_bound(rule.cuts.begin(), rule.cuts.end(), f / rule.chunk) - rule.cuts.begin();
+    rule.times.push_back(f + rule_.jump * cuts);
+  }
+  return rule;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,64 @@
+// A video as a list of shots: each begins with a chunk, has a prompt of its own, and may be a cut (LongLive 2.0).
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/torch/attention/visibility.hpp"
+
+namespace kinora::core {
+
+// What becomes of the keys and values of earlier chunks, which the earlier prompt made.
+enum class PromptSwitch {
+  none,     // they stay
+  recache,  // the chunks that the next one sees are read again with the new prompt (LongLive 1)
+  blend,    // they stay, and the prompt's embedding goes over to the new one in `blend` chunks
+  flush     // the sink's stay, and the last chunk is read again after it, without the others (Infinity-RoPE)
+};
+
+struct Shot {
+  std::string prompt;
+  int64_t chunks = 0;  // its length; 0: by `seconds`
+  double seconds = 0;
+  bool cuts = true;  // time jumps, and its first chunk is kept
+  PromptSwitch change = PromptSwitch::none;
+  int64_t blend = 4;  // chunks
+};
+
+// texts: JSON objects, {"prompt", "chunks" or "seconds", "cut", "switch", "blend"}. Throws Error(KINORA_ERROR_INVALID)
+// that names the shot and the member.
+std::vector<Shot> shots_of(const std::vector<std::string>& texts);
+
+// Which of a shot's chunks stays visible, and how far time jumps at a cut.
+struct ShotRule {
+  Frames::Pin pin = Frames::Pin::none;
+  int64_t jump = 0;  // latent frames
+};
+
+class ShotList {
+ public:
+  ShotList() = default;
+  // frames: pixel frames of a chunk.
+  ShotList(std::vector<Shot> shots, const ShotRule& rule, double fps, int64_t frames);
+  bool empty() const { return shots_.empty(); }
+  int64_t chunks() const;  // of all shots
+  // The shot that begins with this chunk; null: none does.
+  const Shot* beginning_at(int64_t chunk) const;
+  // The first chunk of the shot that this chunk is in.
+  int64_t begin_of(int64_t chunk) const;
+  // The first chunk of the last cut up to this chunk; 0: there was none.
+  int64_t last_cut(int64_t chunk) const;
+  // [{"frame", "prompt"}]: the pixel frame with which each shot begins. chunk: latent frames; time: frames of one.
+  nlohmann::json described(int64_t chunk, int64_t time) const;
+  // The rule of a forward of `count` latent frames from `first` on.
+  Frames at(Frames rule, int64_t first, int64_t count) const;
+
+ private:
+  std::vector<Shot> shots_;
+  std::vector<int64_t> begins_;  // first chunk of each shot
+  ShotRule rule_;
+};
+
+}  // namespace kinora::core

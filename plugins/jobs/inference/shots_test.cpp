@@ -1,0 +1,143 @@
+// Shots: how they are read, what a cut changes, and what becomes of the keys and values of an earlier prompt.
+#include "plugins/jobs/inference/shots.hpp"
+
+#include <random>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugins/jobs/inference/rollout_testing.hpp"
+#include "tests/support/refusal.hpp"
+
+namespace kinora::core::inference {
+namespace {
+
+using testing::HasSubstr;
+
+std::string shot(const std::string& prompt, int64_t chunks, bool cuts = true,
+                 const std::string& change = "none") {
+  return json{{"prompt", prompt}, {"chunks", chunks}, {"cut", cuts}, {"switch", change}}.dump();
+}
+
+TEST(Shots, AreReadFromTheirTexts) {
+  const auto shots =
+      shots_of({R"({"prompt": "a", "seconds": 1.5})",
+                R"({"prompt": "b", "chunks": 2, "cut": false, "switch": "blend", "blend": 3})"});
+  const ShotList list(shots, {Frames::Pin::own, 8}, 16, 8);
+  EXPECT_EQ(list.chunks(), 5) << "24 frames are three chunks of 8";
+  EXPECT_EQ(list.beginning_at(3)->prompt, "b");
+  EXPECT_EQ(list.beginning_at(3)->blend, 3);
+  EXPECT_EQ(list.beginning_at(2), nullptr);
+  EXPECT_EQ(list.begin_of(4), 3);
+  EXPECT_EQ(list.last_cut(4), 0) << "the second shot is no cut";
+  for (const auto& [text, message] :
+       {std::pair{"[]", "shot 1: expected a table"},
+        {R"({"seconds": 2})", "prompt is missing"},
+        {R"({"prompt": "a"})", "give its length"},
+        {R"({"prompt": "a", "chunks": 1, "seconds": 1})", "give its length"},
+        {R"({"prompt": "a", "chunks": 1.5})", "'chunks' takes a whole number"},
+        {R"({"prompt": "a", "chunks": 0})", "'chunks' takes a number from 1 on"},
+        {R"({"prompt": "a", "seconds": -1})", "'seconds' takes a number from 0 on"},
+        {R"({"prompt": "a", "chunks": 1, "switch": "cut"})", "none, recache, blend and flush"},
+        {R"({"prompt": "a", "chunks": 1, "length": 2})", "'length' is unknown"}})
+    EXPECT_THAT(test::refusal([&] { shots_of({text}); }), HasSubstr(message)) << text;
+}
+
+TEST(Shots, CutsMoveTheFramesBehindThemInTime) {
+  const ShotList list(shots_of({shot("a", 2), shot("a", 1), shot("a", 1, false), shot("a", 2)}),
+                      {Frames::Pin::own, 8}, 8, 4);
+  Frames rule;
+  rule.chunk = 2;
+  const Frames at = list.at(rule, 2, 8);
+  EXPECT_EQ(at.start, 2);
+  EXPECT_THAT(at.cuts, testing::ElementsAre(2, 4));
+  EXPECT_THAT(at.times, testing::ElementsAre(2, 3, 12, 13, 14, 15, 24, 25));
+}
+
+TEST(ShotVideo, OnACacheIsMaskedAttentionOverAllFrames) {
+  const at::NoGradGuard off;
+  std::mt19937 random(3);
+  const auto draw = [&](int64_t least, int64_t most) {
+    return std::uniform_int_distribution<int64_t>(least, most)(random);
+  };
+  Small small(kDeepDit, 2);
+  for (int round = 0; round < 40; ++round) {
+    Request request{.seed = 2, .prompt = "red sea"};
+    for (int64_t left = draw(2, 7); left > 0;) {
+      const int64_t chunks = draw(1, left);
+      request.shots.push_back(shot("red sea", chunks, draw(0, 3) > 0));
+      left -= chunks;
+    }
+    small.shots = {static_cast<Frames::Pin>(draw(0, 2)), draw(0, 8)};
+    const int64_t window = draw(0, 3);
+    const FrameOptions rule = in_chunks(draw(1, 2), window, window > 0 ? draw(0, 2) : 0);
+    const at::Tensor want = small.made(rule, request, 1, nullptr), got = small.made(rule, request, 1);
+    ASSERT_LT(apart(got, want), 1e-12)
+        << round << ": chunk " << rule.chunk << ", window " << window << ", sink " << rule.sink << ", pin "
+        << static_cast<int>(small.shots.pin) << ", " << testing::PrintToString(request.shots);
+  }
+}
+
+// Two shots, the second with another prompt.
+at::Tensor switched(Small& small, const std::string& how, const json& more = json::object(),
+                    int64_t window = 0) {
+  json second = json::parse(shot("blue", 3, false, how));
+  second.update(more);
+  Request request{.seed = 2, .prompt = "red sea", .shots = {shot("red sea", 1), second.dump()}};
+  return small.made(in_chunks(2, window), request, 1);
+}
+
+TEST(ShotVideo, ReadAgainIsAVideoWhoseChunksAllHaveTheNewPrompt) {
+  const at::NoGradGuard off;
+  Small small(kDeepDit, 2, kStreaming);
+  const at::Tensor again = switched(small, "recache"), stays = switched(small, "none");
+  small.then_says = "blue";
+  // Without a cache and a stream, the prompt of then is that of all frames before.
+  Request plain{.seed = 2, .prompt = "red sea"};
+  const at::Tensor want = small.made(in_chunks(2), plain, 8, nullptr);
+  EXPECT_LT(apart(again, want), 1e-12);
+  EXPECT_GT(apart(stays, want), 1e-4) << "keys of the old prompt stay";
+}
+
+TEST(ShotVideo, BlendsOverToItsPrompt) {
+  const at::NoGradGuard off;
+  Small small(kDeepDit, 2);
+  const at::Tensor none = switched(small, "none"), at_once = switched(small, "blend", {{"blend", 1}}),
+                   slow = switched(small, "blend", {{"blend", 3}});
+  EXPECT_LT(apart(at_once, none), 1e-12);
+  EXPECT_GT(apart(slow.narrow(2, 2, 2), none.narrow(2, 2, 2)), 1e-4);
+  EXPECT_TRUE(at::equal(slow.narrow(2, 0, 2), none.narrow(2, 0, 2)));
+}
+
+TEST(ShotVideo, FlushedForgetsAllButTheSinkAndTheLastChunk) {
+  const at::NoGradGuard off;
+  Small small(kDeepDit, 2);
+  const auto made = [&](const std::string& how, int64_t before) {
+    Request request{.seed = 2, .prompt = "red sea"};
+    request.shots = {shot("red sea", before), shot("red sea", 2, false, how)};
+    return small.made(in_chunks(2, 9, 1), request, 1);
+  };
+  const int64_t chunk = 2 * 2 * 4;
+  made("none", 5);
+  EXPECT_EQ(small.kept, 6 * chunk);
+  made("flush", 5);
+  EXPECT_EQ(small.kept, 3 * chunk)
+      << "the sink, the last chunk of the first shot, the first one of the second";
+  EXPECT_LT(apart(made("flush", 1), made("none", 1)), 1e-12)
+      << "the first chunk is the sink and the last one";
+  EXPECT_GT(apart(made("flush", 4), made("none", 4)), 1e-4);
+}
+
+TEST(ShotVideo, NeedsAModelThatMakesChunks) {
+  Small small(kDit);
+  Request request{.prompt = "red sea", .shots = {shot("red sea", 1), shot("blue", 1)}};
+  FrameOptions at_once;
+  EXPECT_THAT(test::refusal([&] { small.made(at_once, request, 3, nullptr); }),
+              HasSubstr("shots are for a model"));
+  EXPECT_THAT(test::refusal([&] { small.made(in_chunks(1), request, 3, nullptr); }), HasSubstr("on a cache"));
+}
+
+}  // namespace
+}  // namespace kinora::core::inference
