@@ -13,7 +13,22 @@ namespace {
 
 // Keys in eight bits differ by 0.01; those of other tokens by 1.
 constexpr double kMostError = 0.05;
-constexpr int64_t kFrame = 4, kHeads = 2, kSize = 3;  // tokens of a frame, heads and channels of each
+constexpr int64_t kFrame = 4, kHeads = 2, kSize = 2;  // tokens of a frame, heads and channels of each
+
+// The rotation that the trial's queries and keys are said to have, by their time.
+constexpr double kFrequency[kSize / 2] = {0.5};
+
+kinora_rope rotation() {
+  kinora_rope out{};
+  out.struct_size = sizeof out;
+  out.layout = KINORA_ROPE_HALVES;
+  out.n_axes = 1;
+  out.frequency = kFrequency;
+  out.pairs[0] = kSize / 2;
+  out.column[0] = KINORA_TOKEN_TIME;
+  out.divisor[0] = 1;
+  return out;
+}
 
 Tensor drawn(uint64_t seed, int64_t tokens) { return normal(seed, {1, tokens, kHeads, kSize}); }
 
@@ -64,6 +79,8 @@ class Cache {
     chain_->begin(!GradMode::enabled(), pass, at.frames);
     Attention<Tensor> how;
     how.name = at.name;
+    const kinora_rope rope = rotation();
+    how.rope = &rope;
     const Tensor tokens = q.detach().reshape({1, q.size(1), kHeads * kSize});
     context.sequence(tokens, q.size(1) / kFrame, 2, 2, how.q_seq);
     how.kv_seq = how.q_seq;

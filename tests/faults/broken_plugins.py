@@ -264,6 +264,10 @@ def check_own():
                 tar.addfile(line, io.BytesIO(b"line"))
     told = validate(own / "source-webdataset/libsource-webdataset.so", "--input", str(SCRATCH / "shards"), code=0)
     assert {c["check"]: c["message"] for c in told["checks"]}["parts"] == "21 samples", told
+    for more in ([], ["--set", "window=8"]):  # the trial's model describes its rotation, which these positions need
+        told = validate(own / "caches-kv/libcaches-kv.so", "--set", "positions=relative", *more, code=0)
+        assert not any(c["skipped"] for c in told["checks"]
+                       if c["check"] in ("storage", "pinned", "sessions", "copies", "saved")), told
     said = subprocess.run([KINORA, "plugins", "validate", own / "dedup/libdedup.so", "--include", "outcomes", "--input",
                            ROOT / "tests/data/bbb_A.mp4"], capture_output=True, text=True, timeout=60).stdout
     assert "try it in a run file" in said and "give a video" not in said, said
