@@ -68,13 +68,17 @@ std::string contents(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The conda recipe; it differs with the tier.
+// The conda recipe; it differs with the tier, and with what the kind's checks need.
 // packages: that it is built with, ", fmt".
-std::string recipe(const fs::path& from, const std::string& name, const std::string& tier,
-                   const std::string& packages = "") {
-  const bool host = tier == "host";
+std::string recipe(const fs::path& from, const std::string& kind, const std::string& name,
+                   const std::string& tier, const std::string& packages = "") {
+  const bool host = tier == "host", source = kind == "source";
   return filled(contents(from / "recipe.yaml.in"),
                 {{"@NAME@", name},
+                 {"@BEFORE@", source ? "echo line > lines.txt && " : ""},
+                 {"@ASKS@", source              ? " --input lines.txt"
+                            : kind == "storage" ? " --at here"
+                                                : ""},
                  {"@EXACT@", host ? " ==" KINORA_VERSION : ""},
                  {"@HOST@", host ? ", fmt, nlohmann_json" : packages},
                  {"@TORCH_ROOT@", tier == "pinned" ? " -DKINORA_TORCH_ROOT=$PREFIX" : ""}});
@@ -87,7 +91,7 @@ Words stage_files(const fs::path& from, const std::string& name) {
   for (const char* file :
        {"CMakeLists.txt", "README.md", "plugin.toml", "brightness.cpp", "brightness_test.cpp"})
     out.emplace_back(filled(file, words), filled(contents(from / file), words));
-  out.emplace_back("recipe.yaml", recipe(from / "kinds", name, "stable", ", nlohmann_json"));
+  out.emplace_back("recipe.yaml", recipe(from / "kinds", "stage", name, "stable", ", nlohmann_json"));
   return out;
 }
 
@@ -106,6 +110,7 @@ std::string header_of(const std::string& kind) {
 struct Wanted {
   std::vector<std::string> words;  // KIND NAME [DIR]
   std::string tier, lang;
+  bool is_tier_given = false;
 };
 
 Words kind_files(const fs::path& from, const Wanted& wanted) {
@@ -128,14 +133,14 @@ Words kind_files(const fs::path& from, const Wanted& wanted) {
             {"plugin.toml", text("plugin.toml") + text(kind + ".c.toml")},
             {name + ".c", text(kind + ".c")},
             {name + "_test.c", text(kind + "_test.c")},
-            {"recipe.yaml", recipe(from, name, tier)}};
+            {"recipe.yaml", recipe(from, kind, name, tier)}};
   const std::string of_tier = tier == "pinned" ? ".pinned" : "";
   return {{"CMakeLists.txt", text("CMakeLists.txt")},
           {"README.md", text("README" + of_tier + ".md") + more(kind + ".md")},
           {"plugin.toml", text("plugin.toml") + text(kind + of_tier + ".toml")},
           {name + ".cpp", text(kind + of_tier + ".cpp")},
           {name + "_test.py", text("test.py") + text(kind + ".test.py")},
-          {"recipe.yaml", recipe(from, name, tier)}};
+          {"recipe.yaml", recipe(from, kind, name, tier)}};
 }
 
 Wanted parse(const Arguments& arguments) {
@@ -146,7 +151,7 @@ Wanted parse(const Arguments& arguments) {
   po::variables_map values;
   po::store(po::command_line_parser(arguments).options(known).positional(positional).run(), values);
   return {values["word"].as<std::vector<std::string>>(), values["tier"].as<std::string>(),
-          values["lang"].as<std::string>()};
+          values["lang"].as<std::string>(), !values["tier"].defaulted()};
 }
 
 std::string list_of(const std::vector<std::string>& names) {
@@ -158,7 +163,7 @@ std::string mistake(const Wanted& wanted) {
   std::vector<std::string> kinds;
   for (const auto& k : core::kinds())
     if (k.name != std::string_view("service")) kinds.emplace_back(k.name);
-  const auto& [words, tier, lang] = wanted;
+  const auto& [words, tier, lang, is_tier_given] = wanted;
   if (words.size() < 2 || words.size() > 3)
     return "plugins new needs KIND NAME [DIR] [--tier stable|pinned] [--lang c++|c]; kinds: " +
            list_of(kinds);
@@ -171,6 +176,9 @@ std::string mistake(const Wanted& wanted) {
   if (!is_plugin_name(name))
     return fmt::format("'{}' is not a plugin name; begin with a-z, then use a-z, 0-9, '-', '_' and '.'",
                        name);
+  if (kind == "job" && is_tier_given)
+    return fmt::format("--tier {}: a kind of job is of tier host, built for one Kinora; leave --tier out",
+                       tier);
   if (std::ranges::find(kTiers, tier) == kTiers.end())
     return fmt::format("--tier {}: the tiers are {}", tier, fmt::join(kTiers, " and "));
   if (tier == "pinned" && kind != "model")

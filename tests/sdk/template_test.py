@@ -20,6 +20,7 @@ ENVIRONMENT = {**os.environ, "KINORA_TORCH": str(ROOT / ".deps/torch/torch"),
                "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "CCACHE_BASEDIR": str(ROOT),
                "CCACHE_NOHASHDIR": "1",
                **({"CMAKE_CXX_COMPILER_LAUNCHER": "ccache"} if CCACHE else {})}
+ASKS = {"storage": " --at here", "source": " --input lines.txt"}  # what validate needs of these kinds
 failures = []
 
 
@@ -51,7 +52,7 @@ def looks_right(id, folder):
     text = (folder / "recipe.yaml").read_text()
     recipe, name = yaml.safe_load(text), id.split("/")[1]
     if recipe["package"]["name"] != f"kinora-plugin-{name}" or "@" in text or not recipe["requirements"]["run"][
-        0].startswith("kinora"):
+        0].startswith("kinora") or ASKS.get(id.split("/")[0], "") not in recipe["tests"][0]["script"]:
         failures.append(f"{id}: {recipe}")
         print("WRONG", failures[-1])
     try:
@@ -69,8 +70,9 @@ def built(kind, name, sdk, tier="stable", program=KINORA, lang="c++"):
     folder, id = SCRATCH / name, f"{kind}/{name}"
     build, plugins = folder / "build", folder / "build/lib/kinora/plugins"
     library = plugins / name / f"lib{name}.so"
-    check(f"{id}: new", kinora("plugins", "new", kind, name, folder, "--tier", tier, "--lang", lang, program=program),
-          0, "plugin.toml")
+    tiers = [] if kind == "job" else ["--tier", tier]
+    check(f"{id}: new", kinora("plugins", "new", kind, name, folder, *tiers, "--lang", lang, program=program), 0,
+          "plugin.toml")
     looks_right(id, folder)
     named = [] if program != KINORA else [f"-DKINORA_PROGRAM={KINORA}"]  # an installation finds its own
     configured = run("cmake", "-G", "Ninja", "-S", folder, "-B", build, f"-DCMAKE_PREFIX_PATH={sdk}", *named,
@@ -413,6 +415,9 @@ def refusals():
           "stable and pinned")
     check("pinned stage", kinora("plugins", "new", "stage", "x", SCRATCH / "x", "--tier", "pinned"), 2,
           "has a template for models")
+    for tier in ("stable", "pinned", "host"):
+        check(f"a job of tier {tier}", kinora("plugins", "new", "job", "x", SCRATCH / "x", "--tier", tier), 2,
+              "a kind of job is of tier host", "leave --tier out")
     check("unknown language", kinora("plugins", "new", "stage", "x", SCRATCH / "x", "--lang", "rust"), 2, "c++ and c")
     check("a sampler in C", kinora("plugins", "new", "sampler", "x", SCRATCH / "x", "--lang", "c"), 2,
           "template in C for stages only", "kinora/abi/sampler.h")
