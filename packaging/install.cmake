@@ -19,8 +19,27 @@ foreach(_name film.mp4 film.json bbb_A.mp4 bbb_B.mp4 bbb_C.mp4 bbb_D.mp4 city_cc
 endforeach()
 install(FILES "${CMAKE_SOURCE_DIR}/LICENSE" "${CMAKE_SOURCE_DIR}/NOTICE" "${CMAKE_SOURCE_DIR}/packaging/LIBRARIES.md"
   "${CMAKE_SOURCE_DIR}/packaging/copyright" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora)
-install(FILES "${CMAKE_SOURCE_DIR}/README.md" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora)
-install(DIRECTORY "${CMAKE_SOURCE_DIR}/docs" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora FILES_MATCHING PATTERN
-    "*.md")
+# share/doc/kinora: the pages, in the folders that they have here, with what they link to. Links to what an installation
+# has elsewhere lead there.
+file(GLOB_RECURSE _pages CONFIGURE_DEPENDS RELATIVE "${CMAKE_SOURCE_DIR}" "${CMAKE_SOURCE_DIR}/docs/*.md")
+list(APPEND _pages README.md ARCHITECTURE.md BENCHMARKS.md CHANGELOG.md CONTRIBUTING.md packaging/slurm/README.md
+    plugins/stages/README.md)
+foreach(_page IN LISTS _pages)
+  get_filename_component(_folder "${_page}" DIRECTORY)
+  string(REGEX REPLACE "[^/]+/?" "../" _up "${_folder}")  # from the page to the folder of README.md
+  file(READ "${CMAKE_SOURCE_DIR}/${_page}" _text)
+  string(REPLACE "](${_up}sdk/" "](${_up}../../kinora/sdk/" _text "${_text}")
+  string(REPLACE "](${_up}configs/" "](${_up}../../kinora/configs/" _text "${_text}")
+  string(REPLACE "](${_up}tests/abi/" "](${_up}../../kinora/sdk/examples/" _text "${_text}")
+  string(REPLACE "](${_up}packaging/LIBRARIES.md" "](${_up}LIBRARIES.md" _text "${_text}")
+  string(REPLACE "](${_up}tests/data/LICENSES.md" "](${_up}MEDIA.md" _text "${_text}")
+  set(_installed "${CMAKE_BINARY_DIR}/documents/${_page}")
+  file(CONFIGURE OUTPUT "${_installed}" CONTENT "@_text@" @ONLY)
+  install(FILES "${_installed}" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora/${_folder})
+  set_property(DIRECTORY "${CMAKE_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/${_page}")
+endforeach()
+install(DIRECTORY "${CMAKE_SOURCE_DIR}/docs/pictures" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora/docs)
+install(DIRECTORY "${CMAKE_SOURCE_DIR}/packaging/slurm" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora/packaging
+  FILES_MATCHING PATTERN "*.sbatch")
 install(FILES "${CMAKE_SOURCE_DIR}/tests/data/LICENSES.md" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora RENAME
     MEDIA.md)

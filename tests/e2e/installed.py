@@ -175,6 +175,13 @@ def check_sdk():
         assert (PLACE / "share/kinora" / file).exists(), file
     assert (PLACE / "share/cmake/kinora-sdk/kinora-sdk-config.cmake").exists()
     kinora("plugins", "new", "stage", "mine", SCRATCH / "mine")
+    program = SCRATCH / "embeds"
+    program.with_suffix(".c").write_text('#include <stdio.h>\n#include "kinora/embed.h"\n'
+                                         "int main(void) { return puts(kinora_embed_version()) < 0; }\n")
+    flags = shlex.split(run("pkg-config", "--cflags", "--libs", "kinora-embed", env=env))
+    run("gcc", "-std=c11", "-Wall", "-Werror", program.with_suffix(".c"), "-o", program, *flags)
+    release = run("pkg-config", "--modversion", "kinora-embed", env=env).strip()
+    assert run(program, env=BARE).strip() == release and f"kinora {release}\n" in kinora("--version"), release
 
 
 def check_completion():
@@ -216,6 +223,17 @@ def check_licences():
     for video in (PLACE / "share/kinora/media").iterdir():
         assert video.name == "LICENSES.md" or f"`{video.name}`" in text, video
     assert "libx264" in (doc / "LIBRARIES.md").read_text() and (doc / "copyright").exists()
+
+
+def check_links():
+    """Every link of an installed page leads to an installed file, or to a web address."""
+    pages = [page for page in files() if page.suffix == ".md"]
+    assert {"README.md", "ARCHITECTURE.md", "MEDIA.md", "operate.md"} <= {page.name for page in pages}, pages
+    links = [(page, link) for page in pages
+             for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"(?ms)^ *```.*?```$", "", page.read_text()))]
+    dead = [f"{page.relative_to(PLACE)}: {link}" for page, link in links
+            if not re.match(r"https?://|mailto:|#", link) and not (page.parent / link.partition("#")[0]).exists()]
+    assert len(links) > 40 and not dead, dead
 
 
 def check_bill_of_materials():
@@ -297,8 +315,8 @@ def main():
     SCRATCH.mkdir(parents=True)
     install()
     for check in (check_build_tree, check_no_path_of_the_build, check_linking, check_program, check_libtorch,
-                  check_run_files, check_sdk, check_completion, check_man_page, check_licences, check_bill_of_materials,
-                  check_conda_packages, check_wheel):
+                  check_run_files, check_sdk, check_completion, check_man_page, check_licences, check_links,
+                  check_bill_of_materials, check_conda_packages, check_wheel):
         check()
         print("ok   ", check.__name__, flush=True)
 
