@@ -15,6 +15,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/plugin/elf.hpp"
 #include "core/plugin/library.hpp"
+#include "core/plugin/registry.hpp"
 
 namespace kinora {
 namespace {
@@ -99,6 +100,36 @@ std::string check_exports(const Subject& s) {
                   names.size(), fmt::join(names.begin(), end, ", "), names.size() > 3 ? ", ..." : ""));
 }
 
+// kinora/abi/plugin.h reserves these first words of a stage's name.
+constexpr std::string_view kFamilies[] = {"caption", "clip",  "dedup", "embed", "filter",
+                                          "shard",   "shots", "text",  "video"};
+
+// Whether another plugin of this process has the component: a plugin may take over one that exists.
+bool is_offered(const Subject& s, const std::string& id) {
+  return std::any_of(s.plugins.begin(), s.plugins.end(), [&](const fs::path& folder) {
+    std::error_code none;
+    if (fs::equivalent(folder, s.library.parent_path(), none)) return false;
+    const auto plugin =
+        core::parse_manifest(manifest_text(folder / "plugin.toml").value_or(""), "plugin.toml");
+    return plugin && plugin->component(id);
+  });
+}
+
+void require_free_names(const Subject& s, const core::PluginSpec& plugin) {
+  std::error_code none;
+  if (fs::equivalent(core::search_folders({}).back().path, s.library.parent_path().parent_path(), none))
+    return;
+  for (const auto& c : plugin.components) {
+    const std::string family = c.name.substr(0, c.name.find('.'));
+    if (c.kind == "stage" && std::ranges::find(kFamilies, family) != std::end(kFamilies) &&
+        !is_offered(s, c.id))
+      throw Error(
+          KINORA_ERROR_INVALID,
+          fmt::format("{}: Kinora reserves the first word '{}' of a stage's name; call it vendor.name", c.id,
+                      family));
+  }
+}
+
 std::string check_manifest(const Subject& s) {
   if (s.text.empty())
     throw Error(KINORA_ERROR_NOT_FOUND,
@@ -110,6 +141,7 @@ std::string check_manifest(const Subject& s) {
   if (name != found)
     throw Error(KINORA_ERROR_INVALID,
                 "its file must be called " + name + ", found " + found + "; rename the file or the plugin");
+  require_free_names(s, spec);
   return "";
 }
 

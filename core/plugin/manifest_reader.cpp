@@ -339,6 +339,9 @@ class ComponentReader {
     if (!table) return to_.errors.add(node.source(), "{} must be a table {{ type, default, ... }}", what);
     if (!is_name(out.name))
       to_.errors.add(key.source(), "'{}' is not a valid option name; {}", out.name, name_rule);
+    const bool is_of_jobs = out.name == "name" || out.name == "kind" || out.name == "input";
+    if (out.name == "use" || (to.kind == "job" && is_of_jobs))
+      to_.errors.add(key.source(), "{}: run files reserve this word; give the option another name", what);
     TomlTable t(*table, what, to_.errors);
     const bool typed = option_type(t, out, to);
     if (!to.unusable.empty()) return to.options.push_back(std::move(out));

@@ -158,6 +158,9 @@ const Case cases[] = {
     {"help = \"order 2\"", "help = \"order 2", "plugin.toml:12:"},
     {"[[component]]\nid = \"sampler/edm-heun\"", "[component]\nid = \"sampler/edm-heun\"", "plugin.toml:26:"},
     {"option.rho = {", "option.Rho = {", "plugin.toml:19:8: 'Rho' is not a valid option name"},
+    {"option.rho = {", "option.use = {",
+     "plugin.toml:19:8: option 'use' of sampler/edm-heun: run files reserve this word; give the option "
+     "another"},
     {"[plugin]\n", "[plugin]\nmanifest = 2\n",
      "plugin.toml:2:12: 'manifest' of [plugin] must be 1, the only format that this Kinora reads; another "
      "one needs "
@@ -179,6 +182,23 @@ TEST(Manifest, ErrorsHaveTheirPlace) {
     const auto p = changed(c.replace, c.by);
     ASSERT_FALSE(p) << c.replace << " -> " << c.by;
     EXPECT_THAT(p.failure().message, HasSubstr(c.says));
+  }
+}
+
+TEST(Manifest, AnOptionOfAJobLeavesTheWordsOfARunFileAlone) {
+  const auto job = [](const std::string& option) {
+    return parse_manifest(
+        "[plugin]\nname = \"x\"\nversion = \"0.1.0\"\nabi = \"1.0\"\ntier = \"host\"\n"
+        "kinora = \"==1.0.0\"\n[[component]]\nid = \"job/x\"\noption." +
+            option + " = { type = \"string\", default = \"\" }\n",
+        "p");
+  };
+  EXPECT_TRUE(job("title"));
+  for (const char* word : {"name", "kind", "input", "use"}) {
+    const auto p = job(word);
+    ASSERT_FALSE(p) << word;
+    EXPECT_THAT(p.failure().message,
+                HasSubstr(std::string("option '") + word + "' of job/x: run files reserve"));
   }
 }
 

@@ -31,14 +31,22 @@ Registry::~Registry() = default;
 std::vector<PluginInfo> Registry::plugins() const {
   const std::lock_guard lock(locks_->state);
   std::vector<PluginInfo> out;
-  for (const auto& entry : entries_) out.push_back(entry->info);
+  for (const auto& entry : entries_) {
+    PluginInfo& info = out.emplace_back(entry->info);
+    if (!locks_->only || info.state != PluginState::ready) continue;
+    if (const auto allowed = locks_->only->allows(info); !allowed)
+      info.state = PluginState::disabled, info.reason = allowed.failure().message;
+  }
   return out;
 }
 
 std::vector<std::string> Registry::ids(std::string_view kind) const {
   std::vector<std::string> out;
+  const std::lock_guard lock(locks_->state);
   for (const auto& [id, place] : by_id_)
-    if (place.spec->unusable.empty() && (kind.empty() || place.spec->kind == kind)) out.push_back(id);
+    if (place.spec->unusable.empty() && place.entry->info.state != PluginState::disabled &&
+        (kind.empty() || place.spec->kind == kind))
+      out.push_back(id);
   return out;
 }
 
@@ -141,12 +149,6 @@ Result<const ComponentSpec*> Registry::find(std::string_view kind, std::string_v
   const auto place = locate(kind, name);
   if (!place) return place.failure();
   return place->spec;
-}
-
-Result<std::string> Registry::version_of(std::string_view id) const {
-  const auto place = locate({}, id);
-  if (!place) return place.failure();
-  return place->entry->info.spec.version;
 }
 
 Result<PluginInfo> Registry::plugin_of(std::string_view id) const {

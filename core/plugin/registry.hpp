@@ -70,7 +70,7 @@ class Registry {
   // registry. KINORA_ERROR_INVALID if another plugin has its name, or a component of the same id.
   Status add(kinora_plugin_entry_fn entry, const std::string& manifest);
 
-  // [any-thread] Copies, in search order.
+  // [any-thread] Copies, in search order. One whose files are not those of the lock is disabled.
   std::vector<PluginInfo> plugins() const;
   // Folders that were not searched, and why.
   const std::vector<std::string>& notices() const { return notices_; }
@@ -91,9 +91,7 @@ class Registry {
   // its plugin is disabled or the component alone unusable.
   Result<const ComponentSpec*> find(std::string_view id) const { return find({}, id); }
   Result<const ComponentSpec*> find(std::string_view kind, std::string_view name) const;
-  // [any-thread] Version of the plugin of the component that find() returns; the same errors.
-  Result<std::string> version_of(std::string_view id) const;
-  // [any-thread] A copy of that plugin; the same errors.
+  // [any-thread] A copy of the plugin of the component that find() returns; the same errors.
   Result<PluginInfo> plugin_of(std::string_view id) const;
 
   // [any-thread] The same, and opens its plugin; for one of the pinned tier, libtorch first (host.hpp,

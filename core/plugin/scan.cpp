@@ -72,11 +72,11 @@ Status read_plugin(PluginInfo& info) {
   } else {
     const auto libraries = libraries_in(info.folder);
     if (libraries.size() != 1)
-      return fail(KINORA_ERROR_NOT_FOUND,
-                  "{}: {} libraries and no plugin.toml; put each plugin in its own folder, with the "
-                  "plugin.toml that "
-                  "kinora plugins manifest writes",
-                  info.folder.string(), libraries.size());
+      return fail(
+          KINORA_ERROR_NOT_FOUND,
+          "{}: {} libraries and no plugin.toml; put each plugin in its own folder, with the plugin.toml "
+          "that kinora plugins manifest writes",
+          info.folder.string(), libraries.size());
     info.library = libraries[0];
     const auto embedded = read_embedded_manifest(info.library);
     if (!embedded) return embedded.failure();
@@ -97,8 +97,10 @@ Status read_plugin(PluginInfo& info) {
   if (*embedded && **embedded != text) {
     return fail(
         KINORA_ERROR_INVALID,
-        "{}:{}:1: it differs from the manifest inside {}; build the library again, or restore the file",
-        place, first_different_line(text, **embedded), info.library.filename().string());
+        "{}:{}:1: it differs from the manifest inside {}; build the library again, or restore the file: "
+        "kinora plugins manifest {} --tier {} --out {}",
+        place, first_different_line(text, **embedded), info.library.filename().string(),
+        info.library.string(), tier_name(info.spec.tier), place);
   }
   return {};
 }

@@ -15,7 +15,6 @@ const std::vector<std::string>& tensor_dtypes();
 bool is_tensor_shape(std::string_view);
 inline constexpr const char* tensor_shape_rule =
     "write \"[B, C, 3]\", \"[B, ...]\" or \"[]\", and alternatives as \"[B] or [B, T]\"; an axis is a name, "
-    "a "
-    "number or a formula of both with + - * / ^ ( )";
+    "a number or a formula of both with + - * / ^ ( )";
 
 }  // namespace kinora::core

@@ -33,7 +33,7 @@ std::optional<ComponentUse> read_component(const Document& doc, const Registry& 
     const bool unknown = !(*spec)->option(p.path.substr(0, p.path.find('[')));
     problems.push_back({unknown ? doc.key(at) : doc.value(at), p.message});
   }
-  use.version = or_throw(registry.version_of(use.id));
+  use.version = or_throw(registry.plugin_of(use.id)).spec.version;
   use.draws = (*spec)->draws;
   use.results = (*spec)->results;
   return use;

@@ -138,8 +138,7 @@ std::string of_another_layout(const fs::path& given) {
   if (gguf.empty() || (is_folder && !file_with(given, ".safetensors").empty())) return "";
   return fmt::format(
       "{} is GGUF (llama.cpp, ComfyUI-GGUF), which is not read; take the safetensors of the same model, in "
-      "bf16, or in eight "
-      "bits as ComfyUI's *_fp8_scaled.safetensors",
+      "bf16, or in eight bits as ComfyUI's *_fp8_scaled.safetensors",
       gguf.string());
 }
 

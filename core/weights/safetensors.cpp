@@ -32,8 +32,7 @@ std::string known_as(std::span<const std::byte> file) {
     return "a file of torch.save or torch.jit.save; save its tensors with safetensors.torch.save_file";
   if (begin.starts_with("GGUF"))
     return "GGUF (llama.cpp, ComfyUI-GGUF), which is not read; take the safetensors of the same model, in "
-           "bf16, or in eight "
-           "bits as ComfyUI's *_fp8_scaled.safetensors";
+           "bf16, or in eight bits as ComfyUI's *_fp8_scaled.safetensors";
   if (begin.starts_with("<")) return "a page of HTML; download the file again";
   if (begin.starts_with("{")) return "JSON; give the weights file next to it, *.safetensors";
   return "";

@@ -202,9 +202,8 @@ Failure without_weights(const fs::path& folder) {
       ggufs.insert(it->path().filename().string());
   if (!ggufs.empty())
     return fail(KINORA_ERROR_NOT_FOUND,
-                "{}: {} is GGUF, which is not read; take the safetensors of "
-                "the same model",
-                folder.string(), *ggufs.begin());
+                "{}: {} is GGUF, which is not read; take the safetensors of the same model", folder.string(),
+                *ggufs.begin());
   if (pickles.empty())
     return fail(KINORA_ERROR_NOT_FOUND, "{}: no *.safetensors in this folder; is the download complete?",
                 folder.string());

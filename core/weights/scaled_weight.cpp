@@ -123,8 +123,7 @@ class ScaleJoining {
     if (!unread.empty())
       return fail(KINORA_ERROR_UNSUPPORTED,
                   "{}: {}: '{}' is quantised by ComfyUI with {}, which is not read; take the file of this "
-                  "model in bf16, "
-                  "fp16 or fp8_scaled",
+                  "model in bf16, fp16 or fp8_scaled",
                   origin_, where, module, unread);
     if (const auto group = number_in(layer, "group_size"); group >= 1 && group < 1e9)
       groups_[module + ".weight"] = static_cast<int64_t>(group);
@@ -152,8 +151,7 @@ class ScaleJoining {
     if (!module.empty() && (find(module + ".weight_zero_point") || find(module + ".pre_quant_scale")))
       return fail(KINORA_ERROR_UNSUPPORTED,
                   "{}: {} has a zero point or scales of its input channels next to its scale, which are not "
-                  "read; take the "
-                  "file of this model in bf16",
+                  "read; take the file of this model in bf16",
                   origin_, said_of(*codes));
     ScaledWeight out{*codes, scale, std::nullopt, 1, 1, 1};
     if (const auto s = with_bitsandbytes(module, out); !s) return s;
@@ -205,8 +203,7 @@ class ScaleJoining {
                 "{}: {} does not fit {}: expected one scale for all, for a row or for a block; where the "
                 "size of blocks is "
                 "not clear, put {{\"quantization_config\": {{\"weight_block_size\": [ROWS, COLUMNS]}}}} into "
-                "config.json "
-                "next to the file",
+                "config.json next to the file",
                 origin_, said_of(out.scale), said_of(out.codes));
   }
 

@@ -300,8 +300,7 @@ void Worker::watch_memory(Clock::time_point now) {
   if (const uint64_t sum = held_.sum_above(together_))
     end(
         fmt::format("killed with {} MiB of memory, the most of the processes that together held {} MiB, more "
-                    "than the {} MiB that they "
-                    "may have (worker_memory)",
+                    "than the {} MiB that they may have (worker_memory)",
                     all >> 20, sum >> 20, together_ >> 20));
 }
 

@@ -42,6 +42,18 @@ TEST_F(PluginsLockTest, AnotherLibraryIsRefusedWithBothDigestsAndTheCommand) {
   EXPECT_THAT(message, HasSubstr(" plugins lock " + file_.string()));
 }
 
+TEST_F(PluginsLockTest, AnotherLibraryIsListedAsDisabledBeforeItIsOpened) {
+  Registry registry = folder_.scan();
+  ASSERT_TRUE(registry.use_lock(or_throw(PluginsLock::read(file_))));
+  ASSERT_EQ(registry.plugins().size(), 1U);
+  EXPECT_EQ(registry.plugins()[0].state, PluginState::ready);
+  std::ofstream(plugin_ / "libminimal.so", std::ios::app) << "x";
+  const PluginInfo listed = registry.plugins()[0];
+  EXPECT_EQ(listed.state, PluginState::disabled);
+  EXPECT_THAT(listed.reason, HasSubstr("libminimal.so has SHA-256 "));
+  EXPECT_EQ(PluginsLock::of(registry.plugins()).size(), 1U) << "a lock can be renewed";
+}
+
 TEST_F(PluginsLockTest, AnotherManifestIsRefused) {
   std::ofstream(plugin_ / "plugin.toml", std::ios::app) << "# a change\n";
   EXPECT_THAT(opened(), HasSubstr((plugin_ / "plugin.toml").string() + " has SHA-256 "));

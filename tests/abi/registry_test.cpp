@@ -290,11 +290,18 @@ TEST(Registry, ZerosBehindTheEmbeddedManifestAreNoPartOfIt) {
 
 TEST(Registry, ManifestThatIsNotTheLibrarysIsRefused) {
   PluginsFolder folder;
-  folder.add({.name = "pure_c_stage", .id = "stage/count.bytes"});
-  const auto plugins = folder.scan().plugins();
+  const fs::path plugin = folder.add({.name = "pure_c_stage", .id = "stage/count.bytes"});
+  const auto registry = folder.scan();
+  const auto plugins = registry.plugins();
   EXPECT_EQ(plugins[0].state, PluginState::disabled);
   EXPECT_THAT(plugins[0].reason,
               HasSubstr("plugin.toml:10:1: it differs from the manifest inside libpure_c_stage.so"));
+  EXPECT_THAT(plugins[0].reason, HasSubstr("kinora plugins manifest " + plugins[0].library.string() +
+                                           " --tier stable --out " + (plugin / "plugin.toml").string()));
+  EXPECT_THAT(registry.ids(), testing::IsEmpty());
+  const auto misspelt = registry.find("stage/count.byte");
+  ASSERT_FALSE(misspelt);
+  EXPECT_THAT(misspelt.failure().message, testing::Not(HasSubstr("did you mean")));
 }
 
 TEST(Registry, MissingOrForeignLibraryIsSaidInWords) {

@@ -236,6 +236,12 @@ def check_libraries():
         if check in ("exports", "owner", "current"):
             validate(library, "--include", names, "--exclude", check, code=0)
         print(f"ok    library: {check}")
+    library = built(SCRATCH / "libraries/names", "stages", include)
+    for id, code in (("stage/video.mine", 1), ("stage/video.read", 0), ("stage/acme.video", 0)):
+        library.with_name("plugin.toml").write_text(
+            HEAD.format("stages") + f'\n[[component]]\nid = "{id}"\nhelp = "a name"\n')
+        found = failed(validate(library, "--include", "manifest", code=code))
+        assert not code or "Kinora reserves the first word 'video' of a stage's name" in found["manifest", ""], found
 
 
 def check_words():
