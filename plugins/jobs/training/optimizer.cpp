@@ -55,7 +55,13 @@ Optimizer::Optimizer(const Component& c, const Options& o, const Parameters& par
       parameters_(parameters),
       leaves_(leaves),
       exchange_(exchange) {
-  for (const auto& output : spec_.outputs) names_.push_back(output.name);
+  for (const auto& output : spec_.outputs) {
+    if (output.dtype != "float")
+      raise(KINORA_ERROR_UNSUPPORTED,
+            "{}: its state '{}' is of dtype {}; states of dtype float alone are stored here", spec_.id,
+            output.name, output.dtype);
+    names_.push_back(output.name);
+  }
   states_.resize(names_.size());
   for (const auto& p : parameters_) {
     numbers_.emplace(p.name, plans_.size());

@@ -325,6 +325,21 @@ TEST(AdamW, IsBitExactAfterItsStateWasSavedAndLoaded) {
   EXPECT_TRUE(at::equal(second[0].tensor, whole[0].tensor));
 }
 
+// States of fewer bits need a host that stores them (kinora/abi/optimizer.h).
+TEST(AdamW, WhoseStatesHadAnotherDtypeIsRefused) {
+  const Parameters parameters{named("w", {4})};
+  std::vector<Leaf> leaves{leaf_of(parameters, 1, at::ones({4}))};
+  Component adamw = or_throw(test::plugins().open("optimizer/adamw"));
+  ComponentSpec spec = *adamw.spec;
+  adamw.spec = &spec;
+  const auto make = [&] {
+    Optimizer(adamw, or_throw(Options::make(spec, json::object())), parameters, leaves, usual_decay(0));
+  };
+  EXPECT_NO_THROW(make());
+  spec.outputs[1].dtype = "uint8";
+  EXPECT_THAT(test::refusal(make), testing::HasSubstr("its state 'second' is of dtype uint8"));
+}
+
 // Zeros in their place would make other steps, unsaid.
 TEST(AdamW, RefusesAStateThatLacksAMoment) {
   const Parameters parameters{named("w", {4}), named("b", {2})};

@@ -151,8 +151,8 @@ at::Tensor HybridLink::reshard(const at::Tensor& x, kinora_seq seq, Over over, k
 }
 
 const void* HybridLink::get_interface(const char* id, uint32_t) {
-  return layout_ != StLayout::ulysses && std::string_view(id) == KINORA_INTERFACE_ATTENDS ? "stdit-hybrid"
-                                                                                          : nullptr;
+  static constexpr kinora_attends table{sizeof table, 0, "stdit-hybrid"};
+  return layout_ != StLayout::ulysses && std::string_view(id) == KINORA_INTERFACE_ATTENDS ? &table : nullptr;
 }
 
 bool HybridLink::is_local(const kinora_attention& how) const {

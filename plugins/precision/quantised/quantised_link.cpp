@@ -91,9 +91,11 @@ void QuantisedLink::declared() {
 void QuantisedLink::require_attention() const {
   if (!options_.fp8_attention || low_.empty()) return;
   const kinora_context* const all = head.get();
-  if (const void* name = all->get_interface(all->self, KINORA_INTERFACE_ATTENDS, KINORA_ABI_MINOR))
+  const auto* above = static_cast<const kinora_attends*>(
+      all->get_interface(all->self, KINORA_INTERFACE_ATTENDS, KINORA_ABI_MINOR));
+  if (above)
     throw Error(KINORA_ERROR_UNSUPPORTED,
-                "attention = \"fp8\": " + std::string(static_cast<const char*>(name)) +
+                "attention = \"fp8\": " + std::string(above->name) +
                     " attends by itself and does not round; use cp-ulysses or stdit-hybrid's layout = "
                     "\"ulysses\", or "
                     "leave attention in bf16");

@@ -157,7 +157,8 @@ class RingSplit : public TokenSplit {
   }
   // KINORA_INTERFACE_ATTENDS.
   const void* get_interface(const char* id, uint32_t) override {
-    return std::string_view(id) == KINORA_INTERFACE_ATTENDS ? name_.c_str() : nullptr;
+    attends_ = {sizeof attends_, 0, name_.c_str()};
+    return std::string_view(id) == KINORA_INTERFACE_ATTENDS ? &attends_ : nullptr;
   }
 
  protected:
@@ -193,6 +194,7 @@ class RingSplit : public TokenSplit {
   }
 
   std::string name_;
+  kinora_attends attends_{};
   Options options_;
   bool zigzag_ = false;  // for the sequence that is being split
 };

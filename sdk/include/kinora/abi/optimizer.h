@@ -3,7 +3,9 @@
  * The host owns the weights, their gradients, the optimizer's states and averages of the weights; it cuts
  * them as the strategies do, sums the gradients over the ranks, clips them and writes checkpoints. The
  * optimizer computes, on flat ranges, so that one without a view of the whole parameter needs to know nothing
- * of the layout. Its states are the manifest's outputs: a checkpoint keeps them as OUTPUT.PARAMETER.
+ * of the layout. Its states are the manifest's outputs: a checkpoint keeps them as OUTPUT.PARAMETER. A state has
+ * the dtype of its output, and one of dtype `float` is float32 or float64, as the host chooses. A host that does
+ * not store an output's dtype refuses the component with KINORA_ERROR_UNSUPPORTED.
  *
  * Draft: it becomes 1.0 when states of fewer bits and offloading have been built on it. */
 #ifndef KINORA_ABI_OPTIMIZER_H
@@ -39,7 +41,7 @@ typedef struct kinora_update {
   double gradient_factor;         /* the gradient is to be multiplied with it first; from clipping */
   kinora_tensor weight;           /* changed in place, unless the plan says `whole` */
   kinora_tensor gradient;         /* the plan says `whole`: replaced by the direction; else not changed */
-  const kinora_tensor* states;    /* at least float32; zeros at step 1, then as the last step left them */
+  const kinora_tensor* states;    /* zeros at step 1, then as the last step left them */
   const kinora_average* averages; /* to be updated by the new weight; none if the plan says `whole` */
   uint64_t n_averages;
 } kinora_update;
