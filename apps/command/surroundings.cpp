@@ -36,11 +36,20 @@ void set_modes([[maybe_unused]] unsigned to) {
 }
 
 struct Kept {
-  unsigned modes = 0;
-  mode_t mask = 0;
+  std::atomic<unsigned> modes = 0;
+  std::atomic<mode_t> mask = 0;
+  bool has_signals = false;
   std::array<struct sigaction, kSignals.size()> actions{};
 };
 Kept kept;
+thread_local const unsigned* modes_of_thread = nullptr;  // of a ThreadModes
+
+void keep() {
+  kept.modes = modes();
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  kept.mask = mask;
+}
 
 void warn_once(std::atomic<bool>& warned, std::string_view who, const char* what) {
   if (!warned.exchange(true))
@@ -49,12 +58,12 @@ void warn_once(std::atomic<bool>& warned, std::string_view who, const char* what
 
 void put_back(std::string_view who) {
   static std::atomic<bool> of_modes, of_mask, of_signals;
-  if (modes() != kept.modes) {
-    set_modes(kept.modes);
+  if (const unsigned before = modes_of_thread ? *modes_of_thread : kept.modes.load(); modes() != before) {
+    set_modes(before);
     warn_once(of_modes, who, "the modes of floating-point arithmetic (-ffast-math, when it was linked?)");
   }
   if (::umask(kept.mask) != kept.mask) warn_once(of_mask, who, "the umask, and so who may read new files");
-  for (size_t i = 0; i < kSignals.size(); ++i) {
+  for (size_t i = 0; kept.has_signals && i < kSignals.size(); ++i) {
     struct sigaction now {};
     if (::sigaction(kSignals[i], nullptr, &now) != 0 || now.sa_handler == kept.actions[i].sa_handler)
       continue;
@@ -67,11 +76,23 @@ void put_back(std::string_view who) {
 
 void own_process() {
   core::watch_signals();
-  kept.modes = modes();
-  kept.mask = ::umask(0);
-  ::umask(kept.mask);
+  keep();
+  kept.has_signals = true;
   for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], nullptr, &kept.actions[i]);
   core::after_calls(put_back);
 }
+
+KeptSurroundings::KeptSurroundings() {
+  keep();
+  core::after_calls(put_back);
+}
+
+KeptSurroundings::~KeptSurroundings() {
+  put_back("a plugin");  // what a call without a status has changed, such as destroy()
+  core::after_calls(nullptr);
+}
+
+ThreadModes::ThreadModes() : modes_(modes()), outer_(modes_of_thread) { modes_of_thread = &modes_; }
+ThreadModes::~ThreadModes() { modes_of_thread = outer_; }
 
 }  // namespace kinora

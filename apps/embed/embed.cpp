@@ -7,6 +7,7 @@
 
 #include "apps/command/load_run.hpp"
 #include "apps/command/runner.hpp"
+#include "apps/command/surroundings.hpp"
 #include "core/base/cancel.hpp"
 #include "core/base/log.hpp"
 #include "core/base/paths.hpp"
@@ -194,6 +195,7 @@ void kinora_embed_close(kinora_embed* host) {
 int32_t kinora_embed_run(kinora_embed* host, const kinora_embed_run_options* options) {
   return guard([&] {
     const Running running(*host);
+    const KeptSurroundings kept;
     run_file(*host, *options);
   });
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "apps/command/surroundings.hpp"
 #include "apps/embed/embed.hpp"
 
 namespace kinora::core::embed {
@@ -125,6 +126,7 @@ void kinora_embed_stage::during(const kinora_emit& to, const embed::Cancels& by,
     std::atomic<uint64_t>& beats;
     ~End() { ++beats, is_busy = false; }
   } end{is_busy_, call_.beats};
+  const kinora::ThreadModes own;
   ++call_.beats;
   if (is_finished_)
     throw kinora::Error(KINORA_ERROR_INVALID, "this stage is finished; close it and open another");
@@ -198,7 +200,10 @@ extern "C" {
 
 int32_t kinora_embed_stage_open(kinora_embed* host, const kinora_embed_stage_options* options,
                                 kinora_embed_stage** out) {
-  return kinora::guard([&] { *out = new kinora_embed_stage(host->runtime->registry(), *options); });
+  return kinora::guard([&] {
+    const kinora::ThreadModes own;
+    *out = new kinora_embed_stage(host->runtime->registry(), *options);
+  });
 }
 
 void kinora_embed_stage_close(kinora_embed_stage* stage) {

@@ -35,7 +35,7 @@ void* made(const std::function<void*()>& create, std::string_view id);
 // KINORA_SIGNAL_STOP counts as an error, since only calls of a context may return it.
 void called(int32_t status, std::string_view id);
 
-// [any-thread] What a program does after each call into a plugin, named by `who`; none at first. Set it once.
+// [any-thread] What a program does after each call into a plugin, named by `who`; none: null.
 void after_calls(void (*then)(std::string_view who));
 void after_call(std::string_view who);
 

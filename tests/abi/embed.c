@@ -5,19 +5,26 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
+#include <unistd.h>
+
+#include <sys/stat.h>
 
 #include "embed_checks.h"
 
 struct seen {
   int emitted, dropped, failed, held;
-  atomic_int lines; /* of several threads */
+  atomic_int lines, changes; /* of several threads; changes: lines that say what a plugin changed */
   char text[1 << 20], rule[64], key[64], stored[64], parent[64];
   size_t size;
 };
 
 static void on_log(void* user, int32_t level, kinora_str line) {
-  (void)level, (void)line;
-  ++((struct seen*)user)->lines;
+  static const char change[] = "; it is put back";
+  struct seen* to = user;
+  (void)level;
+  ++to->lines;
+  for (uint64_t i = 0; i + sizeof change - 1 <= line.size; ++i)
+    if (memcmp(line.data + i, change, sizeof change - 1) == 0) ++to->changes;
 }
 
 static void on_text(void* self, const void* data, uint64_t size) {
@@ -386,6 +393,30 @@ static void check_run(kinora_embed* host, const char* folder) {
   EXPECT(kinora_embed_run(host, &run) == KINORA_ERROR_NOT_FOUND);
 }
 
+/* A stage in this process changes the umask, and the modes of the thread that it runs in: the run puts both back. */
+static void check_surroundings(kinora_embed* host, struct seen* seen, const char* folder, const char* video) {
+  char file[4096], out[4096], text[16384];
+  snprintf(file, sizeof file, "%s/changes.toml", folder);
+  snprintf(out, sizeof out, "%s/changed-%ld", folder, (long)getpid());
+  snprintf(text, sizeof text,
+           "[[job]]\nname = \"look\"\nkind = \"curate\"\ninput = \"%s\"\nstages = [\"video.probe\", { use = "
+           "\"faulty\", "
+           "how = \"surroundings\", when = \"\", isolated = false }]\n"
+           "engine = { use = \"local\", isolate = [\"video.probe\"] }\n",
+           video);
+  kinora_embed_run_options run = {.struct_size = sizeof run, .file = file, .text = text, .out = out};
+  const mode_t before = umask(027);
+  EXPECT(seen->changes == 0 && kinora_embed_run(host, &run) == KINORA_OK);
+  EXPECT(umask(before) == 027);
+#ifdef __SSE__
+  EXPECT(seen->changes == 2);
+#endif
+  snprintf(file, sizeof file, "%s/look/items.jsonl", out);
+  FILE* items = fopen(file, "r");
+  EXPECT(items != NULL);
+  fclose(items);
+}
+
 /* The checks of open stages, each with nothing seen before. */
 static void check_stages(kinora_embed* host, const char* video, const char* model) {
   static struct seen seen[5];
@@ -416,6 +447,7 @@ int main(int argc, char** argv) {
   check_tensor();
   check_stages(host, argv[4], argv[5]);
   check_run(host, argv[3]);
+  check_surroundings(host, &seen, argv[3], argv[4]);
   kinora_embed_close(host);
   EXPECT(kinora_embed_open(&options, &host) == KINORA_OK); /* again */
   kinora_embed_close(host);

@@ -13,6 +13,10 @@
 
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
 
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
@@ -31,13 +35,16 @@ class Faulty final : public kinora::Stage {
     bool holds = false, isolated = true, keeps = false, counts = false;
   };
   static void describe(kinora::Describe<Options>& d) {
-    d.name("faulty").help("Fails at samples whose key contains a word, in one of many ways; for tests").draws();
+    d.name("faulty")
+        .help("Fails at samples whose key contains a word, in one of many ways; for tests")
+        .draws();
     d.option("how", &Options::how)
         .choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error", "stop",
-                  "noise", "draw", "child", "kill", "close", "heavy"})
+                  "noise", "draw", "child", "kill", "close", "heavy", "surroundings"})
         .help(
             "child: starts a process that takes 600 MiB of memory; heavy: takes 200 MiB and keeps them; "
-            "noise: requests noise without a shape; draw: stores three numbers of noise in field drawn");
+            "noise: requests noise without a shape; draw: stores three numbers of noise in field drawn; "
+            "surroundings: changes the umask and the modes of floating-point arithmetic");
     d.option("when", &Options::when).help("word in the key");
     d.option("where", &Options::where)
         .choices({"process", "late", "batch", "constructor", "resources", "finish", "end", "number"})
@@ -201,6 +208,12 @@ class Faulty final : public kinora::Stage {
       ::usleep(1000);
     }
     if (options_.how == "noise") run.noise("k", nullptr);
+    if (options_.how == "surroundings") {
+      ::umask(0777);
+#ifdef __SSE__
+      _mm_setcsr(_mm_getcsr() | 0x8040);  // denormal numbers are 0
+#endif
+    }
     if (options_.how == "child") wait_for_child(run);
     if (options_.how == "heavy") {
       static std::vector<std::vector<char>> kept;
