@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What ABI 1.0 froze is still there: each member of tests/abi/v1 has the same offset, C type and name in today's
 headers, which grow behind KINORA_ABI_TARGET_MINOR alone; macros, inline functions and comments, which are the contract,
-change only with a line in v1/CHANGES; a draft changes only with its number. Each way to break this that MUTATIONS names
-is found. usage: layout.py ROOT SCRATCH
+change only with a line in v1/CHANGES; a draft changes only with its number; what the host demands stays too
+(promises.py). Each way to break this that MUTATIONS names is found. usage: layout.py ROOT SCRATCH
 layout.py --recopy   (before 1.0 is released) makes tests/abi/v1 a copy of today's headers
 layout.py --drafts   writes drafts.txt: the digests of drafts with a new number"""
 import hashlib, pathlib, re, shutil, sys
 
+import promises
 from headers import FROZEN, PINNED, STRUCT, includes, may_grow, run, texts, without_comments
 
 V1 = pathlib.Path(__file__).resolve().parent / "v1"
@@ -161,6 +162,28 @@ MUTATIONS = {
     "what is unknown is ignored": ("base", r"What is not known is refused, never ignored",
                                    "What is not known is ignored",
                                    "comments of base.h"),
+    "two slots of losses change places": ("loss", r"\(\*(level|noisy)\)",
+                                          lambda m: "(*noisy)" if m[1] == "level" else "(*level)",
+                                          "kinora_loss.level has moved"),
+    "two functions of a layout change places": ("layout", r"\(\*(ours|theirs)\)",
+                                                lambda m: "(*theirs)" if m[1] == "ours" else "(*ours)",
+                                                "kinora_layout.ours has moved"),
+    "an option is read narrower": ("options", r"int64_t index, double\* out", "int64_t index, float* out",
+                                   "kinora_options_api.get_float has another type"),
+    "an offset is narrower": ("io", r"uint64_t offset", "uint32_t offset", "kinora_io_api.read has another type"),
+    "an id is another string": ("plugin", r"const char\* id;", "kinora_str id;",
+                                "kinora_component.id has another type"),
+    "the entry has another name": ("plugin", r'"kinora_plugin_entry"', '"kinora_entry"', "KINORA_PLUGIN_ENTRY is"),
+    "an interface has another id": ("storage", r'"kinora\.storage/1"', '"kinora.storage/2"',
+                                    "KINORA_INTERFACE_STORAGE is"),
+    "a level of the log has another value": ("host", r"LOG_WARN 3", "LOG_WARN 4", "KINORA_LOG_WARN is '4'"),
+    "a device has another value": ("dlpack", r"DL_CUDA 2", "DL_CUDA 3", "KINORA_DL_CUDA is '3'"),
+    "a dtype has another value": ("tensor", r"DTYPE_FLOAT32 6", "DTYPE_FLOAT32 9", "KINORA_DTYPE_FLOAT32 is '9'"),
+    "a mixture has another value": ("noise", r"FLOW 1u", "FLOW 2u", "KINORA_MIX_RECTIFIED_FLOW is '2u'"),
+    **{f"a slot of {type} for everybody": (header, rf"\}} kinora_{type};",
+                                           lambda m: "void (*more)(void);\n" + m[0], f"kinora_{type} has another size")
+       for type, header in (("options_api", "options"), ("io_api", "io"), ("tensors_api", "tensor"), ("run", "run"),
+                            ("denoiser", "sampler"), ("host", "host"))},
     "a draft changes under its number": ("model", r"\} kinora_model;", lambda m: "void (*more)(void);\n" + m[0],
                                          "has changed under the same number"),
 }
@@ -242,9 +265,10 @@ def main(root, scratch):
         changed, n = re.subn(old, new, kinds)
         said = broken(include, changed)
         assert n == 1 and any(words in line for line in said), f"{name}: not found; said: {said}"
+    others = promises.check(root)
     print(
         f"{structs} structs, {members} members, {len(macros(V1))} macros are as in 1.0; "
-        f"{len(MUTATIONS) + len(OF_KINDS)} broken ones are found")
+        f"{len(MUTATIONS) + len(OF_KINDS) + others} broken ones are found")
 
 
 if sys.argv[1:] == ["--recopy"]:
