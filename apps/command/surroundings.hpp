@@ -9,7 +9,7 @@ namespace kinora {
 // for each thing a warning names the plugin or component.
 void own_process();
 
-// The same for a program that embeds Kinora, while this lives, but for the handlers of signals, which are the program's.
+// The same for a program that embeds Kinora, while this lives, but for the handlers of signals, which are its own.
 // The umask is put back to what it was at the beginning, and the modes to those of the thread that began, or of the
 // thread's own ThreadModes.
 class KeptSurroundings {

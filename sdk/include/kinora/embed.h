@@ -79,8 +79,8 @@ int32_t kinora_embed_add_plugin(kinora_embed*, kinora_plugin_entry_fn entry, con
 /* [owner-thread] Runs the jobs of a run file, as `kinora run` does: finished jobs are not repeated. Returns when all
  * are done. KINORA_ERROR_INVALID if the file has errors; the message has one line each, as FILE:LINE:COL, and nothing
  * ran. KINORA_ERROR_CANCELLED after kinora_embed_cancel(): call it again to continue. KINORA_ERROR_FAILED with the
- * last error of the log. Until it returns, the umask and the modes of floating-point arithmetic are put back to those of
- * its begin after each call into a plugin; handlers of signals are left alone. */
+ * last error of the log. Until it returns, the umask and the modes of floating-point arithmetic are put back after each
+ * call into a plugin, to what they were when it began; handlers of signals are left alone. */
 int32_t kinora_embed_run(kinora_embed*, const kinora_embed_run_options*);
 
 /* [any-thread] Asks the run and every apply that is in progress to stop, and no open stage: those have
