@@ -46,6 +46,10 @@ class Stepped {
     if (plan_.whole && !made_.api.direction)
       throw Error(KINORA_ERROR_FAILED,
                   fmt::format("plan() of {} says whole, and direction() is null", shape.name));
+    for (const auto& state : t.spec.outputs)
+      if (state.dtype != "float")
+        throw Skipped{fmt::format("its state '{}' is of dtype {}, which this host does not store", state.name,
+                                  state.dtype)};
     for (uint32_t i = 0; i < plan_.n_states; ++i) states.push_back(full_like(weight, 0.0));
     average = weight + 0.0;
   }

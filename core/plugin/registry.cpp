@@ -1,6 +1,7 @@
 #include "core/plugin/registry.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/paths.hpp"
 #include "core/base/suggest.hpp"
@@ -32,10 +33,11 @@ std::vector<PluginInfo> Registry::plugins() const {
   const std::lock_guard lock(locks_->state);
   std::vector<PluginInfo> out;
   for (const auto& entry : entries_) {
-    PluginInfo& info = out.emplace_back(entry->info);
-    if (!locks_->only || info.state != PluginState::ready) continue;
-    if (const auto allowed = locks_->only->allows(info); !allowed)
-      info.state = PluginState::disabled, info.reason = allowed.failure().message;
+    PluginInfo& info = entry->info;
+    if (locks_->only && info.state == PluginState::ready && !std::exchange(entry->is_compared, true))
+      if (const auto allowed = locks_->only->allows(info); !allowed)
+        info.state = PluginState::disabled, info.reason = allowed.failure().message;
+    out.push_back(info);
   }
   return out;
 }

@@ -98,9 +98,10 @@ Status read_plugin(PluginInfo& info) {
     return fail(
         KINORA_ERROR_INVALID,
         "{}:{}:1: it differs from the manifest inside {}; build the library again, or restore the file: "
-        "kinora plugins manifest {} --tier {} --out {}",
+        "kinora plugins manifest {} --tier {}{} --out {}",
         place, first_different_line(text, **embedded), info.library.filename().string(),
-        info.library.string(), tier_name(info.spec.tier), place);
+        info.library.string(), tier_name(info.spec.tier),
+        info.spec.cuda.empty() ? "" : " --cuda " + info.spec.cuda, place);
   }
   return {};
 }

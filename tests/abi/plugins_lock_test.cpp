@@ -43,15 +43,16 @@ TEST_F(PluginsLockTest, AnotherLibraryIsRefusedWithBothDigestsAndTheCommand) {
 }
 
 TEST_F(PluginsLockTest, AnotherLibraryIsListedAsDisabledBeforeItIsOpened) {
-  Registry registry = folder_.scan();
-  ASSERT_TRUE(registry.use_lock(or_throw(PluginsLock::read(file_))));
-  ASSERT_EQ(registry.plugins().size(), 1U);
-  EXPECT_EQ(registry.plugins()[0].state, PluginState::ready);
+  const auto listed = [&] {
+    Registry registry = folder_.scan();
+    or_throw(registry.use_lock(or_throw(PluginsLock::read(file_))));
+    EXPECT_EQ(PluginsLock::of(registry.plugins()).size(), 1U) << "a lock can be renewed";
+    return registry.plugins().at(0);
+  };
+  EXPECT_EQ(listed().state, PluginState::ready);
   std::ofstream(plugin_ / "libminimal.so", std::ios::app) << "x";
-  const PluginInfo listed = registry.plugins()[0];
-  EXPECT_EQ(listed.state, PluginState::disabled);
-  EXPECT_THAT(listed.reason, HasSubstr("libminimal.so has SHA-256 "));
-  EXPECT_EQ(PluginsLock::of(registry.plugins()).size(), 1U) << "a lock can be renewed";
+  EXPECT_EQ(listed().state, PluginState::disabled);
+  EXPECT_THAT(listed().reason, HasSubstr("libminimal.so has SHA-256 "));
 }
 
 TEST_F(PluginsLockTest, AnotherManifestIsRefused) {

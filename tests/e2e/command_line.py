@@ -147,6 +147,10 @@ def check_plugins_lock():
         wrong = subprocess.run([KINORA, *map(str, command)], capture_output=True, text=True)
         said = f"libvideo.so has SHA-256 {digest}, expected {'0' * 64} as in {lock.resolve()}"
         assert wrong.returncode and said in wrong.stderr, wrong
+    told = json.loads(kinora("--plugins-lock", lock, "plugins", "list", "--json"))
+    assert {c["state"] for c in told if c["plugin"] == "video"} == {"disabled"}, told
+    assert all(said in c["reason"] for c in told if c["plugin"] == "video")
+    assert all(c["state"] == "ready" for c in told if c["plugin"] != "video"), told
     # as it stands, this makes the lock right
     renew = re.search(r"renew the lock: kinora (--plugins \S+ plugins lock \S+)", wrong.stderr)[1]
     kinora(*renew.split())
