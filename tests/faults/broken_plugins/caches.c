@@ -6,7 +6,7 @@
 
 enum { none, nameless, hoarder, forgetful, careless, leak, mixed, half, lossy, writer, unaware };
 /* Rows of all sessions, sessions with pins, tokens, bytes of a token. */
-enum { most = 64, most_pins = 8, window = 16, key_size = 2 * 3 * 2 * 8 };
+enum { most = 64, most_pins = 8, window = 16, key_size = 2 * 2 * 2 * 8 };
 
 typedef struct rows {
   char name[64];
