@@ -104,7 +104,7 @@ class Registry {
     PluginInfo info;  // state and reason are guarded by Locks::state, the rest is constant after scan()
     std::map<const ComponentSpec*, const void*> apis;  // written before `loaded`
     std::atomic<bool> loaded = false;
-    bool is_compared = false;  // with the lock, by plugins(); guarded by Locks::state
+    bool is_compared = false;                // with the lock, by plugins(); guarded by Locks::state
     kinora_plugin_entry_fn entry = nullptr;  // of a plugin without a library
   };
   struct Locks {

@@ -14,9 +14,9 @@ KINORA_EXTERN_C_BEGIN
 /* Sums over the values of an operand on this rank, so that those of several ranks may be added. A clipped
  * value is beyond the largest number of its block's scale; one that underflows is not 0 and becomes 0. */
 typedef struct kinora_rounding_sums { /* fixed: never grows; other sums get a function of their own */
-  double signal; /* of squares of values */
-  double noise;  /* of squares of errors */
-  double values; /* counts, from here on */
+  double signal;                      /* of squares of values */
+  double noise;                       /* of squares of errors */
+  double values;                      /* counts, from here on */
   double clipped;
   double underflowed;
 } kinora_rounding_sums;
