@@ -230,6 +230,6 @@ class Unipc final : public Sampler {
 };
 KINORA_COMPONENT(Unipc)
 
-KINORA_PLUGIN(FlowEuler, Unipc)
+KINORA_PLUGIN(FlowEuler, Unipc, FlowRenoise)
 
 }  // namespace kinora
