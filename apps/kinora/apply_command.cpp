@@ -17,9 +17,9 @@ namespace po = boost::program_options;
 
 constexpr const char* kApplyHelp = R"(usage: kinora apply ID [INPUT] [options]
 
-Runs one component alone on one input. A stage takes a video, a source a data set. Other components take
-tensors from a safetensors file, named after the component's arguments (kinora plugins inspect ID), and return
-tensors. float64 stays float64.
+Runs one component alone on one input. A stage takes a video, a source a data set; a score of one video takes
+that or tensors. Other components take tensors from a safetensors file, named after the component's arguments
+(kinora plugins inspect ID), and return tensors. float64 stays float64.
 
 examples:
   kinora apply stage/shots.content video.mp4 --json
@@ -29,6 +29,7 @@ examples:
   kinora apply model/cosmos --set weights=Cosmos-1.0-Diffusion-7B-Text2World/ --inputs in.safetensors
   kinora apply source/webdataset shards/ --limit 10 --state at.bin     ten samples; run again: the next ten
   kinora apply sampler/edm-heun --inputs mixture.safetensors --set steps=20 --out samples.safetensors --json
+  kinora apply score/drift video.mp4 --set chunk=32 --json
 
 )";
 
@@ -94,7 +95,13 @@ std::string misuse(const core::ComponentSpec& spec, const core::ApplyRequest& re
     return spec.id + ": a component of kind '" + spec.kind +
            "' cannot run alone; stages, sources, tokenizers, models, losses, samplers, scores and precisions "
            "can";
-  if (request.inputs.empty()) return spec.id + " needs --inputs FILE.safetensors" + lists;
+  if (takes_video(spec) && request.inputs.empty() && !request.input.empty())
+    return std::filesystem::is_directory(request.input)
+               ? "'" + request.input + "' is a folder; give one video"
+               : "";
+  if (request.inputs.empty())
+    return spec.id + (takes_video(spec) ? " needs a video or" : " needs") + " --inputs FILE.safetensors" +
+           lists;
   if (!request.input.empty())
     return spec.id + " takes tensors instead of the file '" + request.input + "'; give them with --inputs" +
            lists;
@@ -115,6 +122,7 @@ core::SourcePart part_of(const std::string& text) {
 core::ApplyResult applied(core::Runtime& runtime, const core::ApplyRequest& request, const std::string& kind,
                           const po::variables_map& given) {
   if (kind == "stage") return apply_stage(runtime, request);
+  if (kind != "source" && !request.input.empty()) return apply_to_video(runtime, request);
   if (kind != "source") return core::tensors().apply(runtime, request);
   return apply_source(runtime, request,
                       {part_of(given["part"].as<std::string>()), given["limit"].as<uint64_t>(),

@@ -82,6 +82,11 @@ int plugins_lock(core::Runtime&, const Arguments&);
 // for the samples' fields; empty: none are written. Throws Error.
 core::ApplyResult apply_stage(core::Runtime&, const core::ApplyRequest& request);
 
+// Whether the component is a score whose only required input is `video`, so that a video file can be applied to it.
+bool takes_video(const core::ComponentSpec&);
+// `kinora apply` of such a score to the video file request.input. Throws Error.
+core::ApplyResult apply_to_video(core::Runtime&, core::ApplyRequest);
+
 // `kinora apply` of a source: its samples, with the sizes of their fields.
 struct SourceRequest {
   core::SourcePart part;

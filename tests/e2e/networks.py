@@ -216,6 +216,27 @@ def check_apply():
     score, said = apply("score/psnr",
                         {"prediction": np.zeros((2, 3, 1, 2, 2)), "target": np.full((2, 3, 1, 2, 2), 0.2)})
     near(np.array([score["psnr"], said["psnr"]]), np.array([20.0, 20.0]))  # 10 log10(2^2 / 0.2^2)
+    # Without spread every estimate is the mean, and so is the last one.
+    out, said = apply("sampler/flow-renoise", {**mixture, "std": np.array([0.0])})
+    assert said["sigmas"][1] == 0.9375 and said["nfe"] == 4, said
+    near(out["samples"], np.repeat(mixture["mean"], 2, 0))
+    three = {name: np.full((1, 2, 1, 1, 2), value) for name, value in (("x", 1.0), ("real", 0.5), ("fake", 0.75))}
+    loss, _ = apply("loss/dmd", three)
+    near(loss["grad"], np.full((1, 2, 1, 1, 2), 0.25 / 0.5))
+    near(loss["loss"], np.array([0.5 * 0.5**2]))
+
+
+def check_apply_to_video():
+    """A score of one video takes the file, at its own rate: 125 frames in 5.2 seconds."""
+    said = json.loads(kinora("apply", "score/drift", DATA / "bbb_A.mp4", "--set", "chunk=25", "--json"))
+    assert all(0 < said[name] < 1 for name in ("mean", "mean_end", "spread", "histogram", "histogram_end")), said
+    assert said["border_jump"] != 0 and said["tensors"]["mean"], said
+    assert said == json.loads(kinora("apply", "score/drift", DATA / "bbb_A.mp4", "--set", "chunk=25", "--set", "fps=9",
+                                     "--json")), "the file's rate counts"
+    assert "needs a video or --inputs FILE.safetensors" in refused("apply", "score/drift")
+    assert "is a folder; give one video" in refused("apply", "score/drift", SCRATCH)
+    assert "takes tensors instead of the file" in refused(
+        "apply", "score/psnr", DATA / "bbb_A.mp4", "--inputs", "x.safetensors")
 
 
 def refused(*arguments):
@@ -483,8 +504,9 @@ def check_inspect():
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_apply, check_apply_refuses, check_apply_config, check_published, check_convert, check_layouts,
-                  check_inspect, check_damaged_checkpoint, check_pipeline, check_continued):
+    for check in (check_apply, check_apply_to_video, check_apply_refuses, check_apply_config, check_published,
+                  check_convert, check_layouts, check_inspect, check_damaged_checkpoint, check_pipeline,
+                  check_continued):
         check()
         print("ok   ", check.__name__, flush=True)
 
