@@ -72,6 +72,7 @@ NOT_RUN = [
     (r"vllm serve ", "another program: the test `endpoint` has a server of its own"),
     (r"kinora generate --pipeline Wan2\.1-I2V", "as with T2V: the test `engine`"),
     (r"kinora apply tokenizer/cosmos ", "as with sampler/edm-heun: the test `networks`"),
+    (r"kinora apply loss/dmd ", "as with other numbers: the test `networks`"),
     (r"kinora data verify s3://", "needs a server: the test `data` verifies folders"),
     (r"kinora data order my\.toml", "the test `loading`"),
     (r"cut -c -300 runs/|sqlite3 runs/|mkdir videos$|cp tests/data/bbb_A|echo text > |kinora run small\.toml$|"
