@@ -181,8 +181,7 @@ json checked_value(const OptionSpec& spec, const json& given, std::string_view o
   if (!is_list(spec.type)) return check.item(given, spec.name);
   if (spec.type == OptionType::reals && given.is_number())  // a lone float is a list of one
     return json::array({check.item(given, spec.name)});
-  if (spec.type == OptionType::paths &&
-      given.is_string())  // and so is a lone path; an empty one is an empty list
+  if (spec.type == OptionType::paths && given.is_string())  // and so is a lone path; an empty one is none
     return given == "" ? json::array() : json::array({given});
   if (!given.is_array()) {
     check.problem(spec.name, found_text(given) + "; write it in [ ]");

@@ -13,8 +13,7 @@ namespace kinora::core {
 
 struct Frames {
   int64_t start = 0;  // frames before the first one of this forward (streaming): shifts INDEX, TIME and CHUNK
-  std::vector<int64_t>
-      times;  // temporal position of each frame of a stream (shot offsets); empty: start, start + 1, ...
+  std::vector<int64_t> times;  // temporal position of each frame of a stream; empty: start, start + 1, ...
   int64_t streams = 1;  // 2: teacher forcing, the clean frames and then their noisy copies; implies causal
   int64_t chunk = 1;    // frames of a causal chunk
   bool causal = false;  // a token sees its own and earlier chunks

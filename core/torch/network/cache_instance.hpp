@@ -2,7 +2,6 @@
 //
 //   CacheInstance cache(context.open_slot("cache"), options, tokens_of_a_video);
 //   Model model(..., {cache.link()});                        // the cache outlives the chain
-//   cache.reset(session), cache.pin(session, 0, given), pass.session = session;   // before each video
 //   for (...) { frames.start = done; chain.set_frames(frames);  chain.begin(pass);  model.forward(...);  }
 #pragma once
 #include "core/plugin/opening.hpp"

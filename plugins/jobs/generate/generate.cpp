@@ -10,15 +10,14 @@
 #include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/contents.hpp"
-#include "core/plugin/service.hpp"
 #include "core/stages/one_stage.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
 #include "plugins/jobs/generate/check_generate.hpp"
-#include "plugins/jobs/generate/growing_video.hpp"
 #include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/inference/media/growing_video.hpp"
 #include "plugins/jobs/inference/media/strip.hpp"
 #include "plugins/jobs/inference/parts.hpp"
 #include "plugins/jobs/inference/requests.hpp"
@@ -164,8 +163,8 @@ class GenerateJob {
     std::unique_ptr<GrowingVideo> growing;
     if (writes() && !options_.stream.empty())
       growing = std::make_unique<GrowingVideo>(
-          service<VideoFragments>(context_.runtime().registry()), options_.stream, pipeline_.fps(request),
-          options_.crf, json{{"prompt", request.prompt}, {"options", settings(request)}});
+          context_.runtime().registry(), options_.stream, pipeline_.fps(request), options_.crf,
+          json{{"prompt", request.prompt}, {"options", settings(request)}});
     std::vector<at::Tensor> chunks;
     while (const auto frames = session.next_chunk()) {
       chunks.push_back(*frames);

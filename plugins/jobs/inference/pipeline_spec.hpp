@@ -16,8 +16,9 @@ namespace kinora::core::inference {
 
 struct PipelineSpec {
   std::string name;  // in messages
-  // Everything that decides a video, by its slot: model, tokenizer and precision; sampler and loss of a model that
-  // denoises; cache, if it draws codes or makes chunks; model_2 (the second expert), text, words and image_encoder if there are any.
+  // Everything that decides a video, by its slot: model, tokenizer and precision; sampler and loss of a model
+  // that denoises; cache, if it draws codes or makes chunks; model_2 (the second expert), text, words and
+  // image_encoder if there are any.
   std::map<std::string, Part> parts;
   double boundary = 0;               // share of the timesteps below which the second expert denoises
   bool has_resident_experts = true;  // both are in memory

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <nlohmann/json.hpp>
 
+#include "core/plugin/service.hpp"
 #include "plugins/jobs/fragments/video_fragments.hpp"
 #include "plugins/jobs/inference/media/decode_thread.hpp"
 #include "plugins/jobs/inference/media/stream_output.hpp"
@@ -16,7 +17,7 @@ namespace kinora::core {
 class GrowingVideo {
  public:
   // where: a file, or "-" for standard output. known: what is known of the video before it is made, its comment.
-  GrowingVideo(const VideoFragments& writer, const std::string& where, double fps, int64_t crf,
+  GrowingVideo(Registry& registry, const std::string& where, double fps, int64_t crf,
                const nlohmann::json& known);
   // uint8 [T, H, W, 3].
   void add(at::Tensor frames) { thread_.push(std::move(frames)); }

@@ -1,4 +1,4 @@
-#include "plugins/jobs/generate/growing_video.hpp"
+#include "plugins/jobs/inference/media/growing_video.hpp"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -7,9 +7,9 @@
 
 namespace kinora::core {
 
-GrowingVideo::GrowingVideo(const VideoFragments& writer, const std::string& where, double fps, int64_t crf,
+GrowingVideo::GrowingVideo(Registry& registry, const std::string& where, double fps, int64_t crf,
                            const nlohmann::json& known)
-    : writer_(writer),
+    : writer_(service<VideoFragments>(registry)),
       where_(where),
       form_{.fps = fps, .crf = crf, .comment = known.dump()},
       out_(where, [] { return cancelled(); }),
