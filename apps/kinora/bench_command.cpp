@@ -82,8 +82,8 @@ int bench_command(core::Runtime&, const Arguments& flags, const Arguments& argum
                 << wrapped(kRemedy + std::string("; with --help it lists the benchmarks."), 0, 0) << "\n";
       return kDone;
     }
-  return complain(kFailed, "bench: " + program.string() +
-                               ": no such program, as an installation has none; " + kRemedy);
+  return complain(
+      kFailed, "bench: " + program.string() + ": no such program, as an installation has none; " + kRemedy);
 }
 
 }  // namespace kinora

@@ -247,11 +247,12 @@ std::string usage_problem(const po::variables_map& given) {
                  "kinora generate --pipeline FOLDER --prompt \"...\"";
   if (given.count("job")) return "--job chooses a job of a run file; leave it out with --pipeline";
   const auto sets = sets_in(given);
-  const bool has_prompts =
-      given.count("prompt") || given.count("from") ||
-      std::any_of(sets.begin(), sets.end(), [](const std::string& set) {
-        return set.starts_with("generate.prompts=") || set.starts_with("generate.prompts_file=");
-      });
+  const bool has_prompts = given.count("prompt") || given.count("from") ||
+                           std::any_of(sets.begin(), sets.end(), [](const std::string& set) {
+                             return set.starts_with("generate.prompts=") ||
+                                    set.starts_with("generate.prompts_file=") ||
+                                    set.starts_with("generate.shots=");
+                           });
   return has_prompts ? "" : "a prompt is missing; add --prompt \"...\"";
 }
 

@@ -41,7 +41,10 @@ constexpr const char* kSettings[] = {"negative",
                                      "pad_text",
                                      "sigma_data",
                                      "encode_negative",
-                                     "condition_timestep"};
+                                     "condition_timestep",
+                                     "shots",
+                                     "shot_pin",
+                                     "shot_jump"};
 constexpr const char* kFiles[] = {"image", "last_image", "video", "noise", "prompts_file"};
 
 // Members of a comment, checked as they are read.
@@ -129,9 +132,11 @@ VideoComment read_video_comment(const std::string& file, const std::string& comm
     out.files[name] = options.at(name);
   }
   if (!options.contains("prompts")) return out;
-  const json& prompts = options.at("prompts");
-  if (!prompts.is_array() || prompts.size() != 1 || !prompts[0].is_string())
-    reader.refuse("\"prompts\" must be a list of one text");
+  const json &prompts = options.at("prompts"), shots = options.value("shots", json::array());
+  const bool has_shots = shots.is_array() && !shots.empty();
+  if (!prompts.is_array() || prompts.size() != (has_shots ? 0 : 1) || (!has_shots && !prompts[0].is_string()))
+    reader.refuse("\"prompts\" must be a list of one text, or of none with \"shots\"");
+  out.settings["shots"] = shots;
   out.settings["prompts"] = prompts;
   out.settings["count"] = 1;
   return out;

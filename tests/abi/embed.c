@@ -395,7 +395,7 @@ static void check_run(kinora_embed* host, const char* folder) {
 
 /* A stage in this process changes the umask, and the modes of the thread that it runs in: the run puts both back. */
 static void check_surroundings(kinora_embed* host, struct seen* seen, const char* folder, const char* video) {
-  char file[4096], out[4096], text[16384];
+  char file[8192], out[4096], text[16384];
   snprintf(file, sizeof file, "%s/changes.toml", folder);
   snprintf(out, sizeof out, "%s/changed-%ld", folder, (long)getpid());
   snprintf(text, sizeof text,

@@ -345,7 +345,8 @@ KvCacheLink::Seen KvCacheLink::seen(const std::string& name, const Tensor& k, co
 
 Tensor KvCacheLink::attention(const Tensor& q, const Tensor& k, const Tensor& v,
                               const kinora_attention& how) {
-  if (!how.kv_seq || !how.k_table) return next.attention(q, k, v, how);  // shared keys: text
+  // Text, which all tokens share, and frames that see themselves alone.
+  if (!how.kv_seq || !how.k_table || how.over == KINORA_OVER_SPACE) return next.attention(q, k, v, how);
   const std::string name = how.name ? how.name : "";
   Seen all;
   try {

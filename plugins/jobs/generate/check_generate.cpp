@@ -61,6 +61,10 @@ void check_requests(JobCheck& check, const GenerateOptions& o) {
   check.holds("format", [&] { require_formats(o); });
   if (all && all->size() > 1 && !o.stream.empty())
     check.problem("stream", fmt::format("stream is for one video, and this job makes {}", all->size()));
+  for (const auto& given : {o.image, o.video, o.last_image, o.noise})
+    if (std::error_code none; !given.empty() && std::filesystem::equivalent(given, o.stream, none))
+      check.problem("stream",
+                    o.stream + " is an input of this job, and would be overwritten; choose another file");
   if (check.finds("last_image", o.last_image) && !o.last_image.empty() && o.image.empty())
     check.problem("last_image", "last_image needs `image`, the first frame; give both");
   if (!all) return;
@@ -146,7 +150,7 @@ int64_t patch_of(const ComponentUse& model, size_t dimension) {
 bool check_given_size(JobCheck& check, const GenerateOptions& o, const kinora_tokenizer_info& info,
                       const ComponentUse& model, const std::string& tokenizer) {
   const int64_t frames =
-      inference::frames_of(check, o).teacher_forcing ? whole_frames(info, o.frames) : o.frames;
+      inference::frame_rule_of(check, o).teacher_forcing ? whole_frames(info, o.frames) : o.frames;
   bool fits = frames <= 0 || check.holds("frames", [&] { latent_frames(info, tokenizer, frames); });
   const auto divides = [&](const char* option, int64_t given, int64_t factor, size_t dimension) {
     if (given <= 0) return true;
@@ -189,7 +193,11 @@ void check_kind(JobCheck& check, const GenerateOptions& o, bool of_codes) {
   if (none.empty())
     check.holds("cache", [&] {
       const auto& use = *check.spec().component("cache");
-      CacheInstance(check.open(use), use.options);
+      const Component component = check.open(use);
+      const json options =
+          of_codes ? use.options.values()
+                   : inference::cache_of_chunks(inference::frame_rule_of(check, o), use.options.values());
+      CacheInstance(component, or_throw(Options::make(*component.spec, options)));
     });
   else if (check.spec().places.count("cache"))
     check.problem("cache", none);
@@ -255,7 +263,7 @@ void check_generate(JobCheck& check) {
   if (!check_given_size(check, o, info, use, id)) return;
   const auto shape = check.made("frames", [&] {
     const int64_t frames =
-        inference::frames_of(check, o).teacher_forcing ? whole_frames(info, o.frames) : o.frames;
+        inference::frame_rule_of(check, o).teacher_forcing ? whole_frames(info, o.frames) : o.frames;
     return latent_shape(info, id, data ? data->shape : std::vector<int64_t>(), {frames, o.height, o.width});
   });
   if (shape && !of_codes && !o.noise.empty() && check.finds("noise", o.noise))

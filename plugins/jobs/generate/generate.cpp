@@ -125,9 +125,10 @@ class GenerateJob {
 
   // Groups requests whose videos need the same calls of all networks, which their given frames decide.
   static std::vector<std::vector<Request>> of_equal_calls(const std::vector<Request>& all) {
-    std::map<std::array<bool, 3>, std::vector<Request>> out;
-    for (const auto& request : all)
-      out[{request.image.empty(), request.video.empty(), request.negative.empty()}].push_back(request);
+    std::map<json, std::vector<Request>> out;
+    for (const auto& r : all)
+      out[{r.image.empty(), r.video.empty() ? "" : r.video.string(), r.negative.empty(), r.shots}].push_back(
+          r);
     std::vector<std::vector<Request>> groups;
     for (auto& [_, alike] : out) groups.push_back(std::move(alike));
     return groups;

@@ -75,10 +75,13 @@ at::Tensor latent_of(const ScratchRun& run, int64_t n, const std::string& prompt
   };
   const auto shape = LatentData(run.of("latents")).facts().shape;
   const auto t = levels();
-  at::Tensor x = sample_noise(at::empty({1, shape[0], shape[1], shape[2], shape[3]}, at::kDouble), how.seed,
-                              n, "generate.noise") *
-                 t[how.first];
-  if (how.causal) x = x.narrow(2, 0, how.causal);
+  const auto drawn = [&](at::IntArrayRef size, const std::string& key) {
+    return sample_noise(at::empty(size, at::kDouble), how.seed, n, "generate.noise" + key) * t[how.first];
+  };
+  std::vector<at::Tensor> by_frame;
+  for (int64_t f = 0; f < how.causal; ++f)
+    by_frame.push_back(drawn({1, shape[0], shape[2], shape[3]}, "." + std::to_string(f)));
+  at::Tensor x = how.causal ? at::stack(by_frame, 2) : drawn({1, shape[0], shape[1], shape[2], shape[3]}, "");
   if (how.changed.defined()) x = x + how.changed;
   for (size_t i = how.first; i < kSteps; ++i) {
     const at::Tensor slope = (x - denoise(x, t[i])) / t[i];

@@ -19,7 +19,7 @@ Session::DenoisedVideo::DenoisedVideo(Session& session) : Video(session), sample
   steps_ = static_cast<int64_t>(sampler_->levels().size()) - 1;
   const std::scoped_lock turn(pipeline_.turns());
   RolloutPlan plan =
-      rollout_plan(pipeline_.spec().rule, pipeline_.loss(), request_.condition_sigma, pipeline_.shape()[1]);
+      rollout_plan(pipeline_.spec().rule, pipeline_.loss(), request_.condition_sigma, inputs_.frames());
   plan.keeps = pipeline_.keeps();
   if (plan.keeps) kept_.emplace(pipeline_);
   loop_.emplace(plan, noise, std::move(given));
@@ -60,49 +60,75 @@ void Session::DenoisedVideo::sample_chunk() {
   if (has_shots) blend(loop_->next_chunk());
   loop_->next([&](const Rollout::Piece& piece) { return sampled(piece); }, reader());
   session_.control_.end_chunk();
-  if (!loop_->done() || !kept_) return;
-  const std::scoped_lock turn(pipeline_.turns());
-  session_.made_.cache_bytes = pipeline_.cache().bytes(kept_->number);
-  session_.made_.cache_tokens = pipeline_.cache().tokens(kept_->number);
+  if (loop_->done() && kept_) free_cache();
 }
 
+// The decoder needs its memory.
+void Session::DenoisedVideo::free_cache() {
+  const std::scoped_lock turn(pipeline_.turns());
+  CacheInstance& cache = pipeline_.cache();
+  session_.made_.cache_bytes = cache.bytes(kept_->number);
+  session_.made_.cache_tokens = std::max(cache.tokens(kept_->number, 0), cache.tokens(kept_->number, 1));
+  cache.reset(kept_->number);
+}
+
+// A video that begins with given frames begins in the shot in which they end.
 void Session::DenoisedVideo::begin_shot(int64_t chunk) {
-  const Shot* shot = inputs_.shots().beginning_at(chunk);
-  if (!shot || chunk == 0) return;
-  const FrameOptions& rule = pipeline_.spec().rule;
-  const bool flushes = shot->change == PromptSwitch::flush, again = shot->change == PromptSwitch::recache;
-  if (!again) loop_->read_finished(reader());
-  if (flushes || again) {
-    const std::scoped_lock turn(pipeline_.turns());
-    if (again) pipeline_.cache().reset(kept_->number);
-    if (flushes) pipeline_.cache().trim(kept_->number, rule.sink * tokens_);
-    pinned_ = 0;
+  const ShotList& shots = inputs_.shots();
+  if (loop_->finished() == 0) {
+    if (chunk > 0) session_.control_.set_prompt(shots.beginning_at(shots.begin_of(chunk))->prompt);
+    return;
   }
-  if (flushes) loop_->read_chunks(std::max(chunk - 1, rule.sink), chunk, reader());
+  const Shot* shot = shots.beginning_at(chunk);
+  if (!shot) return;
+  if (shot->change != PromptSwitch::recache) loop_->read_finished(reader());
+  if (shot->change == PromptSwitch::flush) {
+    forget(pipeline_.sink_chunks() * tokens_);
+    loop_->read_chunks(std::max(chunk - 1, std::min(pipeline_.sink_chunks(), chunk)), chunk, reader());
+  }
   inputs_.set_text(shot->prompt);
-  if (!again) return;
-  const int64_t first = rule.window > 0 ? std::max(chunk - rule.window + 1, rule.sink) : 0;
-  loop_->read_chunks(0, std::min(rule.sink, first), reader());
-  loop_->read_chunks(std::min(first, chunk), chunk, reader());
+  if (shot->change == PromptSwitch::recache) read_again(chunk);
+}
+
+void Session::DenoisedVideo::forget(int64_t tokens) {
+  const std::scoped_lock turn(pipeline_.turns());
+  if (tokens > 0)
+    pipeline_.cache().trim(kept_->number, tokens);
+  else
+    pipeline_.cache().reset(kept_->number);
+  pinned_.clear();
+}
+
+// The sink, the first chunk of the last cut, and the window of the chunk that comes.
+void Session::DenoisedVideo::read_again(int64_t chunk) {
+  forget(0);
+  const int64_t sink = std::min(pipeline_.sink_chunks(), chunk), window = pipeline_.window_chunks(),
+                first = window > 0 ? std::clamp(chunk - window + 1, sink, chunk) : sink;
+  loop_->read_chunks(0, sink, reader());
+  for (const int64_t cut : inputs_.shots().pinned_at(chunk))
+    if (cut >= sink && cut < first) loop_->read_chunks(cut, cut + 1, reader());
+  loop_->read_chunks(first, chunk, reader());
 }
 
 void Session::DenoisedVideo::blend(int64_t chunk) {
   const int64_t begin = inputs_.shots().begin_of(chunk);
   const Shot* shot = inputs_.shots().beginning_at(begin);
-  if (begin == 0 || !shot || shot->change != PromptSwitch::blend || chunk - begin >= shot->blend) return;
+  if (begin == 0 || loop_->finished() == 0 || shot->change != PromptSwitch::blend ||
+      chunk - begin >= shot->blend)
+    return;
+  loop_->read_finished(reader());  // by the text that made them
   inputs_.blend_text(static_cast<double>(chunk - begin + 1) / static_cast<double>(shot->blend));
 }
 
-// At a cut, `before` keeps both chunks until the cut's own is finished.
 void Session::DenoisedVideo::pin_shot(int64_t chunk) {
-  const auto pin = pipeline_.spec().shots.pin;
-  const int64_t cut = inputs_.shots().last_cut(chunk);
-  if (pin == Frames::Pin::none || cut == pinned_ || tokens_ == 0) return;
+  const auto wanted = inputs_.shots().pinned_at(chunk);
+  if (wanted == pinned_ || tokens_ == 0) return;
   const std::scoped_lock turn(pipeline_.turns());
-  pipeline_.cache().pin(kept_->number, cut * tokens_, tokens_);
-  if (pin == Frames::Pin::before && cut == chunk) return;
-  if (pinned_ > 0) pipeline_.cache().unpin(kept_->number, pinned_ * tokens_, tokens_);
-  pinned_ = cut;
+  for (const int64_t cut : wanted)
+    if (!pinned_.contains(cut)) pipeline_.cache().pin(kept_->number, cut * tokens_, tokens_);
+  for (const int64_t cut : pinned_)
+    if (!wanted.contains(cut)) pipeline_.cache().unpin(kept_->number, cut * tokens_, tokens_);
+  pinned_ = wanted;
 }
 
 at::Tensor Session::DenoisedVideo::estimate(GuidedConditions& video, const at::Tensor& x,
@@ -118,13 +144,14 @@ GuidedConditions Session::DenoisedVideo::prepared(const Rollout::Piece& piece) {
   const std::scoped_lock turn(pipeline_.turns());
   GuidedConditions out = pipeline_.guided().prepared(of_piece(inputs_.with(), piece),
                                                      of_piece(inputs_.none(), piece), request_.guidance);
-  if (!kept_ && inputs_.shots().empty()) return out;
+  if (!pipeline_.spec().rule.teacher_forcing) return out;
   out.place = {kept_ ? kept_->number : 0,
                inputs_.shots().at(generating_rule(pipeline_.spec().rule), piece.first, piece.frames())};
   return out;
 }
 
 void Session::DenoisedVideo::read(int64_t first, const FrameCondition& finished) {
+  if (!inputs_.shots().empty()) pin_shot(first / pipeline_.spec().rule.chunk);
   GuidedConditions video = prepared({first, finished.clean(), &finished});
   const std::scoped_lock turn(pipeline_.turns());
   session_.stop_if_alone();
@@ -154,7 +181,7 @@ at::Tensor Session::DenoisedVideo::sampled(const Rollout::Piece& piece) {
   } call;
   call.seed = request_.seed;
   call.first_sample = request_.number;
-  call.chunk = chunk_++;
+  call.chunk = pipeline_.spec().rule.teacher_forcing ? loop_->next_chunk() : 0;
   call.self = this;
   kinora_run run = run_of(call);
   run.progress = [](void* self, int64_t done, int64_t, kinora_tensor x0) -> int32_t {

@@ -105,8 +105,8 @@ std::array<at::Tensor, 2> GuidedModel::both(GuidedConditions& video, uint32_t ex
   return {with, estimate(2 * expert + 1, video, video.none, x, sigma)};
 }
 
-// A model with a cache has one expert. Ranks that compute a branch each also need the condition's where a level is not
-// guided.
+// A model with a cache has one expert. Ranks compute a branch each where every level is guided; otherwise both compute
+// all, so that they make the same calls.
 void GuidedModel::read(GuidedConditions& video, const at::Tensor& x, const at::Tensor& sigma) {
   const Guidance& g = video.guidance[0];
   const bool shared = branches_.get() && branches_.size() == 2;
@@ -116,12 +116,13 @@ void GuidedModel::read(GuidedConditions& video, const at::Tensor& x, const at::T
     return;
   }
   const bool is_everywhere = g.from == 0 && std::isinf(g.to);
-  const bool mine[] = {!shared || branches_.rank() == 0 || !is_everywhere, !shared || branches_.rank() == 1};
+  const bool is_split = shared && g.is_guided() && is_everywhere;
   const bool asked[] = {g.scale != 0 || !is_everywhere, g.scale != 1};
   for (uint32_t branch : {0U, 1U}) {
     if (!asked[branch]) continue;
     ++video.calls;
-    if (mine[branch]) estimate(branch, video, branch == 0 ? video.with : video.none, x, sigma, true);
+    if (!is_split || branches_.rank() == static_cast<int64_t>(branch))
+      estimate(branch, video, branch == 0 ? video.with : video.none, x, sigma, true);
   }
 }
 

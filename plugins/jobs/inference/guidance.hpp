@@ -19,17 +19,17 @@ namespace kinora::core {
 using Conditions = NamedTensors;
 
 // Where a forward is in a video that is made chunk by chunk.
-struct Place {
+struct ChunkPlace {
   uint64_t session = 0;  // of the model's cache, if it has one
   Frames frames;
 };
 
 // The conditions of a piece of a video that a GuidedModel works on, as GuidedModel::prepared() makes them.
 struct GuidedConditions {
-  Conditions with, none, both;       // on the model's device
-  std::array<Guidance, 2> guidance;  // of each expert
-  int64_t calls = 0;                 // of the model for this video, on all ranks
-  std::optional<Place> place = {};   // not given: the model's frames are those of its chain
+  Conditions with, none, both;           // on the model's device
+  std::array<Guidance, 2> guidance;      // of each expert
+  int64_t calls = 0;                     // of the model for this video, on all ranks
+  std::optional<ChunkPlace> place = {};  // not given: the model's frames are those of its chain
 };
 
 // Keeps nothing of a video between two calls but in the model's cache, so that calls for several videos may alternate.

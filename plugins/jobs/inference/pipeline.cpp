@@ -52,19 +52,17 @@ Pipeline::Pipeline(Runtime& runtime, PipelineSpec spec, Parallelism& parallel)
 
 Pipeline::~Pipeline() = default;
 
-// Codes need room for whole videos, so that there are never two copies. Chunks need what the rule of frames lets them
-// see, unless the cache's own options say how much it keeps.
+// Codes need room for whole videos, so that there are never two copies.
 void Pipeline::open_cache() {
   if (!spec_.has("cache")) return;
   const Component component = open("cache");
-  const FrameOptions& rule = spec_.rule;
-  json options = spec_.use("cache").options.values();
-  const bool is_bounded = !makes_codes_ && rule.window > 0 && options.value("capacity", -1) == 0 &&
-                          options.value("window", 0) == 0;
-  if (is_bounded)
-    options.update({{"capacity", (rule.window + rule.sink) * rule.chunk}, {"sink", rule.sink * rule.chunk}});
+  const json options = makes_codes_ ? spec_.use("cache").options.values()
+                                    : cache_of_chunks(spec_.rule, spec_.use("cache").options.values());
   cache_ = std::make_unique<CacheInstance>(component, or_throw(Options::make(*component.spec, options)),
                                            makes_codes_ ? shape_[1] * shape_[2] * shape_[3] : 0);
+  const int64_t capacity = options.value("capacity", int64_t{0});
+  kept_sink_ = capacity > 0 ? options.value("sink", int64_t{0}) : spec_.rule.sink * spec_.rule.chunk;
+  kept_window_ = capacity > 0 ? capacity - kept_sink_ : spec_.rule.window * spec_.rule.chunk;
 }
 
 ChainOptions Pipeline::chain_options() const {

@@ -35,7 +35,10 @@ class Pipeline {
   at::Device device() const { return device_; }
   bool makes_codes() const { return makes_codes_; }  // the model predicts codes
   // A model that denoises chunk after chunk may keep keys and values of finished chunks.
-  bool keeps() const { return cache_ != nullptr && !makes_codes_; }
+  bool keeps() const { return cache_ != nullptr && !makes_codes_ && spec_.rule.teacher_forcing; }
+  // What a chunk sees on the cache, in chunks: the first ones, and the latest others with its own; 0: all.
+  int64_t sink_chunks() const { return kept_sink_ / spec_.rule.chunk; }
+  int64_t window_chunks() const { return kept_window_ / spec_.rule.chunk; }
   bool reads_text() const { return text_ != nullptr; }
   bool reads_pictures() const { return image_ != nullptr; }
   bool takes(const std::string& input) const { return takes_input(model_spec_, input); }
@@ -109,8 +112,9 @@ class Pipeline {
   std::vector<int64_t> shape_;
   std::unique_ptr<GivenFiles> files_;
   std::unique_ptr<CacheInstance> cache_;
-  uint64_t number_ = 0;                 // of the last session in the cache
-  std::unique_ptr<Model> model_, low_;  // low_: the second of two experts that are both in memory
+  int64_t kept_sink_ = 0, kept_window_ = 0;  // latent frames
+  uint64_t number_ = 0;                      // of the last session in the cache
+  std::unique_ptr<Model> model_, low_;       // low_: the second of two experts that are both in memory
   std::unique_ptr<Experts> experts_;
   std::unique_ptr<LossInstance> loss_;
   std::unique_ptr<GuidedModel> guided_;

@@ -8,7 +8,7 @@
 
 namespace kinora::core::inference {
 
-FrameOptions frames_of(const JobView& job, const GenerateOptions& o) {
+FrameOptions frame_rule_of(const JobView& job, const GenerateOptions& o) {
   const JobSpec* train = job.spec().component("model") ? nullptr : job.upstream("train");
   if (!train) return o;
   const auto& its = train->options;
@@ -47,7 +47,7 @@ void add_encoders(const JobView& job, const ComponentSpec& model, PipelineSpec& 
 std::string why_no_cache(const JobView& job, const GenerateOptions& o, bool has_two_experts) {
   static const std::set<std::string> kWhole{"parallel/single", "parallel/ddp", "parallel/fsdp",
                                             "parallel/tp",     "parallel/cfg", "parallel/cp-ulysses"};
-  if (!frames_of(job, o).teacher_forcing)
+  if (!frame_rule_of(job, o).teacher_forcing)
     return "cache is for models that draw codes one by one, and for videos that are made chunk by chunk "
            "(teacher_forcing); this one is made at once";
   if (has_two_experts) return "cache is for one network, and this model has two experts; leave it out";
@@ -62,12 +62,22 @@ std::string why_no_cache(const JobView& job, const GenerateOptions& o, bool has_
   return "";
 }
 
+json cache_of_chunks(const FrameOptions& rule, json options) {
+  if (!options.contains("capacity") || options.value("window", int64_t{0}) > 0) return options;
+  const auto number = [&](const char* name) { return options.value(name, int64_t{0}); };
+  const int64_t sink = rule.sink * rule.chunk, window = rule.window * rule.chunk;
+  if (number("sink") == 0 && (number("capacity") == 0 ? window > 0 : sink < number("capacity")))
+    options["sink"] = sink;
+  if (number("capacity") == 0 && window > 0) options["capacity"] = window + number("sink");
+  return options;
+}
+
 PipelineSpec pipeline_spec(const JobView& job, const GenerateOptions& o) {
   PipelineSpec out;
   out.name = job.spec().name;
   Part model = part_of(job, "model", "weights", "train");
   out.parts["tokenizer"] = part_of(job, "tokenizer", "tokenizer_weights", "train-tokenizer");
-  out.rule = frames_of(job, o);
+  out.rule = frame_rule_of(job, o);
   if (const auto two = two_experts(job, model)) {
     out.parts["model_2"] = {model.use, two->low};
     out.boundary = two->boundary;

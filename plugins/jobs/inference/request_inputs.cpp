@@ -114,8 +114,8 @@ at::Tensor RequestInputs::channels_of_image() {
   };
   FramesOf video = followed_by_grey(picture(request_.image));
   const bool ends = !request_.last_image.empty();
-  if (ends) video = ended_by(video, pipeline_.frames(), picture(request_.last_image));
-  const at::Tensor latent = encoded_latent(pipeline_.frames(), video);
+  if (ends) video = ended_by(video, pixel_frames(), picture(request_.last_image));
+  const at::Tensor latent = encoded_latent(pixel_frames(), video);
   return masked_picture(pipeline_.scale().normalise(latent.to(at::kFloat)), pipeline_.tokenizer_info().time,
                         ends);
 }
@@ -134,7 +134,7 @@ at::Tensor RequestInputs::encoded(const at::Tensor& pixels) {
 
 at::Tensor RequestInputs::continued() {
   return pipeline_.files().continued(request_.video, request_.condition_frames, request_.condition_from_end,
-                                     pipeline_.frames(), pipeline_.tokenizer_info().time);
+                                     pixel_frames(), pipeline_.tokenizer_info().time);
 }
 
 // The frame that the result begins with, or is to resemble.
@@ -178,7 +178,7 @@ std::pair<NoiseOf, int64_t> RequestInputs::beginning(const SamplerInstance& samp
                                          static_cast<int64_t>(levels.size()) - 2);
   const double level = levels.at(static_cast<size_t>(first));
   const at::Tensor clean =
-      encoded(pipeline_.files().video(request_.video, 0, pipeline_.frames())).to(at::kDouble);
+      encoded(pipeline_.files().video(request_.video, 0, pixel_frames())).to(at::kDouble);
   const double keep = sampler.mix() == KINORA_MIX_RECTIFIED_FLOW ? 1 - level : 1;
   return {[noise, clean, keep, level](int64_t first, int64_t count) {
             return keep * clean.narrow(2, first, count) + level * noise(first, count);

@@ -20,6 +20,7 @@ class RequestInputs {
   // Latent frames of the video.
   int64_t frames() const { return frames_; }
   const ShotList& shots() const { return shots_; }
+  int64_t pixel_frames() const { return 1 + (frames_ - 1) * pipeline_.tokenizer_info().time; }
   // The picture's embeddings, for both predictions.
   void set_image();
   // For both predictions. Throws Error(KINORA_ERROR_INVALID) for a signal that the model does not take.

@@ -33,6 +33,8 @@ RolloutPlan rollout_plan(const FrameOptions& o, const LossInstance& loss, double
 
 Rollout::Rollout(const RolloutPlan& plan, NoiseOf noise, std::optional<FrameCondition> given)
     : plan_(plan), noise_(std::move(noise)), given_(std::move(given)) {
+  if (plan_.keeps && plan_.chunk == 0)
+    throw std::logic_error("a rollout that keeps keys and values has chunks");
   if (!given_) return;
   parts_.push_back(given_->clean());
   known_ = given_->frames();
@@ -86,10 +88,9 @@ void Rollout::rewind(int64_t frames) {
   if (frames < 0 || frames > finished_ || (frames < finished_ && frames % plan_.chunk != 0))
     raise(KINORA_ERROR_INVALID, "latent frame {} is not the end of a chunk of {} that is finished", frames,
           plan_.chunk);
-  const int64_t first = given_ ? given_->frames() : 0;
-  const at::Tensor kept = known(0, std::max(frames, first));
-  parts_ = {kept};
-  known_ = kept.size(2);
+  known_ = std::max(frames, given_ ? given_->frames() : 0);
+  if (known_ > 0) parts_ = {known(0, known_)};
+  if (known_ == 0) parts_.clear();
   finished_ = frames;
   read_ = 0;
 }

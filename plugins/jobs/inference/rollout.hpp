@@ -54,6 +54,8 @@ class Rollout {
   int64_t chunks_left() const;
   // Forgets the latent frames from `frames` on, which is the end of a chunk; the model reads the others again.
   void rewind(int64_t frames);
+  // Number of latent frames that are given or finished.
+  int64_t known() const { return known_; }
   // The model reads the finished chunks now that it has not read yet: before its prompt changes.
   void read_finished(const Read& read) { read_chunks(read_ / plan_.chunk, next_chunk(), read); }
   // It reads these chunks again, up to the next one.

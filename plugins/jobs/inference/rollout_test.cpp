@@ -25,7 +25,7 @@ TEST_P(Cached, IsMaskedAttentionOverAllFrames) {
   };
   for (int64_t steps : {1, 2, 4}) {
     Small small(GetParam(), steps);
-    for (int round = 0; round < 22; ++round) {
+    for (int round = 0; round < 6; ++round) {
       const int64_t window = draw(0, 3);
       const FrameOptions rule = in_chunks(draw(1, 4), window, window > 0 ? draw(0, 2) : 0);
       Request request{.number = draw(0, 5), .seed = 5, .prompt = "red sea", .negative = "blue"};
@@ -45,18 +45,20 @@ TEST_P(Cached, IsMaskedAttentionOverAllFrames) {
 }
 
 std::string name_of(const testing::TestParamInfo<const char*>& info) {
-  return std::vector<std::string>{"Dit", "DeepDit", "Wan"}.at(info.index);
+  return std::vector<std::string>{"Dit", "DeepDit", "Stdit", "Wan"}.at(info.index);
 }
-INSTANTIATE_TEST_SUITE_P(Of, Cached, testing::Values(kDit, kDeepDit, kWan), name_of);
+INSTANTIATE_TEST_SUITE_P(Of, Cached, testing::Values(kDit, kDeepDit, kStdit, kWan), name_of);
 
 TEST(CachedRollout, KeepsTheTokensOfTheWindowAndTheSinkAlone) {
   const at::NoGradGuard off;
   Small small(kDeepDit);
   small.made(in_chunks(2, 2, 1), {.prompt = "red sea"}, 15, json::object());
-  const int64_t area = 2 * 4;
+  const int64_t area = 2;  // tokens of a frame
   EXPECT_EQ(small.kept, 6 * area) << "a sink of one chunk, and two chunks: the last one is not read";
   small.made(in_chunks(2), {.prompt = "red sea"}, 15, {{"capacity", 5}, {"sink", 1}});
   EXPECT_EQ(small.kept, 5 * area);
+  small.made(in_chunks(2, 2, 1), {.prompt = "red sea"}, 15, {{"capacity", 8}});
+  EXPECT_EQ(small.kept, 8 * area) << "more than the rule lets a chunk see";
 }
 
 TEST(Rollout, DrawsTheNoiseOfAFrameByItsNumber) {

@@ -12,6 +12,9 @@ inline const char* const kDeepDit =
     "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
     "head_size = "
     "12, adaln_lora = 4 }";
+inline const char* const kStdit =
+    "model = { use = 'stdit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
+    "head_size = 12, adaln_lora = 4 }";
 inline const char* const kWan =
     "model = { use = 'wan', in_channels = 2, out_channels = 2, text_dim = 12, num_layers = 2, "
     "num_attention_heads = "

@@ -71,5 +71,57 @@ TEST(SessionsOfRanks, AreCancelledTogetherByOneRank) {
       30);
 }
 
+// The latent of a video with two cuts, made chunk by chunk on a cache, in float64.
+at::Tensor in_chunks_by(const std::string& strategies, const Guidance& guidance) {
+  const ScratchRun run(
+      {{"dit",
+        "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, "
+        "heads = 4, head_size = 12, adaln_lora = 4 }"},
+       {"film", "prompts = ['red sea']\nprecision = 'fp64'\nparallel = [" + strategies + "]"}});
+  EXPECT_EQ(run.problems(), "");
+  LatentFacts facts = PlainPipeline::latents_of_15_frames();
+  PipelineSpec spec = PlainPipeline::spec(run, facts);
+  spec.rule.teacher_forcing = true;
+  spec.rule.chunk = 2, spec.rule.window = 2, spec.rule.sink = 1;
+  spec.shots = {Frames::Pin::own, 8};
+  spec.fps = 8;
+  spec.parts["cache"] = {shared_use(*run.spec("film").component("cache")), {}};
+  Parallelism parallel(test::runtime(), PlainPipeline::plan(run));
+  Pipeline pipeline(test::runtime(), spec, parallel);
+  Request request = Shared::request();
+  request.guidance[0] = guidance;
+  request.shots = {R"({"prompt": "red sea", "chunks": 2})",
+                   R"({"prompt": "blue", "chunks": 2, "switch": "recache"})",
+                   R"({"prompt": "red", "chunks": 1})"};
+  Session session(pipeline, request);
+  while (session.next_chunk()) continue;
+  return session.made().latent;
+}
+
+TEST(SessionsOfRanks, MakeTheChunksOfOneProcess) {
+  const Guidance always{.scale = 2}, sometimes{.scale = 2, .from = 0.5, .to = 5}, none{.scale = 1},
+      negative{.scale = 0, .from = 0.5, .to = 5};
+  struct Case {
+    const char* strategies;
+    int ranks;
+    std::vector<Guidance> guidances;
+  };
+  for (const auto& c : {Case{"'cfg'", 2, {always, sometimes, none, negative}},
+                        {"{ use = 'cp-ulysses', size = 2 }", 2, {always}},
+                        {"{ use = 'cp-ulysses', size = 4 }", 4, {none}},
+                        {"{ use = 'tp', size = 2 }", 2, {always}},
+                        {"'fsdp'", 2, {sometimes}}})
+    test::on_ranks(c.ranks, [c](const Rank& me) {
+      std::vector<at::Tensor> alone;
+      for (const auto& guidance : c.guidances) alone.push_back(in_chunks_by("", guidance));
+      me.launched();
+      for (size_t i = 0; i < alone.size(); ++i) {
+        const at::Tensor together = in_chunks_by(c.strategies, c.guidances[i]);
+        EXPECT_LT(((together - alone[i]).abs().max() / alone[i].abs().max()).item<double>(), 1e-10)
+            << c.strategies << ", guidance " << i;
+      }
+    });
+}
+
 }  // namespace
 }  // namespace kinora::core::inference

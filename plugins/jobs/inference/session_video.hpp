@@ -52,6 +52,11 @@ class Session::DenoisedVideo final : public Session::Video {
   void sample_chunk();
   // The prompt of a shot that begins with this chunk, and what becomes of the keys and values before it.
   void begin_shot(int64_t chunk);
+  // Drops the tokens from this INDEX on, and all pins.
+  void forget(int64_t tokens);
+  // All that the chunk sees, by the prompt of now.
+  void read_again(int64_t chunk);
+  void free_cache();
   // The text of a chunk in which one prompt goes over to the next.
   void blend(int64_t chunk);
   // Keeps the first chunk of the shot that the chunk is in, and lets that of the shot before it go.
@@ -76,9 +81,8 @@ class Session::DenoisedVideo final : public Session::Video {
   std::optional<Rollout> loop_;
   std::unique_ptr<Tokenizer::Stream> stream_;  // null: the video is decoded as a whole
   int64_t decoded_ = 0;                        // latent frames
-  int64_t chunk_ = 0;                          // number of the next chunk
   int64_t tokens_ = 0;                         // of a chunk, in the cache; 0: none was read
-  int64_t pinned_ = 0;                         // chunk of the last cut that is pinned; 0: none
+  std::set<int64_t> pinned_;                   // cuts, by their first chunk
 };
 
 class Session::DrawnVideo final : public Session::Video {

@@ -90,6 +90,15 @@ int64_t ShotList::last_cut(int64_t chunk) const {
   return out;
 }
 
+std::set<int64_t> ShotList::pinned_at(int64_t chunk) const {
+  std::set<int64_t> out;
+  if (rule_.pin == Frames::Pin::none) return out;
+  out.insert(last_cut(chunk));
+  if (rule_.pin == Frames::Pin::before && last_cut(chunk) == chunk) out.insert(last_cut(chunk - 1));
+  out.erase(0);
+  return out;
+}
+
 // The first latent frame is one frame.
 json ShotList::described(int64_t chunk, int64_t time) const {
   json out;

@@ -1,6 +1,7 @@
 // A video as a list of shots: each begins with a chunk, has a prompt of its own, and may be a cut (LongLive 2.0).
 #pragma once
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,9 @@ class ShotList {
   int64_t begin_of(int64_t chunk) const;
   // The first chunk of the last cut up to this chunk; 0: there was none.
   int64_t last_cut(int64_t chunk) const;
+  // The cuts whose first chunks are kept while this chunk is made: its own and, at a cut, also the one before it if the
+  // rule says `before`.
+  std::set<int64_t> pinned_at(int64_t chunk) const;
   // [{"frame", "prompt"}]: the pixel frame with which each shot begins. chunk: latent frames; time: frames of one.
   nlohmann::json described(int64_t chunk, int64_t time) const;
   // The rule of a forward of `count` latent frames from `first` on.

@@ -45,6 +45,22 @@ TEST(Shots, AreReadFromTheirTexts) {
     EXPECT_THAT(test::refusal([&] { shots_of({text}); }), HasSubstr(message)) << text;
 }
 
+TEST(Shots, KeepTheFirstChunkOfACut) {
+  const auto shots = shots_of({shot("a", 2), shot("a", 1), shot("a", 1, false), shot("a", 1), shot("a", 1)});
+  const auto pinned = [&](Frames::Pin pin) {
+    std::vector<std::set<int64_t>> out;
+    for (int64_t chunk = 0; chunk < 6; ++chunk)
+      out.push_back(ShotList(shots, {pin, 8}, 8, 4).pinned_at(chunk));
+    return out;
+  };
+  using Cuts = std::set<int64_t>;
+  EXPECT_THAT(pinned(Frames::Pin::own),
+              testing::ElementsAre(Cuts{}, Cuts{}, Cuts{2}, Cuts{2}, Cuts{4}, Cuts{5}));
+  EXPECT_THAT(pinned(Frames::Pin::before),
+              testing::ElementsAre(Cuts{}, Cuts{}, Cuts{2}, Cuts{2}, Cuts{2, 4}, Cuts{4, 5}));
+  EXPECT_THAT(pinned(Frames::Pin::none), testing::Each(Cuts{}));
+}
+
 TEST(Shots, CutsMoveTheFramesBehindThemInTime) {
   const ShotList list(shots_of({shot("a", 2), shot("a", 1), shot("a", 1, false), shot("a", 2)}),
                       {Frames::Pin::own, 8}, 8, 4);
@@ -101,6 +117,34 @@ TEST(ShotVideo, ReadAgainIsAVideoWhoseChunksAllHaveTheNewPrompt) {
   EXPECT_GT(apart(stays, want), 1e-4) << "keys of the old prompt stay";
 }
 
+TEST(ShotVideo, ReadAgainHasTheSinkTheCutAndTheWindow) {
+  const at::NoGradGuard off;
+  Small small(kDeepDit, 1);
+  const int64_t chunk = 2 * 2;  // tokens
+  Request request{.seed = 2, .prompt = "red sea"};
+  request.shots = {shot("red sea", 2), shot("red sea", 3), shot("blue", 1, false, "recache")};
+  small.made(in_chunks(2, 2, 1), request, 1);
+  EXPECT_EQ(small.kept, 4 * chunk) << "chunk 0, the cut's chunk 2, and chunks 4 and 5";
+  request.shots = {shot("red sea", 1), shot("blue", 2, true, "recache")};
+  small.made(in_chunks(2, 2, 2), request, 1);
+  EXPECT_EQ(small.kept, 2 * chunk) << "the sink ends behind the switch";
+}
+
+TEST(ShotVideo, BeginsInTheShotInWhichGivenFramesEnd) {
+  const at::NoGradGuard off;
+  Small small(kDeepDit, 1);
+  Request request{.seed = 2, .prompt = "blue", .video = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4"};
+  for (const int64_t given : {5, 9}) {  // at the end of the first shot, within the second one
+    request.condition_frames = given;
+    request.prompt = "blue";
+    request.shots.clear();
+    const at::Tensor blue = small.made(in_chunks(2), request, 6);
+    request.prompt = "red sea";
+    request.shots = {shot("red sea", 1), shot("blue", 2, false)};
+    EXPECT_LT(apart(small.made(in_chunks(2), request, 1), blue), 1e-12) << given;
+  }
+}
+
 TEST(ShotVideo, BlendsOverToItsPrompt) {
   const at::NoGradGuard off;
   Small small(kDeepDit, 2);
@@ -119,7 +163,7 @@ TEST(ShotVideo, FlushedForgetsAllButTheSinkAndTheLastChunk) {
     request.shots = {shot("red sea", before), shot("red sea", 2, false, how)};
     return small.made(in_chunks(2, 9, 1), request, 1);
   };
-  const int64_t chunk = 2 * 2 * 4;
+  const int64_t chunk = 2 * 2;  // tokens
   made("none", 5);
   EXPECT_EQ(small.kept, 6 * chunk);
   made("flush", 5);

@@ -18,6 +18,7 @@
 #include "tests/support/oracle.hpp"
 #include "tests/support/oracle_folders.hpp"
 #include "tests/support/refusal.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora::core {
 namespace {

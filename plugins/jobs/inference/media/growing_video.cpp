@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "core/base/cancel.hpp"
+#include "core/base/log.hpp"
 
 namespace kinora::core {
 
@@ -28,9 +29,22 @@ void GrowingVideo::encode(const at::Tensor& frames) {
 }
 
 void GrowingVideo::finish(const nlohmann::json& about) {
-  thread_.finish();
-  stream_->finish();
-  if (!out_.is_standard_output()) writer_.remux(where_, where_, about.dump());
+  unless_gone([&] {
+    thread_.finish();
+    stream_->finish();
+    if (out_.is_file()) writer_.remux(where_, where_, about.dump());
+  });
+}
+
+void GrowingVideo::unless_gone(const std::function<void()>& work) {
+  if (is_gone_) return;
+  try {
+    work();
+  } catch (const Error& e) {
+    is_gone_ = true;
+    if (e.code() == KINORA_ERROR_CANCELLED) return;  // the video ends at its next step
+    log_warn("stream: {}; the video is made to its end without it", e.what());
+  }
 }
 
 }  // namespace kinora::core

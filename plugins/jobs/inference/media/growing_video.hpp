@@ -13,22 +13,26 @@
 
 namespace kinora::core {
 
-// [owner-thread] Errors of the thread are thrown by the next call.
+// [owner-thread] A stream that fails, as when its viewer is closed, costs a warning and not the video.
 class GrowingVideo {
  public:
   // where: a file, or "-" for standard output. known: what is known of the video before it is made, its comment.
   GrowingVideo(Registry& registry, const std::string& where, double fps, int64_t crf,
                const nlohmann::json& known);
   // uint8 [T, H, W, 3].
-  void add(at::Tensor frames) { thread_.push(std::move(frames)); }
+  void add(const at::Tensor& frames) {
+    unless_gone([&] { thread_.push(frames); });
+  }
   // A file gets its index in front and this comment.
   void finish(const nlohmann::json& about);
 
  private:
   void encode(const at::Tensor& frames);
+  void unless_gone(const std::function<void()>& work);
 
   const VideoFragments& writer_;
   const std::string where_;
+  bool is_gone_ = false;
   VideoFragments::Form form_;
   inference::StreamOutput out_;
   std::unique_ptr<VideoFragments::Stream> stream_;

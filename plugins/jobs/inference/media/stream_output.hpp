@@ -22,7 +22,8 @@ class StreamOutput {
 
   // Throws Error(KINORA_ERROR_IO), Error(KINORA_ERROR_NO_MEMORY) for a full disk, or Error(KINORA_ERROR_CANCELLED).
   void write(std::span<const uint8_t> bytes);
-  bool is_standard_output() const { return is_standard_; }
+  // A regular file, not a pipe or a device.
+  bool is_file() const { return is_file_; }
 
  private:
   [[noreturn]] void fail(int error, const char* doing) const;

@@ -86,7 +86,7 @@ TEST(StreamOutput, EachWriteIsInTheFileAtOnce) {
   const std::string file = folder.file("grown.mp4");
   std::ofstream(file) << "an older and longer file";
   StreamOutput out(file);
-  EXPECT_FALSE(out.is_standard_output());
+  EXPECT_TRUE(out.is_file());
   out.write(Bytes{1, 2, 3});
   EXPECT_EQ(contents(file), (Bytes{1, 2, 3}));
   out.write(Bytes{4});
@@ -107,7 +107,7 @@ TEST(StreamOutput, GivesAPipeEveryByte) {
   std::jthread reader([&] { got = piped.read_all(); });
   {
     StreamOutput out("-");
-    EXPECT_TRUE(out.is_standard_output());
+    EXPECT_FALSE(out.is_file());
     piped.restore();  // `out` alone is left to write
     out.write(large);
   }
