@@ -113,7 +113,7 @@ TEST(SessionsOfRanks, MakeTheChunksOfOneProcess) {
                         {"'fsdp'", 2, {sometimes}}})
     test::on_ranks(c.ranks, [c](const Rank& me) {
       std::vector<at::Tensor> alone;
-      for (const auto& guidance : c.guidances) alone.push_back(in_chunks_by("", guidance));
+      for (const auto& guidance : c.guidances) alone.push_back(in_chunks_by("'ddp'", guidance));
       me.launched();
       for (size_t i = 0; i < alone.size(); ++i) {
         const at::Tensor together = in_chunks_by(c.strategies, c.guidances[i]);
