@@ -3,7 +3,6 @@
 namespace kinora {
 namespace {
 
-constexpr int64_t kE4m3 = 24;  // c10::ScalarType::Float8_e4m3fn
 constexpr double kLargest = 448, kLeastScale = 1e-30;
 
 Tensor seen_as(const Tensor& x, int64_t dtype) { return op("aten::view", "dtype", {x, dtype}); }
@@ -21,7 +20,7 @@ Tensor e4m3(const Tensor& bytes) { return seen_as(bytes, kE4m3); }
 
 Tensor decoded(const Codes& codes, int32_t dtype) {
   const auto wide = dtype == KINORA_DTYPE_FLOAT64 ? KINORA_DTYPE_FLOAT64 : KINORA_DTYPE_FLOAT32;
-  return (e4m3(codes.bytes).to(wide) * codes.scales.to(wide)).to(dtype);
+  return e4m3(codes.bytes).to(wide) * codes.scales.to(wide);
 }
 
 }  // namespace kinora

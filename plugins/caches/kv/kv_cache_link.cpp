@@ -71,8 +71,9 @@ KvCacheLink::KvCacheLink(const KvOptions& options, int64_t tokens)
     : Link(KINORA_LEVEL_CACHE),
       options_(options),
       tokens_(tokens),
+      coding_(Coding::of(options.store, options.smooth)),
       relative_(options.positions == "relative"),
-      fp8_(options.store == "fp8") {
+      has_means_(coding_.smooth == Smooth::chunk) {
   skip_inherited<KvCacheLink>();
   if (options.capacity > 0 && options.window > 0)
     throw Error(KINORA_ERROR_INVALID, "capacity counts latent frames and window tokens; give one of them");
@@ -93,7 +94,7 @@ int64_t KvCacheLink::bytes(uint64_t session) const {
   int64_t n = 0;
   if (const auto s = sessions_.find(session); s != sessions_.end())
     for (const auto& [number, b] : s->second.branches)
-      for (const auto& [name, kept] : b.attentions) n += kept.rows.bytes() + kept.scales.bytes();
+      for (const auto& [name, kept] : b.attentions) n += kept.bytes();
   return n;
 }
 
@@ -117,6 +118,7 @@ void KvCacheLink::trim(uint64_t session, uint32_t branch, int64_t tokens) {
     b.table = rows_of(b.table, rows);
     b.index = taken(b.index, rows);
     if (relative_) b.closed = taken(b.closed, rows);
+    if (has_means_) b.chunks = taken(b.chunks, rows);
   }
   s->second.forget_forward();
   if (branch == KINORA_BRANCH_ALL) s->second.unpin({tokens, kEnd});
@@ -173,6 +175,7 @@ KvCacheLink::Saved KvCacheLink::save(uint64_t session) const {
     const std::string branch = std::to_string(number);
     out["table." + branch] = b.table;
     if (relative_) out["closed." + branch] = rows_tensor(b.closed, {});
+    if (has_means_) out["chunks." + branch] = rows_tensor(b.chunks, {});
     for (const auto& [name, kept] : b.attentions) {
       const std::string end = branch + "." + name;
       const auto add = [&](const KeptRows& rows, const char* more) {
@@ -181,9 +184,43 @@ KvCacheLink::Saved KvCacheLink::save(uint64_t session) const {
         out[std::string("v") + more + "." + end] = v;
       };
       add(kept.rows, "");
-      if (fp8_) add(kept.scales, "_scales");
+      if (coding_.store == Store::fp8) add(kept.scales, "_scales");
+      if (!has_means_) continue;
+      std::vector<Tensor> means;
+      for (const int64_t chunk : std::set<int64_t>(b.chunks.begin(), b.chunks.end()))
+        means.push_back(kept.means.at(chunk));
+      out["k_means." + end] = op("aten::cat", "", {means, 1});
     }
   }
+  return out;
+}
+
+StoredKv KvCacheLink::restored_kv(const Saved& saved, const std::string& end, const Branch& b,
+                                  std::set<std::string>& names) const {
+  const auto n = static_cast<int64_t>(b.index.size());
+  const Tensor& keys = saved_tensor(saved, "k" + end, 4);
+  const int64_t B = keys.size(0), H = keys.size(2);
+  require_form(b.table.size(0) == 1 || b.table.size(0) == B, "k" + end);
+  require_form((keys.dtype() == KINORA_DTYPE_UINT8) == (coding_.store != Store::as_given), "k" + end);
+  const auto rows = [&](const std::string& more) {
+    const std::string of_k = "k" + more + end, of_v = "v" + more + end;
+    const Tensor &k = saved_tensor(saved, of_k, 4), &v = saved_tensor(saved, of_v, 4);
+    for (const Tensor* t : {&k, &v})
+      require_form(t->size(0) == B && t->size(1) == n && t->size(2) == H, of_k);
+    names.insert({of_k, of_v});
+    return KeptRows(b.index, {cloned(k), cloned(v)});
+  };
+  StoredKv out{rows(""), coding_.store == Store::fp8 ? rows("_scales") : KeptRows(), {}};
+  if (!has_means_) return out;
+  const std::string name = "k_means" + end;
+  const Tensor& means = saved_tensor(saved, name, 4);
+  const std::set<int64_t> chunks(b.chunks.begin(), b.chunks.end());
+  require_form(means.dtype() == KINORA_DTYPE_BFLOAT16 && means.size(0) == B && means.size(2) == H &&
+                   means.size(1) == static_cast<int64_t>(chunks.size()),
+               name);
+  int64_t at = 0;
+  for (const int64_t chunk : chunks) out.means[chunk] = cloned(means.narrow(1, at++, 1));
+  names.insert(name);
   return out;
 }
 
@@ -198,27 +235,18 @@ KvCacheLink::Branch KvCacheLink::restored_branch(const Saved& saved, const std::
   names.insert(of_table);
   b.table = cloned(table);
   b.index = indices_of(b.table);
+  const auto numbers = [&](const char* what) {
+    const std::string name = what + branch;
+    const auto out = numbers_of(saved_tensor(saved, name, 1));
+    require_form(out.size() == b.index.size(), name);
+    names.insert(name);
+    return out;
+  };
+  if (relative_) b.closed = numbers("closed.");
+  if (has_means_) b.chunks = numbers("chunks.");
   const std::string keys = "k." + branch + ".";
-  for (auto one = saved.lower_bound(keys); one != saved.end() && one->first.rfind(keys, 0) == 0; ++one) {
-    const std::string name = one->first.substr(keys.size()), end = "." + branch + "." + name;
-    const int64_t B = saved_tensor(saved, one->first, 4).size(0), H = one->second.size(2);
-    const auto rows = [&](const std::string& more) {
-      const std::string of_k = "k" + more + end, of_v = "v" + more + end;
-      const Tensor &k = saved_tensor(saved, of_k, 4), &v = saved_tensor(saved, of_v, 4);
-      for (const Tensor* t : {&k, &v})
-        require_form(t->size(0) == B && t->size(1) == n && t->size(2) == H, of_k);
-      require_form(table.size(0) == 1 || table.size(0) == B, of_k);
-      names.insert({of_k, of_v});
-      return KeptRows(b.index, {cloned(k), cloned(v)});
-    };
-    b.attentions.emplace(name, Kept{rows(""), fp8_ ? rows("_scales") : KeptRows()});
-  }
-  if (relative_) {
-    const std::string closed = "closed." + branch;
-    b.closed = numbers_of(saved_tensor(saved, closed, 1));
-    require_form(b.closed.size() == b.index.size(), closed);
-    names.insert(closed);
-  }
+  for (auto one = saved.lower_bound(keys); one != saved.end() && one->first.rfind(keys, 0) == 0; ++one)
+    b.attentions.emplace(one->first.substr(keys.size()), restored_kv(saved, one->first.substr(1), b, names));
   return b;
 }
 
@@ -282,12 +310,19 @@ void KvCacheLink::step(const Session& s, Branch& b, const Tensor& table, bool re
   const Tensor seen = before.defined() ? op("aten::cat", "", {std::vector<Tensor>{before, added}, 1}) : added;
   std::vector<int64_t> closed;
   if (relative_) closed = closed_before(b, stay, fresh, added, axis);
-  b.now = {table, read_only, rows, seen, taken(b.index, stay), stay.size(), axis, closed, turns_of(closed)};
+  std::vector<int64_t> chunks;
+  if (has_means_) {
+    chunks = taken(b.chunks, stay);
+    chunks.insert(chunks.end(), fresh.size(), *std::min_element(fresh.begin(), fresh.end()));
+  }
+  b.now = {table,  read_only,        rows,  seen, taken(b.index, stay), stay.size(), axis,
+           closed, turns_of(closed), chunks};
   b.now.index.insert(b.now.index.end(), fresh.begin(), fresh.end());
   if (read_only) return;
   b.table = b.now.table;
   b.index = b.now.index;
   b.closed = closed;
+  b.chunks = chunks;
 }
 
 // A position is closed when its last token is evicted: when neither a token that stays nor one of the forward has it.
@@ -324,23 +359,13 @@ KvCacheLink::Seen KvCacheLink::seen(const std::string& name, const Tensor& k, co
   const auto real = [&](const Tensor& x) {
     return b.now.rows.defined() ? op("aten::index_select", "", {x, 1, b.now.rows}) : x;
   };
-  const auto keep = [&](KeptRows& rows, const Tensor& of_k, const Tensor& of_v) {
-    return now.read_only ? rows.with(b.now.index, b.now.kept, of_k, of_v)
-                         : rows.put(b.now.index, b.now.kept, of_k, of_v, room(session));
-  };
-  auto& kept = b.attentions[name];
-  Seen out{{}, {}, b.now.table};
-  if (fp8_) {
-    const Codes of_k = coded(real(k)), of_v = coded(real(v));
-    out.kv = keep(kept.rows, of_k.bytes, of_v.bytes);
-    out.scales = keep(kept.scales, of_k.scales, of_v.scales);
-  } else {
-    out.kv = keep(kept.rows, real(k), real(v));
-  }
-  if (b.now.turns.size() < 2) return out;
-  if (fp8_)
-    out.kv = {decoded({out.kv.k, out.scales.k}, k.dtype()), decoded({out.kv.v, out.scales.v}, v.dtype())};
-  return {{turned(out.kv.k, b.now.turns, rope), out.kv.v}, {}, out.table};
+  const SeenTokens tokens{b.now.index, b.now.kept, b.now.chunks, now.read_only != 0, room(session)};
+  StoredKv::Seen all = b.attentions[name].see(coding_, tokens, real(k), real(v));
+  if (b.now.turns.size() < 2) return {all.kv, all.scales, b.now.table};
+  if (all.scales.k.defined())
+    all.kv = {decoded({all.kv.k, all.scales.k}, k.dtype()).to(k.dtype()),
+              decoded({all.kv.v, all.scales.v}, v.dtype()).to(v.dtype())};
+  return {{turned(all.kv.k, b.now.turns, rope), all.kv.v}, {}, b.now.table};
 }
 
 Tensor KvCacheLink::attention(const Tensor& q, const Tensor& k, const Tensor& v,

@@ -10,16 +10,15 @@
 
 #include "kinora/abi/cache.h"
 #include "kinora/link.hpp"
-#include "plugins/caches/kv/codes.hpp"
 #include "plugins/caches/kv/eviction.hpp"
-#include "plugins/caches/kv/kept_rows.hpp"
 #include "plugins/caches/kv/positions.hpp"
+#include "plugins/caches/kv/stored_kv.hpp"
 
 namespace kinora {
 
 struct KvOptions {
   int64_t window = 0, capacity = 0, sink = 0;
-  std::string positions = "absolute", store = "as given";
+  std::string positions = "absolute", store = "as given", smooth = "none";
 };
 
 // For passes without gradients. Errors are kinora::Error. Arguments of the calls are those of
@@ -41,7 +40,9 @@ class KvCacheLink final : public Link<Tensor> {
   void copy(uint64_t from, uint64_t to);
   // "kv/1": the pinned ranges, int64 [n, 2], first and end of each. For each branch B that has tokens "table.B", and
   // for each attention A "k.B.A" and "v.B.A", in the order of the table. Relative positions: "closed.B", int64
-  // [tokens]. FP8: "k_scales.B.A" and "v_scales.B.A", and k and v are bytes of E4M3. Views of the storage.
+  // [tokens]. FP8: "k_scales.B.A" and "v_scales.B.A", and k and v are bytes of E4M3. NVFP4: k and v are bytes of
+  // nvfp4.hpp. Means of chunks: "chunks.B", int64 [tokens], the INDEX of the first token of each one's chunk, and
+  // "k_means.B.A", bfloat16 [B, chunks, H, d], in the order of these INDEX. Views of the storage, but for the means.
   Saved save(uint64_t session) const;
   void restore(uint64_t session, const Saved& saved);
 
@@ -57,16 +58,14 @@ class KvCacheLink final : public Link<Tensor> {
     TimeAxis axis{};
     std::vector<int64_t> closed;  // relative positions: how many were evicted before each token
     std::vector<Turn> turns;      // of the keys, from it
-  };
-  struct Kept {
-    KeptRows rows, scales;
+    std::vector<int64_t> chunks;  // means of chunks: INDEX of the first token of each one's forward
   };
   struct Branch {
     Tensor table;                // of the stored tokens
     std::vector<int64_t> index;  // their INDEX
-    std::vector<int64_t> closed;
+    std::vector<int64_t> closed, chunks;
     Forward now;
-    std::map<std::string, Kept> attentions;
+    std::map<std::string, StoredKv> attentions;
   };
   struct Session {
     std::map<uint32_t, Branch> branches;
@@ -79,6 +78,9 @@ class KvCacheLink final : public Link<Tensor> {
   Session restored(const Saved& saved) const;
   // names: what it reads is added.
   Branch restored_branch(const Saved& saved, const std::string& branch, std::set<std::string>& names) const;
+  // end: ".", the branch, "." and the attention's name. Throws, or adds the names that it reads.
+  StoredKv restored_kv(const Saved& saved, const std::string& end, const Branch& b,
+                       std::set<std::string>& names) const;
   void step(const Session& s, Branch& b, const Tensor& table, bool read_only, const TimeAxis& axis) const;
   // Forward::closed. stay: rows of the branch; fresh, added: INDEX and table of the forward's own tokens.
   static std::vector<int64_t> closed_before(const Branch& b, const std::vector<int64_t>& stay,
@@ -97,7 +99,8 @@ class KvCacheLink final : public Link<Tensor> {
 
   const KvOptions options_;
   int64_t tokens_;
-  bool relative_, fp8_;
+  Coding coding_;
+  bool relative_, has_means_;
   std::map<uint64_t, Session> sessions_;
 };
 

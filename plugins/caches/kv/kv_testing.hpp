@@ -80,7 +80,8 @@ struct Kv : test::Instance<kinora_cache> {
   kinora_pass pass{};
   const kinora_link* link = nullptr;
   explicit Kv(int64_t window = 0, int64_t tokens = 0) : Kv(core::json{{"window", window}}, tokens) {}
-  explicit Kv(const core::json& options, int64_t tokens = 0) : Instance("cache/kv", options, tokens) {
+  explicit Kv(const core::json& options, int64_t tokens = 0, const char* id = "cache/kv")
+      : Instance(id, options, tokens) {
     check((*this)->link(self(), &link));
     pass.struct_size = sizeof pass;
     chain.struct_size = sizeof chain;
@@ -154,6 +155,27 @@ struct Kv : test::Instance<kinora_cache> {
 };
 
 inline double worst(const Tensor& a, const Tensor& b) { return (a - b).abs().max().item<double>(); }
+
+// The nearest number of E4M3: three bits of mantissa, the least exponent is -6; an even mantissa for a tie.
+inline float nearest_e4m3(float x) {
+  if (x == 0) return 0;
+  const int exponent = std::max(std::ilogb(x), -6);
+  return std::ldexp(std::nearbyint(std::ldexp(x, 3 - exponent)), exponent - 3);
+}
+
+// x [B, S, heads, d] in E4M3, with a scale for each token and head: its largest magnitude / 448.
+inline Tensor through_e4m3(const Tensor& x) {
+  Tensor out = x.to(at::kFloat).contiguous().clone();
+  const int64_t d = x.size(3);
+  for (float* head = out.data_ptr<float>(); head != out.data_ptr<float>() + out.numel(); head += d) {
+    float largest = 0;
+    for (int64_t i = 0; i < d; ++i) largest = test::worse(largest, std::abs(head[i]));
+    const float scale = std::max(largest * static_cast<float>(1 / 448.0), 1e-30F);
+    for (int64_t i = 0; i < d; ++i) head[i] = nearest_e4m3(head[i] / scale);
+    for (int64_t i = 0; i < d; ++i) head[i] *= scale;
+  }
+  return out.to(at::kDouble);
+}
 
 // Frames of two tokens. Frame f is that of rows 2 (f % 20) and the next of q, k and v; from frame 6 on a second shot,
 // eight positions later. Pairs of channels: one of time, one of columns.
