@@ -151,10 +151,15 @@ Objective::Noised Objective::two_streams(const at::Tensor& latent, const at::Ten
     raise(KINORA_ERROR_INVALID,
           "teacher_forcing: latents are {}; a packed row has no noisy copy; give videos [B, C, T, H, W]",
           c10::str(latent.sizes()));
+  const at::Tensor levels = by_frame(sigma).expand({latent.size(0), latent.size(2)});
+  return joined_streams(latent, loss_.noisy(latent, noise, levels), levels);
+}
+
+Objective::Noised Objective::joined_streams(const at::Tensor& latent, const at::Tensor& noisy,
+                                            const at::Tensor& levels) const {
   const int64_t B = latent.size(0), T = latent.size(2);
-  const at::Tensor levels = by_frame(sigma).expand({B, T});
   const at::Tensor clean = given_frames(std::vector<int64_t>(static_cast<size_t>(B), T), 2 * T).to(device_);
-  return {at::cat({latent, loss_.noisy(latent, noise, levels)}, 2),
+  return {at::cat({latent, noisy}, 2),
           at::cat({at::full_like(levels, *clean_), levels}, 1),
           clean.view({B, 1, 2 * T, 1, 1}),
           {}};
@@ -168,6 +173,11 @@ NamedTensors Objective::inputs(const NamedTensors& batch, const at::Tensor& leve
   if (const auto sizes = batch.find("sizes"); sizes != batch.end())
     return inputs(batch, noised_row(latent->second, sizes->second, level.to(device_), noise));
   return inputs(batch, noised(latent->second, level.to(device_), noise, given));
+}
+
+NamedTensors Objective::two_stream_inputs(const NamedTensors& batch, const at::Tensor& noisy,
+                                          const at::Tensor& levels) const {
+  return inputs(batch, joined_streams(batch.at("latent"), noisy, levels));
 }
 
 NamedTensors Objective::inputs(const NamedTensors& batch, const Noised& noised) const {

@@ -63,6 +63,10 @@ class Objective {
   // The model's inputs for a batch; given frames appear as in a generation.
   NamedTensors inputs(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise,
                       const Given& given = {}) const;
+  // The same with teacher forcing, for a noisy stream that is not batch["latent"] with noise: noisy [B, C, T, H, W] at
+  // levels [B, T], on the device. Its clean stream is batch["latent"], of noisy's shape.
+  NamedTensors two_stream_inputs(const NamedTensors& batch, const at::Tensor& noisy,
+                                 const at::Tensor& levels) const;
 
   // Whether the loss draws noise; if not, sigma and noise below are left out.
   bool noisy() const { return loss_.draws_noise(); }
@@ -93,6 +97,7 @@ class Objective {
   LossInstance::Input model_input(const Noised& noised, const at::Tensor& sizes) const;
   at::Tensor losses_of_row(const NamedTensors& in, const at::Tensor& sizes) const;
   Noised two_streams(const at::Tensor& latent, const at::Tensor& sigma, const at::Tensor& noise) const;
+  Noised joined_streams(const at::Tensor& latent, const at::Tensor& noisy, const at::Tensor& levels) const;
   NamedTensors inputs(const NamedTensors& batch, const Noised& noised) const;
   at::Tensor losses_of_rest(const NamedTensors& in, const Given& given) const;
   bool adds_up(const NamedTensors& in) const;

@@ -1,0 +1,70 @@
+// Self-forcing (Huang et al. 2025, arXiv 2506.08009, Algorithm 1) in two parts: a rollout of a few-step model without
+// gradients on its cache, and one two-stream forward that has the rollout's gradients.
+//
+// Each chunk is denoised along a list of levels up to its exit step, whose estimate of the clean sample is the chunk;
+// between two steps fresh noise is mixed in. Later chunks read it from the cache, without gradients. So the derivative
+// of each chunk is that of one forward, at its exit step, with earlier keys and values as constants. A teacher-forcing
+// forward computes all of them at once: its clean stream is the generated video with detached keys and values
+// (detach_clean_link.hpp), and its noisy stream is what each chunk's exit step read, at the chunk's own level.
+//
+// B samples, C channels, T latent frames, H rows, W columns, N levels.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "core/torch/network/cache_instance.hpp"
+#include "core/torch/network/model.hpp"
+#include "plugins/jobs/inference/guidance.hpp"
+#include "plugins/jobs/inference/rollout.hpp"
+#include "plugins/jobs/training/objective.hpp"
+
+namespace kinora::core {
+
+// The generated video and what its exit steps read, float64 on the CPU.
+struct SelfForced {
+  at::Tensor x;       // [B, C, T, H, W]: the estimate of each chunk's exit step
+  at::Tensor noisy;   // [B, C, T, H, W]: the input of each chunk's exit step
+  at::Tensor levels;  // [B, T]: its level
+};
+
+// The network's estimates of the clean sample, float64 [B, C, T, H, W], with their graph: `noisy` [B, C, T, H, W] at
+// `levels` [B, T], each chunk after the clean ones of batch["latent"]. The chain has the rule of two streams.
+at::Tensor two_stream_estimate(Model& network, const Objective& objective, const NamedTensors& batch,
+                               const at::Tensor& noisy, const at::Tensor& levels);
+
+class SelfForcing {
+ public:
+  struct How {
+    FrameOptions rule{};           // with teacher_forcing
+    std::vector<double> levels{};  // N of rectified flow, descending
+    double condition_sigma = 0;    // of finished frames, if the loss has no level 0
+    at::ScalarType stream = at::kFloat;
+    uint64_t seed = 0;
+    at::Device device = at::kCPU;
+  };
+  // The student's chain has a link of this cache, which is for its rollouts alone (rollout_cache_link.hpp). All
+  // arguments outlive this object. Throws Error(KINORA_ERROR_INVALID) without teacher forcing, or for a loss that does
+  // not blend.
+  SelfForcing(Model& student, CacheInstance& cache, const ComponentSpec& model, const LossInstance& loss,
+              How how);
+
+  // conditions: the model's inputs besides the latent, [B, ...]. shape: B, C, T, H, W. exits: the step of each chunk
+  // after which it is finished, from 0 to N - 1. All noise is a function of (seed, sample, key, frame, step, element).
+  // The chain then has the rule of two streams, and begins its pass of before again.
+  SelfForced roll_out(NamedTensors conditions, const std::vector<int64_t>& shape,
+                      const std::vector<int64_t>& exits, int64_t first_sample, const std::string& key);
+  int64_t chunks(int64_t frames) const { return (frames + how_.rule.chunk - 1) / how_.rule.chunk; }
+  int64_t steps() const { return static_cast<int64_t>(how_.levels.size()); }
+
+ private:
+  GuidedConditions prepared(const NamedTensors& conditions, const Rollout::Piece& piece) const;
+
+  Model& student_;
+  CacheInstance& cache_;
+  const LossInstance& loss_;
+  const How how_;
+  Experts experts_;
+  GuidedModel denoiser_;
+};
+
+}  // namespace kinora::core
