@@ -196,7 +196,7 @@ void check_kind(JobCheck& check, const GenerateOptions& o, bool of_codes) {
       const Component component = check.open(use);
       const json options =
           of_codes ? use.options.values()
-                   : inference::cache_of_chunks(inference::frame_rule_of(check, o), use.options.values());
+                   : cache_of_frames(inference::frame_rule_of(check, o), use.options.values());
       CacheInstance(component, or_throw(Options::make(*component.spec, options)));
     });
   else if (check.spec().places.count("cache"))

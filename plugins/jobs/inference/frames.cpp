@@ -114,6 +114,16 @@ Frames training_rule(const FrameOptions& o) {
   return out;
 }
 
+nlohmann::json cache_of_frames(const FrameOptions& rule, nlohmann::json options) {
+  if (!options.contains("capacity") || options.value("window", int64_t{0}) > 0) return options;
+  const auto number = [&](const char* name) { return options.value(name, int64_t{0}); };
+  const int64_t sink = rule.sink * rule.chunk, window = rule.window * rule.chunk;
+  if (number("sink") == 0 && (number("capacity") == 0 ? window > 0 : sink < number("capacity")))
+    options["sink"] = sink;
+  if (number("capacity") == 0 && window > 0) options["capacity"] = window + number("sink");
+  return options;
+}
+
 // Asks the loss for the timestep of sigma = 0.
 double clean_sigma(const LossInstance& loss, double otherwise) {
   const at::Tensor none = at::zeros({1}, at::kDouble);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <nlohmann/json.hpp>
 
 #include "core/plugin/manifest.hpp"
 #include "core/torch/attention/visibility.hpp"
@@ -75,6 +76,9 @@ void require_frames(const FrameOptions&);
 Frames training_rule(const FrameOptions&);
 // The rule of a generation's forwards: a chunk and the chunks before it, once.
 Frames generating_rule(const FrameOptions&);
+
+// Options of a cache of keys and values: where they leave it open, it keeps what the rule lets chunks see.
+nlohmann::json cache_of_frames(const FrameOptions&, nlohmann::json options);
 
 // The noise level sigma (x0 + sigma n) that the model reads for clean frames: 0 if the loss has a timestep
 // for it; else `otherwise` (EDM's is ln 0).

@@ -56,8 +56,8 @@ Pipeline::~Pipeline() = default;
 void Pipeline::open_cache() {
   if (!spec_.has("cache")) return;
   const Component component = open("cache");
-  const json options = makes_codes_ ? spec_.use("cache").options.values()
-                                    : cache_of_chunks(spec_.rule, spec_.use("cache").options.values());
+  json options = spec_.use("cache").options.values();
+  if (!makes_codes_) options = cache_of_frames(spec_.rule, options);
   cache_ = std::make_unique<CacheInstance>(component, or_throw(Options::make(*component.spec, options)),
                                            makes_codes_ ? shape_[1] * shape_[2] * shape_[3] : 0);
   const int64_t capacity = options.value("capacity", int64_t{0});

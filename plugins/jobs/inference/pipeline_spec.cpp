@@ -62,16 +62,6 @@ std::string why_no_cache(const JobView& job, const GenerateOptions& o, bool has_
   return "";
 }
 
-json cache_of_chunks(const FrameOptions& rule, json options) {
-  if (!options.contains("capacity") || options.value("window", int64_t{0}) > 0) return options;
-  const auto number = [&](const char* name) { return options.value(name, int64_t{0}); };
-  const int64_t sink = rule.sink * rule.chunk, window = rule.window * rule.chunk;
-  if (number("sink") == 0 && (number("capacity") == 0 ? window > 0 : sink < number("capacity")))
-    options["sink"] = sink;
-  if (number("capacity") == 0 && window > 0) options["capacity"] = window + number("sink");
-  return options;
-}
-
 PipelineSpec pipeline_spec(const JobView& job, const GenerateOptions& o) {
   PipelineSpec out;
   out.name = job.spec().name;

@@ -45,9 +45,6 @@ struct PipelineSpec {
 FrameOptions frame_rule_of(const JobView& job, const GenerateOptions& options);
 // Why a video of a model that denoises is made without a cache of keys and values; "" if it is made on one.
 std::string why_no_cache(const JobView& job, const GenerateOptions& options, bool has_two_experts);
-// The options of a cache for videos that are made chunk by chunk: where they leave it open, it keeps what the rule of
-// frames lets a chunk see.
-json cache_of_chunks(const FrameOptions& rule, json options);
 // The pipeline of a generate job, with the networks of earlier jobs. Throws Error that names the faulty
 // option.
 PipelineSpec pipeline_spec(const JobView& job, const GenerateOptions& options);

@@ -1,0 +1,113 @@
+#include "plugins/jobs/distill/check_distill.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <ATen/ATen.h>
+
+#include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/distill/distill_options.hpp"
+#include "plugins/jobs/inference/network_checks.hpp"
+#include "plugins/jobs/training/sample_draws.hpp"
+#include "plugins/jobs/training/training_checks.hpp"
+#include "plugins/jobs/windows/encoded.hpp"
+
+namespace kinora::core {
+namespace {
+
+// Below the links of the others an attention has a part of a sequence, which a cache cannot keep; and the trainer
+// refuses a pipeline of several networks.
+void require_strategies(const JobView& job) {
+  static const std::set<std::string> kWhole{"parallel/single", "parallel/ddp", "parallel/fsdp", "parallel/tp",
+                                            "parallel/cp-ulysses"};
+  for (const auto* use : job.spec().list("parallel"))
+    if (!kWhole.contains(use->id))
+      raise(KINORA_ERROR_UNSUPPORTED,
+            "parallel: rollouts on a cache need whole sequences, and {} divides them; use ddp, fsdp, tp or "
+            "cp-ulysses",
+            use->id);
+}
+
+void require_student(const JobView& job, const JobSpec& train, const LossInstance& loss) {
+  const TrainOptions o = options_of_student(job);
+  if (!o.teacher_forcing)
+    raise(KINORA_ERROR_INVALID,
+          "input: job '{}' trains a model that makes a video at once, and self-forcing needs one that makes "
+          "it chunk "
+          "by chunk; set teacher_forcing = true there",
+          train.name);
+  if (loss.mix() != KINORA_MIX_RECTIFIED_FLOW)
+    raise(KINORA_ERROR_INVALID,
+          "input: job '{}' trains on {}, and the few-step sampler needs a loss that blends; set loss = "
+          "\"flow\" there",
+          train.name, loss.spec().id);
+}
+
+void require_levels(const DistillOptions& o) {
+  if (o.level_min >= o.level_max)
+    raise(KINORA_ERROR_INVALID, "level_min = {} must be below level_max = {}", o.level_min, o.level_max);
+}
+
+void require_latents(const JobView& job, const Encoded& data, const ComponentSpec& model,
+                     const Options& its) {
+  if (data.of_codes() || data.sizes > 1)
+    raise(KINORA_ERROR_UNSUPPORTED,
+          "input: distillation needs latents of one size, and the encode job makes {}; {}",
+          data.of_codes() ? "codes" : "several sizes",
+          data.of_codes() ? "choose a tokenizer of latents" : "remove `sizes` there");
+  require_levels(options_of_student(job), model, its, data.shape[1]);
+  if (its.values().value("in_channels", data.shape[0]) != data.shape[0])
+    raise(KINORA_ERROR_UNSUPPORTED,
+          "input: {} reads a picture or a mask among its channels, which distillation cannot give it yet; "
+          "distill a "
+          "model whose in_channels are the {} of the latent",
+          model.id, data.shape[0]);
+}
+
+void check_networks(JobCheck& check, const DistillOptions& o, const ComponentUse& use) {
+  const auto model = check.made("input", [&] { return on_meta<Model>(check, use); });
+  if (model) {
+    check_fit(check, "weights", **model, o.weights);
+    check_fit(check, "teacher_weights", **model, o.teacher_weights);
+    check_fit(check, "critic_weights", **model, o.critic_weights);
+  }
+  check_layout(check, model ? &use : nullptr, {}, o.accumulate);
+}
+
+}  // namespace
+
+TrainOptions options_of_student(const JobView& distill) {
+  return JobView(distill.runtime(), distill.run(), distill.need_upstream("train")).options<TrainOptions>();
+}
+
+void check_distill(JobCheck& check) {
+  const auto o = check.options<DistillOptions>();
+  const JobSpec* train = check.upstream("train");
+  if (!train)
+    return check.problem("input", "distill needs the train job whose model it makes faster; add it to input");
+  if (!check_single_networks(check)) return;
+  const auto& use = *train->component("model");
+  check_training(check, o, use);
+  check_weights(check, "teacher_weights", use);
+  check_weights(check, "critic_weights", use);
+  check.holds("parallel", [&] { require_strategies(check); });
+  check.holds("level_min", [&] { require_levels(o); });
+  if (const auto& id = check.spec().component("sampler")->id; id != "sampler/flow-renoise")
+    check.problem("sampler", "rollouts mix fresh noise in between two steps, and " + id +
+                                 " does not; set sampler = { use = \"flow-renoise\", timesteps = [...] }");
+  check.made("loss", [&] {
+    const auto& loss = *check.spec().component("loss");
+    if (loss.id != "loss/dmd")
+      raise(KINORA_ERROR_INVALID, "loss: {} compares no scores; set loss = \"dmd\"", loss.id);
+    return LossInstance(check.open(loss), loss.options).mix();
+  });
+  const auto& its = *train->component("loss");
+  const bool is_student = check.holds(
+      "input", [&] { require_student(check, *train, LossInstance(check.open(its), its.options)); });
+  check_networks(check, o, use);
+  const auto data = is_student ? encoded_for(check) : std::nullopt;
+  const auto& spec = *or_throw(check.runtime().registry().find("model", use.id));
+  if (data) check.holds("input", [&] { require_latents(check, *data, spec, use.options); });
+}
+
+}  // namespace kinora::core

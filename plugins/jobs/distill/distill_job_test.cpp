@@ -1,0 +1,135 @@
+// kind = "distill": a small training, its resume, and what its losses must be.
+#include <fstream>
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/run/job.hpp"
+#include "core/torch/tensors/noise.hpp"
+#include "plugins/jobs/latents/latents.hpp"
+#include "plugins/jobs/training/checkpoint.hpp"
+#include "tests/support/refusal.hpp"
+#include "tests/support/run_file.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using test::ScratchRun;
+
+// Four latent frames in chunks of one.
+const std::string kStudent =
+    "teacher_forcing = true\nwindow = 2\nsink = 1\nloss = 'flow'\n"
+    "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
+    "head_size = 12, adaln_lora = 4 }\n";
+
+const std::string kDistill =
+    "\n[[job]]\nname = 'few'\nkind = 'distill'\ninput = ['latents', 'dit']\nbatch = 2\nlearning_rate = 0.01\n"
+    "critic_learning_rate = 0.02\nema = 0.9\noptimizer = { use = 'adamw', beta1 = 0.0, eps = 1e-3 }\n"
+    "critic_optimizer = { use = 'adamw', beta1 = 0.0, eps = 1e-3 }\n"
+    "sampler = { use = 'flow-renoise', timesteps = [1000, 700, 400], shift = 3.0 }\ncheckpoint_every = "
+    "1\nkeep = 100\n"
+    "tensorboard = false\nasync_checkpoints = false\nprecision = 'fp64'\n";
+
+void write_latents(const fs::path& folder) {
+  fs::create_directories(folder);
+  LatentCacheWriter cache(folder / "latents.h5", "{}");
+  for (int64_t i = 0; i < 3; ++i)
+    cache.add(std::to_string(i), {{"latent", sample_noise(at::empty({1, 2, 4, 2, 4}), 7, i, "latent")[0]},
+                                  {"text", sample_noise(at::empty({1, i + 1, 12}), 7, i, "text")[0]}});
+  cache.commit();
+  LatentFacts facts;
+  facts.scale = {{0.25, -0.5}, {2, 0.5}, 1};
+  facts.shape = {2, 4, 2, 4};
+  facts.text_size = 12;
+  std::ofstream(folder / "latents.json") << facts.to_json().dump();
+}
+
+std::unique_ptr<ScratchRun> distillation(const std::string& lines, const std::string& student = kStudent) {
+  auto run = std::make_unique<ScratchRun>(
+      std::map<std::string, std::string>{{"dit", student}, {"film", kDistill + lines}});
+  EXPECT_EQ(run->problems(), "");
+  write_latents(run->of("latents"));
+  ScratchRun::save(*run->model("dit"), run->of("dit") / "weights.safetensors");
+  return run;
+}
+
+void distilled(const ScratchRun& run) {
+  JobContext context = run.context("few");
+  test::run_job(context);
+}
+
+fs::path checkpoint(const ScratchRun& run, int64_t step) {
+  return run.of("few") / fmt::format("checkpoints/step-{:06}", step);
+}
+
+std::string bytes_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(DistillJob, ResumesStudentAndCriticToTheSameBytes) {
+  const std::string lines = "steps = 2\nevery = 2\n";
+  const auto whole = distillation(lines), resumed = distillation(lines);
+  distilled(*whole);
+  fs::create_directories(checkpoint(*resumed, 1).parent_path());
+  fs::copy(checkpoint(*whole, 1), checkpoint(*resumed, 1), fs::copy_options::recursive);
+  distilled(*resumed);
+  for (const char* name : {"weights", "optimizer", "ema-0.9", "more"}) {
+    const std::string file = std::string(name) + ".safetensors",
+                      want = bytes_of(checkpoint(*whole, 2) / file);
+    EXPECT_FALSE(want.empty()) << file;
+    EXPECT_TRUE(want == bytes_of(checkpoint(*resumed, 2) / file)) << file;
+  }
+  const Checkpoint before = load_checkpoint(checkpoint(*whole, 1)),
+                   after = load_checkpoint(checkpoint(*whole, 2));
+  EXPECT_EQ(after.state.optimizer_steps, 1) << "the student's, in every second step";
+  EXPECT_EQ(after.more.at("critic.steps").item<int64_t>(), 2);
+  size_t changed = 0;
+  for (const auto& [name, t] : before.weights) changed += at::equal(t, after.weights.at(name)) ? 0 : 1;
+  EXPECT_GT(changed, before.weights.size() / 2) << "the student's weights after its step";
+}
+
+// Teacher and critic begin as one network, and guidance of 1 is the text's prediction alone.
+TEST(DistillJob, EqualScoresGiveNoGradient) {
+  const auto equal = distillation("steps = 1\nevery = 1\nguidance = 1.0\n"),
+             guided = distillation("steps = 1\nevery = 1\nguidance = 3.0\n");
+  distilled(*equal);
+  distilled(*guided);
+  for (const char* name : {"loss", "gradient_norm", "score_distance"}) {
+    EXPECT_EQ(equal->metrics("few").at(0).at(name).get<double>(), 0) << name;
+    EXPECT_GT(guided->metrics("few").at(0).at(name).get<double>(), 0) << name;
+  }
+  EXPECT_GT(equal->metrics("few").at(0).at("critic_gradient_norm").get<double>(), 0);
+}
+
+TEST(DistillJob, IsTheSameInMicrobatches) {
+  const auto one = distillation("steps = 2\nevery = 1\n"),
+             two = distillation("steps = 2\nevery = 1\naccumulate = 2\n");
+  distilled(*one);
+  distilled(*two);
+  for (size_t step : {0, 1})
+    for (const char* name : {"loss", "gradient_norm", "critic", "critic_gradient_norm"})
+      EXPECT_NEAR(one->metrics("few").at(step).at(name).get<double>() /
+                      two->metrics("few").at(step).at(name).get<double>(),
+                  1, 1e-8)
+          << name << step;
+}
+
+TEST(DistillJob, RefusesWhatMakesNoVideoChunkByChunk) {
+  const auto said = [](const std::string& lines, const std::string& student = kStudent) {
+    const auto run = distillation("steps = 1\n" + lines, student);
+    std::ofstream(run->folder() / "model_index.json") << "{}";
+    return test::refusal([&] { distilled(*run); });
+  };
+  EXPECT_THAT(said("", kStudent.substr(kStudent.find("loss"))),
+              testing::HasSubstr("set teacher_forcing = true there"));
+  EXPECT_THAT(said("level_min = 0.99\n"),
+              testing::HasSubstr("level_min = 0.99 must be below level_max = 0.98"));
+  EXPECT_THAT(said("teacher_weights = 'FOLDER'\n"),
+              testing::HasSubstr("this is a whole pipeline, and teacher_weights takes one network"));
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,54 @@
+// Options of distill jobs.
+#pragma once
+#include "core/run/job.hpp"
+#include "plugins/jobs/training/options/optimizer_options.hpp"
+
+namespace kinora::core {
+
+struct DistillOptions : OptimizerOptions {
+  int64_t every = 5;
+  double guidance = 4, critic_learning_rate = 4e-7, shift = 5, level_min = 0.02, level_max = 0.98;
+  WeightsPaths teacher_weights, critic_weights;
+  // Those of Self-Forcing's configuration for Wan 1.3B.
+  DistillOptions() {
+    learning_rate = 2e-6;
+    warmup = 0;
+    schedule = "constant";
+    clip_norm = 10;
+  }
+  static void describe(Describe<DistillOptions>& d) {
+    d.name("distill").help(
+        "Makes a chunk-by-chunk model a few-step one, by distribution matching on its own rollouts");
+    describe_optimizer(d);
+    d.option("every", &O::every)
+        .range(1, 1e6)
+        .unit("steps")
+        .help("interval between updates of the student; the critic is updated in each step");
+    d.option("guidance", &O::guidance)
+        .at_least(0)
+        .help(
+            "guidance of the teacher's score, none + guidance * (with - none): Self-Forcing writes 3 for "
+            "this 4; 1: "
+            "the text's prediction alone");
+    d.option("critic_learning_rate", &O::critic_learning_rate).above(0).help("constant");
+    d.option("shift", &O::shift)
+        .above(0)
+        .help("shift of the uniform levels at which teacher and critic are asked, one per sample");
+    d.option("level_min", &O::level_min).range(0, 1).help("lower limit of those levels");
+    d.option("level_max", &O::level_max).range(0, 1).help("upper limit of those levels");
+    d.option("teacher_weights", &O::teacher_weights)
+        .help(
+            "file or folder of the teacher, a network of the student's architecture; empty: the weights from "
+            "which the "
+            "student starts");
+    d.option("critic_weights", &O::critic_weights)
+        .help(
+            "file or folder from which the critic starts, likewise; empty: the weights from which the "
+            "student starts");
+  }
+
+ private:
+  using O = DistillOptions;
+};
+
+}  // namespace kinora::core
