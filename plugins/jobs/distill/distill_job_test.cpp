@@ -1,64 +1,14 @@
 // kind = "distill": a small training, its resume, and what its losses must be.
-#include <fstream>
-
-#include <ATen/ATen.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include "core/run/job.hpp"
-#include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/latents/latents.hpp"
+#include "plugins/jobs/distill/distill_testing.hpp"
 #include "plugins/jobs/training/checkpoint.hpp"
 #include "tests/support/refusal.hpp"
-#include "tests/support/run_file.hpp"
 
 namespace kinora::core {
 namespace {
 
-namespace fs = std::filesystem;
-using test::ScratchRun;
-
-// Four latent frames in chunks of one.
-const std::string kStudent =
-    "teacher_forcing = true\nwindow = 2\nsink = 1\nloss = 'flow'\n"
-    "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
-    "head_size = 12, adaln_lora = 4 }\n";
-
-const std::string kDistill =
-    "\n[[job]]\nname = 'few'\nkind = 'distill'\ninput = ['latents', 'dit']\nbatch = 2\nlearning_rate = 0.01\n"
-    "critic_learning_rate = 0.02\nema = 0.9\noptimizer = { use = 'adamw', beta1 = 0.0, eps = 1e-3 }\n"
-    "critic_optimizer = { use = 'adamw', beta1 = 0.0, eps = 1e-3 }\n"
-    "sampler = { use = 'flow-renoise', timesteps = [1000, 700, 400], shift = 3.0 }\ncheckpoint_every = "
-    "1\nkeep = 100\n"
-    "tensorboard = false\nasync_checkpoints = false\nprecision = 'fp64'\n";
-
-void write_latents(const fs::path& folder) {
-  fs::create_directories(folder);
-  LatentCacheWriter cache(folder / "latents.h5", "{}");
-  for (int64_t i = 0; i < 3; ++i)
-    cache.add(std::to_string(i), {{"latent", sample_noise(at::empty({1, 2, 4, 2, 4}), 7, i, "latent")[0]},
-                                  {"text", sample_noise(at::empty({1, i + 1, 12}), 7, i, "text")[0]}});
-  cache.commit();
-  LatentFacts facts;
-  facts.scale = {{0.25, -0.5}, {2, 0.5}, 1};
-  facts.shape = {2, 4, 2, 4};
-  facts.text_size = 12;
-  std::ofstream(folder / "latents.json") << facts.to_json().dump();
-}
-
-std::unique_ptr<ScratchRun> distillation(const std::string& lines, const std::string& student = kStudent) {
-  auto run = std::make_unique<ScratchRun>(
-      std::map<std::string, std::string>{{"dit", student}, {"film", kDistill + lines}});
-  EXPECT_EQ(run->problems(), "");
-  write_latents(run->of("latents"));
-  ScratchRun::save(*run->model("dit"), run->of("dit") / "weights.safetensors");
-  return run;
-}
-
-void distilled(const ScratchRun& run) {
-  JobContext context = run.context("few");
-  test::run_job(context);
-}
+using namespace few_steps;
 
 fs::path checkpoint(const ScratchRun& run, int64_t step) {
   return run.of("few") / fmt::format("checkpoints/step-{:06}", step);

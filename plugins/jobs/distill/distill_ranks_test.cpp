@@ -1,0 +1,39 @@
+// Distillation on several ranks against one process: rollouts, both networks' losses and their gradients.
+#include "plugins/jobs/distill/distill_testing.hpp"
+#include "tests/support/ranks.hpp"
+
+namespace kinora::core {
+namespace {
+
+using test::Rank;
+
+std::vector<json> lines_of(const Rank& me, const std::string& parallel) {
+  const auto run = few_steps::distillation("steps = 3\nevery = 2\nparallel = " + parallel + "\n");
+  few_steps::distilled(*run, me.rank == 0);
+  return me.rank == 0 ? run->metrics("few") : std::vector<json>();
+}
+
+TEST(DistillRanks, DistillAsOneProcessUnderEveryStrategy) {
+  for (const char* parallel : {"['ddp']", "['fsdp']", "['tp']", "['cp-ulysses']"})
+    test::on_ranks(2, [&](const Rank& me) {
+      me.launched();
+      const auto together = lines_of(me, parallel);
+      if (me.rank != 0) return;
+      Rank::alone();
+      const auto alone = lines_of({0, 1, me.folder, 0}, "['single']");
+      ASSERT_EQ(together.size(), 3U);
+      size_t compared = 0;
+      for (size_t step = 0; step < 3; ++step)
+        for (const char* name :
+             {"loss", "gradient_norm", "score_distance", "critic", "critic_gradient_norm"}) {
+          if (!alone[step].contains(name)) continue;
+          const double want = alone[step].at(name);
+          EXPECT_NEAR(together[step].at(name).get<double>(), want, 1e-8 * want) << parallel << step << name;
+          ++compared;
+        }
+      EXPECT_EQ(compared, 9U) << "the critic in each step, the student in the second";
+    });
+}
+
+}  // namespace
+}  // namespace kinora::core
