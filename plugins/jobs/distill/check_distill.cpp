@@ -92,6 +92,11 @@ void check_distill(JobCheck& check) {
   check_weights(check, "critic_weights", use);
   check.holds("parallel", [&] { require_strategies(check); });
   check.holds("level_min", [&] { require_levels(o); });
+  if (o.every > o.steps)
+    check.problem("every",
+                  fmt::format("every = {}: the student is never updated in {} steps; raise steps, or lower "
+                              "every",
+                              o.every, o.steps));
   if (const auto& id = check.spec().component("sampler")->id; id != "sampler/flow-renoise")
     check.problem("sampler", "rollouts mix fresh noise in between two steps, and " + id +
                                  " does not; set sampler = { use = \"flow-renoise\", timesteps = [...] }");

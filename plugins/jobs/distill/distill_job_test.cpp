@@ -69,12 +69,13 @@ TEST(DistillJob, IsTheSameInMicrobatches) {
 
 TEST(DistillJob, RefusesWhatMakesNoVideoChunkByChunk) {
   const auto said = [](const std::string& lines, const std::string& student = kStudent) {
-    const auto run = distillation("steps = 1\n" + lines, student);
+    const auto run = distillation("steps = 5\n" + lines, student);
     std::ofstream(run->folder() / "model_index.json") << "{}";
     return test::refusal([&] { distilled(*run); });
   };
   EXPECT_THAT(said("", kStudent.substr(kStudent.find("loss"))),
               testing::HasSubstr("set teacher_forcing = true there"));
+  EXPECT_THAT(said("every = 6\n"), testing::HasSubstr("the student is never updated in 5 steps"));
   EXPECT_THAT(said("level_min = 0.99\n"),
               testing::HasSubstr("level_min = 0.99 must be below level_max = 0.98"));
   EXPECT_THAT(said("teacher_weights = 'FOLDER'\n"),
