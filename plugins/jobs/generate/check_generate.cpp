@@ -194,9 +194,9 @@ void check_kind(JobCheck& check, const GenerateOptions& o, bool of_codes) {
     check.holds("cache", [&] {
       const auto& use = *check.spec().component("cache");
       const Component component = check.open(use);
-      const json options =
-          of_codes ? use.options.values()
-                   : cache_of_frames(inference::frame_rule_of(check, o), use.options.values());
+      const json options = of_codes
+                               ? use.options.values()
+                               : cache_of_frames(inference::frame_rule_of(check, o), use.options.values());
       CacheInstance(component, or_throw(Options::make(*component.spec, options)));
     });
   else if (check.spec().places.count("cache"))
