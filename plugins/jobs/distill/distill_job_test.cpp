@@ -5,7 +5,7 @@
 #include "plugins/jobs/training/checkpoint.hpp"
 #include "tests/support/refusal.hpp"
 
-namespace kinora::core {
+namespace kinora::core::distilling {
 namespace {
 
 using namespace few_steps;
@@ -83,4 +83,4 @@ TEST(DistillJob, RefusesWhatMakesNoVideoChunkByChunk) {
 }
 
 }  // namespace
-}  // namespace kinora::core
+}  // namespace kinora::core::distilling

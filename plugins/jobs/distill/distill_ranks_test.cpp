@@ -2,7 +2,7 @@
 #include "plugins/jobs/distill/distill_testing.hpp"
 #include "tests/support/ranks.hpp"
 
-namespace kinora::core {
+namespace kinora::core::distilling {
 namespace {
 
 using test::Rank;
@@ -36,4 +36,4 @@ TEST(DistillRanks, DistillAsOneProcessUnderEveryStrategy) {
 }
 
 }  // namespace
-}  // namespace kinora::core
+}  // namespace kinora::core::distilling

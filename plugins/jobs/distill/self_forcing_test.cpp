@@ -14,7 +14,7 @@
 #include "tests/support/run_file.hpp"
 #include "tests/support/worst.hpp"
 
-namespace kinora::core {
+namespace kinora::core::distilling {
 namespace {
 
 using at::Tensor;
@@ -237,4 +237,4 @@ INSTANTIATE_TEST_SUITE_P(Of, SelfForcingGradient,
                          [](const auto& info) { return testing::PrintToString(info.param); });
 
 }  // namespace
-}  // namespace kinora::core
+}  // namespace kinora::core::distilling
