@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "core/runtime/call.hpp"
+#include "core/torch/open.hpp"
 #include "kinora/random.hpp"
 #include "plugins/samplers/sampler_testing.hpp"
 #include "tests/support/worst.hpp"
@@ -39,6 +40,7 @@ Renoised renoised(const json& options, const at::Tensor& noise, int64_t chunk = 
   call.seed = kSeed;
   call.first_sample = kFirstSample;
   call.chunk = chunk;
+  core::offer_tensors(core::torch_tensors());  // as a program does
   const kinora_run run = core::run_of(call);
   kinora_denoiser abi = denoiser.abi();
   abi.first = first;
