@@ -6,7 +6,7 @@
 # test prints the ten slowest.
 set(KINORA_TEST_SECONDS
   bench 72 curate_kill 60 command_line 60 networks 50 running 65 page_commands 20 curate 95 check 70 overfit 45
-  configs 100 strangers 89 endpoint 110 sdk_template 110 s3_storage 82 torch_test 30 jobs_test.1 80 jobs_test.2 120
+  configs 120 strangers 89 endpoint 110 sdk_template 110 s3_storage 82 torch_test 30 jobs_test.1 80 jobs_test.2 120
   jobs_test.3 90 jobs_ranks_test 105 loading 50 loading_source 5 pictures 8 loading_ranks 35 quick 60
   parallel_layouts_test 30 filters_oracle 73 rank_kill 95 studio 285 report 90 video_test 80
   tokenizer_wan_test 80 engine_local_test 35 engine_local_test.alone 15 isolation 90 parallel_cfg_test 73 slurm 20
@@ -15,7 +15,7 @@ set(KINORA_TEST_SECONDS
   workers_test.alone 15 parallel_fsdp_test 29 parallel_tp_test 27 parallel_balanced_sp_test 26 sdk_parallel 25
   parallel_cp_ring_test 23 dedup 23 plan 85 parallel_cp_ulysses_test 21 engine 80 installed 50 ranks_test 28
   parallel_pairs_test 130 parallel_memory_test 20 parallel_teacher_forcing_test 21 parallel_step_traffic_test 26
-  bad_input 26 abi_compilers 75 abi_growth 40 broken_plugins 40 other_hosts 30)
+  bad_input 26 long_video_shots 32 abi_compilers 75 abi_growth 40 broken_plugins 40 other_hosts 30)
 
 # The slow tests: name, seconds. A share is what CI runs in one turn (packaging/suite.py, which checks that it fits into
 # eleven minutes, two tests at a time): a new slow test goes to the share with the most room. Tests with both processors

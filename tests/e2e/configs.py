@@ -12,8 +12,9 @@ import quick
 
 DATA = ROOT / "tests/data"
 VIDEO = SCRATCH / "film.mp4"  # the first six shots of the video
+STREAMED = SCRATCH / "long-video.mp4"
 ELSEWHERE = {"quickstart"}  # quickstart.py
-BEGUN = {"autoregressive": ["clips", "shards"], "flow": ["clips", "shards"],
+BEGUN = {"autoregressive": ["clips", "shards"], "flow": ["clips", "shards"], "long-video": ["clips", "shards"],
          "nvfp4": ["clips", "shards", "tokenizer", "latents"]}
 
 
@@ -44,6 +45,16 @@ def check_codes(out):
 def check_flow(out):
     video = json.loads((out / "film/videos/000.json").read_text())
     assert (video["sampler"], video["nfe"], video["model_calls"]) == ("sampler/unipc", 4, 8), video
+
+
+def check_long_video(out):
+    """The shots have their lengths, the cache holds its capacity, and the streamed file has the video's frames."""
+    video = json.loads((out / "film/videos/000.json").read_text())
+    assert [shot["frame"] for shot in video["shots"]] == [0, 33, 57, 81] and video["frames"] == 105, video
+    assert video["cache_tokens"] == 4 * 4 * 6 and min(video["frames_per_second"].values()) > 0, video
+    check_video(out / "film/videos/000.mp4", frames=105)
+    check_video(STREAMED, frames=105)
+    assert "data:video/mp4;base64" in (out / "report.html").read_text()
 
 
 def check_many_ranks(out):
@@ -181,6 +192,8 @@ CASES = {
     "flow": ([*small("latents"), "stdit.steps=2", "stdit.batch=2", "stdit.model.layers=1", "film.sampler.steps=4"],
              ["tokenizer", "stdit"], ["film"],
              check_flow),
+    "long-video": ([*small("latents"), "dit.steps=2", "dit.batch=2", "dit.model.layers=1", "film.sampler.steps=2",
+                    f"film.stream={STREAMED}"], ["tokenizer", "dit"], [], check_long_video),
     "nvfp4": ([*small("latents"), "bf16.steps=4", "nvfp4.steps=4", "bf16.model.layers=1", "nvfp4.model.layers=1",
                "film.sampler.steps=4"],
               ["tokenizer", "bf16", "nvfp4"], ["film"], check_nvfp4),
@@ -210,12 +223,12 @@ def files(folder):
             if p.is_file() and p.name != "kinora.log" and p.parent.name != "logs" and not p.name.startswith(".lease-")}
 
 
-def check_video(path):
+def check_video(path, frames=5):
     probe = json.loads(subprocess.run(["ffprobe", "-v", "error", "-of", "json", "-show_streams", str(path)],
                                       capture_output=True, text=True).stdout)
     video = next(s for s in probe["streams"] if s["codec_type"] == "video")
     assert (video["codec_name"], video["width"], video["height"],
-            video["nb_frames"]) == ("h264", 48, 32, "5"), (path, video)
+            video["nb_frames"]) == ("h264", 48, 32, str(frames)), (path, video)
 
 
 def check(recipe):

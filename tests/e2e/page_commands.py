@@ -34,6 +34,7 @@ SMALL = sets(*(f"{name}={json.dumps(value)}"
 # words. All others run as they are written.
 ADDED = [
     (r"kinora run configs/curate\.toml$", "--dry-run"),
+    (r"kinora run configs/long-video\.toml$", "--dry-run"),
     (r"kinora run configs/curate\.toml --only shards$", "--set clips.input=tests/data/bbb_A.mp4"),
     (r"kinora run configs/nvfp4\.toml$", "--dry-run"),
     (r"kinora run configs/quickstart\.toml$", FEW),
@@ -69,6 +70,7 @@ NOT_RUN = [
     (r"kinora check my\.toml", "as with configs/quickstart.toml: the test `check`"),
     (r"kinora run configs/quickstart\.toml --(set|only) ", "as without these words: the tests `quickstart`, `running`"),
     (r"kinora generate configs/flow\.toml|kinora generate my\.toml", "trains first: the test `configs`"),
+    (r"kinora generate configs/long-video\.toml", "trains first: the tests `configs`, `long_video_shots`"),
     (r"vllm serve ", "another program: the test `endpoint` has a server of its own"),
     (r"kinora generate --pipeline Wan2\.1-I2V", "as with T2V: the test `engine`"),
     (r"kinora apply tokenizer/cosmos ", "as with sampler/edm-heun: the test `networks`"),
