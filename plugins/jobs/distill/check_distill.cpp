@@ -5,8 +5,11 @@
 
 #include <ATen/ATen.h>
 
+#include "core/torch/network/cache_instance.hpp"
+#include "core/torch/network/instances.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/distill/distill_options.hpp"
+#include "plugins/jobs/inference/frames.hpp"
 #include "plugins/jobs/inference/network_checks.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/training_checks.hpp"
@@ -18,13 +21,14 @@ namespace {
 // Below the links of the others an attention has a part of a sequence, which a cache cannot keep; and the trainer
 // refuses a pipeline of several networks.
 void require_strategies(const JobView& job) {
-  static const std::set<std::string> kWhole{"parallel/single", "parallel/ddp", "parallel/fsdp", "parallel/tp",
-                                            "parallel/cp-ulysses"};
+  static const std::set<std::string> kWhole{
+      "parallel/single",     "parallel/ddp",         "parallel/fsdp",     "parallel/tp",
+      "parallel/cp-ulysses", "parallel/balanced-sp", "parallel/recompute"};
   for (const auto* use : job.spec().list("parallel"))
     if (!kWhole.contains(use->id))
       raise(KINORA_ERROR_UNSUPPORTED,
-            "parallel: rollouts on a cache need whole sequences, and {} divides them; use ddp, fsdp, tp or "
-            "cp-ulysses",
+            "parallel: rollouts on a cache need whole sequences, and {} divides them; use ddp, fsdp, tp, "
+            "cp-ulysses, balanced-sp or recompute",
             use->id);
 }
 
@@ -62,6 +66,35 @@ void require_latents(const JobView& job, const Encoded& data, const ComponentSpe
           "distill a "
           "model whose in_channels are the {} of the latent",
           model.id, data.shape[0]);
+}
+
+// The loss divides by the chunks that the student makes.
+void require_chunks(const ComponentUse& loss, const FrameOptions& rule, int64_t frames) {
+  const json& options = loss.options.values();
+  if (options.value("normalizer", "") != "chunk") return;
+  const int64_t chunk = options.value("chunk", int64_t{0});
+  if (chunk != rule.chunk || frames % chunk != 0)
+    raise(KINORA_ERROR_INVALID,
+          "loss: normalizer = \"chunk\" needs the chunks that the model makes, {} latent frames each, and "
+          "their "
+          "latents of {} frames to be whole ones; the loss has chunk = {}",
+          rule.chunk, frames, chunk);
+}
+
+// Rollouts see what the forward with gradients sees: no less, and at the same positions.
+void require_cache(const JobView& job, const FrameOptions& rule) {
+  const auto& use = *job.spec().component("cache");
+  const Component component = job.open(use);
+  const json options = cache_of_frames(rule, use.options.values());
+  CacheInstance(component, or_throw(Options::make(*component.spec, options)));
+  const auto number = [&](const char* name) { return options.value(name, int64_t{0}); };
+  const int64_t sink = rule.sink * rule.chunk, seen = rule.window == 0 ? 0 : sink + rule.window * rule.chunk;
+  const bool is_less =
+      number("capacity") > 0 && (seen == 0 || number("capacity") < seen || number("sink") < sink);
+  if (number("window") > 0 || is_less || options.value("positions", "absolute") != "absolute")
+    raise(KINORA_ERROR_INVALID,
+          "cache: rollouts must see what the model was trained to see, at the same positions; leave window, "
+          "capacity, sink and positions of the cache out");
 }
 
 void check_networks(JobCheck& check, const DistillOptions& o, const ComponentUse& use) {
@@ -112,6 +145,11 @@ void check_distill(JobCheck& check) {
   check_networks(check, o, use);
   const auto data = is_student ? encoded_for(check) : std::nullopt;
   const auto& spec = *or_throw(check.runtime().registry().find("model", use.id));
+  if (is_student) check.holds("cache", [&] { require_cache(check, options_of_student(check)); });
+  if (data)
+    check.holds("loss", [&] {
+      require_chunks(*check.spec().component("loss"), options_of_student(check), data->shape[1]);
+    });
   if (data) check.holds("input", [&] { require_latents(check, *data, spec, use.options); });
 }
 

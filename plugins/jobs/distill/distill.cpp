@@ -2,7 +2,8 @@
 // rollouts (Self-Forcing, arXiv 2506.08009), for a model that makes a video chunk by chunk.
 //
 // Student, teacher (the real score, frozen) and critic (the fake score) are networks of one architecture. The scores
-// are those of teacher forcing: each noisy chunk after the clean chunks of the rollout, as LongLive 2.0 does.
+// are those of teacher forcing: each noisy chunk after the clean chunks of the rollout. (Self-Forcing's are of a
+// bidirectional network, LongLive 2.0's of a causal one without the clean chunks.)
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -43,7 +44,7 @@ class Distillation final : public TrainingTask {
         device_(device_of(o.device)),
         seed_(static_cast<uint64_t>(context.run().seed)),
         parallel_(context),
-        data_(samples_of(context, {.threads = o.threads}, device_, parallel_)),
+        data_(samples_of(context, {.held_out = train_.validation, .threads = o.threads}, device_, parallel_)),
         part_(part_of(context, "model", "weights", "train")),
         model_(context.open(*part_.use)),
         flow_(context.open(*trained_by(context).component("loss")),
@@ -54,15 +55,17 @@ class Distillation final : public TrainingTask {
         student_(model_, part_.use->options, chain_options(), student_links()),
         teacher_(model_, part_.use->options, chain_options(), parallel_.more_links()),
         critic_(model_, part_.use->options, chain_options(), parallel_.more_links()),
-        objective_(flow_, critic_, *model_.spec, parallel_.parameter_dtype(), parallel_.dtype(), device_, {},
-                   0, level_of(clean_sigma(flow_, train_.condition_sigma), flow_.mix()), no_text_of(context)),
+        objective_(flow_, critic_, *model_.spec, parallel_.parameter_dtype(), parallel_.dtype(), device_,
+                   signals_of(part_.use->options), 0,
+                   level_of(clean_sigma(flow_, train_.condition_sigma), flow_.mix()), no_text_of(context)),
         forcing_(student_, cache_, *model_.spec, flow_,
                  {.rule = train_,
                   .levels = levels_of(context),
                   .condition_sigma = train_.condition_sigma,
                   .stream = parallel_.dtype(),
                   .seed = seed_,
-                  .device = device_}) {
+                  .device = device_,
+                  .signals = signals_of(part_.use->options)}) {
     if (data_.live)
       raise(KINORA_ERROR_UNSUPPORTED,
             "input: distillation reads the latents that an encode job has stored, and this one encodes while "
@@ -163,6 +166,9 @@ class Distillation final : public TrainingTask {
     kinora_pass before = network.chain().pass(), pass = before;
     pass.struct_size = before.struct_size = sizeof pass;
     pass.no_grad = 1;
+    pass.seed = seed_;
+    pass.step = student_.chain().pass().step;  // on which a precision may depend
+    pass.steps = student_.chain().pass().steps;
     network.chain().begin(pass);
     const at::Tensor out = two_stream_estimate(network, objective_, batch, noisy, levels);
     network.chain().begin(before);
@@ -181,7 +187,7 @@ class Distillation final : public TrainingTask {
     const at::Tensor noisy = flow_.noisy(in.with.at("latent"), in.noise, in.levels),
                      fake = score(critic_, in.with, noisy, in.levels);
     at::Tensor real = score(teacher_, in.with, noisy, in.levels);
-    if (options_.guidance != 1) {
+    if (options_.guidance != 1 && in.with.contains("text")) {
       const at::Tensor none = score(teacher_, in.none, noisy, in.levels);
       real = none + options_.guidance * (real - none);
     }

@@ -9,7 +9,7 @@ struct DistillOptions : OptimizerOptions {
   int64_t every = 5;
   double guidance = 4, critic_learning_rate = 4e-7, shift = 5, level_min = 0.02, level_max = 0.98;
   WeightsPaths teacher_weights, critic_weights;
-  // Those of Self-Forcing's configuration for Wan 1.3B.
+  // Rates and limits of Self-Forcing's configuration for Wan 1.3B.
   DistillOptions() {
     learning_rate = 2e-6;
     warmup = 0;

@@ -14,7 +14,8 @@ std::vector<json> lines_of(const Rank& me, const std::string& parallel) {
 }
 
 TEST(DistillRanks, DistillAsOneProcessUnderEveryStrategy) {
-  for (const char* parallel : {"['ddp']", "['fsdp']", "['tp']", "['cp-ulysses']"})
+  for (const char* parallel :
+       {"['ddp']", "['fsdp']", "['tp']", "['cp-ulysses']", "['balanced-sp']", "['fsdp', 'recompute']"})
     test::on_ranks(2, [&](const Rank& me) {
       me.launched();
       const auto together = lines_of(me, parallel);

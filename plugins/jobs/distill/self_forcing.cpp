@@ -27,7 +27,7 @@ SelfForcing::SelfForcing(Model& student, CacheInstance& cache, const ComponentSp
       loss_(loss),
       how_(std::move(how)),
       experts_(student),
-      denoiser_(experts_, model, {}, loss, how_.stream, how_.seed, how_.device) {
+      denoiser_(experts_, model, how_.signals, loss, how_.stream, how_.seed, how_.device) {
   if (!how_.rule.teacher_forcing)
     raise(KINORA_ERROR_INVALID,
           "self-forcing makes a video chunk by chunk, as a model learns with teacher_forcing = true");
@@ -53,6 +53,7 @@ SelfForced SelfForcing::roll_out(NamedTensors conditions, const std::vector<int6
   conditions.erase("latent");
   kinora_pass before = student_.chain().pass();
   before.struct_size = sizeof before;  // 0 before the first pass
+  denoiser_.work_for(before.step, before.steps);
   const int64_t B = shape[0], T = shape[2];
   const auto noise = [&](int64_t first, int64_t count, size_t step) {
     const at::Tensor like = at::empty({B, shape[1], shape[3], shape[4]}, at::kDouble);

@@ -9,6 +9,7 @@
 //
 // B samples, C channels, T latent frames, H rows, W columns, N levels.
 #pragma once
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ class SelfForcing {
     at::ScalarType stream = at::kFloat;
     uint64_t seed = 0;
     at::Device device = at::kCPU;
+    std::set<std::string> signals{};  // inputs of the model besides its manifest's
   };
   // The student's chain has a link of this cache, which is for its rollouts alone (rollout_cache_link.hpp). All
   // arguments outlive this object. Throws Error(KINORA_ERROR_INVALID) without teacher forcing, or for a loss that does

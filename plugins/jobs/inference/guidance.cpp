@@ -138,6 +138,8 @@ kinora_pass GuidedModel::pass_of(uint32_t call) const {
   pass.no_grad = 1;
   pass.branch = call % 2;
   pass.seed = seed_;
+  pass.step = step_;
+  pass.steps = steps_;
   return pass;
 }
 

@@ -47,6 +47,8 @@ class GuidedModel {
   // Lets the ranks of this group, one or two, compute a branch each and exchange the predictions; both must
   // make the same calls. The group must outlive this object.
   void share_branches(const kinora_group& ranks) { branches_ = Group<at::Tensor>(&ranks); }
+  // Its calls belong to a training that has done `step` of `steps`: a precision may depend on it.
+  void work_for(int64_t step, int64_t steps) { step_ = step, steps_ = steps; }
   // Gives given frames the timestep of the other frames.
   void share_timestep() { shares_timestep_ = true; }
   // [any-thread] `none` must have the names of `with`. guidance: one per expert.
@@ -77,6 +79,7 @@ class GuidedModel {
   std::set<std::string> inputs_;
   at::ScalarType stream_;
   uint64_t seed_;
+  int64_t step_ = 0, steps_ = 0;
   at::Device device_;
   std::unique_ptr<Replays> replays_;
   Group<at::Tensor> branches_;

@@ -45,8 +45,9 @@ void add_encoders(const JobView& job, const ComponentSpec& model, PipelineSpec& 
 
 // Below the link of each of these strategies an attention is one over a whole sequence, for all heads of the rank.
 std::string why_no_cache(const JobView& job, const GenerateOptions& o, bool has_two_experts) {
-  static const std::set<std::string> kWhole{"parallel/single", "parallel/ddp", "parallel/fsdp",
-                                            "parallel/tp",     "parallel/cfg", "parallel/cp-ulysses"};
+  static const std::set<std::string> kWhole{
+      "parallel/single", "parallel/ddp",        "parallel/fsdp",        "parallel/tp",
+      "parallel/cfg",    "parallel/cp-ulysses", "parallel/balanced-sp", "parallel/recompute"};
   if (!frame_rule_of(job, o).teacher_forcing)
     return "cache is for models that draw codes one by one, and for videos that are made chunk by chunk "
            "(teacher_forcing); this one is made at once";

@@ -110,6 +110,7 @@ TEST(SessionsOfRanks, MakeTheChunksOfOneProcess) {
                         {"{ use = 'cp-ulysses', size = 2 }", 2, {always}},
                         {"{ use = 'cp-ulysses', size = 4 }", 4, {none}},
                         {"{ use = 'tp', size = 2 }", 2, {always}},
+                        {"'balanced-sp'", 2, {always}},
                         {"'fsdp'", 2, {sometimes}}})
     test::on_ranks(c.ranks, [c](const Rank& me) {
       std::vector<at::Tensor> alone;
