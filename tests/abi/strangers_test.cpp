@@ -130,7 +130,7 @@ TEST_F(Strangers, EveryOptionIsTakenOrKnownNotToDecideWhatIsSampled) {
   const std::set<std::string> left{
       "pipeline",          "steps",        "preview_every",         "format", "weights", "weights_2",
       "tokenizer_weights", "text_weights", "image_encoder_weights", "device", "threads", "cuda_graphs",
-      "prompts",           "count",        "resident_experts"};
+      "prompts",           "count",        "resident_experts", "stream"};
   for (const auto& option : job_.kind->options) {
     const json about{{"job", "film"}, {"options", {{option.name, option.default_value}}}};
     if (left.contains(option.name)) continue;

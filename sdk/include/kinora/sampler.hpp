@@ -14,8 +14,7 @@ class Denoiser {
   explicit Denoiser(const kinora_denoiser* d) : d_(d) {}
   // x0 [B, ...] float64 for x at the noise level sigma, the same for the whole batch.
   Tensor operator()(const Tensor& x, double sigma) const {
-    const int64_t batch = x.size(0);
-    return (*this)(x, tensor(std::vector<double>(static_cast<size_t>(batch), sigma)));
+    return (*this)(x, op("aten::new_full", "", {x, std::vector<int64_t>{x.size(0)}, sigma}));
   }
   Tensor operator()(const Tensor& x, const Tensor& sigma) const {
     kinora_tensor out = nullptr;
