@@ -24,6 +24,7 @@
 #include "core/weights/published_classes.hpp"
 #include "core/weights/scaled_weight.hpp"
 #include "core/weights/weights.hpp"
+#include "plugins/jobs/published/checkpoint_facts.hpp"
 #include "plugins/jobs/published/published_pipeline.hpp"
 
 namespace kinora {
@@ -183,7 +184,7 @@ sizes on disk and in memory, what it generates by default, and the command that 
 generate would refuse is refused here too, with every problem. For the folder of one of its networks
 (config.json), prints the same as for the component with that configuration. For a file X.safetensors, or a
 folder of weights whose configuration names no network, prints its size, its dtypes, and which matrices are in
-four bits or were trained so, by which rule.
+four bits or were trained so, by which rule; and of checkpoints of Wan, Self-Forcing and LongLive, what they are.
 
 examples:
   kinora inspect Wan2.1-T2V-1.3B-Diffusers
@@ -304,7 +305,11 @@ int inspect_weights(const std::string& path, bool as_json) {
   json facts = file_facts(file);
   facts.update({{"low_weights", low.names}, {"scale_rule", low.scale_rule}, {"block", low.block}});
   facts["packed"] = facts["dtypes"].dump().find("NVFP4") != std::string::npos;
-  std::cout << (as_json ? facts.dump() + "\n" : weights_text(path, facts));
+  const fs::path folder = file.files()[0].parent_path();
+  facts["checkpoint"] = core::checkpoint_facts(file.tensors(), file.metadata(), folder);
+  const json& known = facts["checkpoint"];
+  std::cout << (as_json ? facts.dump() + "\n"
+                        : weights_text(path, facts) + (known.is_null() ? "" : core::checkpoint_text(known)));
   return kDone;
 }
 
@@ -339,6 +344,7 @@ int inspect(core::Runtime& runtime, const Arguments& arguments) {
   if (const fs::path file = id; fs::is_regular_file(file) && file.extension() == ".json")
     return complain(kUsage, "inspect: " + id + " is a file; give its folder: kinora inspect " +
                                 in_shell(file.has_parent_path() ? file.parent_path().string() : "."));
+  if (core::is_pickle(id)) return complain(kUsage, "inspect: " + core::pickle_advice(id));
   if (is_weights(id)) {
     if (given.count("set") || given.count("input"))
       return complain(kUsage, "inspect: --set and --input are for a network, and " + id + " is weights");

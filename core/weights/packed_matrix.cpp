@@ -154,7 +154,8 @@ Result<float> most_of_file(const SafeMetadata& metadata, const std::filesystem::
                            std::string_view origin) {
   const auto config = quantization_config(metadata, folder);
   const std::string rule = rule_in(config);
-  const std::string dtype = text_in(config, "dtype");
+  // LongLive notes "format": "nvfp4", and as dtype that of the other weights.
+  const std::string dtype = text_in(config, "format") == "nvfp4" ? "" : text_in(config, "dtype");
   if (const float most = most_of_rule(rule); most > 0 && (dtype.empty() || dtype == "nvfp4")) return most;
   return fail(
       KINORA_ERROR_DATA,

@@ -8,7 +8,9 @@ namespace kinora::core {
 namespace {
 
 // Prefixes of modules in programs' files, and the network that each names.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 23> kPrefixes{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 25> kPrefixes{{
+    {"generator_lora.", ""},
+    {"critic_lora.", "critic"},
     {"base_model.model.", ""},
     {"model.diffusion_model.", ""},
     {"diffusion_model.", ""},

@@ -1,6 +1,7 @@
 // Names of LoRA tensors as the programs of this field write them, and the parameters that they mean.
 //
 //   PEFT                          base_model.model.MODULE.lora_A.weight, in memory .lora_A.ADAPTER.weight
+//   LongLive                      generator_lora.base_model.model.MODULE.lora_A.weight, critic_lora. likewise
 //   diffusers                     transformer.MODULE.lora_A.weight, text_encoder.MODULE...;
 //                                 older: MODULE.lora.down.weight
 //   ComfyUI, diffusion-pipe, ai-toolkit   diffusion_model.MODULE.lora_A.weight or .lora_down.weight

@@ -170,8 +170,7 @@ class AdapterReading {
       if (network != network_ && network == "text_encoder")
         log_warn(
             "{}: its {} tensors for a text encoder are left out; merge them into that encoder's weights: "
-            "kinora convert "
-            "text_encoder/ OUT --component ID --merge {}",
+            "kinora convert text_encoder/ OUT --component ID --merge {}",
             origin_.string(), tensors.size(), origin_.string());
   }
 
@@ -196,8 +195,8 @@ class AdapterReading {
     if (const auto others = others_in_header(file_); !config && alphas_.empty() && !others.empty())
       log_warn(
           "{}: the header has the alpha of {} and none of {}, whose matrices are read: each alpha is taken "
+          "to be the rank (scale 1); if that is wrong, put an adapter_config.json with r and lora_alpha next "
           "to "
-          "be the rank (scale 1); if that is wrong, put an adapter_config.json with r and lora_alpha next to "
           "it",
           origin_.string(), others, network_.empty() ? "the transformer" : network_);
     try {
@@ -217,13 +216,12 @@ class AdapterReading {
     if (method.empty())
       raise(KINORA_ERROR_UNSUPPORTED,
             "{}: tensor '{}' is neither MODULE.lora_A.weight nor MODULE.lora_B.weight, nor another name that "
-            "PEFT, "
-            "diffusers, ComfyUI, kohya, musubi-tuner, diffusion-pipe or ai-toolkit give a LoRA",
+            "PEFT, diffusers, ComfyUI, kohya, musubi-tuner, diffusion-pipe or ai-toolkit give a LoRA",
             origin_.string(), tensor);
     raise(KINORA_ERROR_UNSUPPORTED,
           "{}: tensor '{}' is of {}; only plain LoRA is read: merge it into the weights with the program "
-          "that made it, for "
-          "example PEFT's merge_and_unload() or ComfyUI's node ModelSave, and give the merged weights",
+          "that made it, for example PEFT's merge_and_unload() or ComfyUI's node ModelSave, and give the "
+          "merged weights",
           origin_.string(), tensor, method);
   }
 
@@ -243,8 +241,7 @@ class AdapterReading {
     if (main && second)
       raise(KINORA_ERROR_INVALID,
             "{}: holds the adapters of both experts; write the one that is meant into a folder of its own: "
-            "kinora convert {} "
-            "OUT --to peft --expert high (or low)",
+            "kinora convert {} OUT --to peft --expert high (or low)",
             origin_.string(), origin_.string());
     if (!main && !second && !text) none("a transformer");
     return main ? "" : second ? "transformer_2" : "text_encoder";

@@ -87,6 +87,10 @@ void describe(Describe<Config>& d) {
   d.layout("comfyui", "the same with the prefix model.diffusion_model.", name_of_comfyui, comfyui_name);
   d.layout("longlive", "the same with the prefix model., as in LongLive's checkpoints", name_of_longlive,
            longlive_name);
+  d.layout("self-forcing", "the generator of whole checkpoints of Self-Forcing and LongLive; only read",
+           name_of_generator);
+  d.layout("self-forcing-ema", "their average of the generator's weights (generator_ema); only read",
+           name_of_generator_ema);
   std::vector<std::string> names{""};
   for (const auto& p : presets) names.emplace_back(p.name);
   d.option("size", &Config::size)
@@ -177,11 +181,31 @@ std::string wrapped(std::string_view prefix, const std::string& diffusers) {
   return std::string(prefix) + original_name(diffusers);
 }
 
+// Without the parts that FSDP, recomputation and torch.compile add to names.
+std::string without_wrappers(std::string name) {
+  for (const std::string_view part : {"_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod."})
+    for (size_t at = 0; (at = name.find(part, at)) != name.npos;) name.erase(at, part.size());
+  return name;
+}
+
 }  // namespace
 
 std::string name_of_comfyui(const std::string& name) { return unwrapped(kComfyUi, name); }
 std::string comfyui_name(const std::string& diffusers) { return wrapped(kComfyUi, diffusers); }
 std::string name_of_longlive(const std::string& name) { return unwrapped(kLongLive, name); }
 std::string longlive_name(const std::string& diffusers) { return wrapped(kLongLive, diffusers); }
+
+std::string name_of_generator(const std::string& name) {
+  std::string rest = without_wrappers(name);
+  for (const std::string_view whole : {"generator.", "model.model."})
+    if (rest.starts_with(whole)) {
+      rest.erase(0, whole.find('.') + 1);
+      break;
+    }
+  return unwrapped(kLongLive, rest);
+}
+std::string name_of_generator_ema(const std::string& name) {
+  return unwrapped("generator_ema.model.", without_wrappers(name));
+}
 
 }  // namespace kinora::wan

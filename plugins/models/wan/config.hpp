@@ -47,4 +47,11 @@ std::string comfyui_name(const std::string& diffusers);
 std::string name_of_longlive(const std::string& name);
 std::string longlive_name(const std::string& diffusers);
 
+// A checkpoint of Self-Forcing's or LongLive's trainer is a dictionary of dictionaries; saved as one file, its names
+// are joined by dots. "generator.model.X", or "model.X" and "model.model.X" (of a key "model"), with or without the
+// parts that FSDP adds to names (_fsdp_wrapped_module.), as in averages. All else is dropped, the critic included.
+std::string name_of_generator(const std::string& name);
+// "generator_ema.model.X", likewise.
+std::string name_of_generator_ema(const std::string& name);
+
 }  // namespace kinora::wan

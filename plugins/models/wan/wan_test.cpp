@@ -170,6 +170,33 @@ TEST(WanNames, OfAWholeCheckpointBecomeDiffusers) {
   EXPECT_EQ(wan::diffusers_name("blocks.0.attn1.q.weight"), "blocks.0.attn1.q.weight");
 }
 
+// Names by rule, as the trainers of Self-Forcing and LongLive save them, joined by dots.
+TEST(WanNames, OfTrainersCheckpointsAreTheGeneratorOrItsAverage) {
+  const test::Oracle pairs(kFile, "names");
+  for (const auto& [original, wanted] : pairs.options.items()) {
+    const std::string fsdp = "_fsdp_wrapped_module.", name = wanted.get<std::string>();
+    std::string deep = original;
+    if (deep.starts_with("blocks.1."))
+      deep = "blocks.1." + fsdp + "_checkpoint_wrapped_module." + deep.substr(9);
+    for (const std::string& given :
+         {"model." + original, "generator.model." + original, "model.model." + original,
+          "model." + fsdp + deep, "generator." + fsdp + "model." + fsdp + deep}) {
+      EXPECT_EQ(wan::name_of_generator(given), name) << given;
+      EXPECT_EQ(wan::name_of_generator_ema(given), "") << given;
+    }
+    for (const std::string& given :
+         {"generator_ema.model." + original, "generator_ema.model." + fsdp + deep}) {
+      EXPECT_EQ(wan::name_of_generator_ema(given), name) << given;
+      EXPECT_EQ(wan::name_of_generator(given), "") << given;
+    }
+    for (const std::string& other :
+         {original, "critic.model." + original, "generator_optimizer.state." + original}) {
+      EXPECT_EQ(wan::name_of_generator(other), "") << other;
+      EXPECT_EQ(wan::name_of_generator_ema(other), "") << other;
+    }
+  }
+}
+
 const core::json kSmall = {{"num_attention_heads", 2},
                            {"attention_head_dim", 12},
                            {"in_channels", 4},
