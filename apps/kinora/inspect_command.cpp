@@ -184,7 +184,7 @@ sizes on disk and in memory, what it generates by default, and the command that 
 generate would refuse is refused here too, with every problem. For the folder of one of its networks
 (config.json), prints the same as for the component with that configuration. For a file X.safetensors, or a
 folder of weights whose configuration names no network, prints its size, its dtypes, and which matrices are in
-four bits or were trained so, by which rule; and of checkpoints of Wan, Self-Forcing and LongLive, what they are.
+four bits or were trained so, by which rule; and what checkpoints of Wan, Self-Forcing and LongLive are.
 
 examples:
   kinora inspect Wan2.1-T2V-1.3B-Diffusers

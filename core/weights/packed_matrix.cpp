@@ -149,12 +149,11 @@ std::string rule_in(const nlohmann::json& config) {
   return rule.empty() ? text_in(config, "scale_rule") : rule;
 }
 
-// The number of most_of_rule.
+// The number of most_of_rule. LongLive notes "format": "nvfp4", and as dtype that of the other weights.
 Result<float> most_of_file(const SafeMetadata& metadata, const std::filesystem::path& folder,
                            std::string_view origin) {
   const auto config = quantization_config(metadata, folder);
   const std::string rule = rule_in(config);
-  // LongLive notes "format": "nvfp4", and as dtype that of the other weights.
   const std::string dtype = text_in(config, "format") == "nvfp4" ? "" : text_in(config, "dtype");
   if (const float most = most_of_rule(rule); most > 0 && (dtype.empty() || dtype == "nvfp4")) return most;
   return fail(

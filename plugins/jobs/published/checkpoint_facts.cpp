@@ -112,7 +112,7 @@ void Seen::add(const SafeTensor& t) {
     std::memcpy(&value, t.bytes.data(), sizeof value);
     alpha = value;
   }
-  // The width is what a query's matrix takes in, or the rows of half B.
+  // The width is what a query's matrix, or half A of its pair, takes in.
   if ((theirs || ours) && t.shape.size() == 2 && (half == 'A' || half == 0)) width = t.shape[1];
   if (name.rest == "patch_embedding.weight" && t.shape.size() > 1) channels = t.shape[1];
 }
