@@ -26,6 +26,7 @@ constexpr Size kSizes[] = {
 // A tensor's name: "generator.model.blocks.0.ffn.0.weight" is of part "generator", wrapped, "blocks.0.ffn.0.weight".
 struct Name {
   std::string part, rest;
+  bool is_comfyui = false;
   bool is_wrapped = false;  // by the class that LongLive and Self-Forcing put around Wan: "model."
 };
 
@@ -46,7 +47,8 @@ Name name_in(std::string name) {
       break;
     }
   take(name, "base_model.model.");
-  if (!take(name, "model.diffusion_model.") && !take(name, "diffusion_model.") && !take(name, "transformer."))
+  out.is_comfyui = take(name, "model.diffusion_model.");
+  if (!out.is_comfyui && !take(name, "diffusion_model.") && !take(name, "transformer."))
     while (take(name, "model.")) out.is_wrapped = true;
   out.rest = std::move(name);
   return out;
@@ -83,13 +85,14 @@ struct Seen {
   std::set<int64_t> blocks, ranks;
   std::set<std::string> modules;  // of an adapter
   int64_t width = 0, channels = 0, four_bits = 0;
-  bool authors = false, diffusers = false, wrapped = false;
+  bool authors = false, diffusers = false, wrapped = false, comfyui = false;
   json alpha;
   std::string problem;
 
   void add(const SafeTensor& t);
   bool is_adapter() const { return !modules.empty(); }
   const Size* size() const;
+  const char* layout() const;  // of model/wan
 };
 
 void Seen::add(const SafeTensor& t) {
@@ -103,7 +106,7 @@ void Seen::add(const SafeTensor& t) {
   const bool theirs = inner.starts_with("self_attn.q"), ours = inner.starts_with("attn1.to_q");
   if (block >= 0) blocks.insert(block), authors |= theirs, diffusers |= ours;
   if (!name.part.empty()) parts.insert(name.part);
-  wrapped |= name.is_wrapped;
+  wrapped |= name.is_wrapped, comfyui |= name.is_comfyui;
   four_bits += t.packed != nullptr;
   if (half == 'A' || half == 'B') modules.insert(name.part + "/" + name.rest);
   if (half == 'A' && !t.shape.empty()) ranks.insert(t.shape[0]);
@@ -123,6 +126,13 @@ const Size* Seen::size() const {
         (channels == 0 || channels == s.channels))
       return &s;
   return nullptr;
+}
+
+const char* Seen::layout() const {
+  if (diffusers) return "kinora";
+  if (parts.contains("generator")) return "self-forcing";
+  if (parts.contains("generator_ema")) return "self-forcing-ema";
+  return comfyui ? "comfyui" : wrapped ? "longlive" : "original";
 }
 
 // The first of the keys that the metadata or one of its JSON objects has; null without one.

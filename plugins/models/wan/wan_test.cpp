@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/torch/weights/lora_names.hpp"
 #include "kinora/abi/model.h"
 #include "kinora/link.hpp"
 #include "plugins/models/wan/config.hpp"
@@ -195,6 +196,34 @@ TEST(WanNames, OfTrainersCheckpointsAreTheGeneratorOrItsAverage) {
       EXPECT_EQ(wan::name_of_generator_ema(other), "") << other;
     }
   }
+}
+
+// PEFT on every linear layer of LongLive's blocks: ten a block.
+TEST(WanNames, OfLongLivesAdaptersAreParameters) {
+  const Declared model(core::json{{"size", "1.3B"}});
+  std::set<std::string> declared;
+  for (const auto& p : model.chain.parameters()) declared.insert(p.name);
+  for (const std::string prefix : {"generator_lora.base_model.model.", "base_model.model."}) {
+    std::vector<std::string> names;
+    for (int block = 0; block < 30; ++block)
+      for (const char* module : {"self_attn.q", "self_attn.k", "self_attn.v", "self_attn.o", "cross_attn.q",
+                                 "cross_attn.k", "cross_attn.v", "cross_attn.o", "ffn.0", "ffn.2"}) {
+        const auto name =
+            core::lora_name(prefix + "blocks." + std::to_string(block) + "." + module + ".lora_A.weight");
+        ASSERT_TRUE(name) << module;
+        EXPECT_EQ(name->network, "");
+        names.push_back(name->parameter());
+      }
+    std::set<std::string> found;
+    for (const auto& [theirs, ours] : core::our_names(names, {wan::original_name}, declared)) {
+      EXPECT_TRUE(declared.count(ours)) << theirs;
+      found.insert(ours);
+    }
+    EXPECT_EQ(found.size(), 300u);
+  }
+  const auto critic = core::lora_name("critic_lora.base_model.model.blocks.0.ffn.0.lora_B.weight");
+  ASSERT_TRUE(critic);
+  EXPECT_EQ(critic->network, "critic");
 }
 
 const core::json kSmall = {{"num_attention_heads", 2},
