@@ -465,6 +465,28 @@ def check_layouts():
         assert np.abs(made[id]).max() > 0 and np.array_equal(made[id], output(original)), layout
     shown = json.loads(kinora("plugins", "inspect", "model/wan", "--json"))
     assert "original" in json.dumps(shown), shown
+    check_trainers_checkpoints(wan_names)
+
+
+def check_trainers_checkpoints(wan_names):
+    """Checkpoints of Self-Forcing and LongLive, their dictionaries joined by dots: the generator or its average is read,
+    the critic is dropped, and inspect says what the file is."""
+    options, weights, _ = tiny_wan()
+    theirs = {ours: name for name, ours in wan_names.items()}
+    sets = [a for k, v in options.items() for a in ("--set", f"{k}={json.dumps(v)}")]
+    for layout, prefix in (("self-forcing", "generator.model."),
+                           ("self-forcing-ema", "generator_ema.model._fsdp_wrapped_module.")):
+        given, back = (SCRATCH / f"{layout}.{which}.safetensors" for which in ("given", "back"))
+        tensors = {prefix + theirs[k]: v for k, v in weights.items()}
+        tensors |= {"critic.model." + theirs[k]: v + 1 for k, v in weights.items()}
+        safetensors.numpy.save_file(tensors, given, {"step": "700"})
+        said = json.loads(kinora("convert", given, back, "--component", "model/wan", "--to", "kinora", *sets, "--json"))
+        assert said["from"] == layout and len(said["dropped"]) == len(weights), said
+        found = safetensors.numpy.load_file(back)
+        assert sorted(found) == sorted(weights) and all(np.array_equal(found[k], v) for k, v in weights.items())
+        facts = json.loads(kinora("inspect", given, "--json"))["checkpoint"]
+        assert (facts["component"], facts["names"], facts["training_step"]) == ("model/wan", layout, 700), facts
+        assert facts["holds"] == sorted(["critic", prefix.split(".")[0]]), facts
 
 
 def check_inspect():
