@@ -469,8 +469,8 @@ def check_layouts():
 
 
 def check_trainers_checkpoints(wan_names):
-    """Checkpoints of Self-Forcing and LongLive, their dictionaries joined by dots: the generator or its average is read,
-    the critic is dropped, and inspect says what the file is."""
+    """Checkpoints of Self-Forcing and LongLive, their dictionaries joined by dots: the generator or its average is
+    read, the critic is dropped, and inspect says what the file is."""
     options, weights, _ = tiny_wan()
     theirs = {ours: name for name, ours in wan_names.items()}
     sets = [a for k, v in options.items() for a in ("--set", f"{k}={json.dumps(v)}")]
