@@ -26,6 +26,10 @@ Session::DenoisedVideo::DenoisedVideo(Session& session) : Video(session), sample
   // Ranks that work on one video decode it together, each its own stretch of time.
   if (loop_->chunks_left() > 1 && pipeline_.parallel().of_sample().size == 1)
     stream_ = pipeline_.tokenizer().open_stream(true, &session_.run_);
+  // A video that begins with given frames begins in the shot in which they end.
+  if (session_.replayed_.defined() || !has_shots() || loop_->next_chunk() == 0) return;
+  const ShotList& shots = inputs_.shots();
+  session_.control_.set_prompt(shots.beginning_at(shots.begin_of(loop_->next_chunk()))->prompt);
 }
 
 Session::DenoisedVideo::~DenoisedVideo() {
@@ -51,16 +55,49 @@ std::optional<at::Tensor> Session::DenoisedVideo::next() {
 }
 
 void Session::DenoisedVideo::sample_chunk() {
-  const bool has_shots = kept_ && !inputs_.shots().empty();
-  if (has_shots) begin_shot(loop_->next_chunk());
-  if (const auto prompt = session_.control_.begin_chunk(loop_->chunks_left(), steps_)) {
+  const auto prompt = session_.control_.begin_chunk(loop_->chunks_left(), steps_);
+  add_chunk(prompt, [&](const Rollout::Piece& piece) { return sampled(piece); });
+  session_.control_.end_chunk();
+  if (loop_->done() && kept_) free_cache();
+}
+
+void Session::DenoisedVideo::add_chunk(const std::optional<std::string>& prompt,
+                                       const Rollout::Sample& sample) {
+  if (has_shots()) begin_shot(loop_->next_chunk());
+  if (prompt) {
     if (kept_ && loop_->finished() > 0) loop_->read_finished(reader());  // by the prompt that made them
     inputs_.set_text(*prompt);
   }
-  if (has_shots) blend(loop_->next_chunk());
-  loop_->next([&](const Rollout::Piece& piece) { return sampled(piece); }, reader());
-  session_.control_.end_chunk();
+  if (has_shots()) blend(loop_->next_chunk());
+  const auto pinned = [&](const Rollout::Piece& piece) {
+    if (has_shots()) pin_shot(piece.first / pipeline_.spec().rule.chunk);
+    return sample(piece);
+  };
+  loop_->next(pinned, reader());
+}
+
+void Session::DenoisedVideo::begin_again() {
+  loop_->rewind(0);
+  inputs_.forget_text();
+  decoded_ = tokens_ = 0;
+  if (kept_) forget(0);
+  if (!stream_) return;
+  const std::scoped_lock turn(pipeline_.turns());
+  stream_ = pipeline_.tokenizer().open_stream(true, &session_.run_);
+}
+
+// Keys and values depend on what the model saw when it read a chunk, so that all chunks are read again, in the order
+// of then and by the prompts of then. Steps that made a chunk stored nothing.
+int64_t Session::DenoisedVideo::replay(const at::Tensor& latent, int64_t chunks) {
+  begin_again();
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    session_.stop_at_border();
+    add_chunk(session_.control_.prompt_of(chunk),
+              [&](const Rollout::Piece& piece) { return latent.narrow(2, piece.first, piece.frames()); });
+  }
+  if (loop_->done()) note_made();
   if (loop_->done() && kept_) free_cache();
+  return stream_ && chunks > 0 ? decode_new().size(0) : 0;
 }
 
 // The decoder needs its memory.
@@ -72,15 +109,9 @@ void Session::DenoisedVideo::free_cache() {
   cache.reset(kept_->number);
 }
 
-// A video that begins with given frames begins in the shot in which they end.
 void Session::DenoisedVideo::begin_shot(int64_t chunk) {
-  const ShotList& shots = inputs_.shots();
-  if (loop_->finished() == 0) {
-    if (chunk > 0) session_.control_.set_prompt(shots.beginning_at(shots.begin_of(chunk))->prompt);
-    return;
-  }
-  const Shot* shot = shots.beginning_at(chunk);
-  if (!shot) return;
+  const Shot* shot = inputs_.shots().beginning_at(chunk);
+  if (!shot || loop_->finished() == 0) return;
   if (shot->change != PromptSwitch::recache) loop_->read_finished(reader());
   if (shot->change == PromptSwitch::flush) {
     forget(pipeline_.sink_chunks() * tokens_);
@@ -163,7 +194,6 @@ void Session::DenoisedVideo::read(int64_t first, const FrameCondition& finished)
 }
 
 at::Tensor Session::DenoisedVideo::sampled(const Rollout::Piece& piece) {
-  if (kept_ && !inputs_.shots().empty()) pin_shot(piece.first / pipeline_.spec().rule.chunk);
   GuidedConditions video = prepared(piece);
   int64_t number = 0;
   FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
@@ -210,15 +240,18 @@ void Session::DenoisedVideo::look(int64_t step, const at::Tensor& x0) {
   watch.preview(step, session_.decoded(frame));
 }
 
+at::Tensor Session::DenoisedVideo::denormalised(int64_t first) const {
+  return pipeline_.scale().denormalise(loop_->latent(first).to(at::kFloat));
+}
+
+void Session::DenoisedVideo::note_made() {
+  session_.made_.latent = denormalised(0);
+  session_.made_.shots =
+      inputs_.shots().described(pipeline_.spec().rule.chunk, pipeline_.tokenizer_info().time);
+}
+
 at::Tensor Session::DenoisedVideo::decode_new() {
-  const auto denormalised = [&](int64_t first) {
-    return pipeline_.scale().denormalise(loop_->latent(first).to(at::kFloat));
-  };
-  if (loop_->done()) {
-    session_.made_.latent = denormalised(0);
-    session_.made_.shots =
-        inputs_.shots().described(pipeline_.spec().rule.chunk, pipeline_.tokenizer_info().time);
-  }
+  if (loop_->done()) note_made();
   if (!stream_) return session_.decoded(session_.made_.latent);
   const at::Tensor latent = denormalised(decoded_);
   std::vector<at::Tensor> frames;

@@ -15,6 +15,8 @@ class RequestInputs {
   RequestInputs(Pipeline& pipeline, const Request& request, const kinora_run& run);
 
   void set_text(const std::string& prompt);
+  // As before the first set_text().
+  void forget_text() { text_ = text_before_ = at::Tensor(); }
   // The text goes over from that of the last set_text() before to the present one: 0 is the one before, 1 the present.
   void blend_text(double share);
   // Latent frames of the video.

@@ -35,9 +35,8 @@ struct Small {
     use.options = or_throw(Options::make(*or_throw(test::runtime().registry().find(kind, use.id)), options));
     return {shared_use(use), {}};
   }
-  // The video's latent, [1, C, T, H, W]; null: without a cache.
-  at::Tensor made(const FrameOptions& rule, const Request& request, int64_t frames,
-                  const json& cache = json::object()) {
+  // null: without a cache.
+  PipelineSpec spec(const FrameOptions& rule, int64_t frames, const json& cache = json::object()) const {
     LatentFacts facts = PlainPipeline::latents_of_15_frames();
     facts.shape[1] = frames;
     PipelineSpec spec = PlainPipeline::spec(*run, facts);
@@ -46,8 +45,13 @@ struct Small {
     spec.shots = shots;
     spec.fps = 8;
     if (!cache.is_null()) spec.parts["cache"] = component("cache", "kv", cache);
+    return spec;
+  }
+  // The video's latent, [1, C, T, H, W].
+  at::Tensor made(const FrameOptions& rule, const Request& request, int64_t frames,
+                  const json& cache = json::object()) {
     Parallelism parallel(test::runtime(), PlainPipeline::plan(*run));
-    Pipeline pipeline(test::runtime(), spec, parallel);
+    Pipeline pipeline(test::runtime(), spec(rule, frames, cache), parallel);
     Session session(pipeline, request);
     while (session.next_chunk())
       if (then_says) session.set_prompt(std::exchange(then_says, nullptr));

@@ -66,8 +66,7 @@ std::optional<at::Tensor> Session::next_chunk() {
   at::init_num_threads();  // of this thread: as many as the others have
   try {
     stop_at_border();
-    if (!video_ && pipeline_.makes_codes()) video_ = std::make_unique<DrawnVideo>(*this);
-    if (!video_) video_ = std::make_unique<DenoisedVideo>(*this);
+    open_video();
     auto frames = video_->next();
     is_over_ = !frames;
     if (frames && frames->defined()) return cut(*frames);
@@ -79,6 +78,36 @@ std::optional<at::Tensor> Session::next_chunk() {
     end_by_error(false);
     throw;
   }
+}
+
+void Session::open_video() {
+  if (!video_ && pipeline_.makes_codes()) video_ = std::make_unique<DrawnVideo>(*this);
+  if (!video_) video_ = std::make_unique<DenoisedVideo>(*this);
+  if (!replayed_.defined()) return;
+  given_ = video_->replay(replayed_, control_.state().chunk);
+  replayed_.reset();
+}
+
+void Session::require_chunks(const char* what) const {
+  if (pipeline_.makes_codes() || !pipeline_.spec().rule.teacher_forcing)
+    raise(
+        KINORA_ERROR_UNSUPPORTED,
+        "{}: this pipeline makes its video at once, so it cannot {}; that is for models with teacher_forcing",
+        pipeline_.spec().name, what);
+}
+
+at::Tensor Session::finished() const {
+  if (replayed_.defined() || control_.state().chunk == 0) return replayed_;
+  return video_->finished();
+}
+
+void Session::rewind(int64_t chunk) {
+  require_chunks("be rewound");
+  const at::Tensor before = finished();
+  control_.rewind(chunk);
+  replayed_ = before;
+  made_.latent.reset();
+  is_over_ = false;
 }
 
 at::Tensor Session::cut(const at::Tensor& frames) {

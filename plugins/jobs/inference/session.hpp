@@ -41,6 +41,14 @@ class Session {
   // Error(KINORA_ERROR_CANCELLED) if this session or the run was asked to stop.
   std::optional<at::Tensor> next_chunk();
 
+  // [owner-thread] Forgets the chunks from this one on (0: the first that the session made). next_chunk() then makes
+  // them again: with the prompts that they had, bit for bit, or from the next set_prompt() on with its prompt. It first
+  // replays the clean passes and the decoding of the chunks that stay, a forward for each. A video that is complete may
+  // be rewound too. If several ranks work on the video, all make this call. The counts of made() go on.
+  // Throws Error(KINORA_ERROR_UNSUPPORTED) for a pipeline that makes its video at once, and
+  // Error(KINORA_ERROR_INVALID) for a chunk that is not finished or a session that was cancelled or has failed.
+  void rewind(int64_t chunk);
+
   // [any-thread] Acts from the next chunk on that has not begun. Throws Error(KINORA_ERROR_INVALID) if there
   // is none, if the session was cancelled or has failed, or if the pipeline reads no text.
   void set_prompt(std::string prompt);
@@ -67,6 +75,10 @@ class Session {
   class DenoisedVideo;  // by a sampler and a denoiser
   class DrawnVideo;     // code by code
 
+  void open_video();
+  void require_chunks(const char* what) const;
+  // The latent of the finished chunks, undefined if there are none.
+  at::Tensor finished() const;
   bool is_asked_to_stop() const;
   // Between two steps, which all ranks of the video reach: if one of them was asked to stop, all stop.
   void stop_at_border() const;
@@ -91,6 +103,8 @@ class Session {
   int64_t given_ = 0;  // frames that next_chunk() gave
   bool is_over_ = false;
   std::unique_ptr<Video> video_;
+  // Of the finished chunks that the next call replays, and perhaps of later ones; undefined: it replays none.
+  at::Tensor replayed_;
 };
 
 }  // namespace kinora::core::inference

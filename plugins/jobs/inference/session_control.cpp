@@ -30,9 +30,39 @@ SessionControl::State SessionControl::state() const {
 
 std::optional<std::string> SessionControl::begin_chunk(int64_t chunks_left, int64_t steps) {
   const std::scoped_lock lock(mutex_);
-  state_ = {state_.chunk, state_.chunk + chunks_left, 0, steps};
+  const int64_t chunk = state_.chunk;
+  state_ = {chunk, chunk + chunks_left, 0, steps};
   ++begun_;
-  return std::exchange(prompt_, std::nullopt);
+  if (prompt_) {  // no earlier plan for later chunks stays
+    prompts_.erase(prompts_.lower_bound(chunk), prompts_.end());
+    prompts_[chunk] = *std::exchange(prompt_, std::nullopt);
+  }
+  return acts_at(chunk);
+}
+
+std::optional<std::string> SessionControl::acts_at(int64_t chunk) const {
+  const auto at = prompts_.find(chunk);
+  return at == prompts_.end() ? std::nullopt : std::optional(at->second);
+}
+
+std::optional<std::string> SessionControl::prompt_of(int64_t chunk) const {
+  const std::scoped_lock lock(mutex_);
+  return acts_at(chunk);
+}
+
+void SessionControl::rewind(int64_t chunk) {
+  const std::scoped_lock lock(mutex_);
+  if (is_cancelled_ || has_failed_)
+    throw Error(KINORA_ERROR_INVALID,
+                fmt::format("{}: video {:03} {}, so it is not rewound", pipeline_,
+                            number_, is_cancelled_ ? "was cancelled" : "has failed"));
+  if (chunk < 0 || chunk >= state_.chunk)
+    throw Error(KINORA_ERROR_INVALID,
+                fmt::format("{}: chunk {} of video {:03} is not finished, so it is not made again; finished "
+                            "chunks: {}, counted from 0",
+                            pipeline_, chunk, number_, state_.chunk));
+  state_ = {chunk, state_.chunks, 0, state_.steps};
+  begun_ = chunk;
 }
 
 void SessionControl::note_step(int64_t done) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -30,17 +31,25 @@ class SessionControl {
 
   // [owner-thread] The following. begin_chunk returns the prompt if it has changed.
   std::optional<std::string> begin_chunk(int64_t chunks_left, int64_t steps);
+  // The prompt that acted from this finished chunk on; nothing: that of the chunk before it stayed.
+  std::optional<std::string> prompt_of(int64_t chunk) const;
+  // The chunks from this one on have not begun. Their prompts act again until set_prompt() gives another. Throws
+  // Error(KINORA_ERROR_INVALID) if this chunk is not finished, or if the session was cancelled or has failed.
+  void rewind(int64_t chunk);
   void note_step(int64_t done);
   void end_chunk();
   // The session ended by an error. was_cancelled: it was asked to stop, itself or with the run.
   void fail(bool was_cancelled);
 
  private:
+  std::optional<std::string> acts_at(int64_t chunk) const;  // with the lock
+
   const std::string pipeline_;
   const int64_t number_;
   std::atomic<bool> is_cancelled_{false};
-  mutable std::mutex mutex_;           // of the following
-  std::optional<std::string> prompt_;  // not encoded yet
+  mutable std::mutex mutex_;                // of the following
+  std::optional<std::string> prompt_;       // not encoded yet
+  std::map<int64_t, std::string> prompts_;  // by the chunk from which each acts
   State state_;
   int64_t begun_ = 0;  // chunks
   bool has_failed_ = false;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -64,6 +65,40 @@ TEST(SessionControl, TakesNoPromptAfterTheLastChunkHasBegun) {
   EXPECT_THAT(
       test::refusal([&] { control.set_prompt("sea"); }),
       HasSubstr("server: a prompt acts from the next chunk on, and the last of 2 of video 003 has begun"));
+}
+
+// Makes this many chunks and says what acted before each.
+std::vector<std::string> acted(SessionControl& control, int64_t chunks) {
+  std::vector<std::string> out;
+  for (int64_t left = chunks; left > 0; --left) {
+    out.push_back(control.begin_chunk(left, 5).value_or("-"));
+    control.end_chunk();
+  }
+  return out;
+}
+
+TEST(SessionControl, KeepsThePromptsOfRewoundChunksUntilItTakesAnother) {
+  using testing::ElementsAre;
+  SessionControl control("server", 3, "red sea");
+  control.begin_chunk(4, 5);
+  control.end_chunk();
+  control.set_prompt("blue");
+  EXPECT_THAT(acted(control, 3), ElementsAre("blue", "-", "-"));
+  control.rewind(1);
+  const auto state = control.state();
+  EXPECT_EQ(std::tuple(state.chunk, state.chunks, state.step), std::tuple(1, 4, 0));
+  EXPECT_THAT(acted(control, 3), ElementsAre("blue", "-", "-"));
+  control.rewind(0);
+  control.set_prompt("sea");
+  EXPECT_THAT(acted(control, 4), ElementsAre("sea", "-", "-", "-"));
+  EXPECT_EQ(control.prompt_of(0), "sea");
+  EXPECT_FALSE(control.prompt_of(1));
+  EXPECT_THAT(test::refusal([&] { control.rewind(4); }),
+              HasSubstr("server: chunk 4 of video 003 is not finished, so it is not made again; finished "
+                        "chunks: 4, counted from 0"));
+  control.fail(false);
+  EXPECT_THAT(test::refusal([&] { control.rewind(1); }),
+              HasSubstr("server: video 003 has failed, so it is not rewound"));
 }
 
 TEST(SessionControl, TakesNoPromptOnceCancelledOrFailed) {

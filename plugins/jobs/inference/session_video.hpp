@@ -33,6 +33,11 @@ class Session::Video {
   virtual ~Video() = default;
   // Does as Session::next_chunk().
   virtual std::optional<at::Tensor> next() = 0;
+  // Both are for a video that is made chunk by chunk. The latent frames of the finished chunks:
+  virtual at::Tensor finished() const { return {}; }
+  // Begins again with this many finished chunks, whose latent frames begin `latent`, as if they had just been made.
+  // Returns the number of frames that next() gave for them.
+  virtual int64_t replay(const at::Tensor& /*latent*/, int64_t /*chunks*/) { return 0; }
 
  protected:
   Session& session_;
@@ -47,9 +52,15 @@ class Session::DenoisedVideo final : public Session::Video {
   explicit DenoisedVideo(Session& session);
   ~DenoisedVideo() override;
   std::optional<at::Tensor> next() override;
+  at::Tensor finished() const override { return loop_->latent(); }
+  int64_t replay(const at::Tensor& latent, int64_t chunks) override;
 
  private:
   void sample_chunk();
+  // prompt: what control_.begin_chunk() returned.
+  void add_chunk(const std::optional<std::string>& prompt, const Rollout::Sample& sample);
+  void begin_again();
+  bool has_shots() const { return kept_ && !inputs_.shots().empty(); }
   // The prompt of a shot that begins with this chunk, and what becomes of the keys and values before it.
   void begin_shot(int64_t chunk);
   // Drops the tokens from this INDEX on, and all pins.
@@ -73,6 +84,8 @@ class Session::DenoisedVideo final : public Session::Video {
   at::Tensor estimate(GuidedConditions& video, const at::Tensor& x, const at::Tensor& sigma,
                       const FrameCondition* before);
   void look(int64_t step, const at::Tensor& x0);
+  at::Tensor denormalised(int64_t first) const;  // finished latent frames
+  void note_made();
   // Frames of the finished latent frames that are not decoded yet.
   at::Tensor decode_new();
 
