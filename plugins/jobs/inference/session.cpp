@@ -69,6 +69,7 @@ std::optional<at::Tensor> Session::next_chunk() {
     open_video();
     auto frames = video_->next();
     is_over_ = !frames;
+    chunks_given_ = control_.state().chunk;
     if (frames && frames->defined()) return cut(*frames);
     return frames;
   } catch (const Error& e) {
@@ -106,8 +107,20 @@ void Session::rewind(int64_t chunk) {
   const at::Tensor before = finished();
   control_.rewind(chunk);
   replayed_ = before;
+  chunks_given_ = chunk;
   made_.latent.reset();
   is_over_ = false;
+}
+
+std::unique_ptr<Session> Session::branch(Watch watch) {
+  require_chunks("have a branch");
+  auto out = std::make_unique<Session>(pipeline_, request_, std::move(watch));
+  // A chunk whose frames were not given, since their decoding was cancelled or has failed, is made again.
+  const int64_t made = control_.state().chunk;
+  out->chunks_given_ = made > chunks_given_ ? made - 1 : made;
+  out->replayed_ = finished();
+  out->control_.continue_from(control_, out->chunks_given_);
+  return out;
 }
 
 at::Tensor Session::cut(const at::Tensor& frames) {

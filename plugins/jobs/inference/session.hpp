@@ -48,6 +48,12 @@ class Session {
   // Throws Error(KINORA_ERROR_UNSUPPORTED) for a pipeline that makes its video at once, and
   // Error(KINORA_ERROR_INVALID) for a chunk that is not finished or a session that was cancelled or has failed.
   void rewind(int64_t chunk);
+  // [owner-thread] Another session, which continues after the finished chunks of this one; each then goes its own way.
+  // This one may have been cancelled or have failed. The other one gives the frames after those that this one gave, and
+  // first replays as after rewind(). Throws Error(KINORA_ERROR_UNSUPPORTED) for a pipeline that makes its video at once
+  // or that several ranks share.
+  std::unique_ptr<Session> branch(Watch watch);
+  std::unique_ptr<Session> branch() { return branch(Watch()); }
 
   // [any-thread] Acts from the next chunk on that has not begun. Throws Error(KINORA_ERROR_INVALID) if there
   // is none, if the session was cancelled or has failed, or if the pipeline reads no text.
@@ -103,6 +109,7 @@ class Session {
   int64_t given_ = 0;  // frames that next_chunk() gave
   bool is_over_ = false;
   std::unique_ptr<Video> video_;
+  int64_t chunks_given_ = 0;  // finished ones, when next_chunk() last returned
   // Of the finished chunks that the next call replays, and perhaps of later ones; undefined: it replays none.
   at::Tensor replayed_;
 };

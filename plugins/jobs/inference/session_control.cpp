@@ -54,7 +54,7 @@ void SessionControl::rewind(int64_t chunk) {
   const std::scoped_lock lock(mutex_);
   if (is_cancelled_ || has_failed_)
     throw Error(KINORA_ERROR_INVALID,
-                fmt::format("{}: video {:03} {}, so it is not rewound", pipeline_,
+                fmt::format("{}: video {:03} {}, so it is not rewound; rewind a branch of it", pipeline_,
                             number_, is_cancelled_ ? "was cancelled" : "has failed"));
   if (chunk < 0 || chunk >= state_.chunk)
     throw Error(KINORA_ERROR_INVALID,
@@ -63,6 +63,14 @@ void SessionControl::rewind(int64_t chunk) {
                             pipeline_, chunk, number_, state_.chunk));
   state_ = {chunk, state_.chunks, 0, state_.steps};
   begun_ = chunk;
+}
+
+void SessionControl::continue_from(const SessionControl& other, int64_t chunks) {
+  const std::scoped_lock lock(mutex_, other.mutex_);
+  prompt_ = other.prompt_;
+  prompts_ = other.prompts_;
+  state_ = {chunks, other.state_.chunks, 0, other.state_.steps};
+  begun_ = chunks;
 }
 
 void SessionControl::note_step(int64_t done) {

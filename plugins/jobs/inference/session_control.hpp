@@ -36,6 +36,8 @@ class SessionControl {
   // The chunks from this one on have not begun. Their prompts act again until set_prompt() gives another. Throws
   // Error(KINORA_ERROR_INVALID) if this chunk is not finished, or if the session was cancelled or has failed.
   void rewind(int64_t chunk);
+  // The first finished chunks of another video, and its prompts. It may have been cancelled or have failed.
+  void continue_from(const SessionControl& other, int64_t chunks);
   void note_step(int64_t done);
   void end_chunk();
   // The session ended by an error. was_cancelled: it was asked to stop, itself or with the run.

@@ -89,16 +89,21 @@ TEST(SessionControl, KeepsThePromptsOfRewoundChunksUntilItTakesAnother) {
   EXPECT_EQ(std::tuple(state.chunk, state.chunks, state.step), std::tuple(1, 4, 0));
   EXPECT_THAT(acted(control, 3), ElementsAre("blue", "-", "-"));
   control.rewind(0);
+  SessionControl branch("server", 3, "another");
+  branch.continue_from(control, 0);
   control.set_prompt("sea");
   EXPECT_THAT(acted(control, 4), ElementsAre("sea", "-", "-", "-"));
-  EXPECT_EQ(control.prompt_of(0), "sea");
-  EXPECT_FALSE(control.prompt_of(1));
+  EXPECT_THAT(acted(branch, 4), ElementsAre("red sea", "blue", "-", "-"));
+  EXPECT_EQ(branch.prompt_of(1), "blue");
+  EXPECT_FALSE(branch.prompt_of(2));
   EXPECT_THAT(test::refusal([&] { control.rewind(4); }),
               HasSubstr("server: chunk 4 of video 003 is not finished, so it is not made again; finished "
                         "chunks: 4, counted from 0"));
   control.fail(false);
   EXPECT_THAT(test::refusal([&] { control.rewind(1); }),
-              HasSubstr("server: video 003 has failed, so it is not rewound"));
+              HasSubstr("server: video 003 has failed, so it is not rewound; rewind a branch of it"));
+  branch.continue_from(control, 3);
+  EXPECT_EQ(branch.state().chunk, 3);
 }
 
 TEST(SessionControl, TakesNoPromptOnceCancelledOrFailed) {

@@ -1,4 +1,4 @@
-// Sessions that are rewound: bit for bit the videos of sessions that were never stopped.
+// Sessions that are rewound and branched: bit for bit the videos of sessions that were never stopped.
 #include <map>
 
 #include <ATen/ATen.h>
@@ -168,12 +168,106 @@ TEST(RewoundSession, HasOnlyFinishedChunksBehindIt) {
                 HasSubstr("finished chunks: 1, counted from 0"));
   session.cancel();
   EXPECT_THAT(test::refusal([&] { session.rewind(0); }),
-              HasSubstr("video 000 was cancelled, so it is not rewound"));
+              HasSubstr("video 000 was cancelled, so it is not rewound; rewind a branch of it"));
   Opened at_once(small, FrameOptions(), 3, nullptr);
   Session one(at_once.pipeline, {.prompt = "red sea"});
   ASSERT_TRUE(one.next_chunk());
   EXPECT_THAT(test::refusal([&] { one.rewind(0); }),
               HasSubstr("makes its video at once, so it cannot be rewound"));
+  EXPECT_THAT(test::refusal([&] { one.branch(); }), HasSubstr("so it cannot have a branch"));
+}
+
+TEST(BranchedSession, GoesItsOwnWay) {
+  const at::NoGradGuard off;
+  Small small(kDeepDit, 2, kStreaming);
+  small.shots = {Frames::Pin::own, 8};
+  for (const auto& c : cases()) {
+    Opened opened(small, c.rule, 6, c.cache);
+    const Request request = request_of(c);
+    const Result want = whole(opened.pipeline, request, c.prompts);
+    const auto chunks = static_cast<int64_t>(want.chunks.size());
+    const int64_t at = chunks / 2;
+    Prompts others = c.prompts;
+    others.erase(others.lower_bound(at), others.end());
+    others[at] = "red";
+    const Result other = whole(opened.pipeline, request, others);
+    EXPECT_FALSE(at::equal(other.latent, want.latent)) << c.name;
+    Session session(opened.pipeline, request);
+    std::vector<at::Tensor> first;
+    for (int64_t chunk = 0; chunk < at; ++chunk) {
+      if (c.prompts.contains(chunk)) session.set_prompt(c.prompts.at(chunk));
+      first.push_back(*session.next_chunk());
+      EXPECT_TRUE(at::equal(first.back(), want.chunks[static_cast<size_t>(chunk)])) << c.name;
+    }
+    const auto branch = session.branch();
+    EXPECT_EQ(branch->state().chunk, at);
+    Result got, got_other;
+    for (int64_t chunk = at; chunk < chunks; ++chunk) {  // in turns
+      if (chunk == at) branch->set_prompt("red");
+      if (c.prompts.contains(chunk)) session.set_prompt(c.prompts.at(chunk));
+      got_other.chunks.push_back(*branch->next_chunk());
+      got.chunks.push_back(*session.next_chunk());
+    }
+    got.latent = session.made().latent, got_other.latent = branch->made().latent;
+    expect_end(got, want, static_cast<size_t>(at), c.name);
+    expect_end(got_other, other, static_cast<size_t>(at), c.name + ", the branch");
+  }
+}
+
+TEST(BranchedSession, ContinuesOneThatWasCancelled) {
+  const at::NoGradGuard off;
+  Small small(kDeepDit, 2, kStreaming);
+  Opened opened(small, in_chunks(1, 2, 1), 5);
+  const Request request = request_of(cases()[0]);
+  const Result want = whole(opened.pipeline, request, {{1, "blue"}});
+  for (const int64_t at : {0, 2}) {
+    Session* cancelled = nullptr;
+    Session session(opened.pipeline, request, {.step = [&](int64_t) {
+                      if (cancelled->state().chunk == at) cancelled->cancel();
+                    }});
+    cancelled = &session;
+    EXPECT_THAT(test::refusal([&] { rest(session, {{1, "blue"}}); }), HasSubstr("cancelled"));
+    const auto branch = session.branch();
+    expect_end(rest(*branch, at == 0 ? Prompts{{1, "blue"}} : Prompts()), want, static_cast<size_t>(at),
+               fmt::format("cancelled in chunk {}", at));
+  }
+}
+
+TEST(BranchedSession, GivesTheFramesWhoseDecodingWasCancelled) {
+  const at::NoGradGuard off;
+  for (const char* tokenizer : {kStreaming, ""}) {
+    Small small(kDeepDit, 2, tokenizer);
+    Opened opened(small, in_chunks(1, 2, 1), 3);
+    const Request request = request_of(cases()[0]);
+    const Result want = whole(opened.pipeline, request);
+    Session* cancelled = nullptr;
+    Session session(opened.pipeline, request,
+                    {.preview =
+                         [&](int64_t step, const at::Tensor&) {
+                           if (step == 2 && cancelled->state().chunk == 2) cancelled->cancel();
+                         },
+                     .preview_every = 1});
+    cancelled = &session;
+    EXPECT_THAT(test::refusal([&] { rest(session); }), HasSubstr("cancelled"));
+    const auto branch = session.branch();
+    expect_end(rest(*branch), want, want.chunks.size() - 1, "the last frames");
+  }
+}
+
+TEST(BranchedSession, IsRewoundAndBranchedItself) {
+  const at::NoGradGuard off;
+  Small small(kDeepDit, 2, kStreaming);
+  Opened opened(small, in_chunks(1, 2, 1), 5);
+  Session session(opened.pipeline, request_of(cases()[0]));
+  const Result want = rest(session, {{1, "blue"}});
+  const auto done = session.branch();
+  EXPECT_FALSE(done->next_chunk()) << "nothing is left";
+  EXPECT_TRUE(at::equal(done->made().latent, want.latent));
+  const auto rewound = session.branch();
+  rewound->rewind(3);
+  const auto again = rewound->branch();
+  expect_end(rest(*again), want, 3, "the branch of a branch");
+  expect_end(rest(*rewound), want, 3, "the branch");
 }
 
 }  // namespace
