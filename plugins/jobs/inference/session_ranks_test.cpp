@@ -95,7 +95,11 @@ at::Tensor in_chunks_by(const std::string& strategies, const Guidance& guidance)
                    R"({"prompt": "red", "chunks": 1})"};
   Session session(pipeline, request);
   while (session.next_chunk()) continue;
-  return session.made().latent;
+  const at::Tensor made = session.made().latent;
+  session.rewind(3);
+  while (session.next_chunk()) continue;
+  EXPECT_TRUE(at::equal(session.made().latent, made)) << strategies << ", made again";
+  return made;
 }
 
 TEST(SessionsOfRanks, MakeTheChunksOfOneProcess) {
