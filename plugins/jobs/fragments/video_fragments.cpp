@@ -70,11 +70,12 @@ class FragmentsByFFmpeg final : public VideoFragments {
 
   void remux(const std::filesystem::path& fragmented, const std::filesystem::path& result,
              const std::string& comment) const override {
-    const auto bytes = media_call([&] {
+    AtomicFile file = or_throw(AtomicFile::create(result));
+    media_call([&] {
       video::FileSource source(fragmented);
-      return video::remux_fragments(source, fragmented.string(), {{"comment", comment}});
+      video::remux_fragments(source, fragmented.string(), {{"comment", comment}}, file.temporary());
     });
-    or_throw(write_file_atomically(result, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    or_throw(file.commit());
   }
 };
 

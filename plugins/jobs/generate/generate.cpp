@@ -10,15 +10,14 @@
 #include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/contents.hpp"
-#include "core/stages/one_stage.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
 #include "plugins/jobs/generate/check_generate.hpp"
-#include "plugins/jobs/inference/media/clips.hpp"
 #include "plugins/jobs/inference/media/growing_video.hpp"
 #include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/inference/media/video_files.hpp"
 #include "plugins/jobs/inference/parts.hpp"
 #include "plugins/jobs/inference/requests.hpp"
 #include "plugins/jobs/inference/rules.hpp"
@@ -53,7 +52,7 @@ void note_unread(const JobContext& context, const GenerateOptions& o, const std:
 }
 
 struct Video : inference::Session::Made {
-  at::Tensor frames;  // uint8 [T, H, W, 3]
+  int64_t frames = 0, height = 0, width = 0;
 };
 
 class GenerateJob {
@@ -166,16 +165,19 @@ class GenerateJob {
       growing = std::make_unique<GrowingVideo>(
           context_.runtime().registry(), options_.stream, pipeline_.fps(request), options_.crf,
           json{{"prompt", request.prompt}, {"options", settings(request)}});
-    std::vector<at::Tensor> chunks;
+    VideoFiles files(
+        context_, {base_of(request), options_.format, writes() ? pipeline_.fps(request) : 0, options_.crf});
     while (const auto frames = session.next_chunk()) {
-      chunks.push_back(*frames);
+      if (!writes()) continue;
+      if (session.gives_chunks() && files.frames() == 0) files.grow(session.frames(), known(request).dump());
+      files.add(*frames);
       if (growing) growing->add(*frames);
     }
     progress.finish();
     if (!writes()) return;
-    const Video made{session.made(), chunks.size() == 1 ? chunks[0] : at::cat(chunks)};
+    const Video made{session.made(), files.frames(), files.height(), files.width()};
     json about = describe(request, made);
-    store(request, made, about);
+    store(request, made, files, about);
     if (growing) growing->finish(about);
     add_memory(about, pipeline_.device());
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -208,7 +210,7 @@ class GenerateJob {
 
   // Frames of the video for each second of denoising, of decoding, and of all of the video's time.
   static json speeds(const Video& made, double seconds) {
-    const auto frames = static_cast<double>(made.frames.size(0));
+    const auto frames = static_cast<double>(made.frames);
     return {{"denoise", frames / made.denoise_seconds},
             {"decode", frames / made.decode_seconds},
             {"end_to_end", frames / seconds}};
@@ -232,26 +234,29 @@ class GenerateJob {
     return options;
   }
 
-  // Everything needed to make this video again: `kinora generate --from` reads it.
+  // What is known of a video before it is made: all that is needed to make it again.
+  json known(const Request& request) {
+    json about = {{"prompt", request.prompt},      {"negative", request.negative},
+                  {"seed", request.seed},          {"number", request.number},
+                  {"guidance", options_.guidance}, {"precision", context_.spec().component("precision")->id},
+                  {"fps", pipeline_.fps(request)}, {"job", context_.spec().name},
+                  {"options", settings(request)}};
+    about.update(made_with_);
+    about.update(way());
+    return about;
+  }
+
+  // Everything about a video: `kinora generate --from` reads it.
   json describe(const Request& request, const Video& made) {
-    json about = {{"prompt", request.prompt},
-                  {"negative", request.negative},
-                  {"seed", request.seed},
-                  {"number", request.number},
-                  {"guidance", options_.guidance},
-                  {"precision", context_.spec().component("precision")->id},
-                  {"steps", made.steps},
+    json about = known(request);
+    about.update({{"steps", made.steps},
                   {"nfe", made.nfe},
                   {"model_calls", made.model_calls},
-                  {"fps", pipeline_.fps(request)},
-                  {"frames", made.frames.size(0)},
-                  {"height", made.frames.size(1)},
-                  {"width", made.frames.size(2)},
-                  {"job", context_.spec().name},
-                  {"options", settings(request)}};
+                  {"frames", made.frames},
+                  {"height", made.height},
+                  {"width", made.width}});
     if (!made.shots.empty()) about["shots"] = made.shots;
-    about.update(made_with_);
-    about.update(way(made));
+    if (has_cache()) about.update({{"cache_tokens", made.cache_tokens}, {"cache_bytes", made.cache_bytes}});
     return about;
   }
 
@@ -268,27 +273,25 @@ class GenerateJob {
           context_.spec().name, train->name);
   }
 
-  // How the latents were made.
-  json way(const Video& made) const {
-    json out = pipeline_.makes_codes() || pipeline_.keeps() ? of_cache(made) : json::object();
-    if (pipeline_.makes_codes())
+  bool has_cache() const { return pipeline_.makes_codes() || pipeline_.keeps(); }
+
+  // How the latents are made.
+  json way() const {
+    json out = json::object();
+    const auto of = [&](const char* slot) {
+      const auto& use = *context_.spec().component(slot);
+      out.update({{slot, use.id}, {std::string(slot) + "_options", use.options.values()}});
+    };
+    if (has_cache()) of("cache");
+    if (!pipeline_.makes_codes())
+      of("sampler");
+    else
       out.update(
           {{"temperature", options_.temperature}, {"top_k", options_.top_k}, {"top_p", options_.top_p}});
-    if (pipeline_.makes_codes()) return out;
-    const auto& sampler = *context_.spec().component("sampler");
-    out.update({{"sampler", sampler.id}, {"sampler_options", sampler.options.values()}});
     return out;
   }
 
-  json of_cache(const Video& made) const {
-    const auto& cache = *context_.spec().component("cache");
-    return {{"cache", cache.id},
-            {"cache_options", cache.options.values()},
-            {"cache_tokens", made.cache_tokens},
-            {"cache_bytes", made.cache_bytes}};
-  }
-
-  void store(const Request& request, const Video& made, json& about) {
+  void store(const Request& request, const Video& made, VideoFiles& of_video, json& about) {
     const fs::path base = base_of(request);
     const std::string comment = about.dump();
     json files = json::array();
@@ -296,32 +299,15 @@ class GenerateJob {
       files.push_back(base.filename().string() + tail);
       return base.string() + tail;
     };
-    for (const auto& format : options_.format) {
-      if (format == "latents") {
+    for (const auto& format : options_.format)
+      if (format == "latents")
         write_tensors(name(".latents.safetensors"),
                       {{pipeline_.makes_codes() ? "codes" : "latent", made.latent}}, {{"comment", comment}});
-      } else if (format == "png") {
-        fs::create_directories(name(""));
-        for (int64_t i = 0; i < made.frames.size(0); ++i)
-          write_strip(context_, made.frames.narrow(0, i, 1), 1, base / fmt::format("{:05}.png", i), comment);
-      } else {
-        write_encoded(name("." + format), format, made.frames, pipeline_.fps(request), comment);
-      }
-    }
-    write_strip(context_, made.frames, 6, name(".png"), comment);
+      else
+        name(format == "png" ? "" : "." + format);
+    name(".png");
+    of_video.finish(comment);
     about["files"] = files;
-  }
-
-  void write_encoded(const fs::path& file, const std::string& format, const at::Tensor& frames, double fps,
-                     const std::string& comment) {
-    Sample sample("video");
-    set_frames(sample, frames);
-    sample.set("comment", comment);
-    const OneStage write(context_.runtime(), "video.write",
-                         json{{"format", format}, {"fps", fps}, {"crf", options_.crf}});
-    const Sample made = write(sample);
-    const auto bytes = *made.bytes(format.c_str());
-    or_throw(write_file_atomically(file, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
   }
 
   JobContext& context_;

@@ -10,6 +10,7 @@
 #include "core/base/digest.hpp"
 #include "core/base/log.hpp"
 #include "plugins/jobs/generate/generate_job_testing.hpp"
+#include "plugins/jobs/inference/rollout_testing.hpp"
 
 namespace kinora::core::generate_job {
 namespace {
@@ -95,6 +96,32 @@ TEST(GenerateJob, WritesEveryFormatOfTheSameVideo) {
   EXPECT_LE(worst(picture(previews / "step_0003.png"), frames[0]), 1);
   EXPECT_THAT(generate_message("format = ['gif']"),
               testing::HasSubstr("format 'gif' is unknown; give mp4, webp, png"));
+}
+
+// Its frames go to the files as they are decoded.
+TEST(GenerateJob, WritesEveryFormatOfAVideoInChunks) {
+  const at::NoGradGuard off;
+  const auto run = prepared({{"tokenizer", inference::kStreaming},
+                             {"dit", "teacher_forcing = true\nchunk = 1"},
+                             {"film", "prompts = ['sea']\nformat = ['latents', 'png', 'webp', 'mp4']"}});
+  encoded(*run);
+  generated_json(*run);
+  const at::Tensor latent = read_tensors(video(*run, 0, ".latents.safetensors")).at("latent");
+  const at::Tensor frames = frames_of(run->tokenizer("tokenizer")->decode(latent));
+  ASSERT_EQ(frames.size(0), kFrames);
+  for (int64_t i = 0; i < kFrames; ++i)
+    EXPECT_LE(worst(picture(video(*run, 0, fmt::format("/{:05}.png", i))), frames[i]), 1) << i;
+  EXPECT_LE(worst(picture(video(*run, 0, ".png")), strip(frames)), 1);
+  const auto mp4 = read_bytes(video(*run, 0, ".mp4"));
+  EXPECT_EQ(decoded(mp4, json::object()).sizes(), frames.sizes());
+  const std::string text(mp4.begin(), mp4.end());
+  EXPECT_THAT(text, testing::HasSubstr("\"model_calls\":")) << "what is known in the end alone";
+  EXPECT_LT(text.find("moov"), text.find("mdat"));
+  const json about = json::parse(std::ifstream(video(*run, 0, ".json")));
+  EXPECT_EQ(about.at("frames"), kFrames);
+  EXPECT_EQ(about.at("files"), json({"000.latents.safetensors", "000", "000.webp", "000.mp4", "000.png"}));
+  for (const auto& entry : fs::directory_iterator(run->of("film") / "videos"))
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".")) << entry.path();
 }
 
 TEST(GenerateJob, SaysWhatItWasMadeWith) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 
 #include <ATen/ATen.h>
@@ -21,6 +22,7 @@ Session::DenoisedVideo::DenoisedVideo(Session& session) : Video(session), sample
   RolloutPlan plan =
       rollout_plan(pipeline_.spec().rule, pipeline_.loss(), request_.condition_sigma, inputs_.frames());
   plan.keeps = pipeline_.keeps();
+  plan.stored = pipeline_.parallel().parameter_dtype();
   if (plan.keeps) kept_.emplace(pipeline_);
   loop_.emplace(plan, noise, std::move(given));
   // Ranks that work on one video decode it together, each its own stretch of time.
@@ -240,8 +242,13 @@ void Session::DenoisedVideo::look(int64_t step, const at::Tensor& x0) {
   watch.preview(step, session_.decoded(frame));
 }
 
+// Frame by frame, so that nothing else is as large as a long video's latent.
 at::Tensor Session::DenoisedVideo::denormalised(int64_t first) const {
-  return pipeline_.scale().denormalise(loop_->latent(first).to(at::kFloat));
+  const at::Tensor latent = loop_->latent(first);
+  at::Tensor out = at::empty(latent.sizes(), latent.options().dtype(at::kFloat));
+  for (int64_t i = 0; i < latent.size(2); ++i)
+    out.narrow(2, i, 1).copy_(pipeline_.scale().denormalise(latent.narrow(2, i, 1).to(at::kFloat)));
+  return out;
 }
 
 void Session::DenoisedVideo::note_made() {

@@ -36,8 +36,21 @@ Rollout::Rollout(const RolloutPlan& plan, NoiseOf noise, std::optional<FrameCond
   if (plan_.keeps && plan_.chunk == 0)
     throw std::logic_error("a rollout that keeps keys and values has chunks");
   if (!given_) return;
-  parts_.push_back(given_->clean());
-  known_ = given_->frames();
+  if (given_->frames() >= plan_.frames)
+    raise(KINORA_ERROR_INVALID, "{} latent frames are given of {} to generate; make a longer video",
+          given_->frames(), plan_.frames);
+  store(given_->clean());
+}
+
+void Rollout::store(const at::Tensor& frames) {
+  if (!latents_.defined()) {
+    auto shape = frames.sizes().vec();
+    shape[2] = plan_.frames;
+    latents_ = at::empty(shape, frames.options().dtype(plan_.stored));
+  }
+  const int64_t count = frames.size(2);
+  latents_.narrow(2, known_, count).copy_(frames);
+  known_ += count;
 }
 
 int64_t Rollout::end_after(int64_t frames) const {
@@ -50,19 +63,6 @@ int64_t Rollout::chunks_left() const {
   for (int64_t end = end_after(known_); end < plan_.frames; end = end_after(end)) ++out;
   return out;
 }
-
-at::Tensor Rollout::known(int64_t first, int64_t end) const {
-  std::vector<at::Tensor> out;
-  int64_t at = 0;
-  for (const auto& part : parts_) {
-    const int64_t from = std::max(first, at), to = std::min(end, at + part.size(2));
-    if (from < to) out.push_back(part.narrow(2, from - at, to - from));
-    at += part.size(2);
-  }
-  return out.size() == 1 ? out[0] : at::cat(out, 2);
-}
-
-at::Tensor Rollout::latent(int64_t first) const { return known(first, finished_); }
 
 void Rollout::read_chunks(int64_t first, int64_t end, const Read& read) {
   for (int64_t at = first * plan_.chunk; at < end * plan_.chunk; at += plan_.chunk)
@@ -80,8 +80,8 @@ void Rollout::next(const Sample& sample, const Read& read) {
   else if (known_ > begin)
     before.emplace(known(begin, known_), plan_.mix, plan_.sigma);
   const at::Tensor made = sample({begin, noise_(begin, end - begin), before ? &*before : nullptr});
-  parts_.push_back(made.to(at::kDouble).narrow(2, known_ - begin, end - known_).clone());
-  known_ = finished_ = end;
+  store(made.narrow(2, known_ - begin, end - known_));
+  finished_ = end;
 }
 
 void Rollout::rewind(int64_t frames) {
@@ -89,8 +89,11 @@ void Rollout::rewind(int64_t frames) {
     raise(KINORA_ERROR_INVALID, "latent frame {} is not the end of a chunk of {} that is finished", frames,
           plan_.chunk);
   known_ = std::max(frames, given_ ? given_->frames() : 0);
-  if (known_ > 0) parts_ = {known(0, known_)};
-  if (known_ == 0) parts_.clear();
+  if (latents_.defined()) {  // the views that latent() gave keep their values
+    const at::Tensor before = known(0, known_);
+    latents_ = at::empty_like(latents_);
+    known(0, known_).copy_(before);
+  }
   finished_ = frames;
   read_ = 0;
 }

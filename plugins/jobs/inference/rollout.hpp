@@ -25,9 +25,13 @@ struct RolloutPlan {
   uint32_t mix = 0;
   double sigma = 0;    // noise level at which the model reads finished frames
   bool keeps = false;  // the model keeps keys and values
+  // Of finished latents. A model of float32, or of fewer bits, reads them in float32 at most.
+  at::ScalarType stored = at::kDouble;
 };
 RolloutPlan rollout_plan(const FrameOptions&, const LossInstance&, double condition_sigma, int64_t frames);
 
+// Memory: the latents of known frames, once, in a tensor of the whole video whose pages the system gives when they are
+// written; they are what the result, a rewind and a chunk that is read again need. And the noise of one piece.
 class Rollout {
  public:
   // What a call of the sampler makes: latent frames [first, first + T) from noise [1, C, T, H, W], of which the first
@@ -48,8 +52,9 @@ class Rollout {
   void next(const Sample& sample, const Read& read = nullptr);
   bool done() const { return finished_ == plan_.frames; }
   int64_t finished() const { return finished_; }  // latent frames that next() has finished
-  // Finished frames from the latent frame `first` on, float64 [1, C, finished() - first, H, W].
-  at::Tensor latent(int64_t first = 0) const;
+  // Finished frames from the latent frame `first` on, [1, C, finished() - first, H, W], of type `stored`: a view, whose
+  // values stay.
+  at::Tensor latent(int64_t first = 0) const { return known(first, finished_); }
   // Number of chunks that are not finished.
   int64_t chunks_left() const;
   // Forgets the latent frames from `frames` on, which is the end of a chunk; the model reads the others again.
@@ -65,13 +70,15 @@ class Rollout {
  private:
   // The next chunk ends at the next multiple of `chunk`, wherever the given frames end.
   int64_t end_after(int64_t frames) const;
-  // Finished and given frames [first, end).
-  at::Tensor known(int64_t first, int64_t end) const;
+  // Finished and given frames [first, end), a view.
+  at::Tensor known(int64_t first, int64_t end) const { return latents_.narrow(2, first, end - first); }
+  // Makes these the known frames from `known_` on.
+  void store(const at::Tensor& frames);
 
   const RolloutPlan plan_;
   const NoiseOf noise_;
   const std::optional<FrameCondition> given_;
-  std::vector<at::Tensor> parts_;  // of known frames, in order
+  at::Tensor latents_;  // [1, C, T, H, W], of which the known frames are written
   int64_t known_ = 0, finished_ = 0, read_ = 0;
 };
 

@@ -1,5 +1,6 @@
 // Small models that make videos chunk by chunk, with a cache and without, in float64.
 #pragma once
+#include <functional>
 #include <utility>
 
 #include "plugins/jobs/inference/plain_pipeline_testing.hpp"
@@ -24,6 +25,11 @@ inline const char* const kWan =
 inline const char* const kStreaming =
     "tokenizer = { use = 'wan', base_dim = 4, z_dim = 2, dim_mult = [1, 1, 1, 1], num_res_blocks = 1, "
     "normalise = false }";
+
+// The same with two levels, in which a latent frame is two frames.
+inline const char* const kShallow =
+    "tokenizer = { use = 'wan', base_dim = 4, z_dim = 2, dim_mult = [1, 1], temperal_downsample = [1], "
+    "num_res_blocks = 1, normalise = false }";
 
 struct Small {
   explicit Small(const std::string& model, int64_t steps = 3, const std::string& tokenizer = "")
@@ -53,10 +59,13 @@ struct Small {
     Parallelism parallel(test::runtime(), PlainPipeline::plan(*run));
     Pipeline pipeline(test::runtime(), spec(rule, frames, cache), parallel);
     Session session(pipeline, request);
-    while (session.next_chunk())
+    while (session.next_chunk()) {
       if (then_says) session.set_prompt(std::exchange(then_says, nullptr));
+      if (after_chunk) after_chunk();
+    }
     calls = session.made().model_calls;
     kept = session.made().cache_tokens;
+    bytes = session.made().cache_bytes;
     return session.made().latent;
   }
 
@@ -64,7 +73,8 @@ struct Small {
   Part sampler;
   ShotRule shots;
   const char* then_says = nullptr;  // the prompt of all chunks but the first
-  int64_t calls = 0, kept = 0;
+  std::function<void()> after_chunk;
+  int64_t calls = 0, kept = 0, bytes = 0;
 };
 
 inline FrameOptions in_chunks(int64_t chunk, int64_t window = 0, int64_t sink = 0) {

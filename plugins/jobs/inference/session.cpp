@@ -1,5 +1,7 @@
 #include "plugins/jobs/inference/session.hpp"
 
+#include <algorithm>
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -124,9 +126,16 @@ std::unique_ptr<Session> Session::branch(Watch watch) {
 }
 
 at::Tensor Session::cut(const at::Tensor& frames) {
-  const int64_t wanted = request_.shots.empty() ? pipeline_.spec().size.frames : 0, before = given_;
+  const int64_t wanted = wanted_frames(), before = given_;
   given_ += frames.size(0);
   return wanted == 0 || given_ <= wanted ? frames : frames.narrow(0, 0, wanted - before);
+}
+
+bool Session::gives_chunks() const { return video_ && video_->gives_chunks(); }
+
+int64_t Session::frames() const {
+  const int64_t made = video_ ? video_->frames() : 0, wanted = wanted_frames();
+  return wanted == 0 ? made : std::min(made, wanted);
 }
 
 void Session::end_by_error(bool was_cancelled) {

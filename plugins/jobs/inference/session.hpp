@@ -54,6 +54,10 @@ class Session {
   // or that several ranks share.
   std::unique_ptr<Session> branch(Watch watch);
   std::unique_ptr<Session> branch() { return branch(Watch()); }
+  // [owner-thread] After the first chunk: whether the session gives more than one, and the number of frames of all of
+  // them together.
+  bool gives_chunks() const;
+  int64_t frames() const;
 
   // [any-thread] Acts from the next chunk on that has not begun. Throws Error(KINORA_ERROR_INVALID) if there
   // is none, if the session was cancelled or has failed, or if the pipeline reads no text.
@@ -66,7 +70,8 @@ class Session {
   // [any-thread]
   State state() const { return control_.state(); }
 
-  // The results besides the frames, complete after the last chunk.
+  // The results besides the frames, complete after the last chunk. The session then has the latents twice: these, and
+  // normalised the ones that it read. Until then it has only the latter, the cache and the frames of one chunk.
   struct Made {
     at::Tensor latent;                            // as decoded: [1, C, t, h, w], or int64 codes [1, t, h, w]
     int64_t nfe = 0, model_calls = 0, steps = 0;  // nfe: denoiser calls, or drawn codes
@@ -94,6 +99,8 @@ class Session {
   // The caller has a turn: lets others have theirs.
   void pass_turn();
   void note_step(int64_t done);
+  // Frames behind this many are cut off; 0: none.
+  int64_t wanted_frames() const { return request_.shots.empty() ? pipeline_.spec().size.frames : 0; }
   // Without those behind the video's end, which a last chunk has.
   at::Tensor cut(const at::Tensor& frames);
   // The whole latent so far.

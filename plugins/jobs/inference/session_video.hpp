@@ -38,6 +38,8 @@ class Session::Video {
   // Begins again with this many finished chunks, whose latent frames begin `latent`, as if they had just been made.
   // Returns the number of frames that next() gave for them.
   virtual int64_t replay(const at::Tensor& /*latent*/, int64_t /*chunks*/) { return 0; }
+  virtual bool gives_chunks() const { return false; }
+  int64_t frames() const { return inputs_.pixel_frames(); }
 
  protected:
   Session& session_;
@@ -54,6 +56,7 @@ class Session::DenoisedVideo final : public Session::Video {
   std::optional<at::Tensor> next() override;
   at::Tensor finished() const override { return loop_->latent(); }
   int64_t replay(const at::Tensor& latent, int64_t chunks) override;
+  bool gives_chunks() const override { return stream_ != nullptr; }
 
  private:
   void sample_chunk();
@@ -84,7 +87,8 @@ class Session::DenoisedVideo final : public Session::Video {
   at::Tensor estimate(GuidedConditions& video, const at::Tensor& x, const at::Tensor& sigma,
                       const FrameCondition* before);
   void look(int64_t step, const at::Tensor& x0);
-  at::Tensor denormalised(int64_t first) const;  // finished latent frames
+  // Finished latent frames as the decoder reads them, float32.
+  at::Tensor denormalised(int64_t first) const;
   void note_made();
   // Frames of the finished latent frames that are not decoded yet.
   at::Tensor decode_new();

@@ -1,5 +1,7 @@
 #include "plugins/jobs/inference/media/strip.hpp"
 
+#include <algorithm>
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -9,12 +11,14 @@
 
 namespace kinora::core {
 
+at::Tensor strip_numbers(int64_t frames, int64_t count) {
+  return at::linspace(0, static_cast<double>(frames - 1), std::min(count, frames)).round().to(at::kLong);
+}
+
 void write_strip(JobContext& context, const at::Tensor& frames, int64_t count,
                  const std::filesystem::path& file, const std::string& comment) {
-  const int64_t n = std::min(count, frames.size(0));
-  const at::Tensor at = at::linspace(0, static_cast<double>(frames.size(0) - 1), n).round().to(at::kLong);
   Sample sample("strip");
-  set_frames(sample, frames.index_select(0, at));
+  set_frames(sample, frames.index_select(0, strip_numbers(frames.size(0), count)));
   if (!comment.empty()) sample.set("comment", comment);
   const OneStage write(context.runtime(), "video.write", json{{"format", "png"}});
   const Sample made = write(sample);

@@ -109,14 +109,15 @@ void FragmentWriter::finish() {
   s.is_finished = true;
 }
 
-std::vector<uint8_t> remux_fragments(ByteSource& video, const std::string& name,
-                                     const std::vector<std::pair<std::string, std::string>>& metadata) {
+namespace {
+
+// Into an empty writer; returns what its finish() does.
+std::vector<uint8_t> copy_fragments(ByteSource& video, const std::string& name, Mp4Writer& writer) {
   Input input(video, name, Limits{});
   if (input.video() == nullptr) throw MediaError(name + ": no video stream; give a fragmented video");
   if (const std::string cut = missing_bytes(video); !cut.empty())
     throw MediaError(name + ": not rewritten, because it is " + cut);
   const AVStream& from = *input.video();
-  Mp4Writer writer(metadata);
   AVStream* to = writer.add(*from.codecpar, from.time_base);
   to->sample_aspect_ratio = from.sample_aspect_ratio;
   writer.start(from.time_base.den);
@@ -137,6 +138,21 @@ std::vector<uint8_t> remux_fragments(ByteSource& video, const std::string& name,
   if (code != AVERROR_EOF) throw MediaError(name + ": reading stopped: " + ff::error_text(code));
   if (count == 0) throw MediaError(name + ": no frames; give a video with at least one fragment");
   return writer.finish();
+}
+
+}  // namespace
+
+std::vector<uint8_t> remux_fragments(ByteSource& video, const std::string& name,
+                                     const std::vector<std::pair<std::string, std::string>>& metadata) {
+  Mp4Writer writer(metadata);
+  return copy_fragments(video, name, writer);
+}
+
+void remux_fragments(ByteSource& video, const std::string& name,
+                     const std::vector<std::pair<std::string, std::string>>& metadata,
+                     const std::filesystem::path& result) {
+  Mp4Writer writer(metadata, result);
+  copy_fragments(video, name, writer);
 }
 
 }  // namespace kinora::video

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -57,5 +58,9 @@ class FragmentWriter {
 // have no frames or end within a fragment.
 std::vector<uint8_t> remux_fragments(ByteSource& video, const std::string& name,
                                      const std::vector<std::pair<std::string, std::string>>& metadata);
+// The same into a file, which is created or emptied, and is incomplete if this throws. Memory: its index.
+void remux_fragments(ByteSource& video, const std::string& name,
+                     const std::vector<std::pair<std::string, std::string>>& metadata,
+                     const std::filesystem::path& result);
 
 }  // namespace kinora::video

@@ -1,8 +1,11 @@
 // The bytes of growing videos: their boxes by a reader of the test's own, their frames by FFmpeg's demuxer and decoder.
 #include "media/fragment_writer.hpp"
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <numeric>
+#include <unistd.h>
 
 #include "media/frame_encoder.hpp"
 #include "media/input.hpp"
@@ -360,6 +363,22 @@ TEST(RemuxFragments, KeepsThePacketsAndHasItsIndexInFront) {
     EXPECT_EQ(metadata["comment"], "all of it");
     EXPECT_EQ(pictures(whole), pictures(video.all));
   }
+}
+
+TEST(RemuxFragments, WritesTheSameBytesToAFile) {
+  const Written video = written(options_of(96, 64), kCounts);
+  const auto file = std::filesystem::temp_directory_path() / ("kinora-remux-" + std::to_string(getpid()));
+  for (const std::string& comment : {std::string("short"), std::string(300'000, 'x')}) {
+    MemorySource source{std::span(video.all)};
+    remux_fragments(source, "made.mp4", {{"comment", comment}}, file);
+    std::ifstream in(file, std::ios::binary);
+    const Bytes whole{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_TRUE(whole == remuxed(video.all, comment)) << whole.size();
+  }
+  std::filesystem::remove(file);
+  MemorySource source{std::span(video.all)};
+  EXPECT_NE(error_of([&] { remux_fragments(source, "made.mp4", {}, file / "in" / "none"); }).find("opening"),
+            std::string::npos);
 }
 
 TEST(RemuxFragments, TakesWhatAKilledRunLeaves) {

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <string_view>
+#include <unistd.h>
 
 #include "media/byte_source.hpp"
 
@@ -26,7 +29,7 @@ void check(int code, const char* what) {
 
 }  // namespace
 
-Mp4Writer::Mp4Writer(const Metadata& metadata) {
+Mp4Writer::Mp4Writer(const Metadata& metadata, const std::filesystem::path& file) {
   ff::silence_library_log();
   for (const auto& [key, value] : metadata) {
     if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
@@ -35,6 +38,12 @@ Mp4Writer::Mp4Writer(const Metadata& metadata) {
     }
   }
   check(avformat_alloc_output_context2(&format_, nullptr, "mp4", "memory.mp4"), "creating the muxer");
+  if (!file.empty()) file_.descriptor = open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (!file.empty() && file_.descriptor < 0) {
+    const int error = errno;
+    avformat_free_context(format_);
+    check(AVERROR(error), ("opening " + file.string()).c_str());
+  }
   for (const auto& [key, value] : metadata) av_dict_set(&format_->metadata, key.c_str(), value.c_str(), 0);
   format_->flags |= AVFMT_FLAG_BITEXACT | AVFMT_FLAG_CUSTOM_IO;
   format_->max_interleave_delta = 0;  // orders packets by time, not by arrival
@@ -43,6 +52,7 @@ Mp4Writer::Mp4Writer(const Metadata& metadata) {
   format_->io_close2 = &Mp4Writer::close;
   format_->pb = new_io(file_, true);
   if (format_->pb == nullptr) {
+    if (file_.descriptor >= 0) ::close(file_.descriptor);
     avformat_free_context(format_);
     throw std::bad_alloc();
   }
@@ -51,6 +61,40 @@ Mp4Writer::Mp4Writer(const Metadata& metadata) {
 Mp4Writer::~Mp4Writer() {
   free_io(format_->pb);
   avformat_free_context(format_);
+  if (file_.descriptor >= 0) ::close(file_.descriptor);
+}
+
+int64_t Mp4Writer::File::read(int64_t position, uint8_t* to, int64_t count) const {
+  if (descriptor < 0) {
+    std::memcpy(to, bytes.data() + (position - first), static_cast<size_t>(count));
+    return count;
+  }
+  for (;;) {
+    const ssize_t n = pread(descriptor, to, static_cast<size_t>(count), position);
+    if (n > 0) return n;
+    if (n == 0) return AVERROR_EOF;
+    if (errno != EINTR) return AVERROR(errno);
+  }
+}
+
+int64_t Mp4Writer::File::write(int64_t position, const uint8_t* from, int64_t count) {
+  if (descriptor < 0) {
+    const int64_t end = position + count;
+    try {
+      if (end > size()) bytes.resize(static_cast<size_t>(end - first));
+    } catch (const std::bad_alloc&) {
+      return AVERROR(ENOMEM);
+    }
+    std::memcpy(bytes.data() + (position - first), from, static_cast<size_t>(count));
+    return count;
+  }
+  for (int64_t done = 0; done < count;) {
+    const ssize_t n = pwrite(descriptor, from + done, static_cast<size_t>(count - done), position + done);
+    if (n < 0 && errno != EINTR) return AVERROR(errno);
+    if (n > 0) done += n;
+  }
+  on_disk = std::max(on_disk, position + count);
+  return count;
 }
 
 AVIOContext* Mp4Writer::new_io(File& file, bool writes) {
@@ -78,22 +122,16 @@ int Mp4Writer::read_bytes(void* opaque, uint8_t* buffer, int size) noexcept {
   auto& cursor = *static_cast<Cursor*>(opaque);
   const int64_t count = std::min<int64_t>(size, cursor.file->size() - cursor.position);
   if (count <= 0) return AVERROR_EOF;
-  std::memcpy(buffer, cursor.file->at(cursor.position), static_cast<size_t>(count));
-  cursor.position += count;
-  return static_cast<int>(count);
+  const int64_t n = cursor.file->read(cursor.position, buffer, count);
+  if (n > 0) cursor.position += n;
+  return static_cast<int>(n);
 }
 
 int Mp4Writer::write_bytes(void* opaque, Written buffer, int size) noexcept {
   auto& cursor = *static_cast<Cursor*>(opaque);
-  const int64_t end = cursor.position + size;
-  try {
-    if (end > cursor.file->size()) cursor.file->bytes.resize(static_cast<size_t>(end - cursor.file->first));
-  } catch (const std::bad_alloc&) {
-    return AVERROR(ENOMEM);
-  }
-  std::memcpy(cursor.file->at(cursor.position), buffer, static_cast<size_t>(size));
-  cursor.position += size;
-  return size;
+  const int64_t n = cursor.file->write(cursor.position, buffer, size);
+  if (n > 0) cursor.position += n;
+  return static_cast<int>(n);
 }
 
 int64_t Mp4Writer::seek_bytes(void* opaque, int64_t offset, int whence) noexcept {
@@ -162,6 +200,7 @@ void Mp4Writer::write_header(AVDictionary* options) {
 std::vector<uint8_t> Mp4Writer::take() {
   avio_flush(format_->pb);
   check(format_->pb->error, "the last bytes");
+  if (file_.descriptor >= 0) return {};
   file_.first = file_.size();
   return std::exchange(file_.bytes, {});
 }

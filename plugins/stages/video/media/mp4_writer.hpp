@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <utility>
@@ -10,8 +11,8 @@
 
 namespace kinora::video {
 
-// Writes an MP4 file to memory, with its index in front (faststart) and nothing that changes from run to run:
-// no creation time, no library version.
+// Writes an MP4 file to memory or to a file, with its index in front (faststart) and nothing that changes from run to
+// run: no creation time, no library version.
 //
 // Or writes a sequence of fragments (ISO/IEC 14496-12, 8.8), each of which is complete before the file is.
 //
@@ -24,7 +25,10 @@ class Mp4Writer {
 
   // Metadata keys are those that MP4 supports: title, artist, album, comment, description, synopsis, genre,
   // date, copyright, encoder... MediaError names a key that would be lost.
-  explicit Mp4Writer(const Metadata& metadata);
+  explicit Mp4Writer(const Metadata& metadata) : Mp4Writer(metadata, std::filesystem::path()) {}
+  // Writes to this file, which is created or emptied, instead of memory, which then holds the index alone. Not for
+  // fragments. The file is incomplete until finish().
+  Mp4Writer(const Metadata& metadata, const std::filesystem::path& file);
   ~Mp4Writer();
   Mp4Writer(const Mp4Writer&) = delete;
   Mp4Writer& operator=(const Mp4Writer&) = delete;
@@ -49,16 +53,21 @@ class Mp4Writer {
   // that for which it is shown. The track lasts until the last of its pictures has been shown.
   void write(AVPacket& packet, const AVStream& stream, AVRational time_base);
 
-  // Returns the whole file; in fragments what is behind the last one, which is nothing. The writer must not be used
-  // afterwards.
+  // Returns the whole file, or nothing if it was written to a file; in fragments what is behind the last one, which is
+  // nothing. The writer must not be used afterwards.
   std::vector<uint8_t> finish();
 
  private:
   struct File {
+    int descriptor = -1;  // of a file on disk; -1: in memory
+    int64_t on_disk = 0;  // its size
     std::vector<uint8_t> bytes;
     int64_t first = 0;  // position of bytes[0] in the file: those before were taken
-    int64_t size() const { return first + static_cast<int64_t>(bytes.size()); }
-    uint8_t* at(int64_t position) { return bytes.data() + (position - first); }
+    int64_t size() const { return descriptor >= 0 ? on_disk : first + static_cast<int64_t>(bytes.size()); }
+    // Of bytes that are there. Returns the number read, or an AVERROR.
+    int64_t read(int64_t position, uint8_t* to, int64_t count) const;
+    // Returns `count`, or an AVERROR.
+    int64_t write(int64_t position, const uint8_t* from, int64_t count);
   };
   // A position in the file: the muxer's, or that of the second reader that moves the index to the front.
   struct Cursor {

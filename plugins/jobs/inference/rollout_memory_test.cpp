@@ -1,0 +1,56 @@
+// Memory of long videos made chunk after chunk: the latents grow, and nothing else does.
+#include <algorithm>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "plugins/jobs/inference/rollout_testing.hpp"
+#include "tests/support/resident.hpp"
+
+namespace kinora::core::inference {
+namespace {
+
+constexpr int64_t kMebi = int64_t{1} << 20;
+
+TEST(LongVideo, TakesTheMemoryOfItsLatentsAndOfTheWindow) {
+  if (!test::kCountsMemory) GTEST_SKIP() << "sanitizers keep freed memory";
+  const at::NoGradGuard off;
+  constexpr int64_t kLatents = 2000, kWarm = 200, kEach = 8, kWindow = 2, kSink = 1;
+  Small small(kDeepDit, 1, kShallow);
+  int64_t chunks = 0, before = 0, most = 0;
+  small.after_chunk = [&] {
+    const int64_t now = test::resident();
+    ASSERT_GT(now, 0);
+    if (++chunks * kEach == kWarm) before = now;
+    most = std::max(most, now);
+  };
+  const at::Tensor latent =
+      small.made(in_chunks(kEach, kWindow, kSink), {.prompt = "red sea"}, kLatents, json::object());
+  EXPECT_EQ(chunks, kLatents / kEach);
+  EXPECT_EQ(latent.sizes(), (std::vector<int64_t>{1, 2, kLatents, 2, 4}));
+  EXPECT_TRUE(latent.isfinite().all().item<bool>());
+  const int64_t of_latents = latent.numel() * (8 + 4);  // float64, as this model reads them, and as decoded
+  EXPECT_LT(most - before, of_latents + 32 * kMebi);
+  // Rows of a window and its sink, a quarter more and one (KeptRows); keys and values of 2 layers in float64.
+  constexpr int64_t kArea = 2, kTokens = (kWindow + kSink) * kEach * kArea, kRows = kTokens + kTokens / 4 + 1;
+  constexpr int64_t kHeads = 2, kWidth = 12, kLayers = 2;
+  EXPECT_EQ(small.bytes, 2 * kLayers * kRows * kHeads * kWidth * 8);
+}
+
+TEST(LongVideo, KeepsItsLatentsInTheTypeOfThePlan) {
+  RolloutPlan plan{.frames = 6, .chunk = 2, .mix = KINORA_MIX_RECTIFIED_FLOW, .keeps = true};
+  plan.stored = at::kFloat;
+  Rollout loop(plan, noise_by_frames({1, 1, 1}, 3, 0), std::nullopt);
+  std::vector<at::Tensor> read;
+  while (!loop.done())
+    loop.next([](const Rollout::Piece& piece) { return piece.noise; },
+              [&](int64_t, const FrameCondition& finished) { read.push_back(finished.clean().clone()); });
+  const at::Tensor latent = loop.latent(), drawn = noise_by_frames({1, 1, 1}, 3, 0)(0, 6);
+  EXPECT_TRUE(at::equal(latent, drawn.to(at::kFloat)));
+  EXPECT_TRUE(at::equal(at::cat(read, 2), latent.narrow(2, 0, 4).to(at::kDouble)))
+      << "the model reads what is kept, so that it reads the same after a rewind";
+}
+
+}  // namespace
+}  // namespace kinora::core::inference
