@@ -34,6 +34,7 @@
 //   tensors = true           # libtorch is opened before the library
 //   draws = false            # its results do not depend on the run's seed, unless a stage of it draws
 //   slot.model = { kind = "model", required = true, weights = "weights", help = "network that is trained" }
+//   slot.sampler = { kind = "sampler", default = "edm-heun", from = "distill" }   # an input of that kind has another
 #pragma once
 #include <optional>
 #include <string>
@@ -111,6 +112,9 @@ struct Slot {
   bool how_only = false;  // the job's results do not depend on it
   // The job's option that names its weights; a config.json there completes the component's options.
   std::string weights{};
+  // A kind of job: where the TOML leaves the slot out, a direct input of this kind gives its own component instead of
+  // the default. Empty: none.
+  std::string from{};
 };
 
 // A model whose forward must not be recorded as a CUDA graph.

@@ -210,6 +210,7 @@ class ComponentReader {
     out.help = t.text("help");
     out.how_only = t.truth("how_only");
     out.weights = t.text("weights");
+    out.from = t.text("from");
     if (to_.is_known) t.finish();
     to.slots.push_back(std::move(out));
   }

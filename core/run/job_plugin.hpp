@@ -47,6 +47,7 @@ inline std::string JobParts::toml() const {
   for (const auto& s : slots) {
     out += fmt::format("slot.{} = {{ kind = {}", s.name, quoted(s.kind));
     if (!s.use.empty()) out += ", default = " + quoted(s.use);
+    if (!s.from.empty()) out += ", from = " + quoted(s.from);
     if (s.required) out += ", required = true";
     if (s.list) out += ", list = true";
     if (s.how_only) out += ", how_only = true";

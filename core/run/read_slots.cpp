@@ -17,6 +17,7 @@ class SlotReader {
       const std::string at = pointer + "/" + slot.name;
       const json given = table.value(slot.name, json());
       if (given.is_null()) {
+        if (take_from_input(slot, job)) continue;
         if (!slot.use.empty()) {
           read_default(at, slot, job);
         } else if (slot.required) {
@@ -57,6 +58,18 @@ class SlotReader {
     use->name = std::move(name);
     use->from = std::move(from);
     job.components.push_back(std::move(*use));
+  }
+
+  // Takes the component of the same slot of the first input of the kind `slot.from`. False: there is none.
+  bool take_from_input(const Slot& slot, JobSpec& job) const {
+    for (const size_t input : job.inputs) {
+      const JobSpec& other = all_.run.jobs[input];
+      const auto* use = other.kind->name == slot.from ? other.component(slot.name) : nullptr;
+      if (!use) continue;
+      job.components.push_back(*use);
+      return true;
+    }
+    return false;
   }
 
   // The component comes from the slot's default, not from the file: a problem in it says where the file can

@@ -40,6 +40,11 @@ void require_student(const JobView& job, const JobSpec& train, const LossInstanc
           "it chunk "
           "by chunk; set teacher_forcing = true there",
           train.name);
+  if (!o.expert.empty())
+    raise(KINORA_ERROR_UNSUPPORTED,
+          "input: job '{}' trains the expert for {} noise alone, and a few-step student denoises from all "
+          "levels to none; distill a model of one network",
+          train.name, o.expert);
   if (loss.mix() != KINORA_MIX_RECTIFIED_FLOW)
     raise(KINORA_ERROR_INVALID,
           "input: job '{}' trains on {}, and the few-step sampler needs a loss that blends; set loss = "

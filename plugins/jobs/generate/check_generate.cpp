@@ -90,6 +90,12 @@ void check_without_effect(JobCheck& check) {
         "steps",
         "steps is for jobs with pipeline = \"FOLDER\"; here set it in the sampler: sampler = { use = "
         "\"...\", steps = ... }");
+  else if (check.spec().options.at("steps") != 0 && distilled_before(check) &&
+           !check.spec().places.count("sampler"))
+    check.problem(
+        "steps",
+        "steps is the distill job's, whose sampler lists them; leave it out, or set a sampler of this "
+        "job: sampler = { use = \"flow-renoise\", timesteps = [...] }");
   for (const std::string slot : {"text", "image_encoder"})
     if (!check.spec().component(slot) && !weights_in(check.spec().options, slot + "_weights").empty())
       check.problem(slot + "_weights", slot + "_weights is for an encoder of this job; set one, " + slot +

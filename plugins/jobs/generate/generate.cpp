@@ -350,10 +350,11 @@ JobParts Generate::parts() {
             .kind = "sampler",
             .use = "edm-heun",
             .required = true,
-            .help = "sampler that turns noise into a sample"},
+            .help = "sampler that turns noise into a sample; default for a distill job's model: that job's",
+            .from = "distill"},
            {.name = "model",
             .kind = "model",
-            .help = "published model to use instead of a train job's",
+            .help = "published model to use instead of a train or distill job's",
             .weights = "weights"},
            {.name = "loss", .kind = "loss", .help = "loss that the published model was trained on"},
            kPublishedTokenizerSlot,
@@ -383,7 +384,7 @@ JobParts Generate::parts() {
                 "cache of the keys and values of earlier codes or chunks, for a model that draws codes one "
                 "by one, whose given codes are pinned, or that makes a video chunk by chunk"},
            kCollectiveSlot},
-      .reads = {"train", "train-tokenizer"},
+      .reads = {"train", "distill", "train-tokenizer"},
       .needs_input = false,
       .tensors = true};
 }

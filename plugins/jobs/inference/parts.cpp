@@ -38,8 +38,16 @@ Part part_of(const JobView& context, const std::string& slot, const std::string&
     throw Error(KINORA_ERROR_INVALID, "the job needs a " + slot + ": make a job of kind " + trained_by +
                                           " its input, or set one: " + slot + " = { use = \"...\" } and " +
                                           weights_option + " = \"FILE or FOLDER\"");
-  if (weights.empty()) weights = {file_or_index(context.folder_of(*job) / "weights.safetensors")};
+  const JobSpec* distill = trained_by == "train" ? distilled_before(context) : nullptr;
+  if (weights.empty())
+    weights = {file_or_index(context.folder_of(distill ? *distill : *job) / "weights.safetensors")};
   return {shared_use(*job->component(slot)), std::move(weights)};
+}
+
+const JobSpec* distilled_before(const JobView& context) {
+  for (const size_t input : context.spec().inputs)
+    if (const auto& job = context.run().jobs[input]; job.kind->name == "distill") return &job;
+  return nullptr;
 }
 
 std::unique_ptr<Tokenizer> open_part(const JobView& context, const Part& part, const ChainOptions& chain) {
@@ -63,7 +71,8 @@ std::vector<const JobSpec*> trained_before(const JobView& context) {
   std::vector<const JobSpec*> out;
   if (context.spec().component("model")) return out;  // a model of the job's own
   for (const size_t input : context.spec().inputs)
-    if (const auto& job = context.run().jobs[input]; job.kind->name == "train") out.push_back(&job);
+    if (const auto& job = context.run().jobs[input]; job.kind->name == "train" || job.kind->name == "distill")
+      out.push_back(&job);
   return out;
 }
 
@@ -143,8 +152,9 @@ std::optional<TwoExperts> two_experts(const JobView& context, Part& model) {
   const auto& spec = *context.open(*model.use).spec;
   const auto trained = trained_before(context);
   if (!trained.empty()) {
-    if (const auto folder = folder_of_trained(context, spec, trained))
-      return trained_experts(context, trained, *folder, model);
+    const auto folder = distilled_before(context) ? std::optional<PublishedExperts>()
+                                                  : folder_of_trained(context, spec, trained);
+    if (folder) return trained_experts(context, trained, *folder, model);
     if (trained.size() > 1)
       raise(KINORA_ERROR_INVALID,
             "input: jobs '{}' and '{}' each trained a model, and a video is made by one; name one of them. "

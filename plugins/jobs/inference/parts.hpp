@@ -29,9 +29,13 @@ inline std::shared_ptr<const ComponentUse> shared_use(const ComponentUse& use) {
 
 // The job's own slot of that name with the files or folders of its option weights_option; without the slot,
 // the network that the nearest earlier job of kind `trained_by` trained, with its weights or those of the
-// option. Throws Error(KINORA_ERROR_INVALID) that names both ways if there is neither.
+// option. The model of a train job that a direct input distilled has the weights of that distill job. Throws
+// Error(KINORA_ERROR_INVALID) that names both ways if there is neither.
 Part part_of(const JobView&, const std::string& slot, const std::string& weights_option,
              const std::string& trained_by);
+
+// The distill job among the direct inputs, which made the model of its own train job a few-step one; null: none.
+const JobSpec* distilled_before(const JobView&);
 
 // Opens a tokenizer with its weights, compared with the list of who wrote them
 // (`kept`, see kept_digests()); a model is opened by its owner, who knows the links.

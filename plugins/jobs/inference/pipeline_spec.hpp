@@ -41,7 +41,7 @@ struct PipelineSpec {
   bool has(const std::string& slot) const { return parts.contains(slot); }
 };
 
-// The rule of the model's frames: a train job's model keeps the one it was trained with.
+// The rule of the model's frames: a train job's model keeps the one it was trained with, also if it was distilled.
 FrameOptions frame_rule_of(const JobView& job, const GenerateOptions& options);
 // Why a video of a model that denoises is made without a cache of keys and values; "" if it is made on one.
 std::string why_no_cache(const JobView& job, const GenerateOptions& options, bool has_two_experts);

@@ -231,8 +231,9 @@ class FolderJob {
 
   void generate() {
     const json from = sampler();
-    out["sampler"] = from["sampler"];
+    if (!follows("distill")) out["sampler"] = from["sampler"];  // else the steps that the student learnt
     call();
+    if (follows("distill")) out["guidance"] = cosmos_ ? 0 : 1;  // which the student learnt too
     given_frames();
     if (!follows("train")) {
       out["loss"] = from["loss"];

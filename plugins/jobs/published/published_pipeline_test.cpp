@@ -184,6 +184,10 @@ TEST_F(PipelineOptions, OfTrainingAreItsNetworks) {
   EXPECT_FALSE(decoded.contains("tokenizer"));
   EXPECT_EQ(decoded["model"]["use"], "wan");
   EXPECT_EQ(trained["guidance"], 5);
+  const json distilled = after({"train", "distill", "encode"});
+  EXPECT_FALSE(distilled.contains("sampler")) << "the distill job's, which the run's reader takes";
+  EXPECT_FALSE(distilled.contains("model"));
+  EXPECT_EQ(distilled["guidance"], 1);
 }
 
 // An option or an earlier job replaces one part, and the other parts stay.
