@@ -94,6 +94,12 @@ Result<const JobSpec*> train_job(const RunFile& run, const std::string& name) {
   std::vector<std::string> names;
   const JobSpec* found = nullptr;
   for (const auto& job : run.jobs) {
+    if (job.kind->name == "distill" && job.name == name)
+      return fail(
+          KINORA_ERROR_UNSUPPORTED,
+          "plan: job '{}' is of kind distill, with three networks and rollouts, which cannot be simulated; "
+          "name a train job",
+          name);
     if (job.kind->name != "train") continue;
     names.push_back(job.name);
     if (name.empty() || job.name == name) found = &job;

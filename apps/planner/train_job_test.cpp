@@ -31,6 +31,19 @@ TEST(PlanRequest, AStrategyThatIsNotKnownIsNotSimulated) {
   EXPECT_FALSE(*layout_of(job_of({"single"}), p));
 }
 
+TEST(PlanRequest, ADistillJobIsNotPlanned) {
+  ComponentSpec train, distill;
+  train.name = "train", distill.name = "distill";
+  RunFile run;
+  run.jobs.resize(2);
+  run.jobs[0].name = "dit", run.jobs[0].kind = &train;
+  run.jobs[1].name = "few", run.jobs[1].kind = &distill;
+  EXPECT_EQ((*train_job(run, ""))->name, "dit");
+  const auto few = train_job(run, "few");
+  ASSERT_FALSE(few);
+  EXPECT_THAT(few.failure().message, HasSubstr("job 'few' is of kind distill"));
+}
+
 TEST(PlanRequest, LatentsAreReadAsThreeSizes) {
   EXPECT_EQ(*parse_latent("21x90x160"), (LatentSize{21, 90, 160}));
   for (const char* wrong : {"", "21", "21x90", "21x90x", "21x90x160x2", "0x90x160", "axbxc"})

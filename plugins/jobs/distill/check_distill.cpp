@@ -102,6 +102,14 @@ void require_cache(const JobView& job, const FrameOptions& rule) {
           "capacity, sink and positions of the cache out");
 }
 
+// A rollout needs no latents, but the texts and sizes of stored samples.
+void require_stored(const JobView& job) {
+  if (job.need_upstream("encode").data)
+    raise(KINORA_ERROR_UNSUPPORTED,
+          "input: distillation reads the latents that an encode job has stored, and this one encodes while "
+          "others train; give it clips instead of a table of data");
+}
+
 void check_networks(JobCheck& check, const DistillOptions& o, const ComponentUse& use) {
   const auto model = check.made("input", [&] { return on_meta<Model>(check, use); });
   if (model) {
@@ -148,6 +156,7 @@ void check_distill(JobCheck& check) {
   const bool is_student = check.holds(
       "input", [&] { require_student(check, *train, LossInstance(check.open(its), its.options)); });
   check_networks(check, o, use);
+  if (!check.holds("input", [&] { require_stored(check); })) return;
   const auto data = is_student ? encoded_for(check) : std::nullopt;
   const auto& spec = *or_throw(check.runtime().registry().find("model", use.id));
   if (is_student) check.holds("cache", [&] { require_cache(check, options_of_student(check)); });

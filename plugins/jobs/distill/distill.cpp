@@ -65,13 +65,7 @@ class Distillation final : public TrainingTask {
                   .stream = parallel_.dtype(),
                   .seed = seed_,
                   .device = device_,
-                  .signals = signals_of(part_.use->options)}) {
-    if (data_.live)
-      raise(KINORA_ERROR_UNSUPPORTED,
-            "input: distillation reads the latents that an encode job has stored, and this one encodes while "
-            "others "
-            "train; give it clips instead of a table of data");
-  }
+                  .signals = signals_of(part_.use->options)}) {}
 
   void run() {
     const auto or_students = [&](const WeightsPaths& own) { return own.empty() ? part_.weights : own; };

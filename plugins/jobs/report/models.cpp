@@ -24,6 +24,9 @@ struct Curve {
 constexpr Curve kLoss{"loss", "Loss", true, false};
 constexpr Curve kSmall[] = {{"learning_rate", "Learning rate", false, true},
                             {"gradient_norm", "Gradient norm", true, false},
+                            {"critic", "Critic's loss", true, false},
+                            {"critic_gradient_norm", "Critic's gradient norm", true, false},
+                            {"score_distance", "Distance of the scores", true, false},
                             {"weight_norm", "Weight norm", false, false},
                             {"validation_loss", "Validation loss", false, false},
                             {"tokens_per_second", "Tokens per second", true, true},

@@ -52,7 +52,7 @@ Totals totals_of(const RunRecord& run, const std::map<const JobRecord*, Curation
     }
     if (job.kind == "shard") add(t.shards, count_at(job.summary, "shards"));
     if (job.kind == "train-tokenizer") add(t.tokenizer_steps, count_at(job.summary, "steps"));
-    if (job.kind == "train") add(t.steps, count_at(job.summary, "steps"));
+    if (job.kind == "train" || job.kind == "distill") add(t.steps, count_at(job.summary, "steps"));
     if (job.kind == "generate")
       add(t.videos, static_cast<int64_t>(files_in(job.folder / "videos", ".mp4").size()));
   }
@@ -115,7 +115,7 @@ json job_data(Pictures& pictures, const RunRecord& run, const JobRecord& job,
            {"components", json::array()}};
   for (const auto& c : job.components)
     out["components"].push_back({{"slot", c.slot}, {"id", c.id}, {"version", c.version}});
-  if (job.kind == "train" || job.kind == "train-tokenizer")
+  if (job.kind == "train" || job.kind == "distill" || job.kind == "train-tokenizer")
     out["curves"] = curves_of(job);  // also of an unfinished job: they show its progress
   if (!job.done()) return out;
   if (job.kind == "curate") {

@@ -266,6 +266,32 @@ TEST_F(ReportTest, CurvesAreThin) {
   }
 }
 
+// The student has a loss in some steps, the critic in each.
+TEST_F(ReportTest, ADistillJobHasCurvesAndSteps) {
+  std::string metrics;
+  for (int i = 1; i <= 20; ++i) {
+    json line{{"step", i}, {"critic", 1.0 / i}, {"critic_gradient_norm", 0.5}};
+    if (i % 5 == 0) line.update({{"loss", 2.0 / i}, {"score_distance", 0.25}});
+    metrics += dump(line);
+  }
+  write("dit/metrics.jsonl", metrics);
+  RunRecord run = record("x");
+  for (auto& job : run.jobs)
+    if (job.name == "dit") job.kind = "distill";
+  const json all = gather(run,
+                          [](const StillRequest&) {
+                            return Still{"", "x"};
+                          })
+                       .data,
+             &curves = job_of(all, "dit")["curves"];
+  EXPECT_EQ(curves["loss"]["points"].size(), 4U);
+  std::vector<std::string> titles;
+  for (const auto& curve : curves["small"]) titles.push_back(curve["title"].get<std::string>());
+  EXPECT_THAT(titles,
+              testing::ElementsAre("Critic's loss", "Critic's gradient norm", "Distance of the scores"));
+  EXPECT_THAT(all["figures"].dump(), testing::HasSubstr("training step"));
+}
+
 TEST_F(ReportTest, LossesNextToZeroAreDrawn) {
   write("dit/metrics.jsonl", dump({{"step", 1}, {"loss", 1e-320}}) + dump({{"step", 2}, {"loss", 1e308}}));
   EXPECT_EQ(job_of(data(), "dit")["curves"]["loss"]["points"].size(), 2U);

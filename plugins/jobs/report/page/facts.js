@@ -71,6 +71,7 @@ const kFigures = {
     ...problems(["failed", "damaged clips"], ["too_short", "too short for a window"],
         ["without_signal", "without a control signal"]),
   ],
+  distill: kTraining,
   train: [["in", "samples", "windows", count], kHeldOut, ...kTraining],
 };
 

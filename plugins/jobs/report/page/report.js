@@ -32,5 +32,5 @@ const of = (kind) => run.jobs.filter((job) => job.kind === kind);
 document.title = `${run.title} – Kinora`;
 document.body.append(top(run), make("main", {},
   sourceVideos(of("curate")), outcomes(of("curate"), of("dedup"), of("select"), of("shard")), scores(of("curate")),
-  tokenizer(of("train-tokenizer")), latents(of("encode")), training(of("train")),
+  tokenizer(of("train-tokenizer")), latents(of("encode")), training([...of("train"), ...of("distill")]),
   videos(of("generate"), of("train"), of("encode")), times(run.jobs), settings(run)));

@@ -19,9 +19,9 @@ function ranks({ ranks: list }) {
   return [table("Work of each rank", [["Rank", "n"], ...columns.map(([, title]) => [title, "n"])], rows)];
 }
 
-/** In a run of several trainings: their losses next to each other. */
+/** In a run of several trainings: their losses next to each other. That of a distill job compares scores. */
 function losses(jobs) {
-  const done = jobs.filter(({ loss }) => loss !== undefined && loss !== null);
+  const done = jobs.filter(({ kind, loss }) => kind === "train" && loss !== undefined && loss !== null);
   if (done.length < 2) return [];
   const used = ({ components }, slot) => components.find((one) => one.slot === slot)?.id.split("/")[1] ?? "";
   const rows = done.map((job) => [job.name, used(job, "model"), used(job, "precision"), ...lossTexts(job)]);
