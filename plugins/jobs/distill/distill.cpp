@@ -4,6 +4,8 @@
 // Student, teacher (the real score, frozen) and critic (the fake score) are networks of one architecture. The scores
 // are those of teacher forcing: each noisy chunk after the clean chunks of the rollout. (Self-Forcing's are of a
 // bidirectional network, LongLive 2.0's of a causal one without the clean chunks.)
+#include <optional>
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -97,8 +99,16 @@ class Distillation final : public TrainingTask {
     SelfForced made;
     at::Tensor levels, noise;  // of the scores: [B, T], and of the latent's shape
   };
+  // The student's video of a microbatch, for the critic.
+  struct Kept {
+    int64_t first;
+    Rolled video;
+  };
 
-  void begin_step(int64_t step) override { step_ = step; }
+  void begin_step(int64_t step) override {
+    step_ = step;
+    kept_.reset();
+  }
 
   static Result<Options> cache_options(const JobView& job, const FrameOptions& rule) {
     const auto& use = *job.spec().component("cache");
@@ -148,8 +158,22 @@ class Distillation final : public TrainingTask {
     out.made = forcing_.roll_out(out.with, shape, exits(role, shape[2]), first, "distill.rollout." + role);
     const at::Tensor x = out.made.x.to(device_, parallel_.parameter_dtype());
     out.with["latent"] = out.none["latent"] = x;
-    out.levels = score_levels(role, first, count, shape[2]).to(device_);
-    out.noise = sample_noise(x, seed_, first, "distill.noise." + role);
+    draw_noise(out, role, first);
+    return out;
+  }
+
+  void draw_noise(Rolled& of, const std::string& role, int64_t first) const {
+    const at::Tensor& x = of.with.at("latent");
+    of.levels = score_levels(role, first, x.size(0), x.size(2)).to(device_);
+    of.noise = sample_noise(x, seed_, first, "distill.noise." + role);
+  }
+
+  // The critic's inputs: the student's video of this microbatch with other noise, if it is kept, or an own one.
+  Rolled for_critic(int64_t first, int64_t count) {
+    if (!kept_ || kept_->first != first) return rolled("critic", first, count);
+    Rolled out = std::move(kept_->video);
+    kept_.reset();
+    draw_noise(out, "critic", first);
     return out;
   }
 
@@ -170,8 +194,13 @@ class Distillation final : public TrainingTask {
   }
 
   MicroLoss micro_loss(size_t role, int64_t first, int64_t count) override {
-    const Rolled in = rolled(role == kStudent ? "student" : "critic", first, count);
-    if (role == kStudent) return student_loss(in);
+    if (role == kStudent) {
+      Rolled video = rolled("student", first, count);
+      MicroLoss out = student_loss(video);
+      if (options_.reuse_rollouts) kept_ = Kept{first, std::move(video)};
+      return out;
+    }
+    const Rolled in = for_critic(first, count);
     const at::Tensor losses = objective_.losses(in.with, in.levels, in.noise);
     return {losses.sum() / static_cast<double>(options_.batch), {}, {}};
   }
@@ -213,7 +242,8 @@ class Distillation final : public TrainingTask {
   Model student_, teacher_, critic_;
   Objective objective_;  // the critic's; its inputs are those of all three
   SelfForcing forcing_;
-  int64_t step_ = 0;  // the current one
+  int64_t step_ = 0;          // the current one
+  std::optional<Kept> kept_;  // between the student's and the critic's turn
 };
 
 }  // namespace

@@ -55,16 +55,33 @@ TEST(DistillJob, EqualScoresGiveNoGradient) {
 }
 
 TEST(DistillJob, IsTheSameInMicrobatches) {
-  const auto one = distillation("steps = 2\nevery = 1\n"),
-             two = distillation("steps = 2\nevery = 1\naccumulate = 2\n");
-  distilled(*one);
-  distilled(*two);
-  for (size_t step : {0, 1})
-    for (const char* name : {"loss", "gradient_norm", "critic", "critic_gradient_norm"})
-      EXPECT_NEAR(one->metrics("few").at(step).at(name).get<double>() /
-                      two->metrics("few").at(step).at(name).get<double>(),
-                  1, 1e-8)
-          << name << step;
+  for (const std::string reuse : {"", "reuse_rollouts = true\n"}) {
+    const auto one = distillation("steps = 2\nevery = 1\n" + reuse),
+               two = distillation("steps = 2\nevery = 1\naccumulate = 2\n" + reuse);
+    distilled(*one);
+    distilled(*two);
+    for (size_t step : {0, 1})
+      for (const char* name : {"loss", "gradient_norm", "critic", "critic_gradient_norm"})
+        EXPECT_NEAR(one->metrics("few").at(step).at(name).get<double>() /
+                        two->metrics("few").at(step).at(name).get<double>(),
+                    1, 1e-8)
+            << reuse << name << step;
+  }
+}
+
+// The student is updated in the second step alone; its own loss does not depend on what the critic learns there.
+TEST(DistillJob, ReusedRolloutsChangeTheCriticsVideosInTheStudentsSteps) {
+  const std::string lines = "steps = 2\nevery = 2\nguidance = 3.0\n";
+  const auto own = distillation(lines), reused = distillation(lines + "reuse_rollouts = true\n");
+  distilled(*own);
+  distilled(*reused);
+  const auto of = [](const ScratchRun& run, size_t step, const char* name) {
+    return run.metrics("few").at(step).at(name).get<double>();
+  };
+  EXPECT_EQ(of(*own, 0, "critic"), of(*reused, 0, "critic"));
+  for (const char* name : {"loss", "gradient_norm", "score_distance"})
+    EXPECT_EQ(of(*own, 1, name), of(*reused, 1, name)) << name;
+  EXPECT_NE(of(*own, 1, "critic"), of(*reused, 1, "critic"));
 }
 
 TEST(DistillJob, RefusesWhatMakesNoVideoChunkByChunk) {

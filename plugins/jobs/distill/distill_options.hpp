@@ -8,6 +8,7 @@ namespace kinora::core {
 struct DistillOptions : OptimizerOptions {
   int64_t every = 5;
   double guidance = 4, critic_learning_rate = 4e-7, shift = 5, level_min = 0.02, level_max = 0.98;
+  bool reuse_rollouts = false;
   WeightsPaths teacher_weights, critic_weights;
   // Rates and limits of Self-Forcing's configuration for Wan 1.3B.
   DistillOptions() {
@@ -36,6 +37,10 @@ struct DistillOptions : OptimizerOptions {
         .help("shift of the uniform levels at which teacher and critic are asked, one per sample");
     d.option("level_min", &O::level_min).range(0, 1).help("lower limit of those levels");
     d.option("level_max", &O::level_max).range(0, 1).help("upper limit of those levels");
+    d.option("reuse_rollouts", &O::reuse_rollouts)
+        .help(
+            "let the critic learn the student's videos, with other noise, in the steps that update both; "
+            "saves a rollout there");
     d.option("teacher_weights", &O::teacher_weights)
         .help(
             "file or folder of the teacher, a network of the student's architecture; empty: the weights from "
