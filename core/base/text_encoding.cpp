@@ -64,8 +64,7 @@ Result<std::string> from_wide(std::string_view bytes, size_t at, Wide wide, std:
   return out;
 }
 
-// UTF-16 without a mark: most characters of a text in a European language have one zero byte, always at the
-// same side.
+// UTF-16 without a mark: most characters of a text in a European language have one zero byte, always at the same side.
 std::optional<Wide> unmarked(std::string_view bytes) {
   constexpr size_t kLooked = 4096;
   const std::string_view start = bytes.substr(0, kLooked);

@@ -66,8 +66,7 @@ json Io::configured() {
   return options_;
 }
 
-// The lock protects only the maps: create() belongs to a plugin and may itself read a file of another
-// storage.
+// The lock protects only the maps: create() belongs to a plugin and may itself read a file of another storage.
 Result<std::shared_ptr<Store>> Io::store(const std::string& scheme) {
   json given;
   {

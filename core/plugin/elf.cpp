@@ -186,8 +186,7 @@ Result<std::string> ElfFile::contents(const Elf64_Shdr& s, uint64_t at_most, con
     return fail(KINORA_ERROR_DATA, "{}: damaged library: {} of {} bytes, at most {} expected; build it again",
                 name_, what, s.sh_size, at_most);
   }
-  // Checked before memory is allocated for it: a short file with a large number must not cost more than its
-  // own size.
+  // Checked before memory is allocated for it: a short file with a large number must not cost more than its own size.
   char last = 0;
   if (s.sh_size > 0) {
     if (s.sh_offset > UINT64_MAX - s.sh_size)

@@ -147,8 +147,7 @@ struct Places {
     if (std::find(folders.begin(), folders.end(), folder) == folders.end())
       folders.push_back(std::move(folder));
   }
-  // An empty entry is the current folder, as for the dynamic linker; one with $LIB or $PLATFORM is left to
-  // the linker.
+  // An empty entry is the current folder, as for the dynamic linker; one with $LIB or $PLATFORM is left to the linker.
   void add_list(std::string_view list, const fs::path& origin, std::string_view separators) {
     if (list.empty()) return;
     for (size_t begin = 0; begin <= list.size();) {
@@ -171,9 +170,8 @@ struct Places {
   }
 };
 
-// Whoever may add or change a library in a folder of the run path gets it opened with the plugin. For a
-// missing folder it checks whether others may create it. A relative folder is another one wherever the program
-// starts.
+// Whoever may add or change a library in a folder of the run path gets it opened with the plugin. For a missing folder
+// it checks whether others may create it. A relative folder is another one wherever the program starts.
 Status check_run_path(const Places& own, const std::vector<std::string>& names, PassedFolders* passed) {
   for (const auto& folder : own.folders) {
     if (folder.is_relative())

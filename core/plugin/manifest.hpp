@@ -112,9 +112,7 @@ struct Slot {
   bool how_only = false;  // the job's results do not depend on it
   // The job's option that names its weights; a config.json there completes the component's options.
   std::string weights{};
-  // A kind of job: where the TOML leaves the slot out, a direct input of this kind gives its own component instead of
-  // the default. Empty: none.
-  std::string from{};
+  std::string from{};  // kind of a direct input whose own component replaces the default; empty: none
 };
 
 // A model whose forward must not be recorded as a CUDA graph.

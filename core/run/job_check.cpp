@@ -74,8 +74,7 @@ void JobCheck::stage(const ComponentUse& use) {
   };
   try {
     resources_of(*this, use);
-    // Paths that a stage opens only with its first sample. A path option of a third-party stage may be an
-    // output.
+    // Paths that a stage opens only with its first sample. A path option of a third-party stage may be an output.
     std::error_code ignored;
     for (const auto& path : use.options.paths())
       if (!path.empty() && !is_uri(path) && !fs::exists(path, ignored) &&

@@ -149,8 +149,7 @@ json results_in(const fs::path& folder) {
 }
 
 void leave_failure(const fs::path& folder, const std::string& digest, const std::string& message) {
-  // If this cannot be written either, the other ranks wait until they are stopped, and log one line per
-  // minute.
+  // If this cannot be written either, the other ranks wait until they are stopped, and log one line per minute.
   const auto status = write_file_atomically(
       failure_file(folder),
       json{{"digest", digest}, {"message", message}}.dump(-1, ' ', false, json::error_handler_t::replace) +

@@ -62,18 +62,13 @@ class SlotReader {
 
   // Takes the component of the same slot of the first input of the kind `slot.from`. False: there is none.
   bool take_from_input(const Slot& slot, JobSpec& job) const {
-    for (const size_t input : job.inputs) {
-      const JobSpec& other = all_.run.jobs[input];
-      const auto* use = other.kind->name == slot.from ? other.component(slot.name) : nullptr;
-      if (!use) continue;
-      job.components.push_back(*use);
-      return true;
-    }
+    for (const size_t input : job.inputs)
+      if (const JobSpec& other = all_.run.jobs[input]; other.kind->name == slot.from)
+        if (const auto* use = other.component(slot.name)) return job.components.push_back(*use), true;
     return false;
   }
 
-  // The component comes from the slot's default, not from the file: a problem in it says where the file can
-  // set it.
+  // The component comes from the slot's default, not from the file: a problem in it says where the file can set it.
   void read_default(const std::string& pointer, const Slot& slot, JobSpec& job) {
     const size_t before = all_.problems.size();
     read_one(pointer, json(slot.use), slot, job);

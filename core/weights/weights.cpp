@@ -136,8 +136,7 @@ json json_or_word(const std::string& text) {
   return value.is_discarded() ? json(text) : value;
 }
 
-// The value at a path such as "vision_config.sizes[0]", or nullopt. has_table: whether only the last key is
-// missing.
+// The value at a path such as "vision_config.sizes[0]", or nullopt. has_table: whether only the last key is missing.
 std::optional<json> value_at(const json& object, const std::string& path, bool& has_table) {
   json::json_pointer to;
   for (std::string rest = path; !rest.empty();) {

@@ -123,8 +123,7 @@ uint64_t held_memory_of_group(pid_t leader, const std::set<ino_t>& given, uint64
   uint64_t own = 0, shared = 0;
   for (const pid_t member : members) {
     const std::string process = folder_of(member);
-    // A child that was forked to execute another program at once (vfork) shares all memory of its parent
-    // until then.
+    // A child that was forked to execute another program at once (vfork) shares all memory of its parent until then.
     const std::string space = contents(process + "/statm");
     if (space.empty() || !spaces.insert(space).second) continue;
     counted.push_back(process);

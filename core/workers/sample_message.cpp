@@ -33,12 +33,10 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 
 Descriptor duplicate(int fd) { return Descriptor(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
-// A piece mapped into this process's memory. The mapping is private: writing to it changes no one else's
-// data.
+// A piece mapped into this process's memory. The mapping is private: writing to it changes no one else's data.
 class MappedMessage final : public SamplePiece {
  public:
-  // Throws Error(KINORA_ERROR_DATA) if the piece is too short, or is memory that its sender could still
-  // shrink.
+  // Throws Error(KINORA_ERROR_DATA) if the piece is too short, or is memory that its sender could still shrink.
   MappedMessage(const Descriptor& piece, size_t size);
   MappedMessage(const MappedMessage&) = delete;
   MappedMessage& operator=(const MappedMessage&) = delete;

@@ -35,8 +35,7 @@ LifeSigns* signs_of_this = nullptr;
   ::_exit(0);
 }
 
-// Ends with its owner, whatever the stage is doing: when the owner dies in any way, its end of the socket
-// closes.
+// Ends with its owner, whatever the stage is doing: when the owner dies in any way, its end of the socket closes.
 void end_with_owner(int socket) {
   std::thread([socket] {
     pollfd waits{socket, 0, 0};
@@ -163,8 +162,7 @@ class Serving {
     run.self = this;
     run.progress = [](void* self, int64_t, int64_t, kinora_tensor) { return of(self).alive(); };
     run.cancelled = [](void* self) { return of(self).alive(); };
-    // As in its owner: the numbers depend only on seed and key, and a process with tensors has loaded
-    // libtorch.
+    // As in its owner: the numbers depend only on seed and key, and a process with tensors has loaded libtorch.
     run.noise = [](void* self, const char* key, kinora_tensor like, kinora_tensor* out) {
       return draw_noise(of(self).seed_, 0, key, like, out);
     };

@@ -201,7 +201,7 @@ TEST_F(Inputs, OfAFolderArePicturesOnlyOnRequest) {
 TEST_F(Inputs, OfAListAreItsLinesAndWhatIsMissingSaysWhere) {
   put("a.mp4"), put("sub/b.mp4"), put("empty/.x");
   const auto list = put("videos.txt", "# videos\n\na.mp4\n  sub/*.mp4\r\n" + (folder_ / "a.mp4").string() +
-                                         "\nnone/*.mkv\nempty/\ns3://bucket/c.mp4\ngone/\n");
+                                          "\nnone/*.mkv\nempty/\ns3://bucket/c.mp4\ngone/\n");
   const auto found = find({list});
   ASSERT_THAT(keys(found), ElementsAre("a", "b", "a-2", "*", "empty", "c", "gone"));
   EXPECT_EQ(found[2].url, folder_ / "a.mp4");

@@ -20,10 +20,10 @@ Selection read_selection(const Decisions& decisions) {
   const fs::path folder = decisions.file.parent_path();
   Selection out{folder.filename().string(), "", {}, {}, drops_in(decisions.file), true};
   out.where = text_in(object_in(object_in_file(folder / "job.json"), "options"), "where");
-  each_decision(decisions.file, [&](const json& line, const std::string&, const std::string& key,
-                                    const std::string&) {
-    if (json added = added_facts(line); !added.empty()) out.added[key] = std::move(added);
-  });
+  each_decision(decisions.file,
+                [&](const json& line, const std::string&, const std::string& key, const std::string&) {
+                  if (json added = added_facts(line); !added.empty()) out.added[key] = std::move(added);
+                });
   for (const auto& [key, drop] : out.dropped)
     if (drop.is_final) out.left_out[key] = drop.rule;
   return out;
@@ -38,10 +38,11 @@ struct ReadSelection {
 // Whether `next` has read `first`: what that one has left out is all that came not into the other.
 bool continues(const ReadSelection& next, const ReadSelection& first) {
   const auto& dropped = first.selection.dropped;
-  return first.own() > 0 && next.came_not_in == dropped.size() && std::ranges::all_of(dropped, [&](const auto& one) {
-    const auto at = next.selection.dropped.find(one.first);
-    return at != next.selection.dropped.end() && at->second.rule == one.second.rule;
-  });
+  return first.own() > 0 && next.came_not_in == dropped.size() &&
+         std::ranges::all_of(dropped, [&](const auto& one) {
+           const auto at = next.selection.dropped.find(one.first);
+           return at != next.selection.dropped.end() && at->second.rule == one.second.rule;
+         });
 }
 
 std::vector<ReadSelection> read_selections(const fs::path& curated) {

@@ -23,7 +23,7 @@ TEST(LongVideo, TakesTheMemoryOfItsLatentsAndOfTheWindow) {
     const int64_t now = test::resident();
     ASSERT_GT(now, 0);
     if (++chunks * kEach == kWarm) before = now;
-    most = std::max(most, now);
+    most = std::max<int64_t>(most, now);
   };
   const at::Tensor latent =
       small.made(in_chunks(kEach, kWindow, kSink), {.prompt = "red sea"}, kLatents, json::object());

@@ -20,10 +20,11 @@ EmbeddingRows read_embeddings(Io& io, const std::filesystem::path& data, const s
     const auto bytes = io.read_all(file);
     if (!bytes) {
       const auto known = catching([&] { return Collection({data}).names(); });  // fails if there are none
-      throw Error(KINORA_ERROR_INVALID,
-                  fmt::format("clip '{}' has no embedding '{}'; name another one by `embedding` (there are: {}), "
-                              "or put a stage embed.* into the curate job",
-                              key, name, known ? fmt::format("{}", fmt::join(*known, ", ")) : "none"));
+      throw Error(
+          KINORA_ERROR_INVALID,
+          fmt::format("clip '{}' has no embedding '{}'; name another one by `embedding` (there are: {}), "
+                      "or put a stage embed.* into the curate job",
+                      key, name, known ? fmt::format("{}", fmt::join(*known, ", ")) : "none"));
     }
     const FloatArray array = read_npy(*bytes, file);
     if (array.values.empty() || (out.size > 0 && array.values.size() != out.size))

@@ -36,8 +36,7 @@ fs::path oracle_folder(const std::string& name) { return fs::path(KINORA_TEST_DA
 template <class N = Model>
 N network_of(const std::string& id, const json& options) {
   const Component component = or_throw(test::plugins().open(id));
-  return N(component, or_throw(Options::make(*component.spec, options)),
-           ChainOptions{.dtype = at::kDouble});
+  return N(component, or_throw(Options::make(*component.spec, options)), ChainOptions{.dtype = at::kDouble});
 }
 
 // The options of a component whose weights are this folder.

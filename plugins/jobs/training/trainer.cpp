@@ -296,8 +296,7 @@ void Trainer::begin_run() {
   throughput_.peak_flops = options_.peak_flops;
   throughput_.is_measured = options_.peak_flops == 0;
   if (throughput_.flops_per_sample > 0 && options_.peak_flops == 0)
-    throughput_.peak_flops =
-        measured_peak_flops(device(), parallel_.product_dtype());
+    throughput_.peak_flops = measured_peak_flops(device(), parallel_.product_dtype());
   LostSamples* const lost = task_.lost();
   if (lost) lost->set_used(step_ * options_.batch);
   if (lost && !restored_lost_.is_null()) lost->restore(restored_lost_);

@@ -11,8 +11,8 @@
 
 namespace kinora::core {
 
-// BASE.mp4, BASE.webp, BASE/00000.png, ... and BASE.png, six frames side by side. Each appears under its name when it is
-// complete; what is written until then has a hidden temporary name next to it, and is removed by the destructor or,
+// BASE.mp4, BASE.webp, BASE/00000.png, ... and BASE.png, six frames side by side. Each appears under its name when it
+// is complete; what is written until then has a hidden temporary name next to it, and is removed by the destructor or,
 // after a kill, when the job runs again.
 //
 // Memory: a video that is made at once is kept whole. Of one that grows the last chunks are kept, up to four, and the

@@ -157,10 +157,10 @@ TEST(VideoFiles, InChunksAreNotKeptInMemory) {
     const int64_t now = test::resident();
     ASSERT_GT(now, 0);
     if (i == 9) before = now;
-    most = std::max(most, now);
+    most = std::max<int64_t>(most, now);
   }
   files.finish("ended");
-  most = std::max(most, test::resident());
+  most = std::max<int64_t>(most, test::resident());
   EXPECT_LT(most - before, 32 * kMebi)
       << "of frames of " << kEach * kChunks * kSide * kSide * 3 / kMebi << " MiB";
   EXPECT_EQ(counted_frames(folder.bytes("000.mp4")), kEach * kChunks);
