@@ -173,9 +173,7 @@ json checkpoint_facts(const std::vector<SafeTensor>& tensors, const SafeMetadata
   json out = {{"component", "model/wan"},
               {"kind", seen.is_adapter() ? "adapter" : "weights"},
               {"holds", seen.parts},
-              {"names", seen.diffusers ? "kinora"
-                        : seen.wrapped ? "longlive"
-                                       : "original"},
+              {"names", seen.layout()},
               {"size", size ? size->name : ""},
               {"blocks", seen.blocks.size()},
               {"width", seen.width},
