@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include "plugins/jobs/inference/rollout.hpp"
 #include "plugins/jobs/inference/rollout_testing.hpp"
 #include "tests/support/resident.hpp"
 
