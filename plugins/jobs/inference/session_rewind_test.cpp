@@ -10,7 +10,7 @@
 #include "plugins/jobs/inference/rollout_testing.hpp"
 #include "tests/support/refusal.hpp"
 
-namespace kinora::core::inference {
+namespace kinora::core::inference::rewinding {
 namespace {
 
 using testing::HasSubstr;
@@ -271,4 +271,4 @@ TEST(BranchedSession, IsRewoundAndBranchedItself) {
 }
 
 }  // namespace
-}  // namespace kinora::core::inference
+}  // namespace kinora::core::inference::rewinding
