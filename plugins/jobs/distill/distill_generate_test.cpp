@@ -1,6 +1,7 @@
 // A generate job with the result of a distill job.
 #include <gmock/gmock.h>
 
+#include "core/torch/open.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "plugins/jobs/distill/distill_testing.hpp"
 #include "tests/support/refusal.hpp"
@@ -22,6 +23,7 @@ std::unique_ptr<ScratchRun> run_of(const std::string& lines) {
 }
 
 void generate(const ScratchRun& run) {
+  offer_tensors(torch_tensors());  // as a program does: the sampler draws noise
   JobContext context = run.context("fast");
   test::run_job(context);
 }
