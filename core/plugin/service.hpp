@@ -19,7 +19,7 @@ namespace kinora::core {
 
 // Opens its library. Throws kinora::Error. [any-thread]
 template <class Service>
-const Service& service(Registry& registry) {
+inline const Service& service(Registry& registry) {
   const Component found = open_component(registry, "service", Service::kId);
   return *static_cast<const Service*>(found.table<kinora_service>().object());
 }
