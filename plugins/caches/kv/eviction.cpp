@@ -15,8 +15,13 @@ std::vector<int64_t> staying(const std::vector<int64_t>& stored, const std::vect
   const auto stays = [&](int64_t index) { return index < bounds.sink || is_within(pinned, index); };
   std::vector<int64_t> loose, out;
   int64_t kept = 0;  // pinned tokens that the forward sees
-  for (const int64_t index : stored)
-    if (index < first) stays(index) ? static_cast<void>(++kept) : loose.push_back(index);
+  for (const int64_t index : stored) {
+    if (index >= first) continue;
+    if (stays(index))
+      ++kept;
+    else
+      loose.push_back(index);
+  }
   const auto own = std::count_if(fresh.begin(), fresh.end(), [&](int64_t i) { return !stays(i); });
   kept += static_cast<int64_t>(fresh.size()) - own;
   std::sort(loose.begin(), loose.end());
