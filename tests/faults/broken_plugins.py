@@ -18,7 +18,8 @@ def tensors(*lines):
 BITS = {"stages": 'option.level = { type = "float", default = 0.5, min = 0.0, max = 1.0, help = "a level" }\n',
         "storages": "",
         "samplers": 'option.steps = { type = "int", default = 20, min = 2, max = 1000, help = "number of steps" }\n',
-        "losses": tensors("input prediction [B, N]", "input target [B, N]", "output loss [B]"),
+        "losses": tensors("input prediction [B, N]", "input target [B, N]", "output loss [B]",
+                          "output grad [B, N]"),
         "optimizers": 'interface = "kinora.optimizer/1-draft.1"\noutput.velocity = { shape = "[n]", dtype = "float", '
                       'help = "momentum" }\n',
         "models": 'interface = "kinora.model/1-draft.1"\noption.scale = { type = "float", default = 0.5, min = 0.0, '
@@ -66,7 +67,8 @@ DEFECTS = {
                "deaf": ("values", "prediction is NaN"), "mixed": ("values", "`loss` of sample 1 changes"),
                "memory": ("same-loss", "by another instance"), "leak": ("loss-leaks", "handles to tensors were taken"),
                "crash": ("loss-tensors", "prediction of no dimension"),
-               "values": ("loss-tensors", "it was in evaluate() of prediction of the meta device")},
+               "values": ("loss-tensors", "it was in evaluate() of prediction of the meta device"),
+               "lies": ("gradients", "by the output `grad`")},
     "optimizers": {"position": ("cuts", "in ranges of 7, 12 and 5 numbers differs"),
                    "unclipped": ("factor", "the gradient times 4"),
                    "still": ("averages", "by its definition"), "uphill": ("descends", "check the sign"),

@@ -36,8 +36,10 @@ class Dmd final : public Loss<Tensor> {
     d.input("x", "[B, T, C, H, W]", "float", "the student's clean samples");
     d.input("real", "[B, T, C, H, W]", "float", "the teacher's, with guidance");
     d.input("fake", "[B, T, C, H, W]", "float", "the critic's");
-    d.output("loss", "[B]", "float",
-             "half the mean of grad^2 over a sample's elements; its derivative by x is grad / N");
+    d.output(
+        "loss", "[B]", "float",
+        "half the mean of grad^2 over a sample's elements; its derivative by x is grad / N. A prediction "
+        "that is NaN makes it NaN");
     d.output("grad", "[B, T, C, H, W]", "float",
              "(fake - real) / n, and 0 where that is NaN; without derivatives");
   }
@@ -62,8 +64,8 @@ class Dmd final : public Loss<Tensor> {
     const Tensor n = normalizer(op("aten::abs", "", {plain - real}));
     constexpr double kInfinite = std::numeric_limits<double>::infinity();
     const Tensor grad = op("aten::nan_to_num", "", {(fake - real) / n, 0.0, kInfinite, -kInfinite});
-    // The second term is 0 and carries the derivative. A NaN of x reaches the loss through it.
-    return {(square(grad) * 0.5 + grad * (x - plain)).mean(of_sample(x)), grad};
+    // The second term is 0 and carries the derivative; the third is 0, or NaN where a prediction is.
+    return {(square(grad) * 0.5 + grad * (x - plain) + (fake - real) * 0.0).mean(of_sample(x)), grad};
   }
 
  private:

@@ -108,15 +108,18 @@ TEST(Dmd, EqualRealAndFakeGiveZero) {
   }
 }
 
-// 0 / 0, and predictions that are NaN. A NaN of the student itself shows in the loss.
-TEST(Dmd, NanBecomesZero) {
+// 0 / 0 and predictions that are NaN give no gradient; the loss shows what is NaN, of its own sample alone.
+TEST(Dmd, NanGivesNoGradientAndShowsInTheLoss) {
   Given in(4);
   in.fake = in.real = in.x;
-  EXPECT_EQ(test::loss(kId).evaluate(in.named()).at("grad").abs().max().item<double>(), 0);
+  const auto none = test::loss(kId).evaluate(in.named());
+  EXPECT_EQ(none.at("grad").abs().max().item<double>(), 0);
+  EXPECT_EQ(none.at("loss").abs().max().item<double>(), 0);
   Given broken(4);
   broken.fake[0].fill_(std::nan(""));
   const auto made = test::loss(kId).evaluate(broken.named());
-  EXPECT_EQ(made.at("loss")[0].item<double>(), 0);
+  EXPECT_EQ(made.at("grad")[0].abs().max().item<double>(), 0);
+  EXPECT_TRUE(std::isnan(made.at("loss")[0].item<double>()));
   EXPECT_GT(made.at("loss")[1].item<double>(), 0);
   broken.x[1].fill_(std::nan(""));
   EXPECT_TRUE(std::isnan(test::loss(kId).evaluate(broken.named()).at("loss")[1].item<double>()));
