@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <signal.h>
 
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -20,6 +21,27 @@
 
 namespace kinora {
 namespace {
+
+// While it lives, a write of this thread to a rank that has left is an error and no SIGPIPE, which would end a
+// program that keeps that signal's default. Threads that are made meanwhile keep it so.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+  ~WithoutSigpipe() {
+    const timespec now{};
+    if (sigismember(&before_, SIGPIPE) == 0) sigtimedwait(&pipe_, nullptr, &now);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t pipe_{}, before_{};
+};
 
 class GlooGroup final : public CollectiveGroup<at::Tensor> {
  public:
@@ -141,6 +163,7 @@ std::unique_ptr<CollectiveWork<at::Tensor>> GlooGroup::start(const Transfer<at::
     if (peers_->roll->called()) throw peers_->failure(name.what, "another rank's transfer failed", name.peer);
     if (check_) announced = check_->before(*peers_, t, name.what);
     try {
+      const WithoutSigpipe whole;
       started = start_transfer(*peers_, t);
     } catch (const std::exception& e) {
       throw peers_->failure(name.what, e.what(), name.peer);
@@ -223,6 +246,7 @@ class Gloo final : public Collective<at::Tensor> {
     p.store = c10::make_intrusive<c10d::PrefixStore>(prefix, store_);
     const auto options = ProcessGroupGloo::Options::create(timeout_);
     try {
+      const WithoutSigpipe whole;
       options->devices.push_back(address_.empty() ? ProcessGroupGloo::createDefaultDevice()
                                                   : ProcessGroupGloo::createDeviceForHostname(address_));
       const auto made = c10::make_intrusive<GlooConnections>(p.store, static_cast<int>(p.rank),

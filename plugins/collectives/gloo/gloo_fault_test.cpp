@@ -1,7 +1,10 @@
 // A rank that is missing, or does something else, must give the others an error in time that names it.
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
+#include <signal.h>
 #include <string>
 #include <thread>
 
@@ -52,6 +55,32 @@ TEST(Gloo, AMessageThatNobodySendsIsATimeoutThatNamesItsSender) {
     EXPECT_EQ(f.code, KINORA_ERROR_TIMEOUT);
     EXPECT_NE(f.message.find("recv #1 from rank 2 with tag 5 of group 'pp'"), std::string::npos) << f.message;
     EXPECT_NE(f.message.find("rank 2 did not take part"), std::string::npos) << f.message;
+  });
+}
+
+// Of each thread of this process, whether a write to a closed connection would end the process.
+std::map<std::string, bool> threads_that_take_sigpipe() {
+  std::map<std::string, bool> out;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(thread.path() / "status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("SigBlk:"))
+        out[thread.path().filename()] = (std::stoull(line.substr(7), nullptr, 16) >> (SIGPIPE - 1) & 1) == 0;
+  }
+  return out;
+}
+
+TEST(Gloo, ARankThatLeavesRaisesNoSignalInTheOthers) {
+  on_ranks(2, [](const Rank& me) {
+    const World w(me, kLimit);
+    const auto before = threads_that_take_sigpipe();
+    auto owner = w.mesh(me, {{"dp", 2}});
+    Mesh<Tensor>(owner.abi()).group("dp").sum(at::ones({4}));
+    const auto after = threads_that_take_sigpipe();
+    EXPECT_GT(after.size(), before.size());
+    for (const auto& [thread, takes] : after)
+      EXPECT_TRUE(before.contains(thread) || !takes) << thread;
+    me.meet("end");
   });
 }
 

@@ -36,7 +36,10 @@ typedef struct kinora_loss {
                       kinora_tensor* x0);
   /* [owner-thread] in: the manifest's inputs by name, including the model's outputs by their names (`output`
    * also as `prediction`). out: the manifest's outputs in its order, first `loss` [B]: one number per sample,
-   * a mean over its elements. The caller divides the sum by the global number of samples. */
+   * a mean over its elements. The caller divides the sum by the global number of samples. A loss whose
+   * derivative is not that of its number (distribution matching) has an output `grad` of its first input's
+   * shape: the derivative of a sample's `loss` by that input, times the sample's elements. Its other inputs
+   * get none. */
   int32_t (*evaluate)(void* self, const kinora_named* in, uint64_t n_in, kinora_tensor* out, uint64_t n_out);
 } kinora_loss;
 
