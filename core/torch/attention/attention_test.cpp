@@ -301,7 +301,8 @@ TEST(Rules, AreTheSameInMasksPlansAndTheirDefinition) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     at::manual_seed(seed);
     const auto draw = [](int64_t below) { return at::randint(below, {1}).item<int64_t>(); };
-    Frames f = frames(1 + draw(2), 1 + draw(2), draw(3) > 0, draw(5), draw(3));
+    Frames f = frames(1 + draw(2), 1 + draw(3), draw(3) > 0, draw(5), draw(3));
+    f.first_chunk = draw(4);
     f.start = draw(3), f.before = draw(4) == 0, f.pin = static_cast<Frames::Pin>(draw(3));
     for (int64_t c = 1; c < 12; ++c)
       if (draw(4) == 0) f.cuts.push_back(c);
@@ -320,6 +321,26 @@ TEST(Rules, AreTheSameInMasksPlansAndTheirDefinition) {
     EXPECT_TRUE(at::equal(visible(f, q, k, over)[0].to(at::kLong), want)) << "seed " << seed;
     EXPECT_TRUE(at::equal(shown(plan_visible(f, q[0], k[0], over, at::kCPU), n, n), want)) << "seed " << seed;
   }
+}
+
+// The chunks of all frames, counted one by one.
+TEST(Rules, TheFirstChunkMayHaveAnotherLength) {
+  constexpr int64_t kFrames = 9, kLongest = 20;
+  for (const int64_t chunk : {1, 2, 3})
+    for (const int64_t first : {0, 1, 2, 3, 7})
+      for (const int64_t start : {0, 1, 4}) {
+        std::vector<int64_t> by_hand;
+        Frames f = frames(2, chunk, true);
+        f.first_chunk = first, f.start = start;
+        for (int64_t c = 0; by_hand.size() < kLongest; ++c) {
+          EXPECT_EQ(f.chunks().begin(c), static_cast<int64_t>(by_hand.size())) << chunk << first;
+          by_hand.insert(by_hand.end(), static_cast<size_t>(c == 0 && first > 0 ? first : chunk), c);
+        }
+        const auto column = token_table(f, 2 * kFrames, 1, 1)[0].select(1, KINORA_TOKEN_CHUNK);
+        for (int64_t i = 0; i < 2 * kFrames; ++i)
+          EXPECT_EQ(column[i].item<int64_t>(), by_hand.at(static_cast<size_t>(start + i % kFrames)))
+              << "frame " << start << " + " << i << " in chunks of " << chunk << ", the first of " << first;
+      }
 }
 
 TEST(NextToken, QueriesAtTheEndOfMoreKeysSeeThoseBeforeThem) {

@@ -21,6 +21,19 @@ Frames::Window Frames::window_of(int64_t chunk, int64_t shot) const {
 
 namespace {
 
+// The windows of queries: first chunks and pins, int64 [2, 1 or B, S, 1].
+at::Tensor windows_of(const Frames& rule, const at::Tensor& table) {
+  const at::Tensor cpu = table.to(at::kCPU), out = at::empty({2, table.size(0), table.size(1), 1}, at::kLong);
+  const auto row = cpu.accessor<int64_t, 3>();
+  auto to = out.accessor<int64_t, 4>();
+  for (int64_t b = 0; b < table.size(0); ++b)
+    for (int64_t i = 0; i < table.size(1); ++i) {
+      const auto [first, pin] = rule.window_of(row[b][i][KINORA_TOKEN_CHUNK], row[b][i][KINORA_TOKEN_SHOT]);
+      to[0][b][i][0] = first, to[1][b][i][0] = pin;
+    }
+  return out.to(table.device());
+}
+
 // Fills one video's rows from `to` on; `first` has the initial INDEX, FRAME and SAMPLE.
 struct First {
   int64_t index, frame, sample;
@@ -41,7 +54,7 @@ void write_rows(int64_t* to, const Frames& rule, const VideoSize& v, const First
     to[KINORA_TOKEN_ROW] = i % area / v.cols;
     to[KINORA_TOKEN_COL] = i % v.cols;
     to[KINORA_TOKEN_NOISY] = rule.streams == 2 ? frame / each : 0;
-    const int64_t chunk = (rule.start + in_stream) / std::max<int64_t>(rule.chunk, 1);
+    const int64_t chunk = rule.chunks().of(rule.start + in_stream);
     to[KINORA_TOKEN_CHUNK] = rule.has_chunks() ? chunk : 0;
     to[KINORA_TOKEN_SAMPLE] = first.sample;
     to[KINORA_TOKEN_SHOT] = std::upper_bound(rule.cuts.begin(), rule.cuts.end(), chunk) - rule.cuts.begin();
@@ -71,27 +84,6 @@ at::Tensor token_table(const Frames& rule, const std::vector<VideoSize>& samples
     t[KINORA_TOKEN_INDEX] = t[KINORA_TOKEN_SAMPLE] = -1;
   return table;
 }
-
-at::Tensor token_table(const Frames& rule, int64_t frames, int64_t rows, int64_t cols, int64_t padding) {
-  return token_table(rule, {{frames, rows, cols}}, padding);
-}
-
-namespace {
-
-// The windows of queries: first chunks and pins, int64 [2, 1 or B, S, 1].
-at::Tensor windows_of(const Frames& rule, const at::Tensor& table) {
-  const at::Tensor cpu = table.to(at::kCPU), out = at::empty({2, table.size(0), table.size(1), 1}, at::kLong);
-  const auto row = cpu.accessor<int64_t, 3>();
-  auto to = out.accessor<int64_t, 4>();
-  for (int64_t b = 0; b < table.size(0); ++b)
-    for (int64_t i = 0; i < table.size(1); ++i) {
-      const auto [first, pin] = rule.window_of(row[b][i][KINORA_TOKEN_CHUNK], row[b][i][KINORA_TOKEN_SHOT]);
-      to[0][b][i][0] = first, to[1][b][i][0] = pin;
-    }
-  return out.to(table.device());
-}
-
-}  // namespace
 
 at::Tensor visible(const Frames& rule, const at::Tensor& q_table, const at::Tensor& k_table, uint32_t over) {
   const auto q = [&](int64_t column) { return q_table.select(2, column).unsqueeze(2); };
@@ -247,11 +239,7 @@ VisiblePlan plan_visible(const Frames& rule, const at::Tensor& q_table, const at
                          uint32_t over, at::Device device) {
   const auto q_rows = q_table.to(at::kCPU).contiguous(), k_rows = k_table.to(at::kCPU).contiguous();
   const Tokens queries = sort_tokens(q_rows, over, false), keys = sort_tokens(k_rows, over, true);
-  struct Batch {
-    int64_t groups = 0;
-    Ranges q, k;
-  };
-  std::map<std::array<int64_t, 3>, Batch> batches;  // keyed by sizes and `before`
+  std::map<std::array<int64_t, 3>, QueryGroup> batches;  // keyed by sizes and `before`
   Ranges blind;
   for (const auto& [place, signatures] : queries) {
     const auto here = keys.find(place);
@@ -265,7 +253,6 @@ VisiblePlan plan_visible(const Frames& rule, const at::Tensor& q_table, const at
           continue;
         }
         auto& batch = batches[{total(g.q), total(g.k), g.before}];
-        ++batch.groups;
         for (const auto& r : g.q) append(batch.q, r.first, r.count);
         for (const auto& r : g.k) append(batch.k, r.first, r.count);
       }
@@ -274,8 +261,8 @@ VisiblePlan plan_visible(const Frames& rule, const at::Tensor& q_table, const at
   VisiblePlan out;
   std::vector<Ranges> joined;
   for (auto& [sizes, b] : batches) {
-    out.batches.push_back(
-        {b.groups, sizes[0], sizes[1], rows_of(b.q, device), rows_of(b.k, device), sizes[2] != 0});
+    out.batches.push_back({total(b.q) / sizes[0], sizes[0], sizes[1], rows_of(b.q, device),
+                           rows_of(b.k, device), sizes[2] != 0});
     joined.push_back(std::move(b.q));
   }
   out.blind = total(blind);

@@ -11,14 +11,23 @@
 
 namespace kinora::core {
 
+// Latent frames in chunks, of which the first may have a length of its own.
+struct Chunks {
+  int64_t each = 1, first = 0;  // frames; first = 0: as the others
+  // Frames before a chunk.
+  int64_t begin(int64_t chunk) const { return chunk < 1 ? 0 : chunk * each + (first > 0 ? first - each : 0); }
+  int64_t of(int64_t frame) const { return frame < begin(1) ? 0 : 1 + (frame - begin(1)) / each; }
+};
+
 struct Frames {
   int64_t start = 0;  // frames before the first one of this forward (streaming): shifts INDEX, TIME and CHUNK
   std::vector<int64_t> times;  // temporal position of each frame of a stream; empty: start, start + 1, ...
   int64_t streams = 1;  // 2: teacher forcing, the clean frames and then their noisy copies; implies causal
   int64_t chunk = 1;    // frames of a causal chunk
-  bool causal = false;  // a token sees its own and earlier chunks
-  int64_t window = 0;   // chunks that a token sees, its own included; 0: all earlier ones
-  int64_t sink = 0;     // first chunks that stay visible whatever the window
+  int64_t first_chunk = 0;    // of the first one; 0: as the others
+  bool causal = false;        // a token sees its own and earlier chunks
+  int64_t window = 0;         // chunks that a token sees, its own included; 0: all earlier ones
+  int64_t sink = 0;           // first chunks that stay visible whatever the window
   std::vector<int64_t> cuts;  // first chunk of each shot but the first, ascending
   // The shot whose first chunk stays visible to a token, in place of the oldest chunk of a window that has passed
   // it: the token's own, or the last that began before its chunk (LongLive: a cut's chunk sees the previous
@@ -26,6 +35,7 @@ struct Frames {
   enum class Pin { none, own, before } pin = Pin::none;
   bool before = false;  // the model's own: a token sees itself and tokens of lower INDEX (KINORA_SEES_CAUSAL)
   bool has_chunks() const { return causal || streams == 2; }
+  Chunks chunks() const { return {chunk, first_chunk}; }
   // A token of a chunk and shot sees the sink, the chunks from `first` on, and the chunk `pin` (-1: none).
   struct Window {
     int64_t first, pin;
@@ -43,7 +53,10 @@ struct VideoSize {
 // videos (a packed row, if there are several): SAMPLE is the video's number, positions and shots restart in each
 // video, INDEX and FRAME count on across videos. Rows of padding have INDEX and SAMPLE -1; no token sees them.
 at::Tensor token_table(const Frames& rule, const std::vector<VideoSize>& samples, int64_t padding = 0);
-at::Tensor token_table(const Frames& rule, int64_t frames, int64_t rows, int64_t cols, int64_t padding = 0);
+inline at::Tensor token_table(const Frames& rule, int64_t frames, int64_t rows, int64_t cols,
+                              int64_t padding = 0) {
+  return token_table(rule, {{frames, rows, cols}}, padding);
+}
 
 // bool [1 or B, S, L]: which of the L keys each of the S queries sees. Tables are [1 or B, tokens, columns]; the
 // result is on their device. Two-stream rule (teacher forcing): clean chunks see clean chunks up to their

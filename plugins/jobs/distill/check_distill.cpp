@@ -77,13 +77,14 @@ void require_latents(const JobView& job, const Encoded& data, const ComponentSpe
 void require_chunks(const ComponentUse& loss, const FrameOptions& rule, int64_t frames) {
   const json& options = loss.options.values();
   if (options.value("normalizer", "") != "chunk") return;
-  const int64_t chunk = options.value("chunk", int64_t{0});
-  if (chunk != rule.chunk || frames % chunk != 0)
-    raise(KINORA_ERROR_INVALID,
-          "loss: normalizer = \"chunk\" needs the chunks that the model makes, {} latent frames each, and "
-          "their "
-          "latents of {} frames to be whole ones; the loss has chunk = {}",
-          rule.chunk, frames, chunk);
+  const int64_t chunk = options.value("chunk", int64_t{0}), first = rule.chunks().begin(1);
+  if (chunk != rule.chunk || (first != 1 && first != chunk) || (frames - first) % chunk != 0)
+    raise(
+        KINORA_ERROR_INVALID,
+        "loss: normalizer = \"chunk\" needs whole chunks of the model's length, of which the first may have "
+        "one frame; the loss has chunk = {}, and the model makes {} latent frames in chunks of {}, the first "
+        "of {}",
+        chunk, frames, rule.chunk, first);
 }
 
 // Rollouts see what the forward with gradients sees: no less, and at the same positions.
@@ -93,7 +94,7 @@ void require_cache(const JobView& job, const FrameOptions& rule) {
   const json options = cache_of_frames(rule, use.options.values());
   CacheInstance(component, or_throw(Options::make(*component.spec, options)));
   const auto number = [&](const char* name) { return options.value(name, int64_t{0}); };
-  const int64_t sink = rule.sink * rule.chunk, seen = rule.window == 0 ? 0 : sink + rule.window * rule.chunk;
+  const int64_t sink = rule.sink_frames(), seen = rule.window == 0 ? 0 : sink + rule.window_frames();
   const bool is_less =
       number("capacity") > 0 && (seen == 0 || number("capacity") < seen || number("sink") < sink);
   if (number("window") > 0 || is_less || options.value("positions", "absolute") != "absolute")

@@ -93,6 +93,14 @@ TEST(DistillJob, RefusesWhatMakesNoVideoChunkByChunk) {
   EXPECT_THAT(said("", kStudent.substr(kStudent.find("loss"))),
               testing::HasSubstr("set teacher_forcing = true there"));
   EXPECT_THAT(said("every = 6\n"), testing::HasSubstr("the student is never updated in 5 steps"));
+  const auto normalised = [&](int64_t chunk, int64_t first) {
+    return said("every = 1\nloss = { use = 'dmd', normalizer = 'chunk', chunk = 3 }\n",
+                fmt::format("{}chunk = {}\nfirst_chunk = {}\n", kStudent, chunk, first));
+  };
+  EXPECT_EQ(normalised(3, 1), "nothing was refused");
+  EXPECT_THAT(normalised(3, 0), testing::HasSubstr("4 latent frames in chunks of 3, the first of 3"));
+  EXPECT_THAT(normalised(2, 1), testing::HasSubstr("the loss has chunk = 3"));
+  EXPECT_THAT(normalised(3, 2), testing::HasSubstr("of which the first may have one frame"));
   EXPECT_THAT(said("level_min = 0.99\n"),
               testing::HasSubstr("level_min = 0.99 must be below level_max = 0.98"));
   EXPECT_THAT(said("teacher_weights = 'FOLDER'\n"),

@@ -69,7 +69,7 @@ SelfForced SelfForcing::roll_out(NamedTensors conditions, const std::vector<int6
   std::vector<at::Tensor> noisy, levels;
   const auto sample = [&](const Rollout::Piece& piece) {
     GuidedConditions video = prepared(conditions, piece);
-    const auto last = static_cast<size_t>(exits.at(static_cast<size_t>(piece.first / how_.rule.chunk)));
+    const auto last = static_cast<size_t>(exits.at(static_cast<size_t>(how_.rule.chunks().of(piece.first))));
     at::Tensor x = piece.noise;
     for (size_t step = 0;; ++step) {
       const at::Tensor x0 = denoiser_(video, x, at::full({B}, how_.levels.at(step), at::kDouble));

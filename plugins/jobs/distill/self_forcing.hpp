@@ -55,7 +55,7 @@ class SelfForcing {
   // The chain then has the rule of two streams, and begins its pass of before again.
   SelfForced roll_out(NamedTensors conditions, const std::vector<int64_t>& shape,
                       const std::vector<int64_t>& exits, int64_t first_sample, const std::string& key);
-  int64_t chunks(int64_t frames) const { return (frames + how_.rule.chunk - 1) / how_.rule.chunk; }
+  int64_t chunks(int64_t frames) const { return how_.rule.chunks().of(frames - 1) + 1; }
   int64_t steps() const { return static_cast<int64_t>(how_.levels.size()); }
 
  private:

@@ -45,7 +45,7 @@ const json& small(const std::string& model) {
 
 struct ForcingCase {
   std::string model;
-  int64_t frames, chunk, window = 0, sink = 0;
+  int64_t frames, chunk, window = 0, sink = 0, first_chunk = 0;
 };
 void PrintTo(const ForcingCase& c, std::ostream* out) {
   *out << fmt::format("{}_{}_by_{}_window_{}_sink_{}", c.model, c.frames, c.chunk, c.window, c.sink);
@@ -55,6 +55,7 @@ FrameOptions rule_of(const ForcingCase& c) {
   FrameOptions out;
   out.teacher_forcing = true;
   out.chunk = c.chunk, out.window = c.window, out.sink = c.sink;
+  out.first_chunk = c.first_chunk;
   return out;
 }
 
@@ -149,9 +150,7 @@ struct Parallel {
 // detaches: the clean stream's keys and values.
 Parallel in_parallel(Setting& s, bool detaches, uint32_t seed) {
   const ForcingCase& c = s.c;
-  json bounds = json::object();
-  if (c.window > 0) bounds = {{"capacity", (c.window + c.sink) * c.chunk}, {"sink", c.sink * c.chunk}};
-  const Opened kv("cache/kv", bounds);
+  const Opened kv("cache/kv", cache_of_frames(rule_of(c), {{"capacity", 0}, {"sink", 0}}));
   CacheInstance cache(kv.component, kv.options);
   RolloutCacheLink rollouts(cache.link());
   DetachCleanLink detached;
@@ -180,8 +179,8 @@ Gradients chunk_by_chunk(Setting& s, const SelfForced& made) {
   KeptContext context;
   Student student(c.model, generating_rule(rule_of(c)), {context.get()});
   Model& network = student.network();
-  for (int64_t first = 0; first < c.frames; first += c.chunk) {
-    const int64_t n = std::min(c.chunk, c.frames - first);
+  for (int64_t first = 0, n = 0; first < c.frames; first += n) {
+    n = std::min(first == 0 && c.first_chunk > 0 ? c.first_chunk : c.chunk, c.frames - first);
     Frames frames = generating_rule(rule_of(c));
     frames.start = first;
     network.chain().set_frames(frames);
@@ -233,7 +232,9 @@ TEST_P(SelfForcingGradient, IsAnotherOneUnlessTheCleanStreamIsDetached) {
 
 INSTANTIATE_TEST_SUITE_P(Of, SelfForcingGradient,
                          testing::Values(ForcingCase{"dit", 5, 2}, ForcingCase{"dit", 6, 1, 3, 1},
-                                         ForcingCase{"dit", 6, 1, 2}, ForcingCase{"wan", 7, 2, 2, 1}),
+                                         ForcingCase{"dit", 6, 1, 2}, ForcingCase{"wan", 7, 2, 2, 1},
+                                         ForcingCase{"dit", 6, 2, 2, 1, 1},
+                                         ForcingCase{"dit", 7, 2, 2, 0, 3}),
                          [](const auto& info) { return testing::PrintToString(info.param); });
 
 }  // namespace

@@ -107,7 +107,7 @@ void check_without_effect(JobCheck& check) {
 // The attention rule is part of a model's training.
 void check_rule(JobCheck& check, const GenerateOptions& o) {
   const char* first = nullptr;
-  for (const char* option : {"causal", "chunk", "window", "sink", "teacher_forcing"}) {
+  for (const char* option : {"causal", "chunk", "first_chunk", "window", "sink", "teacher_forcing"}) {
     if (!check.spec().places.count(option)) continue;
     first = first ? first : option;
     if (!check.spec().component("model"))

@@ -19,8 +19,7 @@ Session::DenoisedVideo::DenoisedVideo(Session& session) : Video(session), sample
   first_ = first;
   steps_ = static_cast<int64_t>(sampler_->levels().size()) - 1;
   const std::scoped_lock turn(pipeline_.turns());
-  RolloutPlan plan =
-      rollout_plan(pipeline_.spec().rule, pipeline_.loss(), request_.condition_sigma, inputs_.frames());
+  RolloutPlan plan = rollout_plan(rule(), pipeline_.loss(), request_.condition_sigma, inputs_.frames());
   plan.keeps = pipeline_.keeps();
   plan.stored = pipeline_.parallel().parameter_dtype();
   if (plan.keeps) kept_.emplace(pipeline_);
@@ -72,7 +71,7 @@ void Session::DenoisedVideo::add_chunk(const std::optional<std::string>& prompt,
   }
   if (has_shots()) blend(loop_->next_chunk());
   const auto pinned = [&](const Rollout::Piece& piece) {
-    if (has_shots()) pin_shot(piece.first / pipeline_.spec().rule.chunk);
+    if (has_shots()) pin_shot(rule().chunks().of(piece.first));
     return sample(piece);
   };
   loop_->next(pinned, reader());
@@ -116,7 +115,7 @@ void Session::DenoisedVideo::begin_shot(int64_t chunk) {
   if (!shot || loop_->finished() == 0) return;
   if (shot->change != PromptSwitch::recache) loop_->read_finished(reader());
   if (shot->change == PromptSwitch::flush) {
-    forget(pipeline_.sink_chunks() * tokens_);
+    forget(rule().chunks().begin(pipeline_.sink_chunks()) * tokens_);
     loop_->read_chunks(std::max(chunk - 1, std::min(pipeline_.sink_chunks(), chunk)), chunk, reader());
   }
   inputs_.set_text(shot->prompt);
@@ -157,10 +156,12 @@ void Session::DenoisedVideo::pin_shot(int64_t chunk) {
   const auto wanted = inputs_.shots().pinned_at(chunk);
   if (wanted == pinned_ || tokens_ == 0) return;
   const std::scoped_lock turn(pipeline_.turns());
+  const auto first = [&](int64_t cut) { return rule().chunks().begin(cut) * tokens_; };
+  const int64_t tokens = rule().chunk * tokens_;  // of a cut, which is not the first chunk
   for (const int64_t cut : wanted)
-    if (!pinned_.contains(cut)) pipeline_.cache().pin(kept_->number, cut * tokens_, tokens_);
+    if (!pinned_.contains(cut)) pipeline_.cache().pin(kept_->number, first(cut), tokens);
   for (const int64_t cut : pinned_)
-    if (!wanted.contains(cut)) pipeline_.cache().unpin(kept_->number, cut * tokens_, tokens_);
+    if (!wanted.contains(cut)) pipeline_.cache().unpin(kept_->number, first(cut), tokens);
   pinned_ = wanted;
 }
 
@@ -177,14 +178,14 @@ GuidedConditions Session::DenoisedVideo::prepared(const Rollout::Piece& piece) {
   const std::scoped_lock turn(pipeline_.turns());
   GuidedConditions out = pipeline_.guided().prepared(of_piece(inputs_.with(), piece),
                                                      of_piece(inputs_.none(), piece), request_.guidance);
-  if (!pipeline_.spec().rule.teacher_forcing) return out;
+  if (!rule().teacher_forcing) return out;
   out.place = {kept_ ? kept_->number : 0,
-               inputs_.shots().at(generating_rule(pipeline_.spec().rule), piece.first, piece.frames())};
+               inputs_.shots().at(generating_rule(rule()), piece.first, piece.frames())};
   return out;
 }
 
 void Session::DenoisedVideo::read(int64_t first, const FrameCondition& finished) {
-  if (!inputs_.shots().empty()) pin_shot(first / pipeline_.spec().rule.chunk);
+  if (!inputs_.shots().empty()) pin_shot(rule().chunks().of(first));
   GuidedConditions video = prepared({first, finished.clean(), &finished});
   const std::scoped_lock turn(pipeline_.turns());
   session_.stop_if_alone();
@@ -192,7 +193,7 @@ void Session::DenoisedVideo::read(int64_t first, const FrameCondition& finished)
   session_.made_.model_calls += video.calls;
   if (tokens_ > 0) return;
   for (const uint32_t branch : {0U, 1U})
-    tokens_ = std::max(tokens_, pipeline_.cache().tokens(kept_->number, branch));
+    tokens_ = std::max(tokens_, pipeline_.cache().tokens(kept_->number, branch) / finished.frames());
 }
 
 at::Tensor Session::DenoisedVideo::sampled(const Rollout::Piece& piece) {
@@ -213,7 +214,7 @@ at::Tensor Session::DenoisedVideo::sampled(const Rollout::Piece& piece) {
   } call;
   call.seed = request_.seed;
   call.first_sample = request_.number;
-  call.chunk = pipeline_.spec().rule.teacher_forcing ? loop_->next_chunk() : 0;
+  call.chunk = rule().teacher_forcing ? loop_->next_chunk() : 0;
   call.self = this;
   kinora_run run = run_of(call);
   run.progress = [](void* self, int64_t done, int64_t, kinora_tensor x0) -> int32_t {
@@ -253,8 +254,7 @@ at::Tensor Session::DenoisedVideo::denormalised(int64_t first) const {
 
 void Session::DenoisedVideo::note_made() {
   session_.made_.latent = denormalised(0);
-  session_.made_.shots =
-      inputs_.shots().described(pipeline_.spec().rule.chunk, pipeline_.tokenizer_info().time);
+  session_.made_.shots = inputs_.shots().described();
 }
 
 at::Tensor Session::DenoisedVideo::decode_new() {

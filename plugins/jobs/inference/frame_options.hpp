@@ -1,19 +1,32 @@
 // Options of train and generate jobs that decide which frames of a video attend to which.
 #pragma once
+#include <algorithm>
+
 #include "core/run/job.hpp"
+#include "core/torch/attention/visibility.hpp"
 
 namespace kinora::core {
 
 struct FrameOptions {
   bool causal = false, teacher_forcing = false;
-  int64_t chunk = 1, window = 0, sink = 0;
+  int64_t chunk = 1, first_chunk = 0, window = 0, sink = 0;
 
   bool in_chunks() const { return causal || teacher_forcing; }
+  Chunks chunks() const { return {chunk, first_chunk}; }
+  // Latent frames of the sink, and the most that a chunk sees besides it, its own included; 0 without a window.
+  int64_t sink_frames() const { return chunks().begin(sink); }
+  int64_t window_frames() const {
+    return sink > 0 ? window * chunk : std::max(window * chunk, chunks().begin(window));
+  }
 
   template <class O>
   static void describe_frames(Describe<O>& d) {
     d.option("causal", &O::causal).help("restrict each frame's attention to its own chunk and earlier ones");
     d.option("chunk", &O::chunk).range(1, 1e6).unit("latent frames").help("length of a causal chunk");
+    d.option("first_chunk", &O::first_chunk)
+        .range(0, 1e6)
+        .unit("latent frames")
+        .help("length of the first chunk, such as 1, a picture; 0: as the others");
     d.option("window", &O::window)
         .range(0, 1e6)
         .unit("chunks")

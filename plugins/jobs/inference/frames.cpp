@@ -90,7 +90,11 @@ at::Tensor FrameCondition::mask(int64_t frames) const {
 }
 
 void require_frames(const FrameOptions& o) {
-  const char* alone = o.chunk != 1 ? "chunk" : o.window > 0 ? "window" : o.sink > 0 ? "sink" : nullptr;
+  const char* alone = o.chunk != 1        ? "chunk"
+                      : o.first_chunk > 0 ? "first_chunk"
+                      : o.window > 0      ? "window"
+                      : o.sink > 0        ? "sink"
+                                          : nullptr;
   if (alone && !o.in_chunks())
     raise(KINORA_ERROR_INVALID, "{} applies to causal frames; add causal = true or teacher_forcing = true",
           alone);
@@ -103,6 +107,7 @@ Frames generating_rule(const FrameOptions& o) {
   Frames out;
   out.causal = o.in_chunks();
   out.chunk = o.chunk;
+  out.first_chunk = o.first_chunk;
   out.window = o.window;
   out.sink = o.sink;
   return out;
@@ -117,7 +122,7 @@ Frames training_rule(const FrameOptions& o) {
 nlohmann::json cache_of_frames(const FrameOptions& rule, nlohmann::json options) {
   if (!options.contains("capacity") || options.value("window", int64_t{0}) > 0) return options;
   const auto number = [&](const char* name) { return options.value(name, int64_t{0}); };
-  const int64_t sink = rule.sink * rule.chunk, window = rule.window * rule.chunk;
+  const int64_t sink = rule.sink_frames(), window = rule.window_frames();
   if (number("sink") == 0 && (number("capacity") == 0 ? window > 0 : sink < number("capacity")))
     options["sink"] = sink;
   if (number("capacity") == 0 && window > 0) options["capacity"] = window + number("sink");

@@ -147,7 +147,7 @@ struct GenerateOptions : FrameOptions {
         .help(
             "the job's own model was trained with teacher forcing: the video is made chunk by chunk, each "
             "from the "
-            "finished ones; for a train job's model this and the four options above are as in training");
+            "finished ones; for a train job's model this and the five options above are as in training");
   }
   static void describe_shots(Describe<O>& d) {
     d.option("shots", &O::shots)

@@ -61,8 +61,8 @@ void Pipeline::open_cache() {
   cache_ = std::make_unique<CacheInstance>(component, or_throw(Options::make(*component.spec, options)),
                                            makes_codes_ ? shape_[1] * shape_[2] * shape_[3] : 0);
   const int64_t capacity = options.value("capacity", int64_t{0});
-  kept_sink_ = capacity > 0 ? options.value("sink", int64_t{0}) : spec_.rule.sink * spec_.rule.chunk;
-  kept_window_ = capacity > 0 ? capacity - kept_sink_ : spec_.rule.window * spec_.rule.chunk;
+  kept_sink_ = capacity > 0 ? options.value("sink", int64_t{0}) : spec_.rule.sink_frames();
+  kept_window_ = capacity > 0 ? capacity - kept_sink_ : spec_.rule.window_frames();
 }
 
 ChainOptions Pipeline::chain_options() const {

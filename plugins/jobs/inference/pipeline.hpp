@@ -37,7 +37,7 @@ class Pipeline {
   // A model that denoises chunk after chunk may keep keys and values of finished chunks.
   bool keeps() const { return cache_ != nullptr && !makes_codes_ && spec_.rule.teacher_forcing; }
   // What a chunk sees on the cache, in chunks: the first ones, and the latest others with its own; 0: all.
-  int64_t sink_chunks() const { return kept_sink_ / spec_.rule.chunk; }
+  int64_t sink_chunks() const { return spec_.rule.chunks().of(kept_sink_); }
   int64_t window_chunks() const { return kept_window_ / spec_.rule.chunk; }
   bool reads_text() const { return text_ != nullptr; }
   bool reads_pictures() const { return image_ != nullptr; }

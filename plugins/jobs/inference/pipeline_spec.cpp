@@ -14,7 +14,8 @@ FrameOptions frame_rule_of(const JobView& job, const GenerateOptions& o) {
   const auto& its = train->options;
   FrameOptions out;
   out.causal = its.at("causal"), out.teacher_forcing = its.at("teacher_forcing");
-  out.chunk = its.at("chunk"), out.window = its.at("window"), out.sink = its.at("sink");
+  out.chunk = its.at("chunk"), out.first_chunk = its.at("first_chunk");
+  out.window = its.at("window"), out.sink = its.at("sink");
   return out;
 }
 

@@ -27,8 +27,8 @@ ShotList shots_in(Pipeline& pipeline, const Request& request) {
         "{}: shots are for a model that makes its video chunk by chunk on a cache: one with teacher_forcing, "
         "one expert, and no strategy but ddp, fsdp, tp, cfg and cp-ulysses",
         spec.name);
-  return {std::move(shots), spec.shots, pipeline.fps(request),
-          spec.rule.chunk * pipeline.tokenizer_info().time};
+  return {std::move(shots), spec.shots, pipeline.fps(request), spec.rule.chunks(),
+          pipeline.tokenizer_info().time};
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ RequestInputs::RequestInputs(Pipeline& pipeline, const Request& request, const k
       request_(request),
       run_(run),
       shots_(shots_in(pipeline, request)),
-      frames_(shots_.empty() ? pipeline.shape()[1] : shots_.chunks() * pipeline.spec().rule.chunk) {}
+      frames_(shots_.empty() ? pipeline.shape()[1] : shots_.frames()) {}
 
 void RequestInputs::set_text(const std::string& prompt) {
   if (!pipeline_.reads_text()) return;

@@ -28,13 +28,13 @@ NoiseOf noise_by_frames(std::vector<int64_t> shape, uint64_t seed, int64_t video
 RolloutPlan rollout_plan(const FrameOptions& o, const LossInstance& loss, double condition_sigma,
                          int64_t frames) {
   if (!o.teacher_forcing) return {.frames = frames};
-  return {.frames = frames, .chunk = o.chunk, .mix = loss.mix(), .sigma = clean_sigma(loss, condition_sigma)};
+  return {
+      .frames = frames, .chunks = o.chunks(), .mix = loss.mix(), .sigma = clean_sigma(loss, condition_sigma)};
 }
 
 Rollout::Rollout(const RolloutPlan& plan, NoiseOf noise, std::optional<FrameCondition> given)
     : plan_(plan), noise_(std::move(noise)), given_(std::move(given)) {
-  if (plan_.keeps && plan_.chunk == 0)
-    throw std::logic_error("a rollout that keeps keys and values has chunks");
+  if (plan_.keeps && !has_chunks()) throw std::logic_error("a rollout that keeps keys and values has chunks");
   if (!given_) return;
   if (given_->frames() >= plan_.frames)
     raise(KINORA_ERROR_INVALID, "{} latent frames are given of {} to generate; make a longer video",
@@ -54,7 +54,8 @@ void Rollout::store(const at::Tensor& frames) {
 }
 
 int64_t Rollout::end_after(int64_t frames) const {
-  return plan_.chunk == 0 ? plan_.frames : std::min(plan_.frames, (frames / plan_.chunk + 1) * plan_.chunk);
+  const Chunks& chunks = plan_.chunks;
+  return has_chunks() ? std::min(plan_.frames, chunks.begin(chunks.of(frames) + 1)) : plan_.frames;
 }
 
 int64_t Rollout::chunks_left() const {
@@ -65,17 +66,19 @@ int64_t Rollout::chunks_left() const {
 }
 
 void Rollout::read_chunks(int64_t first, int64_t end, const Read& read) {
-  for (int64_t at = first * plan_.chunk; at < end * plan_.chunk; at += plan_.chunk)
-    read(at, {known(at, at + plan_.chunk), plan_.mix, plan_.sigma});
-  read_ = end * plan_.chunk;
+  for (int64_t chunk = first; chunk < end; ++chunk) {
+    const int64_t at = plan_.chunks.begin(chunk);
+    read(at, {known(at, plan_.chunks.begin(chunk + 1)), plan_.mix, plan_.sigma});
+  }
+  read_ = plan_.chunks.begin(end);
 }
 
 // Known frames are never sampled again.
 void Rollout::next(const Sample& sample, const Read& read) {
-  const int64_t end = end_after(known_), begin = plan_.keeps ? known_ / plan_.chunk * plan_.chunk : 0;
+  const int64_t end = end_after(known_), begin = plan_.keeps ? plan_.chunks.begin(next_chunk()) : 0;
   if (plan_.keeps) read_finished(read);
   std::optional<FrameCondition> before;
-  if (plan_.chunk == 0)
+  if (!has_chunks())
     before = given_;
   else if (known_ > begin)
     before.emplace(known(begin, known_), plan_.mix, plan_.sigma);
@@ -85,9 +88,10 @@ void Rollout::next(const Sample& sample, const Read& read) {
 }
 
 void Rollout::rewind(int64_t frames) {
-  if (frames < 0 || frames > finished_ || (frames < finished_ && frames % plan_.chunk != 0))
+  if (frames < 0 || frames > finished_ ||
+      (frames < finished_ && plan_.chunks.begin(plan_.chunks.of(frames)) != frames))
     raise(KINORA_ERROR_INVALID, "latent frame {} is not the end of a chunk of {} that is finished", frames,
-          plan_.chunk);
+          plan_.chunks.each);
   known_ = std::max(frames, given_ ? given_->frames() : 0);
   if (latents_.defined()) {  // the views that latent() gave keep their values
     const at::Tensor before = known(0, known_);

@@ -20,8 +20,8 @@ NoiseOf noise_of(at::Tensor video);
 NoiseOf noise_by_frames(std::vector<int64_t> shape, uint64_t seed, int64_t video);
 
 struct RolloutPlan {
-  int64_t frames = 0;  // T
-  int64_t chunk = 0;   // latent frames of a chunk; 0: all are made at once
+  int64_t frames = 0;        // T
+  Chunks chunks{.each = 0};  // each = 0: all frames are made at once
   uint32_t mix = 0;
   double sigma = 0;    // noise level at which the model reads finished frames
   bool keeps = false;  // the model keeps keys and values
@@ -62,13 +62,14 @@ class Rollout {
   // Number of latent frames that are given or finished.
   int64_t known() const { return known_; }
   // The model reads the finished chunks now that it has not read yet: before its prompt changes.
-  void read_finished(const Read& read) { read_chunks(read_ / plan_.chunk, next_chunk(), read); }
+  void read_finished(const Read& read) { read_chunks(plan_.chunks.of(read_), next_chunk(), read); }
   // It reads these chunks again, up to the next one.
   void read_chunks(int64_t first, int64_t end, const Read& read);
-  int64_t next_chunk() const { return known_ / plan_.chunk; }  // of a plan with chunks
+  int64_t next_chunk() const { return plan_.chunks.of(known_); }  // of a plan with chunks
 
  private:
-  // The next chunk ends at the next multiple of `chunk`, wherever the given frames end.
+  bool has_chunks() const { return plan_.chunks.each > 0; }
+  // The end of the chunk that has this frame, wherever the given frames end.
   int64_t end_after(int64_t frames) const;
   // Finished and given frames [first, end), a view.
   at::Tensor known(int64_t first, int64_t end) const { return latents_.narrow(2, first, end - first); }

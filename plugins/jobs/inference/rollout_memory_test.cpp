@@ -40,7 +40,7 @@ TEST(LongVideo, TakesTheMemoryOfItsLatentsAndOfTheWindow) {
 }
 
 TEST(LongVideo, KeepsItsLatentsInTheTypeOfThePlan) {
-  RolloutPlan plan{.frames = 6, .chunk = 2, .mix = KINORA_MIX_RECTIFIED_FLOW, .keeps = true};
+  RolloutPlan plan{.frames = 6, .chunks = {2}, .mix = KINORA_MIX_RECTIFIED_FLOW, .keeps = true};
   plan.stored = at::kFloat;
   Rollout loop(plan, noise_by_frames({1, 1, 1}, 3, 0), std::nullopt);
   std::vector<at::Tensor> read;

@@ -27,7 +27,8 @@ TEST_P(Cached, IsMaskedAttentionOverAllFrames) {
     Small small(GetParam(), steps);
     for (int round = 0; round < 6; ++round) {
       const int64_t window = draw(0, 3);
-      const FrameOptions rule = in_chunks(draw(1, 4), window, window > 0 ? draw(0, 2) : 0);
+      FrameOptions rule = in_chunks(draw(1, 4), window, window > 0 ? draw(0, 2) : 0);
+      rule.first_chunk = draw(0, 4);
       Request request{.number = draw(0, 5), .seed = 5, .prompt = "red sea", .negative = "blue"};
       Guidance& guidance = request.guidance[0];
       guidance.scale = std::array{1.0, 0.0, 2.5}[static_cast<size_t>(draw(0, 2))];
@@ -37,9 +38,9 @@ TEST_P(Cached, IsMaskedAttentionOverAllFrames) {
       const at::Tensor want = small.made(rule, request, frames, nullptr);
       const at::Tensor got = small.made(rule, request, frames, json::object());
       ASSERT_LT(apart(got, want), 1e-12)
-          << frames << " frames in chunks of " << rule.chunk << ", window " << rule.window << ", sink "
-          << rule.sink << ", guidance " << guidance.scale << (guidance.batched ? " batched" : "") << " from "
-          << guidance.from;
+          << frames << " frames in chunks of " << rule.chunk << ", the first of " << rule.first_chunk
+          << ", window " << rule.window << ", sink " << rule.sink << ", guidance " << guidance.scale
+          << (guidance.batched ? " batched" : "") << " from " << guidance.from;
     }
   }
 }
@@ -59,6 +60,13 @@ TEST(CachedRollout, KeepsTheTokensOfTheWindowAndTheSinkAlone) {
   EXPECT_EQ(small.kept, 5 * area);
   small.made(in_chunks(2, 2, 1), {.prompt = "red sea"}, 15, {{"capacity", 8}});
   EXPECT_EQ(small.kept, 8 * area) << "more than the rule lets a chunk see";
+  FrameOptions rule = in_chunks(2, 2, 1);
+  rule.first_chunk = 1;
+  small.made(rule, {.prompt = "red sea"}, 15, json::object());
+  EXPECT_EQ(small.kept, 5 * area) << "a sink of one frame, and two chunks";
+  rule.first_chunk = 3, rule.sink = 0;
+  small.made(rule, {.prompt = "red sea"}, 15, json::object());
+  EXPECT_EQ(small.kept, 5 * area) << "the most that a chunk sees, the second one";
 }
 
 TEST(Rollout, DrawsTheNoiseOfAFrameByItsNumber) {
@@ -72,7 +80,7 @@ TEST(Rollout, DrawsTheNoiseOfAFrameByItsNumber) {
 
 // A network whose result is the sum of the frames that it has read and of those that it makes.
 struct Summed {
-  RolloutPlan plan{.frames = 7, .chunk = 3, .mix = KINORA_MIX_RECTIFIED_FLOW, .keeps = true};
+  RolloutPlan plan{.frames = 7, .chunks = {3}, .mix = KINORA_MIX_RECTIFIED_FLOW, .keeps = true};
   NoiseOf noise = noise_by_frames({1, 1, 1}, 3, 0);
   std::optional<FrameCondition> given;
   std::vector<int64_t> read;
@@ -108,19 +116,52 @@ TEST(Rollout, ReadsGivenChunksAndCompletesTheOneInWhichTheyEnd) {
   EXPECT_TRUE(at::equal(loop.latent().narrow(2, 0, 4), clean));
 }
 
+TEST(Rollout, BeginsWithAChunkOfAnotherLength) {
+  for (const auto& [first, begins] : {std::pair{1, std::vector<int64_t>{0, 1, 4}}, {4, {0, 4}}, {7, {0}}}) {
+    Summed network;
+    network.plan.chunks.first = first;
+    Rollout loop = network.loop();
+    std::vector<int64_t> made;
+    EXPECT_EQ(loop.chunks_left(), static_cast<int64_t>(begins.size())) << first;
+    for (; !loop.done(); network.next(loop)) made.push_back(loop.finished());
+    EXPECT_EQ(made, begins) << first;
+    EXPECT_EQ(network.read, std::vector<int64_t>(begins.begin(), begins.end() - 1)) << first;
+  }
+  Summed given;  // a picture is the whole first chunk
+  given.plan.chunks.first = 1;
+  given.given.emplace(at::ones({1, 1, 1, 1, 1}, at::kDouble), KINORA_MIX_RECTIFIED_FLOW, 0);
+  Rollout loop = given.loop();
+  EXPECT_EQ(loop.next_chunk(), 1);
+  given.next(loop);
+  EXPECT_THAT(given.read, testing::ElementsAre(0));
+  EXPECT_EQ(loop.finished(), 4);
+}
+
+TEST(Rollout, OfATrainedModelHasTheChunksOfItsTraining) {
+  const test::ScratchRun run({{"dit",
+                               "teacher_forcing = true\nchunk = 3\nfirst_chunk = 1\nwindow = 2\nsink = 1\n"
+                               "loss = 'flow'"}});
+  const FrameOptions rule = frame_rule_of(run.context("film"), {});
+  EXPECT_EQ(std::tuple(rule.teacher_forcing, rule.chunk, rule.first_chunk, rule.window, rule.sink),
+            std::tuple(true, 3, 1, 2, 1));
+  EXPECT_EQ(generating_rule(rule).first_chunk, 1);
+  EXPECT_EQ(training_rule(rule).first_chunk, 1);
+}
+
 TEST(Rollout, MadeAgainAfterARewindIsTheSame) {
   Summed network;
+  network.plan.chunks.first = 2;
   Rollout loop = network.loop();
   while (!loop.done()) network.next(loop);
   const at::Tensor whole = loop.latent();
-  for (const int64_t frames : {6, 3, 0}) {
+  for (const int64_t frames : {5, 2, 0}) {
     Summed again;
     loop.rewind(frames);
     EXPECT_EQ(loop.finished(), frames);
     while (!loop.done()) again.next(loop);
     EXPECT_TRUE(at::equal(loop.latent(), whole)) << frames;
   }
-  EXPECT_THAT(test::refusal([&] { loop.rewind(2); }), testing::HasSubstr("is not the end of a chunk of 3"));
+  EXPECT_THAT(test::refusal([&] { loop.rewind(3); }), testing::HasSubstr("is not the end of a chunk of 3"));
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ class Session::DenoisedVideo final : public Session::Video {
   // prompt: what control_.begin_chunk() returned.
   void add_chunk(const std::optional<std::string>& prompt, const Rollout::Sample& sample);
   void begin_again();
+  const FrameOptions& rule() const { return pipeline_.spec().rule; }
   bool has_shots() const { return kept_ && !inputs_.shots().empty(); }
   // The prompt of a shot that begins with this chunk, and what becomes of the keys and values before it.
   void begin_shot(int64_t chunk);
@@ -98,7 +99,7 @@ class Session::DenoisedVideo final : public Session::Video {
   std::optional<Rollout> loop_;
   std::unique_ptr<Tokenizer::Stream> stream_;  // null: the video is decoded as a whole
   int64_t decoded_ = 0;                        // latent frames
-  int64_t tokens_ = 0;                         // of a chunk, in the cache; 0: none was read
+  int64_t tokens_ = 0;                         // of a latent frame, in the cache; 0: none was read
   std::set<int64_t> pinned_;                   // cuts, by their first chunk
 };
 

@@ -60,13 +60,16 @@ std::vector<Shot> shots_of(const std::vector<std::string>& texts) {
   return out;
 }
 
-ShotList::ShotList(std::vector<Shot> shots, const ShotRule& rule, double fps, int64_t frames)
-    : shots_(std::move(shots)), rule_(rule) {
+ShotList::ShotList(std::vector<Shot> shots, const ShotRule& rule, double fps, Chunks lengths, int64_t time)
+    : shots_(std::move(shots)), rule_(rule), lengths_(lengths), time_(time) {
   int64_t at = 0;
   for (auto& shot : shots_) {
     begins_.push_back(at);
-    if (shot.chunks == 0)
-      shot.chunks = std::max<int64_t>(std::llround(shot.seconds * fps / static_cast<double>(frames)), 1);
+    if (shot.chunks == 0) {
+      const auto others = shot.seconds * fps / static_cast<double>(time) -
+                          static_cast<double>(lengths.begin(at + 1) - lengths.begin(at));
+      shot.chunks = std::max<int64_t>(1 + std::llround(others / static_cast<double>(lengths.each)), 1);
+    }
     at += shot.chunks;
   }
 }
@@ -100,11 +103,11 @@ std::set<int64_t> ShotList::pinned_at(int64_t chunk) const {
 }
 
 // The first latent frame is one frame.
-json ShotList::described(int64_t chunk, int64_t time) const {
+json ShotList::described() const {
   json out;
   for (size_t i = 0; i < shots_.size(); ++i) {
-    const int64_t first = begins_[i] * chunk;
-    out.push_back({{"frame", first == 0 ? 0 : 1 + (first - 1) * time}, {"prompt", shots_[i].prompt}});
+    const int64_t first = lengths_.begin(begins_[i]);
+    out.push_back({{"frame", first == 0 ? 0 : 1 + (first - 1) * time_}, {"prompt", shots_[i].prompt}});
   }
   return out;
 }
@@ -117,7 +120,7 @@ Frames ShotList::at(Frames rule, int64_t first, int64_t count) const {
   rule.pin = rule_.pin;
   for (int64_t f = first; f < first + count; ++f) {
     const auto cuts =
-        std::upper_bound(rule.cuts.begin(), rule.cuts.end(), f / rule.chunk) - rule.cuts.begin();
+        std::upper_bound(rule.cuts.begin(), rule.cuts.end(), lengths_.of(f)) - rule.cuts.begin();
     rule.times.push_back(f + rule_.jump * cuts);
   }
   return rule;

@@ -41,10 +41,11 @@ struct ShotRule {
 class ShotList {
  public:
   ShotList() = default;
-  // frames: pixel frames of a chunk.
-  ShotList(std::vector<Shot> shots, const ShotRule& rule, double fps, int64_t frames);
+  // time: pixel frames of a latent frame.
+  ShotList(std::vector<Shot> shots, const ShotRule& rule, double fps, Chunks lengths, int64_t time);
   bool empty() const { return shots_.empty(); }
-  int64_t chunks() const;  // of all shots
+  int64_t chunks() const;                                      // of all shots
+  int64_t frames() const { return lengths_.begin(chunks()); }  // latent ones
   // The shot that begins with this chunk; null: none does.
   const Shot* beginning_at(int64_t chunk) const;
   // The first chunk of the shot that this chunk is in.
@@ -54,8 +55,8 @@ class ShotList {
   // The cuts whose first chunks are kept while this chunk is made: its own and, at a cut, also the one before it if the
   // rule says `before`.
   std::set<int64_t> pinned_at(int64_t chunk) const;
-  // [{"frame", "prompt"}]: the pixel frame with which each shot begins. chunk: latent frames; time: frames of one.
-  nlohmann::json described(int64_t chunk, int64_t time) const;
+  // [{"frame", "prompt"}]: the pixel frame with which each shot begins.
+  nlohmann::json described() const;
   // The rule of a forward of `count` latent frames from `first` on.
   Frames at(Frames rule, int64_t first, int64_t count) const;
 
@@ -63,6 +64,8 @@ class ShotList {
   std::vector<Shot> shots_;
   std::vector<int64_t> begins_;  // first chunk of each shot
   ShotRule rule_;
+  Chunks lengths_;
+  int64_t time_ = 1;
 };
 
 }  // namespace kinora::core

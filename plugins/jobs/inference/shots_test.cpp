@@ -25,7 +25,7 @@ TEST(Shots, AreReadFromTheirTexts) {
   const auto shots =
       shots_of({R"({"prompt": "a", "seconds": 1.5})",
                 R"({"prompt": "b", "chunks": 2, "cut": false, "switch": "blend", "blend": 3})"});
-  const ShotList list(shots, {Frames::Pin::own, 8}, 16, 8);
+  const ShotList list(shots, {Frames::Pin::own, 8}, 16, {2}, 4);
   EXPECT_EQ(list.chunks(), 5) << "24 frames are three chunks of 8";
   EXPECT_EQ(list.beginning_at(3)->prompt, "b");
   EXPECT_EQ(list.beginning_at(3)->blend, 3);
@@ -50,7 +50,7 @@ TEST(Shots, KeepTheFirstChunkOfACut) {
   const auto pinned = [&](Frames::Pin pin) {
     std::vector<std::set<int64_t>> out;
     for (int64_t chunk = 0; chunk < 6; ++chunk)
-      out.push_back(ShotList(shots, {pin, 8}, 8, 4).pinned_at(chunk));
+      out.push_back(ShotList(shots, {pin, 8}, 8, {2}, 2).pinned_at(chunk));
     return out;
   };
   using Cuts = std::set<int64_t>;
@@ -63,13 +63,24 @@ TEST(Shots, KeepTheFirstChunkOfACut) {
 
 TEST(Shots, CutsMoveTheFramesBehindThemInTime) {
   const ShotList list(shots_of({shot("a", 2), shot("a", 1), shot("a", 1, false), shot("a", 2)}),
-                      {Frames::Pin::own, 8}, 8, 4);
+                      {Frames::Pin::own, 8}, 8, {2}, 2);
   Frames rule;
   rule.chunk = 2;
   const Frames at = list.at(rule, 2, 8);
   EXPECT_EQ(at.start, 2);
   EXPECT_THAT(at.cuts, testing::ElementsAre(2, 4));
   EXPECT_THAT(at.times, testing::ElementsAre(2, 3, 12, 13, 14, 15, 24, 25));
+}
+
+// Chunks of 2 latent frames, the first of 1; a latent frame is 4 frames.
+TEST(Shots, CountTheLengthOfTheFirstChunk) {
+  const ShotList list(shots_of({R"({"prompt": "a", "seconds": 1.25})", R"({"prompt": "b", "seconds": 1})"}),
+                      {Frames::Pin::own, 8}, 16, {2, 1}, 4);
+  EXPECT_EQ(list.begin_of(4), 3) << "20 frames are 4, 8 and 8";
+  EXPECT_EQ(list.chunks(), 5) << "16 frames are 8 and 8";
+  EXPECT_EQ(list.frames(), 1 + 4 * 2);
+  EXPECT_EQ(list.described()[1]["frame"], 1 + (1 + 2 + 2 - 1) * 4);
+  EXPECT_THAT(list.at({.chunk = 2, .first_chunk = 1}, 3, 4).times, testing::ElementsAre(3, 4, 13, 14));
 }
 
 TEST(ShotVideo, OnACacheIsMaskedAttentionOverAllFrames) {
@@ -88,11 +99,13 @@ TEST(ShotVideo, OnACacheIsMaskedAttentionOverAllFrames) {
     }
     small.shots = {static_cast<Frames::Pin>(draw(0, 2)), draw(0, 8)};
     const int64_t window = draw(0, 3);
-    const FrameOptions rule = in_chunks(draw(1, 2), window, window > 0 ? draw(0, 2) : 0);
+    FrameOptions rule = in_chunks(draw(1, 2), window, window > 0 ? draw(0, 2) : 0);
+    rule.first_chunk = draw(0, 3);
     const at::Tensor want = small.made(rule, request, 1, nullptr), got = small.made(rule, request, 1);
     ASSERT_LT(apart(got, want), 1e-12)
-        << round << ": chunk " << rule.chunk << ", window " << window << ", sink " << rule.sink << ", pin "
-        << static_cast<int>(small.shots.pin) << ", " << testing::PrintToString(request.shots);
+        << round << ": chunk " << rule.chunk << ", the first " << rule.first_chunk << ", window " << window
+        << ", sink " << rule.sink << ", pin " << static_cast<int>(small.shots.pin) << ", "
+        << testing::PrintToString(request.shots);
   }
 }
 
@@ -126,6 +139,10 @@ TEST(ShotVideo, ReadAgainHasTheSinkTheCutAndTheWindow) {
   request.shots = {shot("red sea", 2), shot("red sea", 3), shot("blue", 1, false, "recache")};
   small.made(in_chunks(2, 2, 1), request, 1);
   EXPECT_EQ(small.kept, 3 * chunk) << "chunk 0, the cut's chunk 2, and chunk 4; the last one is not read";
+  FrameOptions rule = in_chunks(2, 2, 1);
+  rule.first_chunk = 1;
+  small.made(rule, request, 1);
+  EXPECT_EQ(small.kept, 2 * chunk + 2) << "the sink is one frame";
   request.shots = {shot("red sea", 1), shot("blue", 2, true, "recache")};
   small.made(in_chunks(2, 2, 2), request, 1);
   EXPECT_EQ(small.kept, 2 * chunk) << "the sink ends behind the switch";
@@ -159,10 +176,11 @@ TEST(ShotVideo, BlendsOverToItsPrompt) {
 TEST(ShotVideo, FlushedForgetsAllButTheSinkAndTheLastChunk) {
   const at::NoGradGuard off;
   Small small(kDeepDit, 2);
+  FrameOptions rule = in_chunks(2, 9, 1);
   const auto made = [&](const std::string& how, int64_t before) {
     Request request{.seed = 2, .prompt = "red sea"};
     request.shots = {shot("red sea", before), shot("red sea", 2, false, how)};
-    return small.made(in_chunks(2, 9, 1), request, 1);
+    return small.made(rule, request, 1);
   };
   const int64_t chunk = 2 * 2;  // tokens
   made("none", 5);
@@ -173,6 +191,9 @@ TEST(ShotVideo, FlushedForgetsAllButTheSinkAndTheLastChunk) {
   EXPECT_LT(apart(made("flush", 1), made("none", 1)), 1e-12)
       << "the first chunk is the sink and the last one";
   EXPECT_GT(apart(made("flush", 4), made("none", 4)), 1e-4);
+  rule.first_chunk = 1;
+  made("flush", 5);
+  EXPECT_EQ(small.kept, 2 * chunk + 2) << "the sink is one frame";
 }
 
 TEST(ShotVideo, NeedsAModelThatMakesChunks) {

@@ -145,6 +145,12 @@ json said(const SafeMetadata& metadata, std::initializer_list<const char*> keys)
   return nullptr;
 }
 
+// Self-Forcing's name of a first chunk of one frame.
+json first_chunk(const SafeMetadata& metadata) {
+  const auto at = metadata.find("independent_first_frame");
+  return at != metadata.end() && (at->second == "true" || at->second == "True") ? json(1) : json();
+}
+
 json alpha_beside(const SafeMetadata& metadata, const std::filesystem::path& folder) {
   const json config = object_in_file(folder / "adapter_config.json");
   if (config.contains("lora_alpha") && config["lora_alpha"].is_number()) return config["lora_alpha"];
@@ -180,6 +186,7 @@ json checkpoint_facts(const std::vector<SafeTensor>& tensors, const SafeMetadata
               {"family", family_of(seen, size, metadata)},
               {"four_bits", seen.four_bits},
               {"chunk", said(metadata, {"num_frame_per_block", "chunk"})},
+              {"first_chunk", first_chunk(metadata)},
               {"steps", said(metadata, {"denoising_step_list", "sampling_steps", "steps"})},
               {"training_step", said(metadata, {"step"})},
               {"problem", seen.problem}};
@@ -212,6 +219,7 @@ std::string published_sampling(const std::string& family) {
 std::string sampling_text(const json& f) {
   std::string out;
   if (!f["chunk"].is_null()) out += fmt::format("  chunk {}\n", f["chunk"].dump());
+  if (!f["first_chunk"].is_null()) out += "  first_chunk 1 (independent_first_frame)\n";
   if (!f["steps"].is_null()) out += fmt::format("  steps {}\n", f["steps"].dump());
   if (!f["training_step"].is_null()) out += fmt::format("  saved at step {}\n", f["training_step"].dump());
   const std::string published = published_sampling(f["family"]);

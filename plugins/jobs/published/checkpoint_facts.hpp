@@ -20,7 +20,7 @@
 namespace kinora::core {
 
 // {"component": "model/wan", "kind": "weights" | "adapter", "holds": ["generator", ...], "names": the layout of
-// model/wan, "size": "5B" or "", "blocks", "width", "family", "four_bits": count, "chunk", "steps",
+// model/wan, "size": "5B" or "", "blocks", "width", "family", "four_bits": count, "chunk", "first_chunk", "steps",
 // "training_step": each null if the file does not say it, "problem": why the file is not read, or ""}. An adapter
 // also has "modules", "rank" and "alpha" (null: not in the file). null if the names are of no network known here.
 // folder: where adapter_config.json may be. Reads no values of tensors but an alpha.

@@ -103,13 +103,16 @@ TEST(CheckpointFacts, TellWhatTheMetadataNotesAndFourBits) {
   for (size_t i = 1; i < four.size(); ++i) four[i].packed = std::make_shared<const PackedMatrix>();
   const json found = facts(four, {{"checkpoint_format", "longlive_generator_nvfp4"},
                                   {"num_frame_per_block", "8"},
+                                  {"independent_first_frame", "true"},
                                   {"denoising_step_list", "[1000, 500]"},
                                   {"step", "700"}});
   EXPECT_EQ(found["four_bits"], 300);
   EXPECT_EQ(found["chunk"], 8);
+  EXPECT_EQ(found["first_chunk"], 1);
+  EXPECT_TRUE(facts(four, {{"independent_first_frame", "false"}})["first_chunk"].is_null());
   EXPECT_EQ(found["steps"], json::array({1000, 500}));
   EXPECT_THAT(checkpoint_text(found), AllOf(HasSubstr("300 matrices in four bits"), HasSubstr("chunk 8"),
-                                            HasSubstr("saved at step 700")));
+                                            HasSubstr("first_chunk 1"), HasSubstr("saved at step 700")));
 }
 
 TEST(CheckpointFacts, NameWhatIsNotRead) {

@@ -51,7 +51,7 @@ void require_pictures(const JobSpec& encode, const ComponentSpec& spec, const Co
 
 // The first option of the frame rule that the run file sets.
 std::string rule_place(const JobCheck& check) {
-  for (const char* option : {"teacher_forcing", "causal", "levels", "chunk", "window", "sink"})
+  for (const char* option : {"teacher_forcing", "causal", "levels", "chunk", "first_chunk", "window", "sink"})
     if (check.spec().places.count(option)) return option;
   return "levels";
 }

@@ -16,9 +16,10 @@ std::string levels_of(const TrainOptions& o) {
   return o.teacher_forcing ? "chunk" : "sample";
 }
 
-int64_t frames_of_level(const TrainOptions& o) {
+// each = 0: all frames of a sample.
+Chunks frames_of_level(const TrainOptions& o) {
   const std::string of = levels_of(o);
-  return of == "sample" ? 0 : of == "chunk" ? o.chunk : 1;
+  return of == "sample" ? Chunks{0} : of == "chunk" ? o.chunks() : Chunks{1};
 }
 
 // Latent frames in a token: the options patch_size [time, rows, columns] or patch_time of a model; 1 without them.
@@ -59,20 +60,20 @@ void LevelDraw::require(const TrainOptions& o, const LossInstance& loss) {
 }
 
 LevelDraw::LevelDraw(const TrainOptions& o, const LossInstance& loss, uint64_t seed)
-    : loss_(loss), each_(frames_of_level(o)), seed_(seed) {
+    : loss_(loss), levels_(frames_of_level(o)), seed_(seed) {
   require(o, loss);
 }
 
 at::Tensor LevelDraw::operator()(int64_t first, int64_t count, int64_t frames, const std::string& key) const {
-  if (each_ == 0) return loss_.level(sample_uniform({count}, seed_, first, key));
-  const int64_t n = (frames + each_ - 1) / each_;
-  return loss_.level(sample_uniform({count, n}, seed_, first, key))
-      .repeat_interleave(each_, 1)
-      .narrow(1, 0, frames);
+  if (levels_.each == 0) return loss_.level(sample_uniform({count}, seed_, first, key));
+  std::vector<int64_t> of;  // the level of each frame
+  for (int64_t f = 0; f < frames; ++f) of.push_back(levels_.of(f));
+  return loss_.level(sample_uniform({count, of.back() + 1}, seed_, first, key))
+      .index_select(1, at::tensor(of, at::kLong));
 }
 
 bool require_levels(const TrainOptions& o, const ComponentSpec& model, const Options& its, int64_t frames) {
-  if (!o.teacher_forcing && frames_of_level(o) == 0) return false;
+  if (!o.teacher_forcing && frames_of_level(o).each == 0) return false;
   const char* otherwise = o.teacher_forcing ? "leave teacher_forcing out" : "levels = \"sample\"";
   const auto timestep = std::find_if(model.inputs.begin(), model.inputs.end(),
                                      [](const auto& in) { return in.name == "timestep"; });
@@ -87,11 +88,11 @@ bool require_levels(const TrainOptions& o, const ComponentSpec& model, const Opt
         KINORA_ERROR_INVALID,
         "{} makes a token of {} latent frames, which then share a noise level; set that to one frame, or {}",
         model.id, each, otherwise);
-  if (o.teacher_forcing && o.chunk >= frames)
+  if (o.teacher_forcing && o.chunks().begin(1) >= frames)
     raise(KINORA_ERROR_INVALID,
           "teacher_forcing: a chunk learns from earlier ones, but {} latent frames are one chunk of {}; "
-          "lower chunk, or encode longer windows",
-          frames, o.chunk);
+          "lower {}, or encode longer windows",
+          frames, o.chunks().begin(1), o.first_chunk > 0 ? "first_chunk" : "chunk");
   return true;
 }
 
@@ -108,7 +109,7 @@ void require_rows(const TrainOptions& o, const LossInstance& loss, const Compone
   };
   refuse_if(o.teacher_forcing, "teacher_forcing");
   refuse_if(!o.condition_frames.empty(), "condition_frames");
-  refuse_if(frames_of_level(o) > 0, "levels");
+  refuse_if(frames_of_level(o).each > 0, "levels");
   const auto takes = [&](const char* name) {
     return std::any_of(model.inputs.begin(), model.inputs.end(),
                        [&](const auto& in) { return in.name == name; });

@@ -21,7 +21,7 @@ class LevelDraw {
 
  private:
   const LossInstance& loss_;
-  int64_t each_;  // frames per level; 0: all
+  Chunks levels_;  // frames that share one; each = 0: all
   uint64_t seed_;
 };
 

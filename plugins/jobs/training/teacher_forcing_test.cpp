@@ -44,6 +44,7 @@ struct ForcedCase {
   std::string model, loss;
   int64_t frames = 5, chunk = 2, window = 0, sink = 0;
   std::string levels = "auto";
+  int64_t first_chunk = 0;
 };
 
 std::string name_of(const ForcedCase& c) {
@@ -56,6 +57,7 @@ TrainOptions options_of(const ForcedCase& c) {
   o.teacher_forcing = true;
   o.chunk = c.chunk, o.window = c.window, o.sink = c.sink;
   o.levels = c.levels;
+  o.first_chunk = c.first_chunk;
   return o;
 }
 
@@ -112,8 +114,8 @@ Tensor by_definition(Made& causal, const ForcedCase& c, const Tensor& x0, const 
                      const Tensor& sigma, const Tensor& text) {
   const Formula formula{c.loss == "flow"};
   Tensor sum = at::zeros({B}, at::kDouble);
-  for (int64_t first = 0; first < c.frames; first += c.chunk) {
-    const int64_t n = std::min(c.chunk, c.frames - first);
+  for (int64_t first = 0, n = 0; first < c.frames; first += n) {
+    n = std::min(first == 0 && c.first_chunk > 0 ? c.first_chunk : c.chunk, c.frames - first);
     const auto own = [&](const Tensor& t) { return t.narrow(t.dim() == 2 ? 1 : 2, first, n); };
     const Tensor levels = at::cat({at::full({B, first}, formula.clean(), at::kDouble), own(sigma)}, 1);
     const Tensor x = at::cat({x0.narrow(2, 0, first), formula.noisy(own(x0), own(noise), own(sigma))}, 2);
@@ -180,7 +182,10 @@ INSTANTIATE_TEST_SUITE_P(Of, TeacherForcing,
                                          ForcedCase{"dit", "flow", 6, 1, 3, 1},
                                          ForcedCase{"wan", "flow", 7, 2, 2, 1},
                                          ForcedCase{"dit", "edm", 4, 3, 0, 0, "frame"},
-                                         ForcedCase{"dit", "flow", 6, 2, 0, 0, "sample"}),
+                                         ForcedCase{"dit", "flow", 6, 2, 0, 0, "sample"},
+                                         ForcedCase{"dit", "flow", 7, 3, 0, 0, "auto", 1},
+                                         ForcedCase{"wan", "flow", 6, 2, 2, 1, "auto", 1},
+                                         ForcedCase{"dit", "edm", 7, 2, 2, 0, "auto", 3}),
                          [](const auto& info) { return name_of(info.param); });
 
 std::unique_ptr<LossInstance> loss_named(const std::string& id) {
@@ -215,6 +220,12 @@ TEST(LevelDraw, IsOneASampleAChunkOrAFrame) {
   EXPECT_LT(std::abs(correlation(0, 3)), 0.15) << "independent";
   EXPECT_LT(std::abs(correlation(3, 6)), 0.15);
   EXPECT_TRUE(levels(o, 17, 5).equal(chunks.narrow(0, 17, 5))) << "independent of the batch";
+  o.first_chunk = 1;
+  const Tensor led = levels(o, 0, 4);
+  for (const auto& [frame, begin] : {std::pair{2, 1}, {3, 1}, {5, 4}, {6, 4}})
+    EXPECT_TRUE(led.select(1, frame).equal(led.select(1, begin))) << frame;
+  for (const auto& [frame, other] : {std::pair{0, 1}, {1, 4}, {0, 4}})
+    EXPECT_FALSE(led.select(1, frame).eq(led.select(1, other)).any().item<bool>()) << frame;
   o.levels = "frame";
   EXPECT_FALSE(levels(o, 0, 4).select(1, 0).equal(levels(o, 0, 4).select(1, 1)));
 }
@@ -229,6 +240,8 @@ TEST(TeacherForced, SaysWhatDoesNotFit) {
   };
   EXPECT_THAT(said([](auto& o) { o.chunk = 2; }, *flow),
               HasSubstr("chunk applies to causal frames; add causal"));
+  EXPECT_THAT(said([](auto& o) { o.first_chunk = 1; }, *flow),
+              HasSubstr("first_chunk applies to causal frames; add causal"));
   EXPECT_THAT(said([](auto& o) { o.causal = true, o.sink = 1; }, *flow),
               HasSubstr("set window, such as window = 4"));
   EXPECT_THAT(said([](auto& o) { o.levels = "chunk"; }, *flow), HasSubstr("or choose \"frame\""));
@@ -247,6 +260,11 @@ TEST(TeacherForced, SaysWhatDoesNotFit) {
   EXPECT_THAT(test::refusal([&] { require_levels(o, model, Options(), 3); }),
               HasSubstr("3 latent frames are one chunk of 3; lower chunk"));
   EXPECT_TRUE(require_levels(o, model, Options(), 4));
+  o.first_chunk = 4;
+  EXPECT_THAT(test::refusal([&] { require_levels(o, model, Options(), 4); }),
+              HasSubstr("4 latent frames are one chunk of 4; lower first_chunk"));
+  o.first_chunk = 1;
+  EXPECT_TRUE(require_levels(o, model, Options(), 3)) << "a frame and a chunk";
   Made dit("dit", training_rule(o));
   const Objective objective(*flow, dit.network(), dit.spec(), at::kDouble, at::kDouble, at::kCPU, {}, 0, 0.0);
   const Tensor packed = numbers("packed", {1, C, 40});

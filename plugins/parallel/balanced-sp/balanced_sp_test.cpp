@@ -15,12 +15,13 @@ using at::Tensor;
 using test::Rank;
 using test::Trial;
 
-core::Frames forcing(int64_t chunk, int64_t window = 0, int64_t sink = 0) {
+core::Frames forcing(int64_t chunk, int64_t window = 0, int64_t sink = 0, int64_t first_chunk = 0) {
   core::Frames out;
   out.streams = 2;
   out.chunk = chunk;
   out.window = window;
   out.sink = sink;
+  out.first_chunk = first_chunk;
   return out;
 }
 
@@ -56,7 +57,7 @@ TEST(BalancedSp, EqualsOneProcessForEveryModelAndRule) {
       return out;
     }();
     test::equals_one_process(me, trial(test::models::kStDit, forcing(1), 6));
-    test::equals_one_process(me, trial(test::models::kWan, forcing(3), 6));
+    test::equals_one_process(me, trial(test::models::kWan, forcing(2, 0, 0, 1), 6));
     test::equals_one_process(me, trial(test::models::kCosmos, forcing(1), 2));  // one frame and its copy
     test::equals_one_process(me, trial(test::models::dit(3), causal, 5));
     test::equals_one_process(me, trial(test::models::dit(4), {}, 1));
