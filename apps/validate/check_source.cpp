@@ -57,18 +57,6 @@ class Source {
   int32_t restore(const std::string& state) const {
     return made_.api.restore(made_.self, {state.data(), state.size()});
   }
-  // Nothing if it is not known.
-  std::optional<uint64_t> count() const {
-    uint64_t out = 0;
-    if (!KINORA_HAS(&made_.api, count) || !made_.api.count) return {};
-    t_.now("count()");
-    const int32_t status = made_.api.count(made_.self, &out);
-    if (status == KINORA_ERROR_UNSUPPORTED) return {};
-    require_ok(status, "count()");
-    return out;
-  }
-
- private:
   // Makes a call and returns what it gives as text, as next() does.
   template <class Call>
   static std::string given(const std::string& what, const Call& call) {
@@ -89,7 +77,18 @@ class Source {
           std::hash<std::string_view>()({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
     return text;
   }
+  // Nothing if it is not known.
+  std::optional<uint64_t> count() const {
+    uint64_t out = 0;
+    if (!KINORA_HAS(&made_.api, count) || !made_.api.count) return {};
+    t_.now("count()");
+    const int32_t status = made_.api.count(made_.self, &out);
+    if (status == KINORA_ERROR_UNSUPPORTED) return {};
+    require_ok(status, "count()");
+    return out;
+  }
 
+ private:
   const PluginTrial& t_;
   core::Options options_;
   core::Call call_;
@@ -113,11 +112,46 @@ std::string check_unknown_needs(PluginTrial& t) {
   return "";
 }
 
+std::string check_open_again(PluginTrial& t) {
+  const std::string first = Source(t).next();
+  const core::Options options = t.options();
+  const TrialInstance<kinora_source> made(t, options);
+  core::Call call;
+  const kinora_run run = core::run_of(call);
+  const auto open = [&](uint64_t shard) {
+    return made.api.open(made.self, str(t.subject.input), shard, 1, &run);
+  };
+  int32_t status = KINORA_OK;
+  answer("open() of part 1 of 1", [&] { return status = open(1); });
+  if (status != KINORA_ERROR_INVALID)
+    throw Error(
+        KINORA_ERROR_FAILED,
+        fmt::format("open() of part 1 of 1 returned {}; return KINORA_ERROR_INVALID ({}), since parts "
+                    "count from 0",
+                    status, KINORA_ERROR_INVALID));
+  require_ok([&] { return open(0); }, "open() after one that failed");
+  const auto next =
+      Source::given("next()", [&](kinora_sample** out) { return made.api.next(made.self, &run, out); });
+  if (next != first)
+    throw Error(
+        KINORA_ERROR_FAILED,
+        fmt::format("next() gives '{}' after two calls of open(), the first of which failed, and '{}' "
+                    "after one; a failed open() leaves nothing behind",
+                    key_of(next), key_of(first)));
+  return "";
+}
+
 std::string check_parts(PluginTrial& t) {
-  auto all = Source(t).rest();
+  const Source source(t);
+  auto all = source.rest();
   if (std::all_of(all.begin(), all.end(), is_damaged))
     throw Skipped{all.empty() ? "--input has no sample"
                               : "--input has no sample that can be read: " + all[0]};
+  if (const auto after = source.next(); !after.empty())
+    throw Error(KINORA_ERROR_FAILED,
+                fmt::format("next() gives '{}' after it returned KINORA_SIGNAL_END; the end stays until "
+                            "restore()",
+                            key_of(after)));
   if (Source(t).rest() != all)
     throw Error(KINORA_ERROR_FAILED,
                 "two instances give the samples of --input in another order or with other bytes");
@@ -152,7 +186,8 @@ std::string check_restore(PluginTrial& t) {
        states.push_back(source.state()))
     all.push_back(one);
   const size_t seen = all.size();
-  for (const auto& one : source.rest()) all.push_back(one);
+  if (states.size() > 64)
+    for (const auto& one : source.rest()) all.push_back(one);
   for (size_t i = 0; i <= seen; ++i) {
     const Source other(t);
     other.next();  // restore() does not need a new instance
@@ -216,7 +251,10 @@ std::string check_at(PluginTrial& t) {
 constexpr Check kChecks[] = {
     {"source-needs", "source", "it refuses a run that needs what it does not know", false, nullptr,
      check_unknown_needs},
-    {"parts", "source", "the parts 0 to 2 of 3 have every sample once, as many as count() says", false,
+    {"open-again", "source", "open() refuses a part that there is not, and works after that", false, nullptr,
+     check_open_again},
+    {"parts", "source",
+     "the parts 0 to 2 of 3 have every sample once, as many as count() says, and then they end", false,
      nullptr, check_parts},
     {"at", "source", "at() gives any sample as next() does, and leaves the position", false, nullptr,
      check_at},

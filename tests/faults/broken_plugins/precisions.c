@@ -2,7 +2,7 @@
 #include "kinora/abi/precision.h"
 #include "tensors.h"
 
-enum { none, detached, zeros, crash, fails, leak, keeps, divides, mixed };
+enum { none, detached, zeros, crash, fails, leak, keeps, divides, mixed, careless };
 
 typedef struct precision {
   with_tensors base;
@@ -13,6 +13,13 @@ typedef struct precision {
 
 static int32_t bind(void* me, const kinora_chain* chain) {
   ((precision*)me)->chain = chain;
+  return KINORA_OK;
+}
+
+static int32_t begin(void* me, const kinora_pass* pass) {
+  const precision* p = me;
+  if (pass->needs && p->base.base.mode != careless)
+    return error(&p->base.base, KINORA_ERROR_UNSUPPORTED, "needs of the pass");
   return KINORA_OK;
 }
 
@@ -65,8 +72,11 @@ static void* create(const kinora_host* host, int mode) {
   precision* p = make_with_tensors(host, mode, sizeof *p);
   if (!p) return NULL;
   p->context = (kinora_context){.struct_size = sizeof p->context, .self = p, .linear = linear};
-  p->link = (kinora_link){
-      .struct_size = sizeof p->link, .level = KINORA_LEVEL_PRECISION, .context = &p->context, .bind = bind};
+  p->link = (kinora_link){.struct_size = sizeof p->link,
+                          .level = KINORA_LEVEL_PRECISION,
+                          .context = &p->context,
+                          .bind = bind,
+                          .begin = begin};
   return p;
 }
 
@@ -101,6 +111,7 @@ PRECISION(leak)
 PRECISION(keeps)
 PRECISION(divides)
 PRECISION(mixed)
+PRECISION(careless)
 #define ONE(MODE) COMPONENT("precision", KINORA_INTERFACE_PRECISION, MODE, NULL)
 BROKEN_PLUGIN("precisions", ONE(none), ONE(detached), ONE(zeros), ONE(crash), ONE(fails), ONE(leak),
-              ONE(keeps), ONE(divides), ONE(mixed))
+              ONE(keeps), ONE(divides), ONE(mixed), ONE(careless))

@@ -4,13 +4,14 @@
 #include "broken.h"
 #include "kinora/abi/source.h"
 
-enum { none, lost, miscounted, stale, gullible, moved };
+enum { none, lost, miscounted, stale, gullible, moved, careless, again, stuck };
 enum { samples = 10 };
 
 typedef struct source {
   instance base;
   const kinora_samples_api* api;
   unsigned long shard, shards, next; /* next: the number of a sample of this part */
+  int refused;                       /* whether an open() failed */
 } source;
 
 static void* create(const kinora_host* host, int mode) {
@@ -24,10 +25,19 @@ static void* create(const kinora_host* host, int mode) {
   return s;
 }
 
+static int32_t check_run(const source* s, const kinora_run* run) {
+  if (!run->needs || s->base.mode == careless) return KINORA_OK;
+  return error(&s->base, KINORA_ERROR_UNSUPPORTED, "needs of the run");
+}
+
 static int32_t open_part(void* me, kinora_str path, uint64_t shard, uint64_t shards, const kinora_run* run) {
   source* s = me;
-  if (run->needs) return error(&s->base, KINORA_ERROR_UNSUPPORTED, "needs of the run");
   (void)path;
+  if (check_run(s, run) != KINORA_OK) return KINORA_ERROR_UNSUPPORTED;
+  if (shard >= shards || (s->base.mode == stuck && s->refused)) {
+    s->refused = 1;
+    return error(&s->base, KINORA_ERROR_INVALID, "there is no such part");
+  }
   s->shard = s->next = shard;
   s->shards = shards;
   return KINORA_OK;
@@ -35,10 +45,12 @@ static int32_t open_part(void* me, kinora_str path, uint64_t shard, uint64_t sha
 
 static int32_t next(void* me, const kinora_run* run, kinora_sample** out) {
   source* s = me;
-  if (run->needs) return error(&s->base, KINORA_ERROR_UNSUPPORTED, "needs of the run");
+  if (check_run(s, run) != KINORA_OK) return KINORA_ERROR_UNSUPPORTED;
   char key[32];
-  if (s->next >= samples || (s->base.mode == lost && s->shards > 1 && s->next == samples - 1))
+  if (s->next >= samples || (s->base.mode == lost && s->shards > 1 && s->next == samples - 1)) {
+    if (s->base.mode == again) s->next = s->shard;
     return KINORA_SIGNAL_END;
+  }
   const kinora_str name = {key, (uint64_t)snprintf(key, sizeof key, "sample-%lu", s->next)};
   s->next += s->shards;
   return s->api->create(name, out);
@@ -88,5 +100,9 @@ SOURCE(miscounted)
 SOURCE(stale)
 SOURCE(gullible)
 SOURCE(moved)
+SOURCE(careless)
+SOURCE(again)
+SOURCE(stuck)
 #define ONE(MODE) COMPONENT("source", KINORA_INTERFACE_SOURCE, MODE, NULL)
-BROKEN_PLUGIN("sources", ONE(none), ONE(lost), ONE(miscounted), ONE(stale), ONE(gullible), ONE(moved))
+BROKEN_PLUGIN("sources", ONE(none), ONE(lost), ONE(miscounted), ONE(stale), ONE(gullible), ONE(moved),
+              ONE(careless), ONE(again), ONE(stuck))
