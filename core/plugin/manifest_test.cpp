@@ -202,6 +202,21 @@ TEST(Manifest, AnOptionOfAJobLeavesTheWordsOfARunFileAlone) {
   }
 }
 
+// A job with a slot for a kind that only a newer Kinora has; the plugin's other job is used.
+TEST(Manifest, AJobWhoseSlotIsOfAnUnknownKindIsUnusableAlone) {
+  const auto p = parse_manifest(
+      "[plugin]\nname = \"x\"\nversion = \"0.1.0\"\nabi = \"1.0\"\ntier = \"host\"\n"
+      "kinora = \"==1.0.0\"\n[[component]]\nid = \"job/x\"\n"
+      "slot.judge = { kind = \"reward\", default = \"taste\", help = \"h\" }\n"
+      "[[component]]\nid = \"job/y\"\nslot.sampler = { kind = \"sampler\", help = \"h\" }\n",
+      "p");
+  ASSERT_TRUE(p) << p.failure().message;
+  EXPECT_THAT(p->warnings, testing::IsEmpty());
+  EXPECT_EQ(p->components[0].unusable,
+            "p:9:23: unknown kind 'reward' of slot 'judge' of job/x (a newer Kinora may know it)");
+  EXPECT_EQ(p->components[1].unusable, "");
+}
+
 TEST(Manifest, NothingElseIsReadOfAnotherFormat) {
   const auto p = parse_manifest("component = 3\n[plugin]\nmanifest = 2\nname = 5\n", "p");
   ASSERT_FALSE(p);

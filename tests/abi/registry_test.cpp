@@ -92,6 +92,19 @@ TEST(Registry, AnUnknownKindIsUnusableAlone) {
   EXPECT_EQ(registry.plugins()[0].state, PluginState::loaded);
 }
 
+// The plugin of a later minor: its kinora_component has one more member.
+TEST(Registry, StepsThroughComponentsByTheSizeThatTheyState) {
+  PluginsFolder folder;
+  folder.add(
+      {.name = "wide_components", .options = "[[component]]\nid = \"stage/second\"\nhelp = \"of a test\"\n"});
+  auto registry = folder.scan();
+  for (const char* id : {"stage/minimal", "stage/second"}) {
+    const auto found = registry.open(id);
+    ASSERT_TRUE(found) << found.failure().message;
+    EXPECT_EQ(found->table<kinora_stage>().struct_size, sizeof(kinora_stage)) << id;
+  }
+}
+
 TEST(Registry, AnotherDraftIsRefusedBeforeItsLibraryIsOpenedAndHidesNothing) {
   PluginsFolder mine, shipped;
   mine.add({.name = "x", .id = "model/x", .options = "interface = \"kinora.model/1-draft.0\"\n"}, "minimal");

@@ -4,6 +4,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -18,14 +19,15 @@
 
 namespace kinora::test {
 
-// A chain of links ready for any model. `parallel` as in a job.
+// A chain of links ready for any model. `parallel` as in a job. more: further links, of a test.
 class StrategyChain {
  public:
-  StrategyChain(const Rank& me, const std::string& parallel, const core::ChainOptions& options = {})
+  StrategyChain(const Rank& me, const std::string& parallel, const core::ChainOptions& options = {},
+                std::vector<const kinora_link*> more = {})
       : run_(jobs(me, parallel, options)),
         context_(run_.context("dit", false)),
         strategies(context_),
-        chain(with_mesh(options, strategies), strategies.links()),
+        chain(with_mesh(options, strategies), joined(std::move(more), strategies.links())),
         ctx(chain.head()) {}
 
   // One matrix per block, the model's only parameters.
@@ -50,6 +52,11 @@ class StrategyChain {
   static core::ChainOptions with_mesh(core::ChainOptions options, const core::Parallelism& strategies) {
     options.mesh = strategies.mesh();
     return options;
+  }
+  static std::vector<const kinora_link*> joined(std::vector<const kinora_link*> some,
+                                                const std::vector<const kinora_link*>& others) {
+    some.insert(some.end(), others.begin(), others.end());
+    return some;
   }
   ScratchRun run_;
   core::JobContext context_;

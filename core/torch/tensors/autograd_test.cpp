@@ -130,6 +130,35 @@ TEST_F(Autograd, StateIsDroppedOnceWhenTheGraphDies) {
   EXPECT_EQ(dropped_, 3);
 }
 
+int32_t doubled(void*, const kinora_tensor* in, kinora_tensor* out) {
+  return guard([&] { out[0] = give(borrow<at::Tensor>(in[0]) * 2); });
+}
+
+// A writer of another minor: its struct ends before drop(), or has one more member.
+TEST_F(Autograd, AFunctionIsReadAsFarAsItsWriterKnowsIt) {
+  struct Later {
+    kinora_function f;
+    uint64_t grown;
+  };
+  for (const size_t size : {offsetof(kinora_function, drop), sizeof(Later)}) {
+    Later given{{static_cast<uint32_t>(size), 1, 1, 0, &dropped_, doubled, doubled,
+                 [](void* dropped) { ++*static_cast<int*>(dropped); }},
+                UINT64_MAX};
+    const auto x = leaf({3});
+    const kinora_tensor in = handle(x);
+    kinora_tensor out = nullptr;
+    dropped_ = 0;
+    check(tensors_api_table()->autograd_apply(&given.f, &in, &out));
+    given = {};  // it was copied
+    {
+      const auto y = adopt<at::Tensor>(out);
+      const auto got = torch::autograd::grad({y.sum()}, {x});
+      EXPECT_TRUE(at::equal(got[0], at::full({3}, 2., at::kDouble))) << size;
+    }
+    EXPECT_EQ(dropped_, size == sizeof(Later)) << size;
+  }
+}
+
 TEST_F(Autograd, AnErrorInForwardIsThePluginsAndDropsTheState) {
   const auto a = leaf({3});
   try {

@@ -110,6 +110,27 @@ TEST(KvCache, AForwardReplacesWhatFollowsItsFirstToken) {
   EXPECT_EQ(cache.tokens(), 8);
 }
 
+// A host of a later minor appends columns to the tables.
+TEST(KvCache, KeepsColumnsThatItDoesNotKnowWithTheirTokens) {
+  const at::NoGradGuard off;
+  const auto widened = [](const Tensor& table) {
+    return at::cat({table, 7 * table.narrow(2, KINORA_TOKEN_INDEX, 1) + 3}, 2);
+  };
+  Kv narrow(3), wide(3), restored(3);
+  for (Kv* cache : {&narrow, &wide}) cache->pin(0, 2);
+  for (int64_t first = 0; first < 9; ++first) {
+    core::Frames frames;
+    frames.start = first;
+    const Tensor table = core::token_table(frames, 1, 1, 1);
+    Kv& now = first < 6 ? wide : restored;
+    EXPECT_EQ(
+        worst(now.attention(widened(table), first, first + 1), narrow.attention(table, first, first + 1)), 0)
+        << first;
+    EXPECT_TRUE(now.end.k_table.equal(widened(narrow.end.k_table))) << first << ": " << now.end.k_table;
+    if (first == 5) restored.restore(wide.save());
+  }
+}
+
 TEST(KvCache, GapsOfAForwardFillNothingAndProtectNothing) {
   const at::NoGradGuard off;
   const auto table = [](int64_t first, int64_t count) {

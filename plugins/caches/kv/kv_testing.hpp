@@ -34,6 +34,7 @@ struct End : Link<Tensor> {
   End() : Link(KINORA_LEVEL_BASE, KINORA_ATTENTION_CODES) {}
   Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const kinora_attention& how) override {
     keys = k.size(1);
+    k_table = how.k_table ? borrow<Tensor>(how.k_table) : Tensor();
     if (!how.kv_seq) return at::zeros_like(q);
     codes = how.needs & KINORA_ATTENTION_CODES;
     if (codes) {
@@ -51,6 +52,7 @@ struct End : Link<Tensor> {
     return test::masked_attention(q, k, v, how.scale, seen);
   }
   int64_t keys = 0;
+  Tensor k_table;  // of the last call
   bool codes = false;
 };
 
