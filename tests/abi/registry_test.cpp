@@ -7,6 +7,7 @@
 #include "core/base/paths.hpp"
 #include "core/plugin/elf.hpp"
 #include "kinora/abi/model.h"
+#include "kinora/abi/stage.h"
 #include "tests/abi/plugins_folder.hpp"
 
 namespace kinora::core::test {
