@@ -1,5 +1,7 @@
 #include "core/plugin/host.hpp"
 
+#include <cstdint>
+#include <string>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -99,6 +101,33 @@ TEST(Host, AFailedCallNamesTheComponentOnce) {
   EXPECT_EQ(said(KINORA_SIGNAL_STOP, nullptr),
             "loss/mine returned KINORA_SIGNAL_STOP, which only calls of a context may");
   EXPECT_THROW(check(KINORA_SIGNAL_STOP), Error) << "not Stop, which is caught only in a context";
+}
+
+// abi/base.h, rule 11: of a newer Kinora, or of no one.
+TEST(Host, AnUnknownStatusIsAFailureThatNamesIt) {
+  for (const int32_t status : {KINORA_ERROR_REFUSED - 1, INT32_MIN, 3, 200}) {
+    const std::string says = "returned " + std::to_string(status) + ", which is no status of this Kinora";
+    const auto plain = from_abi(status, "process");
+    EXPECT_EQ(plain.failure().code, KINORA_ERROR_FAILED);
+    EXPECT_EQ(plain.failure().message, "process: " + says);
+    kinora::set_error(status, "the lens is foggy");
+    EXPECT_EQ(from_abi(status, "process").failure().message, "process: " + says + ": the lens is foggy");
+    try {
+      called(status, "loss/mine");
+      ADD_FAILURE() << status << " is taken for success";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), KINORA_ERROR_FAILED);
+      EXPECT_EQ(e.what(), "loss/mine: " + says);
+    }
+  }
+}
+
+TEST(Host, AnErrorIsNeverASuccess) {
+  for (const int32_t code : {KINORA_OK, KINORA_SIGNAL_STOP, KINORA_SIGNAL_END, 200, KINORA_ERROR_REFUSED - 1})
+    EXPECT_EQ(guard([&] { throw Error(code, "no lens"); }), KINORA_ERROR_FAILED) << code;
+  EXPECT_EQ(from_abi(KINORA_ERROR_FAILED, "call").failure().message, "no lens");
+  for (int32_t code = KINORA_ERROR_REFUSED; code < KINORA_OK; ++code)
+    EXPECT_EQ(guard([&] { throw Error(code, "no lens"); }), code);
 }
 
 TEST(Host, LibtorchIsLoadedOnceAndFromInsideItsOwnLoading) {

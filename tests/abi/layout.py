@@ -241,6 +241,10 @@ def main(root, scratch):
     for name, place in (("v1", V1), ("today's headers", include)):
         alone = run("gcc", "-std=c11", "-fsyntax-only", f"-I{place}", "-x", "c", "-", input=includes(FROZEN))
         assert alone.returncode == 0, f"{name}: {alone.stderr}"
+    narrow = run("gcc", "-std=c11", "-fsyntax-only", f"-I{include}", "-x", "c", "-",
+                 input="#include <stdint.h>\n#undef UINTPTR_MAX\n#define UINTPTR_MAX 0xffffffff\n" + includes(FROZEN))
+    errors = [line for line in narrow.stderr.splitlines() if "error" in line]
+    assert narrow.returncode and "Kinora's ABI has 64-bit pointers: build this plugin" in errors[0], errors
     v1 = texts(V1, FROZEN)
     structs, members = sum(len(STRUCT.findall(t))
                            for t in v1.values()), sum(1 for t in v1.values()
