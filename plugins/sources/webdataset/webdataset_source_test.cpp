@@ -102,8 +102,22 @@ TEST_F(TarSource, GivesKeysAndFieldsInTheOrderOfTheShards) {
   ASSERT_EQ(first->fields().size(), 2U);
   EXPECT_EQ(first->need("z.json"), "{}");
   EXPECT_EQ(first->need("mp4"), std::string(5000, 'm'));
+  const std::string second = source->state();
   EXPECT_THAT(rest(*source), ElementsAre("b0", "b1"));
-  EXPECT_EQ(next(*source), "") << "the end is the end";
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(next(*source), "") << "the end is the end";
+  source->restore(second);
+  EXPECT_THAT(rest(*source), ElementsAre("b0", "b1"));
+}
+
+TEST_F(TarSource, IsOpenedAfterAnOpenThatFailed) {
+  WebDatasetSource source({});
+  EXPECT_THAT(refusal([&] { source.open(folder + "/none", 0, 1, kRun); }), HasSubstr("none"));
+  EXPECT_THAT(refusal([&] { source.next(kRun); }), HasSubstr("not open"));
+  write("a.tar", test::tar_bytes(samples("a", 3)));
+  EXPECT_THAT(refusal([&] { source.open(folder, 2, 2, kRun); }), HasSubstr("no part 2 of 2"));
+  source.open(folder, 1, 2, kRun);
+  EXPECT_EQ(source.state(), open(1, 2)->state());
+  EXPECT_EQ(rest(source), rest(*open(1, 2)));
 }
 
 TEST_F(TarSource, PartsHaveEverySampleOnce) {

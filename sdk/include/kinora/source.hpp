@@ -21,10 +21,10 @@ class Source {
   static constexpr const char* kind = "source";
   static constexpr const char* interface_id = KINORA_INTERFACE_SOURCE;
   virtual ~Source() = default;
-  // Once, before any other call. shard < shards.
+  // Before any other call. shard < shards. Succeeds once; after an exception it may be called again.
   virtual void open(std::string_view path, uint64_t shard, uint64_t shards, const Run&) = 0;
-  // The next sample, or nothing after the last. Throws Error(KINORA_ERROR_DATA) for a sample or file that it
-  // has passed over; any other exception leaves the position where it was.
+  // The next sample; nothing after the last, and again until restore(). Throws Error(KINORA_ERROR_DATA) for a
+  // sample or file that it has passed over; any other exception leaves the position where it was.
   virtual std::optional<Sample> next(const Run&) = 0;
   // The position, at most KINORA_SOURCE_MOST_STATE bytes.
   virtual std::string state() = 0;

@@ -30,12 +30,14 @@ typedef struct kinora_source {
   uint32_t reserved;
   /* [any-thread] A new instance; null and set_error on failure. It reads nothing. */
   void* (*create)(const kinora_host*, const kinora_options*);
+  /* [owner-thread] When no other call runs: the host has waited for every at(). */
   void (*destroy)(void* self);
-  /* [owner-thread] Once, before any other call: finds the data. path: what the user wrote, a path or a URI.
-   * shard < shards, else KINORA_ERROR_INVALID. */
+  /* [owner-thread] Before any other call: finds the data. path: what the user wrote, a path or a URI.
+   * shard < shards, else KINORA_ERROR_INVALID. Succeeds once: after an error the instance is as create() made it,
+   * and open() may be called again. */
   int32_t (*open)(void* self, kinora_str path, uint64_t shard, uint64_t shards, const kinora_run*);
   /* [owner-thread] The next sample, with one reference that becomes the caller's; KINORA_SIGNAL_END, and *out
-   * as it was, after the last. Errors: "Damage" above. */
+   * as it was, after the last, and again until restore(). Errors: "Damage" above. */
   int32_t (*next)(void* self, const kinora_run*, kinora_sample** out);
   /* [owner-thread] Writes the position: at most KINORA_SOURCE_MOST_STATE bytes, which mean something to this
    * source only. */
