@@ -44,7 +44,8 @@ KINORA_EXTERN_C_BEGIN
 
 /* Columns of a token table, int64 [1 or B, tokens, at least KINORA_TOKEN_COLUMNS]. A reader takes the number
  * of columns from the table: a newer host appends some. A column that a link does not know is copied with its
- * token; in padding it is 0. */
+ * token; in padding it is 0. None says which tokens form a group that sees itself whole (an image in a text): no
+ * visibility rule reads groups, and a rule that does will append its column. */
 #define KINORA_TOKEN_INDEX 0 /* position in the one-process order; keys the noise. -1: padding */
 #define KINORA_TOKEN_FRAME 1 /* row of per-frame conditioning */
 #define KINORA_TOKEN_TIME \

@@ -101,7 +101,8 @@ typedef struct kinora_cuda_heads {
 typedef struct kinora_cuda_api {
   uint32_t struct_size;
   uint32_t reserved;
-  /* [any-thread] The calling thread's current stream of the device, a cudaStream_t. */
+  /* [any-thread] The calling thread's current stream of the device, a cudaStream_t. No function records a tensor on a
+   * second stream: copier_wait() does that for its copies, and every other tensor stays on the current stream. */
   int32_t (*stream)(int32_t device, void** out);
   /* [any-thread] Fills *out in (KINORA_FILL). */
   int32_t (*memory)(int32_t device, kinora_cuda_memory* out);
