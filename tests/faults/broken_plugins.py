@@ -250,6 +250,17 @@ def check_libraries():
         assert not code or "Kinora reserves the first word 'video' of a stage's name" in found["manifest", ""], found
 
 
+def check_states():
+    """An optimizer whose states this host does not store is unproven, and the verdict says why."""
+    library = built(SCRATCH / "states", "optimizers")
+    library.with_name("plugin.toml").write_text(manifest("optimizers").replace('dtype = "float"', 'dtype = "uint8"'))
+    checks = "cuts averages descends factor optimizer-leaks".split()
+    told = validate(library, "--include", ",".join(checks))
+    assert "optimizer/broken.none" in told["unproven"] and {one["check"] for one in told["checks"]} == set(checks), told
+    assert all(one["skipped"] and "its state 'velocity' is of dtype uint8, which this host does not store"
+               in one["message"] for one in told["checks"]), told
+
+
 def check_words():
     wrong = subprocess.run([KINORA, "plugins", "validate", SCRATCH, "--include", "outcome"], capture_output=True,
                            text=True)
@@ -289,5 +300,6 @@ os.umask(0o022)
 shutil.rmtree(SCRATCH, ignore_errors=True)
 check_components()
 check_libraries()
+check_states()
 check_words()
 check_own()

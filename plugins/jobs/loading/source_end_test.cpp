@@ -1,6 +1,8 @@
 // What the host promises a source (kinora/abi/source.h): no at() runs when it is destroyed.
 #include <atomic>
 #include <chrono>
+#include <memory>
+#include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -30,7 +32,9 @@ const kinora_source kTable = {
         [](void*, uint64_t i, const kinora_run*, kinora_sample** out) {
           ++slow.running;
           std::this_thread::sleep_for(std::chrono::milliseconds(50));
-          *out = Sample(std::to_string(i)).release();
+          Sample sample(std::to_string(i));
+          sample.set("txt", "a line");
+          *out = sample.release();
           --slow.running;
           return KINORA_OK;
         }};
