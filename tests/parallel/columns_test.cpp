@@ -18,13 +18,13 @@ using at::Tensor;
 
 constexpr int64_t kMore = 2, kFrames = 4, kRows = 1, kCols = 5, kWidth = 4;
 
-// What the later host writes for these tokens: 7 INDEX + 3 and -INDEX, and 0 in padding.
+// The later host's columns of these tokens: 7 INDEX + 3 and -INDEX, and 0 in padding.
 Tensor more_of(const Tensor& table) {
   const Tensor index = table.select(2, KINORA_TOKEN_INDEX);
   return at::stack({7 * index + 3, -index}, 2).masked_fill(index.lt(0).unsqueeze(2), 0);
 }
 
-// Stands where the host makes the table, and widens it once `is_on`.
+// Widens the table right below the link that makes it, once `is_on`.
 class LaterHost final : public Link<Tensor> {
  public:
   LaterHost() : Link(KINORA_LEVEL_ROOT + 1) { skip_inherited<LaterHost>(); }

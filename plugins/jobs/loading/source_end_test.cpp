@@ -1,4 +1,4 @@
-// What the host promises a source (kinora/abi/source.h): no at() runs when it is destroyed.
+// A source is not destroyed while its at() runs (kinora/abi/source.h).
 #include <atomic>
 #include <chrono>
 #include <memory>
