@@ -14,7 +14,7 @@ inline void train(const ScratchRun& run, const Rank& me, int64_t frames = 2) {
   std::filesystem::create_directories(run.of("latents"));
   core::LatentCacheWriter cache(run.of("latents") / "latents.h5", "{}");
   for (int i = 0; i < 6; ++i)
-    cache.add(std::to_string(i),
+    cache.add(fmt::format("clip-{:04}", i),
               {{"latent", at::randn({2, frames, 2, 4})}, {"text", at::randn({1 + i % 3, 12})}});
   cache.commit();
   core::LatentFacts facts;

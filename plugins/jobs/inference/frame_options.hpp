@@ -1,4 +1,4 @@
-// Options of train and generate jobs that decide which frames of a video attend to which.
+// Options of train and generate jobs that decide which frames of a video attend to which, and where they are in time.
 #pragma once
 #include <algorithm>
 
@@ -35,6 +35,26 @@ struct FrameOptions {
         .range(0, 1e6)
         .unit("chunks")
         .help("number of first chunks that every frame attends to, whatever the window");
+  }
+};
+
+// Of the shots of a video.
+struct ShotOptions {
+  std::string shot_pin = "own";
+  int64_t shot_jump = 8;
+
+  template <class O>
+  static void describe_shot_rule(Describe<O>& d) {
+    d.option("shot_pin", &O::shot_pin)
+        .choices({"own", "before", "none"})
+        .help(
+            "shot whose first chunk stays visible beyond the window: a chunk's own; before: at a cut still "
+            "the "
+            "one before it, as LongLive's code has it");
+    d.option("shot_jump", &O::shot_jump)
+        .range(0, 1e6)
+        .unit("latent frames")
+        .help("jump of the temporal positions at a cut");
   }
 };
 

@@ -7,16 +7,16 @@
 
 namespace kinora::core {
 
-struct GenerateOptions : FrameOptions {
+struct GenerateOptions : FrameOptions, ShotOptions {
   std::vector<std::string> prompts, shots, signals, format{"mp4"};
   std::string pipeline, noise, prompts_file, negative, image, last_image, video,
-      guidance_convention = "diffusers", condition_timestep = "own", condition_from = "end", shot_pin = "own",
-      stream, device = "auto";
+      guidance_convention = "diffusers", condition_timestep = "own", condition_from = "end", stream,
+      device = "auto";
   WeightsPaths weights, weights_2, tokenizer_weights, text_weights, image_encoder_weights;
   std::vector<double> guidance_interval;
   int64_t count = 1, first = 0, seed = -1, frames = 0, height = 0, width = 0, condition_frames = 1,
           preview_every = 0, crf = 16, max_tokens = 32, threads = 0, top_k = 0, resident_experts = 2,
-          steps = 0, shot_jump = 8;
+          steps = 0;
   double temperature = 1, top_p = 1, guidance = 1, condition_sigma = 1e-4, strength = 1, fps = 0,
          sigma_data = 1, guidance_2 = -1, boundary = 0;
   bool batch_guidance = false, pad_text = false, encode_negative = false, cuda_graphs = true;
@@ -156,16 +156,7 @@ struct GenerateOptions : FrameOptions {
             "shots of one video that is made chunk by chunk, { prompt, seconds or chunks, cut, switch }, "
             "instead "
             "of prompts");
-    d.option("shot_pin", &O::shot_pin)
-        .choices({"own", "before", "none"})
-        .help(
-            "shot whose first chunk stays visible beyond the window: a chunk's own; before: at a cut still "
-            "the "
-            "one before it, as LongLive's code has it");
-    d.option("shot_jump", &O::shot_jump)
-        .range(0, 1e6)
-        .unit("latent frames")
-        .help("jump of the temporal positions at a cut");
+    describe_shot_rule(d);
   }
   static void describe_codes(Describe<O>& d) {
     d.option("temperature", &O::temperature)

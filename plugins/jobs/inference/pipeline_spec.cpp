@@ -89,10 +89,7 @@ PipelineSpec pipeline_spec(const JobView& job, const GenerateOptions& o) {
   const JobSpec* encode = job.upstream("encode");  // which says what the training saw
   out.encodes_empty_negative =
       o.encode_negative || (encode && encode->options.at("encode_empty").get<bool>());
-  out.shots = {o.shot_pin == "own"      ? Frames::Pin::own
-               : o.shot_pin == "before" ? Frames::Pin::before
-                                        : Frames::Pin::none,
-               o.shot_jump};
+  out.shots = shot_rule(o);
   out.shares_timestep = o.condition_timestep == "shared";
   out.latents = latents_of(job, o.sigma_data);
   out.size = {o.frames, o.height, o.width};

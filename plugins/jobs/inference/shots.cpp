@@ -60,6 +60,13 @@ std::vector<Shot> shots_of(const std::vector<std::string>& texts) {
   return out;
 }
 
+ShotRule shot_rule(const ShotOptions& o) {
+  return {o.shot_pin == "own"      ? Frames::Pin::own
+          : o.shot_pin == "before" ? Frames::Pin::before
+                                   : Frames::Pin::none,
+          o.shot_jump};
+}
+
 ShotList::ShotList(std::vector<Shot> shots, const ShotRule& rule, double fps, Chunks lengths, int64_t time)
     : shots_(std::move(shots)), rule_(rule), lengths_(lengths), time_(time) {
   int64_t at = 0;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/torch/attention/visibility.hpp"
+#include "plugins/jobs/inference/frame_options.hpp"
 
 namespace kinora::core {
 
@@ -37,6 +38,8 @@ struct ShotRule {
   Frames::Pin pin = Frames::Pin::none;
   int64_t jump = 0;  // latent frames
 };
+
+ShotRule shot_rule(const ShotOptions& options);
 
 class ShotList {
  public:

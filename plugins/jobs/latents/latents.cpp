@@ -1,5 +1,7 @@
 #include "plugins/jobs/latents/latents.hpp"
 
+#include <set>
+
 #include <ATen/ATen.h>
 
 #include "core/base/digest.hpp"
@@ -81,10 +83,27 @@ LatentItem LatentFacts::item(std::string key, NamedTensors tensors) const {
   return out;
 }
 
-LatentData::LatentData(const std::filesystem::path& folder)
-    : facts_(LatentFacts::of_folder(folder)), cache_(folder / "latents.h5") {}
+LatentData::LatentData(const std::filesystem::path& folder, const ShotCut& cut)
+    : facts_(LatentFacts::of_folder(folder)), cache_(folder / "latents.h5"), cut_(cut) {
+  if (!joins()) return;
+  facts_.shape = joined_shape(facts_.shape, cut_);
+  runs_ = shot_runs(cache_.keys(), cut_.shots);
+}
 
-LatentItem LatentData::item(int64_t i) const { return facts_.item(key(i), cache_.read(key(i))); }
+int64_t LatentData::windows_left_out() const {
+  if (!joins()) return 0;
+  std::set<std::string> used;
+  for (const auto& run : runs_) used.insert(run.windows.begin(), run.windows.end());
+  return static_cast<int64_t>(cache_.keys().size() - used.size());
+}
+
+LatentItem LatentData::item(int64_t i) const {
+  if (!joins()) return facts_.item(key(i), cache_.read(key(i)));
+  std::vector<LatentItem> shots;
+  for (const auto& window : runs_.at(static_cast<size_t>(i)).windows)
+    shots.push_back(facts_.item(window, cache_.read(window)));
+  return joined_shots(key(i), shots, cut_.chunk);
+}
 
 // At least one position, so that a batch of empty texts has the dimension L; its mask is false.
 TextBatch batch_text(const std::vector<at::Tensor>& texts) {

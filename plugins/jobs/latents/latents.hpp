@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plugins/jobs/latents/latent_cache.hpp"
+#include "plugins/jobs/latents/shot_runs.hpp"
 
 namespace kinora::core {
 
@@ -23,6 +24,8 @@ struct LatentItem {
   at::Tensor latent;  // [C, T, H, W], normalised; undefined for codes
   at::Tensor text;    // [L, D]
   NamedTensors more;  // every other tensor of the sample: codes, conditions
+  // Tokens of each shot's text, which are `text` together; empty: the sample is one shot.
+  std::vector<int64_t> shots{};
 };
 
 struct LatentFacts {
@@ -48,18 +51,27 @@ std::string latents_digest(const std::filesystem::path& folder);
 
 class LatentData {
  public:
-  // folder: the encode job's.
-  explicit LatentData(const std::filesystem::path& folder);
-  int64_t size() const { return static_cast<int64_t>(cache_.keys().size()); }
+  // folder: the encode job's. With several shots each sample is a run of clips (shot_runs.hpp), and facts().shape is
+  // the sample's. Throws Error(KINORA_ERROR_INVALID) if there is no such run.
+  explicit LatentData(const std::filesystem::path& folder, const ShotCut& cut = {});
+  int64_t size() const { return static_cast<int64_t>(joins() ? runs_.size() : cache_.keys().size()); }
   const LatentFacts& facts() const { return facts_; }
-  const std::string& key(int64_t i) const { return cache_.keys().at(static_cast<size_t>(i)); }
+  const std::string& key(int64_t i) const {
+    const auto at = static_cast<size_t>(i);
+    return joins() ? runs_.at(at).key : cache_.keys().at(at);
+  }
+  // Number of windows that are in no sample.
+  int64_t windows_left_out() const;
   using Item = LatentItem;
   // [any-thread] Throws Error(KINORA_ERROR_DATA) for a sample that has neither latent nor codes.
   Item item(int64_t i) const;
 
  private:
+  bool joins() const { return cut_.shots > 1; }
   LatentFacts facts_;
   LatentCache cache_;
+  ShotCut cut_;
+  std::vector<ShotRun> runs_;  // of a sample each, if it joins
 };
 
 // Embeddings of different lengths as text [B, L, D], padded with zeros, and mask bool [B, L].

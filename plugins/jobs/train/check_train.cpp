@@ -49,6 +49,21 @@ void require_pictures(const JobSpec& encode, const ComponentSpec& spec, const Co
           use.id, encode.name);
 }
 
+// Makes `shape`, that of a window, the sample's. Returns whether the training can have samples of so many shots.
+bool check_shots(JobCheck& check, const TrainOptions& o, const ComponentUse& model,
+                 std::vector<int64_t>& shape) {
+  for (const char* option : {"shot_pin", "shot_jump"})
+    if (o.shots == 1 && check.spec().places.count(option))
+      check.problem(option,
+                    fmt::format("{} applies to samples of several shots; set shots = 2 or more", option));
+  if (o.shots == 1) return true;
+  return check.holds("shots", [&] {
+    require_shots(o, model.options);
+    require_cached(*check.upstream("encode"), cut_of(o));
+    shape = joined_shape(std::move(shape), cut_of(o));
+  });
+}
+
 // The first option of the frame rule that the run file sets.
 std::string rule_place(const JobCheck& check) {
   for (const char* option : {"teacher_forcing", "causal", "levels", "chunk", "first_chunk", "window", "sink"})
@@ -112,8 +127,8 @@ void check_train(JobCheck& check) {
   const bool declared = model && (!lora || check.holds(adapting, [&] { on_meta<Model>(check, use, lora); }));
   check_layout(check, declared ? &use : nullptr, lora, o.accumulate);
   if (!check_latents(check, o.pipeline)) return;
-  const auto data = encoded_for(check);
-  if (!data) return;
+  auto data = encoded_for(check);
+  if (!data || !check_shots(check, o, use, data->shape)) return;
   const auto& spec = *or_throw(check.runtime().registry().find("model", use.id));
   const bool of_one_kind =
       check.holds("model", [&] { require_one_kind(spec, data->tokenizer, data->of_codes()); });

@@ -19,6 +19,7 @@
 #include "plugins/jobs/training/same_batches.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/sample_grid.hpp"
+#include "plugins/jobs/training/shot_text_link.hpp"
 #include "plugins/jobs/training/trainer.hpp"
 #include "plugins/jobs/training/training_checks.hpp"
 #include "plugins/jobs/training/validation.hpp"
@@ -33,7 +34,7 @@ constexpr const char *kSigma = "train.sigma", *kNoise = "train.noise";
 
 SampleOptions sample_options(const TrainOptions& o) {
   const bool validates = o.validation_every > 0 || o.sample_every > 0;
-  return {o.validation, validates ? o.validation_samples : 0, o.threads, o.are_buckets()};
+  return {o.validation, validates ? o.validation_samples : 0, o.threads, o.are_buckets(), cut_of(o)};
 }
 
 class ModelTraining final : public TrainingTask {
@@ -47,12 +48,13 @@ class ModelTraining final : public TrainingTask {
         data_(samples_of(context, sample_options(o), device_, parallel_)),
         loss_(context.open_slot("loss"), context.spec().component("loss")->options),
         tokens_(o.teacher_forcing),
+        shot_text_(o.shots),
         model_(context.open_slot("model")),
         network_(model_, context.spec().component("model")->options,
                  {.seed = seed_,
                   .device = device_,
                   .dtype = parallel_.parameter_dtype(),
-                  .frames = training_rule(o),
+                  .frames = rule_of(o, data_.stream->facts().shape),
                   .token_multiple = parallel_.token_multiple(),
                   .lora = lora_of(o),
                   .mesh = parallel_.mesh()},
@@ -120,6 +122,7 @@ class ModelTraining final : public TrainingTask {
   std::vector<const kinora_link*> links() const {
     auto out = parallel_.links();
     out.push_back(tokens_.get());
+    if (options_.shots > 1) out.push_back(shot_text_.get());
     return out;
   }
 
@@ -296,6 +299,7 @@ class ModelTraining final : public TrainingTask {
   TrainingSamples data_;
   LossInstance loss_;
   TokenMeter tokens_;
+  ShotTextLink shot_text_;
   Component model_;
   Model network_;
   Experts experts_{network_};
@@ -348,6 +352,7 @@ JobParts Train::parts() {
 
 void Train::work(JobContext& context) const {
   const auto options = context.options<TrainOptions>();
+  require_shots(options, context.spec().component("model")->options);
   use_threads(options.threads);
   ModelTraining(context, options).run();
 }

@@ -16,6 +16,7 @@
 #include "plugins/jobs/train/outline_link.hpp"
 #include "plugins/jobs/train/small_dit.hpp"
 #include "plugins/jobs/training/buckets.hpp"
+#include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/windows/encode_options.hpp"
 #include "plugins/jobs/windows/encoded.hpp"
 #include "plugins/jobs/windows/live_split.hpp"
@@ -110,10 +111,14 @@ ModelOutline outline_model(const JobView& train, const std::optional<LatentSize>
   const auto& use = *train.spec().component("model");
   const auto& spec = *or_throw(train.runtime().registry().find("model", use.id));
   const JobSpec* encode = train.upstream("encode");
-  const int64_t L = encode ? encode->options.at("max_tokens").get<int64_t>() : 512;
-  const auto latent =
-      given ? *given
-            : LatentSize{*(encoded->shape.end() - 3), *(encoded->shape.end() - 2), encoded->shape.back()};
+  const ShotCut cut = cut_of(train.options<TrainOptions>());
+  const int64_t L = cut.shots * (encode ? encode->options.at("max_tokens").get<int64_t>() : 512);
+  const auto size = [&] {
+    auto shape = encoded->shape;
+    if (cut.shots > 1) shape = joined_shape(std::move(shape), cut);
+    return LatentSize{*(shape.end() - 3), *(shape.end() - 2), shape.back()};
+  };
+  const LatentSize latent = given ? *given : size();
   const std::vector<int64_t> video(latent.begin(), latent.end());
   std::optional<Error> first;
   const bool of_codes = !input_of(spec, "latent") && input_of(spec, "codes");

@@ -34,6 +34,11 @@ at::Tensor with_frames_twice(const std::string& name, const at::Tensor& t) {
   return t.dim() == 5 ? at::cat({t, t}, 2) : levels ? at::cat({t, t}, 1) : t;
 }
 
+// Of each shot, [l, D].
+std::vector<at::Tensor> texts_of(const LatentItem& item) {
+  return item.shots.empty() ? std::vector{item.text} : item.text.split_with_sizes(item.shots);
+}
+
 at::Tensor twice(const at::Tensor& video) { return at::cat({video, video}, 2); }
 
 // [B], or [B, T] unchanged.
@@ -82,13 +87,16 @@ NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items, co
     out["latent"] = at::stack(every([](const auto& i) { return i.latent; })).to(parameters_);
   }
   if (first.text.defined()) {
-    auto texts = every([](const auto& i) { return i.text; });
-    for (size_t i = 0; i < texts.size(); ++i)
-      if (without_text[static_cast<int64_t>(i)].template item<bool>())
-        texts[i] = no_text_.defined() ? no_text_.to(texts[i].options()) : at::zeros_like(texts[i]);
-    auto text = batch_text(texts);
-    out["text"] = text.text;
-    out["text_mask"] = text.mask;
+    std::vector<at::Tensor> texts;  // of every shot
+    for (size_t i = 0; i < items.size(); ++i)
+      for (const auto& text : texts_of(items[i]))
+        texts.push_back(!without_text[static_cast<int64_t>(i)].template item<bool>() ? text
+                        : no_text_.defined() ? no_text_.to(text.options())
+                                             : at::zeros_like(text));
+    const auto text = batch_text(texts);
+    const auto B = static_cast<int64_t>(items.size());
+    out["text"] = text.text.reshape({B, -1, text.text.size(2)});
+    out["text_mask"] = text.mask.reshape({B, -1});
   }
   for (const auto& [name, tensor] : first.more) {
     const bool codes = name == "codes";

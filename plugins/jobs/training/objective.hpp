@@ -51,7 +51,7 @@ class Objective {
   // Samples as one batch: `latent` [B, C, T, H, W] and `codes` [B, t, h, w] if present, `text` with
   // `text_mask`, and all their other tensors that are inputs of the model, stacked; tensors of different
   // lengths are padded with zeros if the model has an input NAME_mask. without_text [B] bool: the samples
-  // whose text is dropped. On the device, as noise must be; sigma may be anywhere.
+  // whose text is dropped. Texts of shots are in turn, each padded to the longest (shot_text_link.hpp). On the device, as noise must be; sigma may be anywhere.
   // as_row: latents of any sizes as one packed row, `latent` [1, C, N] with `sizes` int64 [B, 3], T, H and W of
   // each (kinora/videos.hpp); noise then has the latent's shape, sigma is [B], and no frames are given.
   NamedTensors batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text,

@@ -7,6 +7,7 @@
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/inference/frames.hpp"
+#include "plugins/jobs/inference/shots.hpp"
 
 namespace kinora::core {
 namespace {
@@ -94,6 +95,35 @@ bool require_levels(const TrainOptions& o, const ComponentSpec& model, const Opt
           "lower {}, or encode longer windows",
           frames, o.chunks().begin(1), o.first_chunk > 0 ? "first_chunk" : "chunk");
   return true;
+}
+
+ShotCut cut_of(const TrainOptions& o) { return {o.shots, o.chunk}; }
+
+Frames rule_of(const TrainOptions& o, const std::vector<int64_t>& latent) {
+  const Frames rule = training_rule(o);
+  if (o.shots == 1) return rule;
+  const int64_t frames = latent.at(1);
+  std::vector<Shot> shots(static_cast<size_t>(o.shots));
+  for (Shot& shot : shots) shot.chunks = frames / o.shots / o.chunk;
+  return ShotList(std::move(shots), shot_rule(o), 0, 0).at(rule, 0, frames);
+}
+
+void require_shots(const TrainOptions& o, const Options& model) {
+  if (o.shots == 1) return;
+  if (!o.teacher_forcing)
+    raise(KINORA_ERROR_INVALID,
+          "shots: its samples are learnt chunk by chunk; add teacher_forcing = true, or leave shots out");
+  if (o.sample_every > 0)
+    raise(KINORA_ERROR_INVALID,
+          "sample_every: its pictures have one prompt, and samples with shots = {} have several; leave "
+          "sample_every out, and look at the videos of a generate job",
+          o.shots);
+  for (const auto& signal : model.values().value("signals", std::vector<std::string>()))
+    if (signal.ends_with(":tokens"))
+      raise(KINORA_ERROR_INVALID,
+            "shots: the model reads its signal '{}' among the tokens of the text, which are of one shot "
+            "each; leave it, or shots, out",
+            signal);
 }
 
 namespace {

@@ -29,6 +29,12 @@ class LevelDraw {
 // with this many frames leave teacher forcing nothing to learn from.
 bool require_levels(const TrainOptions&, const ComponentSpec& model, const Options& its, int64_t frames);
 
+// How samples are cut from windows, and the rule of latents of this size, [C, T, H, W] or that of codes.
+ShotCut cut_of(const TrainOptions&);
+Frames rule_of(const TrainOptions&, const std::vector<int64_t>& latent);
+// Throws Error(KINORA_ERROR_INVALID) if this training cannot have samples of so many shots.
+void require_shots(const TrainOptions&, const Options& model);
+
 // Throws Error(KINORA_ERROR_INVALID) if this training cannot take windows of this many sizes in the way that its option
 // `batches` says. data_ranks: those that hold different samples.
 void require_window_sizes(const TrainOptions&, const LossInstance&, const ComponentSpec& model, size_t sizes,

@@ -18,7 +18,10 @@ namespace {
 class CachedSamples final : public SampleStream {
  public:
   CachedSamples(const std::filesystem::path& folder, const SampleOptions& options, uint64_t seed)
-      : data_(folder), seed_(seed), parts_(split(data_, options.held_out)) {
+      : data_(folder, options.cut),
+        joins_(options.cut.shots > 1),
+        seed_(seed),
+        parts_(split(data_, options.held_out)) {
     const auto& held_out = parts_.held_out;
     validation_ = held_out.empty() ? parts_.train : held_out;
     if (!held_out.empty())  // those with the lowest hashes
@@ -37,7 +40,9 @@ class CachedSamples final : public SampleStream {
   size_t validation_size() const override { return validation_.size(); }
   LatentData::Item validation(size_t i) override { return item(validation_[i]); }
   nlohmann::json summary() const override {
-    return {{"samples", data_.size()}, {"held_out", parts_.held_out.size()}};
+    nlohmann::json out{{"samples", data_.size()}, {"held_out", parts_.held_out.size()}};
+    if (joins_) out["windows_left_out"] = data_.windows_left_out();
+    return out;
   }
 
  private:
@@ -52,6 +57,7 @@ class CachedSamples final : public SampleStream {
   }
 
   LatentData data_;
+  const bool joins_;  // several windows to a sample
   std::set<int64_t> said_;
   uint64_t seed_;
   Split parts_;
@@ -75,12 +81,22 @@ Split split(const LatentData& data, double share) {
   return out;
 }
 
+void require_cached(const JobSpec& encode, const ShotCut& cut) {
+  if (cut.shots > 1 && encode.data)
+    raise(KINORA_ERROR_INVALID,
+          "shots joins windows of a latent cache, and job '{}' encodes a table of data when training takes "
+          "it; give "
+          "that job a shard job as its input, or leave shots out",
+          encode.name);
+}
+
 TrainingSamples samples_of(const JobView& train, const SampleOptions& options, at::Device device,
                            const Parallelism& parallel) {
   const JobSpec& encode = train.need_upstream("encode");
   if (!encode.data)
     return {.stream = std::make_unique<CachedSamples>(train.folder_of(encode), options,
                                                       static_cast<uint64_t>(train.run().seed))};
+  require_cached(encode, options.cut);
   const auto open = [&] {
     return std::make_unique<LiveSamples>(JobView(train.runtime(), train.run(), encode), options, device);
   };

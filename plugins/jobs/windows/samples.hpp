@@ -19,6 +19,7 @@ struct SampleOptions {
   int64_t validation_samples = 0;  // at most; 0: the training has no use for them
   int64_t threads = 0;             // of tensor operations where windows are encoded; 0: libtorch's default
   bool are_buckets = false;        // each sample has the size that latent_sizes() says
+  ShotCut cut{};                   // of samples from a cache
 };
 
 // The samples of a training. [owner-thread]
@@ -67,6 +68,9 @@ struct TrainingSamples {
   SharedSamples* shared =
       nullptr;  // the stream, if ranks that compute on the same samples read them in turns
 };
+
+// Throws Error(KINORA_ERROR_INVALID) if several shots are to be joined and the encode job has no cache.
+void require_cached(const JobSpec& encode, const ShotCut& cut);
 
 // Opens those of the nearest encode job upstream. Throws Error(KINORA_ERROR_INVALID) if options.held_out
 // leaves nothing for training or validation, or if the data are not those of the encode job. parallel: of the

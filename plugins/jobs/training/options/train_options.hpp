@@ -7,9 +7,10 @@
 
 namespace kinora::core {
 
-struct TrainOptions : OptimizerOptions, FrameOptions {
+struct TrainOptions : OptimizerOptions, FrameOptions, ShotOptions {
   double text_dropout = 0.1, validation = 0;
-  int64_t validation_every = 0, validation_samples = 16, sample_every = 0, samples = 2, sample_steps = 12;
+  int64_t validation_every = 0, validation_samples = 16, sample_every = 0, samples = 2, sample_steps = 12,
+          shots = 1;
   std::vector<double> validation_sigmas;
   std::vector<int64_t> condition_frames;
   double condition_sigma = 1e-4;
@@ -123,6 +124,13 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
         .help(
             "unit with its own independently drawn noise level; auto: chunk with teacher forcing, else "
             "sample");
+    d.option("shots", &TrainOptions::shots)
+        .range(1, 1000)
+        .help(
+            "number of consecutive clips of one video that make a sample, each with its own text, with "
+            "teacher "
+            "forcing; a clip's latent is cut to whole chunks; 1: a clip is a sample");
+    describe_shot_rule(d);
   }
   static void describe_given(Describe<TrainOptions>& d) {
     d.option("condition_frames", &TrainOptions::condition_frames)
