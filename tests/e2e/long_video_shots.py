@@ -169,6 +169,15 @@ def check_refusals():
     assert "stream is for one video, and this job makes 2" in said and not (SCRATCH / "two.mp4").exists(), said
 
 
+def check_training():
+    """The clips that curation kept of the film say which follow one another: two of them are a sample of four chunks."""
+    kinora("run", "--only", "dit", sets=(shots(), "dit.shots=2", "dit.steps=3", "dit.error_recycling={start=1}"))
+    summary = json.loads((OUT / "dit/summary.json").read_text())
+    assert summary["samples"] > 0 and summary["windows_left_out"] >= 0, summary
+    stored = [json.loads(line)["stored_errors"] for line in (OUT / "dit/metrics.jsonl").read_text().splitlines()]
+    assert len(stored) == 3 and stored[0] == 2 * 4 and stored == sorted(stored), stored
+
+
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     quick.begun(KINORA, ROOT, OUT, ["clips", "shards"])
@@ -178,7 +187,7 @@ def main():
     print(f"trained: {time.monotonic() - start:.0f} s", flush=True)
     frames, latent = check_file(file)
     for check, arguments in ((check_standard_output, [frames]), (check_killed, [frames]), (check_cache, [latent]),
-                             (check_refusals, []), (check_from, [file, latent])):
+                             (check_refusals, []), (check_from, [file, latent]), (check_training, [])):
         check(*arguments)
         print(f"ok    {check.__name__}: {time.monotonic() - start:.0f} s", flush=True)
 

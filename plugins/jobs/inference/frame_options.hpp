@@ -1,4 +1,5 @@
-// Options of train and generate jobs that decide which frames of a video attend to which, and where they are in time.
+// Options of train and generate jobs that decide which frames of a video attend to which, and where they are
+// in time.
 #pragma once
 #include <algorithm>
 

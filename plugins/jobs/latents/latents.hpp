@@ -51,8 +51,8 @@ std::string latents_digest(const std::filesystem::path& folder);
 
 class LatentData {
  public:
-  // folder: the encode job's. With several shots each sample is a run of clips (shot_runs.hpp), and facts().shape is
-  // the sample's. Throws Error(KINORA_ERROR_INVALID) if there is no such run.
+  // folder: the encode job's. With several shots each sample is a run of clips (shot_runs.hpp), and
+  // facts().shape is the sample's. Throws Error(KINORA_ERROR_INVALID) if there is no such run.
   explicit LatentData(const std::filesystem::path& folder, const ShotCut& cut = {});
   int64_t size() const { return static_cast<int64_t>(joins() ? runs_.size() : cache_.keys().size()); }
   const LatentFacts& facts() const { return facts_; }

@@ -7,6 +7,7 @@
 #include "plugins/jobs/inference/frames.hpp"
 #include "plugins/jobs/inference/network_checks.hpp"
 #include "plugins/jobs/inference/rules.hpp"
+#include "plugins/jobs/training/error_bank.hpp"
 #include "plugins/jobs/training/objective.hpp"
 #include "plugins/jobs/training/options/train_options.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
@@ -49,7 +50,8 @@ void require_pictures(const JobSpec& encode, const ComponentSpec& spec, const Co
           use.id, encode.name);
 }
 
-// Makes `shape`, that of a window, the sample's. Returns whether the training can have samples of so many shots.
+// Makes `shape`, that of a window, the sample's. Returns whether the training can have samples of so many
+// shots.
 bool check_shots(JobCheck& check, const TrainOptions& o, const ComponentUse& model,
                  std::vector<int64_t>& shape) {
   for (const char* option : {"shot_pin", "shot_jump"})
@@ -139,6 +141,9 @@ void check_train(JobCheck& check) {
   if (axes)
     check.holds(check.spec().places.count("batches") ? "batches" : "model",
                 [&] { require_window_sizes(o, **loss, spec, data->sizes, Parallelism::data_ranks(*axes)); });
+  if (axes)
+    check.holds("error_recycling",
+                [&] { recycling_of(o, **loss, data->sizes, axes->contains("pp") ? axes->at("pp") : 1); });
   if (!data->of_codes())
     check.holds("model", [&] { require_pictures(*check.upstream("encode"), spec, use, *data); });
   if (!o.condition_frames.empty() && !data->of_codes())

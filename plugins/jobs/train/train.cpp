@@ -12,6 +12,7 @@
 #include "plugins/jobs/inference/tensor_job.hpp"
 #include "plugins/jobs/train/check_train.hpp"
 #include "plugins/jobs/training/batch_ahead.hpp"
+#include "plugins/jobs/training/error_bank.hpp"
 #include "plugins/jobs/training/microbatches.hpp"
 #include "plugins/jobs/training/objective.hpp"
 #include "plugins/jobs/training/options/train_options.hpp"
@@ -67,8 +68,10 @@ class ModelTraining final : public TrainingTask {
         levels_(o, loss_, seed_),
         batches_([this](int64_t first, int64_t count) { return made(first, count); }, device_,
                  o.prefetch ? cuda_library(device_) : nullptr) {
-    require_window_sizes(o, loss_, *model_.spec, data_.live ? data_.live->window_sizes() : 1,
-                         parallel_.data_size());
+    const size_t sizes = data_.live ? data_.live->window_sizes() : 1;
+    require_window_sizes(o, loss_, *model_.spec, sizes, parallel_.data_size());
+    if (const auto how = recycling_of(o, loss_, sizes, parallel_.group("pp").size))
+      errors_.emplace(*how, o.chunk, seed_);
     warn_of_missing_rate();
     if (!o.adapter.empty()) network_.load_adapter(o.adapter);
     if (o.validation_every > 0 || o.sample_every > 0)
@@ -108,6 +111,10 @@ class ModelTraining final : public TrainingTask {
     SamplesMade out;
     if (data_.live) out.bytes_read = data_.live->take_bytes();
     return out;
+  }
+  NamedTensors state() const override { return errors_ ? errors_->state() : NamedTensors(); }
+  void restore(NamedTensors state) override {
+    if (errors_) errors_->restore(state);
   }
   LostSamples* lost() override { return data_.live ? &data_.live->lost() : nullptr; }
   json loading() const override { return data_.live ? data_.live->loading() : json(); }
@@ -209,7 +216,11 @@ class ModelTraining final : public TrainingTask {
     };
     const at::Tensor sigma = apart(kSigma), noise = apart(kNoise);
     const Given given = microbatches_.are_divided() ? given_(numbers) : given_(first, count);
-    const at::Tensor losses = objective_.losses(batch, sigma, noise, given);
+    std::optional<ErrorBank::Injected> injected;
+    if (errors_) injected = errors_->injected(batch.at("latent"), noise, sigma, numbers, step_);
+    const at::Tensor losses = objective_.losses(batch, sigma, injected ? injected->noise : noise, given,
+                                                injected ? &injected->streams : nullptr);
+    if (injected) errors_->note(batch.at("latent"), *injected, numbers, step_);
     MicroLoss out{losses.sum() / static_cast<double>(options_.batch), {}, {}};
     for (const int64_t frames : given.frames)
       out.loss_share -= static_cast<double>(frames) / static_cast<double>(batch.at("latent").size(2)) /
@@ -261,6 +272,10 @@ class ModelTraining final : public TrainingTask {
   bool after_step(int64_t step, json& line) override {
     if (compares(step - 1)) same_batches_.compare((step - 1) * options_.batch, step * options_.batch, step);
     if (data_.live) line["data_wait"] = data_.live->take_wait();
+    if (errors_) {
+      errors_->store(Exchange(parallel_.group("dp+fsdp"), device_));
+      line["stored_errors"] = errors_->size();
+    }
     if (microbatches_.are_divided()) {
       json& mean = trainer_->facts["efficiency"];  // of all steps
       const double one = microbatches_.efficiency(step - 1),
@@ -312,7 +327,8 @@ class ModelTraining final : public TrainingTask {
   int64_t step_ = 0;  // the current one
   Microbatches microbatches_{data_.live, options_, parallel_};
   SameBatches same_batches_{parallel_};
-  std::optional<Trained> trained_;  // while the job runs
+  std::optional<ErrorBank> errors_;  // with error_recycling
+  std::optional<Trained> trained_;   // while the job runs
   std::optional<Trainer> trainer_;
 };
 

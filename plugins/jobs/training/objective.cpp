@@ -188,6 +188,13 @@ NamedTensors Objective::two_stream_inputs(const NamedTensors& batch, const at::T
   return inputs(batch, joined_streams(batch.at("latent"), noisy, levels));
 }
 
+NamedTensors Objective::disturbed_inputs(NamedTensors batch, const at::Tensor& sigma, const at::Tensor& noise,
+                                         const Disturbed& disturbed) const {
+  const at::Tensor levels = by_frame(sigma).expand({sigma.size(0), noise.size(2)});
+  batch["latent"] = disturbed.context;
+  return two_stream_inputs(batch, loss_.noisy(disturbed.latent, noise, levels), levels);
+}
+
 NamedTensors Objective::inputs(const NamedTensors& batch, const Noised& noised) const {
   NamedTensors in = batch;
   if (noised.x.defined()) {
@@ -221,9 +228,10 @@ NamedTensors Objective::outputs(const NamedTensors& in) const {
 }
 
 at::Tensor Objective::losses(const NamedTensors& batch, const at::Tensor& level, const at::Tensor& noise,
-                             const Given& given) const {
+                             const Given& given, Disturbed* disturbed) const {
   const at::Tensor sigma = level.defined() ? level.to(device_) : level;
-  const NamedTensors in = inputs(batch, sigma, noise, given);
+  const NamedTensors in =
+      disturbed ? disturbed_inputs(batch, sigma, noise, *disturbed) : inputs(batch, sigma, noise, given);
   NamedTensors to_loss;
   if (noisy()) to_loss = {{"noise", noise}, {"sigma", sigma}};
   for (const auto& [name, tensor] : batch)
@@ -233,6 +241,7 @@ at::Tensor Objective::losses(const NamedTensors& batch, const at::Tensor& level,
     to_loss[name] = clean_ ? some_frames(name, made, T, T) : made;
     if (name == "output") to_loss["prediction"] = to_loss[name];
   }
+  if (disturbed) disturbed->prediction = to_loss.at("prediction").detach();
   if (const auto sizes = batch.find("sizes"); sizes != batch.end())
     return losses_of_row(to_loss, sizes->second);
   if (!given.frames.empty()) return losses_of_rest(to_loss, given);

@@ -20,6 +20,13 @@ struct Given {
   bool shares_timestep = false;  // the model reads the timestep of the other frames for them
 };
 
+// Teacher forcing with errors added (error_bank.hpp): what the clean stream shows and what noise is mixed
+// into, both of the latent's shape; the target is still that of the latent.
+struct Disturbed {
+  at::Tensor context, latent;
+  at::Tensor prediction;  // set by Objective::losses(): the model's, without its graph
+};
+
 // Throws Error(KINORA_ERROR_INVALID) if the loss does not accept this kind of data: codes or latents.
 void require_data(const LossInstance& loss, bool codes);
 // Checks that up to `most` of a latent's `all` frames can be given to this model; throws
@@ -51,9 +58,10 @@ class Objective {
   // Samples as one batch: `latent` [B, C, T, H, W] and `codes` [B, t, h, w] if present, `text` with
   // `text_mask`, and all their other tensors that are inputs of the model, stacked; tensors of different
   // lengths are padded with zeros if the model has an input NAME_mask. without_text [B] bool: the samples
-  // whose text is dropped. Texts of shots are in turn, each padded to the longest (shot_text_link.hpp). On the device, as noise must be; sigma may be anywhere.
-  // as_row: latents of any sizes as one packed row, `latent` [1, C, N] with `sizes` int64 [B, 3], T, H and W of
-  // each (kinora/videos.hpp); noise then has the latent's shape, sigma is [B], and no frames are given.
+  // whose text is dropped. Texts of shots are in turn, each padded to the longest (shot_text_link.hpp). On
+  // the device, as noise must be; sigma may be anywhere. as_row: latents of any sizes as one packed row,
+  // `latent` [1, C, N] with `sizes` int64 [B, 3], T, H and W of each (kinora/videos.hpp); noise then has the
+  // latent's shape, sigma is [B], and no frames are given.
   NamedTensors batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text,
                      bool as_row = false) const;
   // The same on the CPU.
@@ -76,7 +84,7 @@ class Objective {
   // The loss of each sample [B], with its graph: zero on given frames, which its mean still counts, so that
   // every learned number has the same weight (Cosmos-Predict 2).
   at::Tensor losses(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise,
-                    const Given& given = {}) const;
+                    const Given& given = {}, Disturbed* disturbed = nullptr) const;
   // Whether a latent's mask is among the model's inputs.
   ConditionInput condition_input(const at::Tensor& latent) const;
 
@@ -99,6 +107,8 @@ class Objective {
   Noised two_streams(const at::Tensor& latent, const at::Tensor& sigma, const at::Tensor& noise) const;
   Noised joined_streams(const at::Tensor& latent, const at::Tensor& noisy, const at::Tensor& levels) const;
   NamedTensors inputs(const NamedTensors& batch, const Noised& noised) const;
+  NamedTensors disturbed_inputs(NamedTensors batch, const at::Tensor& sigma, const at::Tensor& noise,
+                                const Disturbed& disturbed) const;
   at::Tensor losses_of_rest(const NamedTensors& in, const Given& given) const;
   bool adds_up(const NamedTensors& in) const;
   LossInstance& loss_;

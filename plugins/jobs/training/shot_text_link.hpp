@@ -1,5 +1,5 @@
-// Cross-attention of a sample of several shots: each token sees the text of its own shot (column SHOT of its table), as
-// in a generation, whose chunks are read with the prompt of their shot.
+// Cross-attention of a sample of several shots: each token sees the text of its own shot (column SHOT of its
+// table), as in a generation, whose chunks are read with the prompt of their shot.
 #pragma once
 #include <list>
 
@@ -8,8 +8,8 @@
 
 namespace kinora::core {
 
-// The keys of a cross-attention are the texts of `shots` shots in turn, of equally many tokens each, of which kv_valid
-// says which may be seen. A link of one shot changes nothing.
+// The keys of a cross-attention are the texts of `shots` shots in turn, of equally many tokens each, of which
+// kv_valid says which may be seen. A link of one shot changes nothing.
 class ShotTextLink final : public kinora::Link<at::Tensor> {
  public:
   explicit ShotTextLink(int64_t shots) : Link(kLevel), shots_(shots) { skip_inherited<ShotTextLink>(); }
@@ -20,8 +20,8 @@ class ShotTextLink final : public kinora::Link<at::Tensor> {
  private:
   // Above the links that divide tokens: it changes tables alone.
   static constexpr uint32_t kLevel = KINORA_LEVEL_CONTEXT - 40;
-  // The base identifies tables by their address, so that they must be the same for all layers. The given ones are kept
-  // alive, so that their addresses identify them too.
+  // The base identifies tables by their address, so that they must be the same for all layers. The given ones
+  // are kept alive, so that their addresses identify them too.
   struct Tables {
     at::Tensor given_q, valid;
     int64_t keys;

@@ -1,5 +1,5 @@
-// Samples of several shots: the loss and every gradient of one forward against the chunks of a generation, one after
-// the other (shots_testing.hpp).
+// Samples of several shots: the loss and every gradient of one forward against the chunks of a generation,
+// one after the other (shots_testing.hpp).
 #include "plugins/jobs/training/shot_text_link.hpp"
 
 #include <gmock/gmock.h>

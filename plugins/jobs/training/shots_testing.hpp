@@ -1,5 +1,5 @@
-// Shots in training against their definition: the chunks of a video one after the other, as a generation makes them,
-// each by a forward of the plain model with the text of its shot alone.
+// Shots in training against their definition: the chunks of a video one after the other, as a generation
+// makes them, each by a forward of the plain model with the text of its shot alone.
 #pragma once
 #include <map>
 #include <set>
@@ -16,8 +16,8 @@
 
 namespace kinora::core::shots_testing {
 
-// Keys and values of the clean passes so far, with their gradients. The chain's rule hides those that a chunk does not
-// see.
+// Keys and values of the clean passes so far, with their gradients. The chain's rule hides those that a chunk
+// does not see.
 class KeptWithGradients final : public kinora::Link<at::Tensor> {
  public:
   KeptWithGradients() : Link(KINORA_LEVEL_CACHE) { skip_inherited<KeptWithGradients>(); }
@@ -52,7 +52,8 @@ struct ShotSample {
   std::vector<at::Tensor> texts;
 };
 
-// The flow loss of all chunks, as the chunks of a generate job's `shots` see each other. The network has the link.
+// The flow loss of all chunks, as the chunks of a generate job's `shots` see each other. The network has the
+// link.
 inline at::Tensor loss_by_chunks(Model& network, KeptWithGradients& kept, const FrameOptions& o,
                                  const ShotRule& how, const ShotSample& s) {
   const int64_t T = s.latent.size(2), all = T / o.chunk, each = all / static_cast<int64_t>(s.texts.size());

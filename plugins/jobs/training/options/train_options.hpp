@@ -16,7 +16,7 @@ struct TrainOptions : OptimizerOptions, FrameOptions, ShotOptions {
   double condition_sigma = 1e-4;
   std::vector<double> condition_noise;
   std::string lora, adapter, levels = "auto", batches = "packed", pipeline, expert,
-                             condition_timestep = "own";
+                             condition_timestep = "own", error_recycling;
   bool prefetch = true;
   bool are_buckets() const { return batches == "buckets"; }
   static void describe(Describe<TrainOptions>& d) {
@@ -131,6 +131,12 @@ struct TrainOptions : OptimizerOptions, FrameOptions, ShotOptions {
             "teacher "
             "forcing; a clip's latent is cut to whole chunks; 1: a clip is a sample");
     describe_shot_rule(d);
+    d.option("error_recycling", &TrainOptions::error_recycling)
+        .unit("JSON")
+        .help(
+            "with teacher forcing, add errors of the model's earlier predictions to what it sees: a table of "
+            "context, latent and noise (shares of the samples), clean (share without errors), scale, start "
+            "(steps), buckets and entries; {}: LongLive 2.0's numbers; empty: none");
   }
   static void describe_given(Describe<TrainOptions>& d) {
     d.option("condition_frames", &TrainOptions::condition_frames)
