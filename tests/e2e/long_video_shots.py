@@ -170,7 +170,7 @@ def check_refusals():
 
 
 def check_training():
-    """The clips that curation kept of the film say which follow one another: two of them are a sample of four chunks."""
+    """The keys of the film's clips say which follow one another: two of them are a sample of four chunks."""
     kinora("run", "--only", "dit", sets=(shots(), "dit.shots=2", "dit.steps=3", "dit.error_recycling={start=1}"))
     summary = json.loads((OUT / "dit/summary.json").read_text())
     assert summary["samples"] > 0 and summary["windows_left_out"] >= 0, summary

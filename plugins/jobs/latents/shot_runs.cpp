@@ -30,8 +30,7 @@ Clip clip_of(const std::string& key) {
   }
   raise(KINORA_ERROR_INVALID,
         "shots: '{}' does not say which clip of its video it is, as VIDEO-0003 does, a key that a curate job "
-        "gives; "
-        "encode shards of clips that stage/video.clips or clip.transcode cut, or leave shots out",
+        "gives; encode shards of clips that stage/video.clips or clip.transcode cut, or leave shots out",
         clip);
 }
 
@@ -70,8 +69,7 @@ std::vector<ShotRun> shot_runs(const std::vector<std::string>& keys, int64_t sho
   if (out.empty())
     raise(KINORA_ERROR_INVALID,
           "shots = {}: none of the {} videos has so many encoded clips with successive numbers; lower shots, "
-          "or keep "
-          "more clips in the curate job",
+          "or keep more clips in the curate job",
           shots, windows.size());
   return out;
 }
@@ -83,8 +81,7 @@ std::vector<int64_t> joined_shape(std::vector<int64_t> window, const ShotCut& cu
   if (frames < cut.chunk)
     raise(KINORA_ERROR_INVALID,
           "shots: a shot has whole chunks, and windows of {} latent frames are shorter than chunk = {}; "
-          "lower chunk, "
-          "or encode longer windows",
+          "lower chunk, or encode longer windows",
           frames, cut.chunk);
   frames = frames / cut.chunk * cut.chunk * cut.shots;
   return window;
@@ -99,8 +96,7 @@ LatentItem joined_shots(std::string key, const std::vector<LatentItem>& shots, i
           tensor.dim() > 1 || its == out.more.end() || !at::equal(tensor, its->second))
         raise(KINORA_ERROR_INVALID,
               "shots joins latents and texts, and '{}' of {} is not one for all shots of {}; encode without "
-              "it, or "
-              "leave shots out",
+              "it, or leave shots out",
               name, shot.key, out.key);
     const int64_t frames = shot.latent.size(1), whole = frames / chunk * chunk;
     latents.push_back(shot.latent.narrow(1, latents.empty() ? 0 : frames - whole, whole));

@@ -60,7 +60,7 @@ TEST(TrainShots, LearnTwoClipsOfAVideoAsOneGeneration) {
   EXPECT_NEAR(run->metrics("dit").at(0).at("loss").get<double>() / want, 1, 1e-10);
 }
 
-TEST(TrainShots, AreTheSameInMicrobatchesWithValidationAndAfterAResume) {
+TEST(TrainShots, AreTheSameInMicrobatchesWithValidation) {
   const std::string lines = "validation_every = 2\nvalidation_samples = 1\n";
   const auto one = training_of_shots(lines), split = training_of_shots(lines + "accumulate = 2\n");
   const json a = trained(*one), b = trained(*split);

@@ -63,8 +63,7 @@ std::optional<ErrorRecycling> recycling_of(const TrainOptions& o, const LossInst
   if (stages > 1)
     raise(KINORA_ERROR_UNSUPPORTED,
           "error_recycling needs the predictions on every rank, and with pp the last stage alone has them; "
-          "choose "
-          "another strategy, or leave error_recycling out");
+          "choose another strategy, or leave error_recycling out");
   return out;
 }
 

@@ -85,8 +85,7 @@ void require_cached(const JobSpec& encode, const ShotCut& cut) {
   if (cut.shots > 1 && encode.data)
     raise(KINORA_ERROR_INVALID,
           "shots joins windows of a latent cache, and job '{}' encodes a table of data when training takes "
-          "it; give "
-          "that job a shard job as its input, or leave shots out",
+          "it; give that job a shard job as its input, or leave shots out",
           encode.name);
 }
 

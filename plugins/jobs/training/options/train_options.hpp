@@ -128,8 +128,7 @@ struct TrainOptions : OptimizerOptions, FrameOptions, ShotOptions {
         .range(1, 1000)
         .help(
             "number of consecutive clips of one video that make a sample, each with its own text, with "
-            "teacher "
-            "forcing; a clip's latent is cut to whole chunks; 1: a clip is a sample");
+            "teacher forcing; a clip's latent is cut to whole chunks; 1: a clip is a sample");
     describe_shot_rule(d);
     d.option("error_recycling", &TrainOptions::error_recycling)
         .unit("JSON")
