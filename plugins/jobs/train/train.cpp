@@ -71,7 +71,7 @@ class ModelTraining final : public TrainingTask {
     const size_t sizes = data_.live ? data_.live->window_sizes() : 1;
     require_window_sizes(o, loss_, *model_.spec, sizes, parallel_.data_size());
     if (const auto how = recycling_of(o, loss_, sizes, parallel_.group("pp").size))
-      errors_.emplace(*how, o.chunk, seed_);
+      errors_.emplace(*how, o.chunks(), seed_);
     warn_of_missing_rate();
     if (!o.adapter.empty()) network_.load_adapter(o.adapter);
     if (o.validation_every > 0 || o.sample_every > 0)

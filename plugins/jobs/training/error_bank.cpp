@@ -128,14 +128,15 @@ ErrorBank::Injected ErrorBank::injected(const at::Tensor& latent, const at::Tens
     if (draws.clean() < how_.clean) continue;
     for (int64_t p = 0; p < static_cast<int64_t>(positions_.size()); ++p) {
       const auto& of_position = positions_[static_cast<size_t>(p)];
-      const auto level = told.const_data_ptr<double>()[static_cast<int64_t>(b) * T + p * chunk_];
+      const auto level = told.const_data_ptr<double>()[static_cast<int64_t>(b) * T + lengths_.begin(p)];
       std::vector<const Bucket*> any, same{&of_position[static_cast<size_t>(bucket_of(level))]};
       for (const auto& bucket : of_position) any.push_back(&bucket);
       for (int64_t of = 0; of < 3; ++of) {
         if (draws.use(of) >= shares[of]) continue;
         const at::Tensor* error = one_of(of == 0 ? any : same, draws.entry(p, of));
         if (!error) continue;
-        const at::Tensor to = changed[of][static_cast<int64_t>(b)].narrow(1, p * chunk_, frames_of(p, T));
+        const at::Tensor to =
+            changed[of][static_cast<int64_t>(b)].narrow(1, lengths_.begin(p), frames_of(p, T));
         to.add_((*error)[of == 2 ? 1 : 0].to(to.options()), 1 + how_.scale * (2 * draws.scale(p, of) - 1));
       }
     }
@@ -191,9 +192,9 @@ void ErrorBank::store(int64_t sample, const Noted& noted) {
   positions_.resize(static_cast<size_t>(chunks(T)), std::vector<Bucket>(static_cast<size_t>(how_.buckets)));
   const Draws draws(seed_, sample, chunks(T));
   for (int64_t p = 0; p < chunks(T); ++p) {
-    const double level = noted.levels[p * chunk_].item<double>();
+    const double level = noted.levels[lengths_.begin(p)].item<double>();
     Bucket& bucket = positions_[static_cast<size_t>(p)][static_cast<size_t>(bucket_of(level))];
-    at::Tensor own = noted.errors.narrow(2, p * chunk_, frames_of(p, T)).clone();
+    at::Tensor own = noted.errors.narrow(2, lengths_.begin(p), frames_of(p, T)).clone();
     if (static_cast<int64_t>(bucket.size()) < how_.entries / how_.buckets)
       bucket.push_back(std::move(own));
     else

@@ -11,7 +11,8 @@
 // of levels. All draws are functions of (seed, sample), and all ranks hold the same bank: it changes at the
 // end of a step.
 //
-// B samples, C channels, T latent frames in P chunks of k, H rows, W columns.
+// B samples, C channels, T latent frames in P chunks of k (the first perhaps of
+// another length), H rows, W columns.
 #pragma once
 #include <map>
 #include <optional>
@@ -44,8 +45,8 @@ std::optional<ErrorRecycling> recycling_of(const TrainOptions&, const LossInstan
 // [owner-thread]
 class ErrorBank {
  public:
-  ErrorBank(const ErrorRecycling& how, int64_t chunk, uint64_t seed)
-      : how_(how), chunk_(chunk), seed_(seed) {}
+  ErrorBank(const ErrorRecycling& how, Chunks lengths, uint64_t seed)
+      : how_(how), lengths_(lengths), seed_(seed) {}
 
   struct Injected {
     Disturbed streams;
@@ -77,14 +78,14 @@ class ErrorBank {
   };
   class Draws;
   int64_t bucket_of(double level) const;
-  int64_t chunks(int64_t frames) const { return (frames + chunk_ - 1) / chunk_; }
+  int64_t chunks(int64_t frames) const { return lengths_.of(frames - 1) + 1; }
   int64_t frames_of(int64_t position, int64_t frames) const {
-    return std::min(chunk_, frames - position * chunk_);
+    return std::min(lengths_.begin(position + 1), frames) - lengths_.begin(position);
   }
   void store(int64_t sample, const Noted& noted);
 
   const ErrorRecycling how_;
-  const int64_t chunk_;
+  const Chunks lengths_;
   const uint64_t seed_;
   std::vector<std::vector<Bucket>> positions_;  // P of `buckets`
   std::map<int64_t, Noted> noted_;              // by sample

@@ -147,7 +147,7 @@ TEST(ErrorBank, ReplacesARandomErrorOfAFullBucketAndIsWholeInItsState) {
   for (int64_t i = 0; i < 2; ++i)
     EXPECT_TRUE(at::equal(first[i][0], want[static_cast<size_t>(i)][0].narrow(1, 0, kChunk))) << i;
   EXPECT_TRUE(at::equal(state.at("buckets.2"), at::tensor({3, 3}, at::kLong)));
-  ErrorBank again(always(), kChunk, kRunSeed);
+  ErrorBank again(always(), {kChunk}, kRunSeed);
   again.restore(state);
   EXPECT_TRUE(at::equal(again.injected(f.x0, f.n, f.levels, {5}, 1).streams.latent,
                         f.bank.injected(f.x0, f.n, f.levels, {5}, 1).streams.latent));

@@ -105,7 +105,7 @@ Frames rule_of(const TrainOptions& o, const std::vector<int64_t>& latent) {
   const int64_t frames = latent.at(1);
   std::vector<Shot> shots(static_cast<size_t>(o.shots));
   for (Shot& shot : shots) shot.chunks = frames / o.shots / o.chunk;
-  return ShotList(std::move(shots), shot_rule(o), 0, 0).at(rule, 0, frames);
+  return ShotList(std::move(shots), shot_rule(o), 0, o.chunks(), 1).at(rule, 0, frames);
 }
 
 void require_shots(const TrainOptions& o, const Options& model) {
@@ -113,6 +113,8 @@ void require_shots(const TrainOptions& o, const Options& model) {
   if (!o.teacher_forcing)
     raise(KINORA_ERROR_INVALID,
           "shots: its samples are learnt chunk by chunk; add teacher_forcing = true, or leave shots out");
+  if (o.first_chunk > 0)
+    raise(KINORA_ERROR_INVALID, "shots: a shot has chunks of one length; leave first_chunk, or shots, out");
   if (o.sample_every > 0)
     raise(KINORA_ERROR_INVALID,
           "sample_every: its pictures have one prompt, and samples with shots = {} have several; leave "

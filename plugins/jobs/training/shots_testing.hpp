@@ -58,7 +58,7 @@ inline at::Tensor loss_by_chunks(Model& network, KeptWithGradients& kept, const 
                                  const ShotRule& how, const ShotSample& s) {
   const int64_t T = s.latent.size(2), all = T / o.chunk, each = all / static_cast<int64_t>(s.texts.size());
   std::vector<std::string> shots(s.texts.size(), nlohmann::json{{"prompt", ""}, {"chunks", each}}.dump());
-  const ShotList list(shots_of(shots), how, 24, o.chunk);
+  const ShotList list(shots_of(shots), how, 24, {o.chunk}, 1);
   kept.forget();
   at::Tensor sum = at::zeros({}, at::kDouble);
   for (int64_t chunk = 0; chunk < all; ++chunk) {
