@@ -390,4 +390,20 @@ Tensor KvCacheLink::attention(const Tensor& q, const Tensor& k, const Tensor& v,
   return next.attention(q, e4m3(all.kv.k), e4m3(all.kv.v), longer);
 }
 
+kinora_param KvCacheLink::parameter(const kinora_param_spec& spec) {
+  const kinora_param p = next.parameter(spec);
+  if (spec.role == KINORA_ROLE_COLUMN) columns_.insert(p);
+  return p;
+}
+
+// A layer whose input all tokens share and whose outputs are heads projects the text. Layers of the timestep are WHOLE.
+Tensor KvCacheLink::linear(const Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) {
+  if (seq != 0 || !columns_.count(w) || GradMode::enabled()) return next.linear(x, w, b, seq);
+  const kinora_pass now = pass();
+  SharedLinears& of_text = sessions_[now.session].branches[now.branch].of_text;
+  Tensor out = of_text.find(w, x);
+  if (!out.defined()) of_text.put(w, x, out = next.linear(x, w, b, seq));
+  return out;
+}
+
 }  // namespace kinora

@@ -1,7 +1,8 @@
 // Keeps keys and values of earlier forwards, so that attention of the current tokens also sees them, as far
 // as the run's rule allows. The link is below context and tensor links, so it stores local heads, for all tokens.
 //
-// Stored by the pass' session and branch (guidance has one cache per branch) and the attention's name.
+// Stored by the pass' session and branch (guidance has one cache per branch) and the attention's name. A branch also
+// keeps what linear layers make of the text: keys and values that stay while the text does (SharedLinears).
 #pragma once
 #include <map>
 #include <set>
@@ -12,6 +13,7 @@
 #include "kinora/link.hpp"
 #include "plugins/caches/kv/eviction.hpp"
 #include "plugins/caches/kv/positions.hpp"
+#include "plugins/caches/kv/shared_linears.hpp"
 #include "plugins/caches/kv/stored_kv.hpp"
 
 namespace kinora {
@@ -29,6 +31,8 @@ class KvCacheLink final : public Link<Tensor> {
   KvCacheLink(const KvOptions& options, int64_t tokens);
 
   Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const kinora_attention& how) override;
+  kinora_param parameter(const kinora_param_spec& spec) override;
+  Tensor linear(const Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
 
   using Saved = std::map<std::string, Tensor>;
   int64_t tokens(uint64_t session, uint32_t branch) const;
@@ -66,6 +70,7 @@ class KvCacheLink final : public Link<Tensor> {
     std::vector<int64_t> closed, chunks;
     Forward now;
     std::map<std::string, StoredKv> attentions;
+    SharedLinears of_text;
   };
   struct Session {
     std::map<uint32_t, Branch> branches;
@@ -101,6 +106,7 @@ class KvCacheLink final : public Link<Tensor> {
   int64_t tokens_;
   Coding coding_;
   bool relative_, has_means_;
+  std::set<kinora_param> columns_;  // weights of layers that lead to heads
   std::map<uint64_t, Session> sessions_;
 };
 

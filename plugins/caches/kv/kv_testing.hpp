@@ -53,6 +53,13 @@ struct End : Link<Tensor> {
   }
   int64_t keys = 0;
   Tensor k_table;  // of the last call
+  kinora_param parameter(const kinora_param_spec&) override { return ++parameters; }
+  Tensor linear(const Tensor& x, kinora_param w, kinora_param, kinora_seq) override {
+    ++linears;
+    return x * static_cast<double>(w);
+  }
+  int64_t keys = 0, linears = 0;
+  kinora_param parameters = 0;
   bool codes = false;
 };
 

@@ -53,7 +53,7 @@ typedef struct kinora_cache {
   /* [owner-thread] Number of tokens that the branch has stored, pinned ones included; 0 for a branch that
    * never ran. */
   int32_t (*tokens)(void* self, uint64_t session, uint32_t branch, int64_t* out);
-  /* [owner-thread] Size of the session's storage of all branches, unused room included. */
+  /* [owner-thread] Size of the storage of the session's tokens in all branches, unused room included. */
   int32_t (*bytes)(void* self, uint64_t session, int64_t* out);
   /* [owner-thread] Drops all tokens of the branch and frees their storage. KINORA_BRANCH_ALL: also drops what
    * was pinned; nothing is left of the session. */
