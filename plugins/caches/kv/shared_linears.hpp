@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 
+#include "kinora/abi/context.h"
 #include "kinora/tensor.hpp"
 
 namespace kinora {

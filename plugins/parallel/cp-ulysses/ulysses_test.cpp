@@ -6,7 +6,7 @@
 #include "kinora/head_exchange.hpp"
 #include "tests/support/equality.hpp"
 #include "tests/support/rank_strategies.hpp"
-#include "tests/support/wire_emulation.hpp"
+#include "tests/support/rounded_exchanges.hpp"
 
 namespace kinora {
 namespace {
@@ -142,51 +142,6 @@ TEST(Ulysses, ExchangesPartsInFewerBytes) {
   });
 }
 
-// The attention of one process whose q, k and v, and then its result, are rounded as parts: what rank r has of the
-// tokens and rank s gets of the heads is one part, rows are tokens, columns the heads of q, k and v side by side.
-class RoundsExchanges final : public Link<at::Tensor> {
- public:
-  RoundsExchanges(int64_t ranks, std::string values, std::string gradients)
-      : Link(KINORA_LEVEL_PRECISION),
-        ranks_(ranks),
-        values_(std::move(values)),
-        gradients_(std::move(gradients)) {
-    skip_inherited<RoundsExchanges>();
-  }
-  at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                       const kinora_attention& how) override {
-    if (!how.kv_seq) return next.attention(q, k, v, how);
-    const auto in = rounded({q, k, v});
-    return rounded({next.attention(in[0], in[1], in[2], how)})[0];
-  }
-
- private:
-  // x: each [B, N, H, d].
-  std::vector<at::Tensor> rounded(const std::vector<at::Tensor>& x) const {
-    std::vector<std::vector<at::Tensor>> by_tokens(x.size());
-    for (int64_t r = 0; r < ranks_; ++r) {
-      std::vector<std::vector<at::Tensor>> by_heads(x.size());
-      for (int64_t s = 0; s < ranks_; ++s) {
-        std::vector<at::Tensor> columns;
-        for (const auto& t : x)
-          columns.push_back(
-              t.chunk(ranks_, 1)[size_t(r)].chunk(ranks_, 2)[size_t(s)].flatten(2).flatten(0, 1));
-        const at::Tensor part = test::sent(at::cat(columns, 1), values_, gradients_);
-        int64_t from = 0;
-        for (size_t i = 0; i < x.size(); from += columns[i++].size(1))
-          by_heads[i].push_back(part.narrow(1, from, columns[i].size(1))
-                                    .reshape({x[i].size(0), x[i].size(1) / ranks_, -1, x[i].size(3)}));
-      }
-      for (size_t i = 0; i < x.size(); ++i) by_tokens[i].push_back(at::cat(by_heads[i], 2));
-    }
-    std::vector<at::Tensor> out;
-    for (const auto& parts : by_tokens) out.push_back(at::cat(parts, 1));
-    return out;
-  }
-  int64_t ranks_;
-  std::string values_, gradients_;
-};
-
 // 16 heads: a part's rows have 288 columns, which are three blocks of FP8 and 18 of NVFP4.
 TEST(Ulysses, EqualsOneProcessThatRoundsWhatIsSentInFewerBytes) {
   test::on_ranks(2, [](const Rank& me) {
@@ -199,8 +154,8 @@ TEST(Ulysses, EqualsOneProcessThatRoundsWhatIsSentInFewerBytes) {
                           gradients + "' }]",
               .model = test::models::dit(16),
               .steps = 1};
-      t.more = test::of_one_process<RoundsExchanges>(int64_t{me.size}, std::string(values),
-                                                     std::string(gradients));
+      t.more = test::of_one_process<test::RoundsExchanges>(int64_t{me.size}, std::string(values),
+                                                           std::string(gradients));
       test::equals_one_process(me, t);
     }
   });
