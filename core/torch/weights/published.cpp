@@ -254,13 +254,11 @@ NamedTensors parameters_of_script(const std::string& file) {
 
 NamedTensors script_in(const std::string& file) {
   if (!caffe2::serialize::PyTorchStreamReader(file).hasRecord("constants.pkl"))
-    raise(
-        KINORA_ERROR_UNSUPPORTED,
-        "{0} is a pickle of torch.save, which is never read; convert it once: python -c \"import torch; from "
-        "safetensors.torch import save_file; d = torch.load('{0}', weights_only=True); d = next((d[k] for k "
-        "in ('generator', 'generator_ema', 'generator_lora', 'model') if isinstance(d.get(k), dict)), d); "
-        "save_file({{k: v.contiguous() for k, v in d.items() if torch.is_tensor(v)}}, 'model.safetensors')\"",
-        file);
+    raise(KINORA_ERROR_UNSUPPORTED,
+          "{0} is a pickle of torch.save, which is never read; `kinora inspect {0}` prints a command that "
+          "converts "
+          "it once",
+          file);
   return parameters_of_script(file);
 }
 

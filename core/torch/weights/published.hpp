@@ -83,8 +83,7 @@ bool is_archive(const std::filesystem::path& given);
 bool may_hold_more(const std::filesystem::path& given);
 
 // Reads the parameters of a TorchScript file by name, on the CPU; buffers and program are ignored. Needs
-// libtorch_cpu only. Throws kinora::Error for any other file; for a pickle the message has the command that
-// converts it.
+// libtorch_cpu only. Throws kinora::Error for any other file.
 NamedTensors read_archive(const std::filesystem::path& file);
 // Reads all archives of the path.
 NamedTensors read_archives(const std::filesystem::path& given);

@@ -51,7 +51,6 @@ struct End : Link<Tensor> {
     const Tensor seen = index(how.k_table).unsqueeze(0) <= index(how.q_table).unsqueeze(1);
     return test::masked_attention(q, k, v, how.scale, seen);
   }
-  int64_t keys = 0;
   Tensor k_table;  // of the last call
   kinora_param parameter(const kinora_param_spec&) override { return ++parameters; }
   Tensor linear(const Tensor& x, kinora_param w, kinora_param, kinora_seq) override {

@@ -1,8 +1,5 @@
 #include "plugins/jobs/distill/check_distill.hpp"
 
-#include <algorithm>
-#include <set>
-
 #include <ATen/ATen.h>
 
 #include "core/torch/network/cache_instance.hpp"
@@ -11,6 +8,7 @@
 #include "plugins/jobs/distill/distill_options.hpp"
 #include "plugins/jobs/inference/frames.hpp"
 #include "plugins/jobs/inference/network_checks.hpp"
+#include "plugins/jobs/inference/rules.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/training_checks.hpp"
 #include "plugins/jobs/windows/encoded.hpp"
@@ -18,18 +16,10 @@
 namespace kinora::core {
 namespace {
 
-// Below the links of the others an attention has a part of a sequence, which a cache cannot keep; and the trainer
-// refuses a pipeline of several networks.
+// Rollouts are made on a cache.
 void require_strategies(const JobView& job) {
-  static const std::set<std::string> kWhole{
-      "parallel/single",     "parallel/ddp",         "parallel/fsdp",     "parallel/tp",
-      "parallel/cp-ulysses", "parallel/balanced-sp", "parallel/recompute"};
-  for (const auto* use : job.spec().list("parallel"))
-    if (!kWhole.contains(use->id))
-      raise(KINORA_ERROR_UNSUPPORTED,
-            "parallel: rollouts on a cache need whole sequences, and {} divides them; use ddp, fsdp, tp, "
-            "cp-ulysses, balanced-sp or recompute",
-            use->id);
+  const std::string divided = why_sequences_are_divided(job);
+  if (!divided.empty()) raise(KINORA_ERROR_UNSUPPORTED, "parallel: the {}", divided);
 }
 
 void require_student(const JobView& job, const JobSpec& train, const LossInstance& loss) {

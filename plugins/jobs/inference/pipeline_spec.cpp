@@ -1,10 +1,8 @@
 #include "plugins/jobs/inference/pipeline_spec.hpp"
 
-#include <algorithm>
-#include <set>
-
 #include "core/weights/weights.hpp"
 #include "plugins/jobs/inference/next_token.hpp"
+#include "plugins/jobs/inference/rules.hpp"
 
 namespace kinora::core::inference {
 
@@ -44,11 +42,7 @@ void add_encoders(const JobView& job, const ComponentSpec& model, PipelineSpec& 
 
 }  // namespace
 
-// Below the link of each of these strategies an attention is one over a whole sequence, for all heads of the rank.
 std::string why_no_cache(const JobView& job, const GenerateOptions& o, bool has_two_experts) {
-  static const std::set<std::string> kWhole{
-      "parallel/single", "parallel/ddp",        "parallel/fsdp",        "parallel/tp",
-      "parallel/cfg",    "parallel/cp-ulysses", "parallel/balanced-sp", "parallel/recompute"};
   if (!frame_rule_of(job, o).teacher_forcing)
     return "cache is for models that draw codes one by one, and for videos that are made chunk by chunk "
            "(teacher_forcing); this one is made at once";
@@ -57,11 +51,8 @@ std::string why_no_cache(const JobView& job, const GenerateOptions& o, bool has_
     return "with condition_timestep = \"shared\" the keys of given frames differ from step to step, so no "
            "cache "
            "keeps them; leave it out";
-  for (const auto* use : job.spec().list("parallel"))
-    if (!kWhole.contains(use->id))
-      return "cache needs whole sequences, and " + use->id +
-             " divides them; use cp-ulysses, or leave the cache out";
-  return "";
+  const std::string divided = why_sequences_are_divided(job);
+  return divided.empty() ? "" : divided + ", or leave the cache out";
 }
 
 PipelineSpec pipeline_spec(const JobView& job, const GenerateOptions& o) {

@@ -25,7 +25,7 @@ ShotList shots_in(Pipeline& pipeline, const Request& request) {
     raise(
         KINORA_ERROR_UNSUPPORTED,
         "{}: shots are for a model that makes its video chunk by chunk on a cache: one with teacher_forcing, "
-        "one expert, and no strategy but ddp, fsdp, tp, cfg and cp-ulysses",
+        "one expert, and strategies that leave sequences whole, such as cp-ulysses",
         spec.name);
   return {std::move(shots), spec.shots, pipeline.fps(request), spec.rule.chunks(),
           pipeline.tokenizer_info().time};

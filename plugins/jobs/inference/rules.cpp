@@ -1,5 +1,7 @@
 #include "plugins/jobs/inference/rules.hpp"
 
+#include <set>
+
 #include <fmt/ranges.h>
 
 #include "core/torch/media/signals.hpp"
@@ -80,6 +82,16 @@ bool is_trained_with_frames(const JobSpec& train) {
   const auto given = train.options.at("condition_frames").get<std::vector<int64_t>>();
   return train.options.at("teacher_forcing").get<bool>() ||
          std::any_of(given.begin(), given.end(), [](int64_t n) { return n > 0; });
+}
+
+std::string why_sequences_are_divided(const JobView& job) {
+  static const std::set<std::string> kWhole{
+      "parallel/single", "parallel/ddp",        "parallel/fsdp",        "parallel/tp",
+      "parallel/cfg",    "parallel/cp-ulysses", "parallel/balanced-sp", "parallel/recompute"};
+  for (const auto* use : job.spec().list("parallel"))
+    if (!kWhole.contains(use->id))
+      return "cache needs whole sequences, and " + use->id + " divides them; use cp-ulysses";
+  return "";
 }
 
 void require_one_kind(const ComponentSpec& model, const std::string& tokenizer, bool makes_codes) {

@@ -36,6 +36,10 @@ const JobSpec* source_of(const JobView& job, const char* slot);
 // Whether a train job's samples have given frames; with teacher forcing, every chunk but the first has.
 bool is_trained_with_frames(const JobSpec& train);
 
+// Why no cache of keys and values is possible under the job's strategies: below the link of one of them an attention
+// has a part of a sequence. "" if one is.
+std::string why_sequences_are_divided(const JobView& job);
+
 // A model that reads `codes` needs a tokenizer that makes them, and vice versa.
 void require_one_kind(const ComponentSpec& model, const std::string& tokenizer, bool makes_codes);
 // Decided by the model's manifest.
