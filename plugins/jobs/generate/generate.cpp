@@ -167,12 +167,12 @@ class GenerateJob {
           json{{"prompt", request.prompt}, {"options", settings(request)}});
     VideoFiles files(
         context_, {base_of(request), options_.format, writes() ? pipeline_.fps(request) : 0, options_.crf});
-    while (const auto frames = session.next_chunk()) {
-      if (!writes()) continue;
+    session.make_rest([&](const at::Tensor& frames) {
+      if (!writes()) return;
       if (session.gives_chunks() && files.frames() == 0) files.grow(session.frames(), known(request).dump());
-      files.add(*frames);
-      if (growing) growing->add(*frames);
-    }
+      files.add(frames);
+      if (growing) growing->add(frames);
+    });
     progress.finish();
     if (!writes()) return;
     const Video made{session.made(), files.frames(), files.height(), files.width()};

@@ -1,14 +1,56 @@
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
 
 #include "core/runtime/call.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/aten.hpp"
+#include "plugins/jobs/inference/media/decode_thread.hpp"
 #include "plugins/jobs/inference/session_video.hpp"
 
 namespace kinora::core::inference {
+namespace {
+
+// Adds its lifetime to `seconds`.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+  ~Stopwatch() {
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  double& seconds_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// A CUDA stream for another thread, which begins after all that this thread has enqueued. On the processor: none.
+class OwnStream {
+ public:
+  explicit OwnStream(at::Device device) {
+    if (!device.is_cuda()) return;
+    const c10::impl::VirtualGuardImpl cuda(device.type());
+    stream_ = cuda.getStreamFromGlobalPool(device);
+    c10::Event enqueued(device.type());
+    enqueued.record(cuda.getStream(device));
+    enqueued.block(*stream_);
+  }
+  // Makes it the calling thread's current stream.
+  c10::OptionalStreamGuard guard() const { return c10::OptionalStreamGuard(stream_); }
+
+ private:
+  std::optional<c10::Stream> stream_;
+};
+
+}  // namespace
 
 Session::DenoisedVideo::DenoisedVideo(Session& session) : Video(session), sampler_(pipeline_.open_sampler()) {
   inputs_.set_image();
@@ -18,15 +60,9 @@ Session::DenoisedVideo::DenoisedVideo(Session& session) : Video(session), sample
   auto [noise, first] = inputs_.beginning(*sampler_);
   first_ = first;
   steps_ = static_cast<int64_t>(sampler_->levels().size()) - 1;
-  const std::scoped_lock turn(pipeline_.turns());
-  RolloutPlan plan = rollout_plan(rule(), pipeline_.loss(), request_.condition_sigma, inputs_.frames());
-  plan.keeps = pipeline_.keeps();
-  plan.stored = pipeline_.parallel().parameter_dtype();
-  if (plan.keeps) kept_.emplace(pipeline_);
-  loop_.emplace(plan, noise, std::move(given));
+  begin(noise, std::move(given));
   // Ranks that work on one video decode it together, each its own stretch of time.
-  if (loop_->chunks_left() > 1 && pipeline_.parallel().of_sample().size == 1)
-    stream_ = pipeline_.tokenizer().open_stream(true, &session_.run_);
+  if (loop_->chunks_left() > 1 && pipeline_.parallel().of_sample().size == 1) open_stream();
   // A video that begins with given frames begins in the shot in which they end.
   if (session_.replayed_.defined() || !has_shots() || loop_->next_chunk() == 0) return;
   const ShotList& shots = inputs_.shots();
@@ -34,28 +70,33 @@ Session::DenoisedVideo::DenoisedVideo(Session& session) : Video(session), sample
 }
 
 Session::DenoisedVideo::~DenoisedVideo() {
-  const std::scoped_lock turn(pipeline_.turns());
+  const std::scoped_lock turn(pipeline_.coding_turns());
   stream_.reset();
+}
+
+void Session::DenoisedVideo::begin(const NoiseOf& noise, std::optional<FrameCondition> given) {
+  const std::scoped_lock turn(pipeline_.turns());
+  RolloutPlan plan = rollout_plan(rule(), pipeline_.loss(), request_.condition_sigma, inputs_.frames());
+  plan.keeps = pipeline_.keeps();
+  plan.stored = pipeline_.parallel().parameter_dtype();
+  if (plan.keeps) kept_.emplace(pipeline_);
+  loop_.emplace(plan, noise, std::move(given));
+}
+
+void Session::DenoisedVideo::open_stream() {
+  const std::scoped_lock turn(pipeline_.coding_turns());
+  stream_ = pipeline_.tokenizer().open_stream(true, &session_.run_);
 }
 
 std::optional<at::Tensor> Session::DenoisedVideo::next() {
   if (loop_->done()) return std::nullopt;
-  const auto seconds = [](auto&& work, double& to) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    to += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  const auto sample = [&] {
-    do sample_chunk();
-    while (!stream_ && !loop_->done());
-  };
-  at::Tensor frames;
-  seconds(sample, session_.made_.denoise_seconds);
-  seconds([&] { frames = decode_new(); }, session_.made_.decode_seconds);
-  return frames;
+  do sample_chunk();
+  while (!stream_ && !loop_->done());
+  return decode_new();
 }
 
 void Session::DenoisedVideo::sample_chunk() {
+  const Stopwatch watch(session_.made_.denoise_seconds);
   const auto prompt = session_.control_.begin_chunk(loop_->chunks_left(), steps_);
   add_chunk(prompt, [&](const Rollout::Piece& piece) { return sampled(piece); });
   session_.control_.end_chunk();
@@ -82,9 +123,7 @@ void Session::DenoisedVideo::begin_again() {
   inputs_.forget_text();
   decoded_ = tokens_ = 0;
   if (kept_) forget(0);
-  if (!stream_) return;
-  const std::scoped_lock turn(pipeline_.turns());
-  stream_ = pipeline_.tokenizer().open_stream(true, &session_.run_);
+  if (stream_) open_stream();
 }
 
 // Keys and values depend on what the model saw when it read a chunk, so that all chunks are read again, in the order
@@ -202,17 +241,44 @@ void Session::DenoisedVideo::note_made() {
   session_.made_.shots = inputs_.shots().described();
 }
 
-at::Tensor Session::DenoisedVideo::decode_new() {
+at::Tensor Session::DenoisedVideo::take_new() {
   if (loop_->done()) note_made();
-  if (!stream_) return session_.decoded(session_.made_.latent);
-  const at::Tensor latent = denormalised(decoded_);
+  return denormalised(std::exchange(decoded_, loop_->finished()));
+}
+
+at::Tensor Session::DenoisedVideo::decode_new() {
+  if (stream_) return decode(take_new());
+  note_made();
+  const Stopwatch watch(session_.made_.decode_seconds);
+  return session_.decoded(session_.made_.latent);
+}
+
+at::Tensor Session::DenoisedVideo::decode(const at::Tensor& latent, const std::function<bool()>& is_stopped) {
+  const Stopwatch watch(session_.made_.decode_seconds);
   std::vector<at::Tensor> frames;
-  for (int64_t i = 0; i < latent.size(2); ++i, ++decoded_) {
-    const std::scoped_lock turn(pipeline_.turns());
+  for (int64_t i = 0; i < latent.size(2); ++i) {
+    const std::scoped_lock turn(pipeline_.coding_turns());
     session_.stop_if_alone();
+    if (is_stopped && is_stopped()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
     frames.push_back(pipeline_.decode_next(*stream_, latent.narrow(2, i, 1), session_.run_));
   }
   return at::cat(frames);
+}
+
+void Session::DenoisedVideo::make_rest(const Take& take) {
+  const OwnStream cuda(pipeline_.device());
+  DecodeThread<at::Tensor> thread([&](const at::Tensor& latent) {
+    const at::NoGradGuard off;
+    at::init_num_threads();
+    const auto on = cuda.guard();
+    take(decode(latent, [&] { return thread.is_cancelled(); }));
+  });
+  while (!loop_->done()) {
+    session_.stop_at_border();
+    sample_chunk();
+    thread.push(take_new());
+  }
+  thread.finish();
 }
 
 }  // namespace kinora::core::inference

@@ -20,8 +20,8 @@
 
 namespace kinora::core::inference {
 
-// Constant after its constructor, except for the networks: who calls one holds turns(), and std::logic_error
-// is thrown otherwise. Other errors are kinora::Error.
+// Constant after its constructor, except for the networks: who calls one holds turns(), for the tokenizer
+// coding_turns(), and std::logic_error is thrown otherwise. Other errors are kinora::Error.
 class Pipeline {
  public:
   // Opens and loads everything; runtime and parallel must outlive this object. Every rank makes one.
@@ -58,9 +58,12 @@ class Pipeline {
 
   // Calls of networks and of the loss take turns: one at a time, each for some video.
   Turns& turns() { return turns_; }
+  // Those of the tokenizer take turns of their own, so that it works while a network does. Who waits for one of both
+  // kinds of turns has none of the other.
+  Turns& coding_turns() { return coding_turns_; }
   // With a turn, all of the following.
   Model& model() { return with_turn(*model_); }
-  Tokenizer& tokenizer() { return with_turn(*tokenizer_); }
+  Tokenizer& tokenizer() { return with_coding_turn(*tokenizer_); }
   TextEncoder& text() { return with_turn(*text_); }               // of reads_text()
   ImageEncoder& image() { return with_turn(*image_); }            // of reads_pictures()
   const LossInstance& loss() const { return with_turn(*loss_); }  // of a model that denoises
@@ -68,7 +71,7 @@ class Pipeline {
   CacheInstance& cache() { return with_turn(*cache_); }           // of makes_codes() or keeps()
   uint64_t next_number() { return ++with_turn(number_); }         // of a session in the cache
   at::Tensor decode_next(Tokenizer::Stream& stream, const at::Tensor& latent, const kinora_run& run) {
-    return core::decode_next(with_turn(stream), latent, device_, &run);
+    return core::decode_next(with_coding_turn(stream), latent, device_, &run);
   }
 
   // The sampler keeps a video's state, so each session has its own.
@@ -98,6 +101,11 @@ class Pipeline {
     turns_.require_mine();
     return network;
   }
+  template <class T>
+  T& with_coding_turn(T& coder) const {
+    coding_turns_.require_mine();
+    return coder;
+  }
   bool speaks() const { return parallel_.rank() == 0; }
 
   Runtime& runtime_;
@@ -120,7 +128,7 @@ class Pipeline {
   std::unique_ptr<GuidedModel> guided_;
   std::unique_ptr<TextEncoder> text_;
   std::unique_ptr<ImageEncoder> image_;
-  Turns turns_;
+  Turns turns_, coding_turns_;
   std::atomic<int64_t> sessions_{0};
 };
 

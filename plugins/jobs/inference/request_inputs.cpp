@@ -121,7 +121,7 @@ at::Tensor RequestInputs::channels_of_image() {
 }
 
 at::Tensor RequestInputs::encoded_latent(int64_t frames, const FramesOf& video) {
-  const std::scoped_lock turn(pipeline_.turns());
+  const std::scoped_lock turn(pipeline_.coding_turns());
   return encode_video(pipeline_.tokenizer(), frames, video, &run_);
 }
 

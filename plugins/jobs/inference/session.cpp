@@ -58,22 +58,17 @@ void Session::stop_if_alone() const {
 
 void Session::pass_turn() {
   stop_if_alone();
-  pipeline_.turns().unlock();
-  pipeline_.turns().lock();
+  pipeline_.coding_turns().unlock();
+  pipeline_.coding_turns().lock();
 }
 
-std::optional<at::Tensor> Session::next_chunk() {
-  if (is_over_) return std::nullopt;
+void Session::while_alive(const std::function<void()>& work) {
   const at::NoGradGuard off;
   at::init_num_threads();  // of this thread: as many as the others have
   try {
     stop_at_border();
     open_video();
-    auto frames = video_->next();
-    is_over_ = !frames;
-    chunks_given_ = control_.state().chunk;
-    if (frames && frames->defined()) return cut(*frames);
-    return frames;
+    work();
   } catch (const Error& e) {
     end_by_error(e.code() == KINORA_ERROR_CANCELLED);
     throw;
@@ -81,6 +76,31 @@ std::optional<at::Tensor> Session::next_chunk() {
     end_by_error(false);
     throw;
   }
+}
+
+std::optional<at::Tensor> Session::next_chunk() {
+  if (is_over_) return std::nullopt;
+  std::optional<at::Tensor> frames;
+  while_alive([&] {
+    frames = video_->next();
+    is_over_ = !frames;
+    chunks_given_ = control_.state().chunk;
+    if (frames) frames = cut(*frames);
+  });
+  return frames;
+}
+
+void Session::make_rest(const Take& take) {
+  if (is_over_) return;
+  while_alive([&] {
+    if (!video_->gives_chunks()) return;
+    video_->make_rest([&](const at::Tensor& frames) {
+      take(cut(frames));
+      ++chunks_given_;
+    });
+    is_over_ = true;
+  });
+  while (const auto frames = next_chunk()) take(*frames);
 }
 
 void Session::open_video() {
@@ -118,14 +138,15 @@ std::unique_ptr<Session> Session::branch(Watch watch) {
   require_chunks("have a branch");
   auto out = std::make_unique<Session>(pipeline_, request_, std::move(watch));
   // A chunk whose frames were not given, since their decoding was cancelled or has failed, is made again.
-  const int64_t made = control_.state().chunk;
-  out->chunks_given_ = made > chunks_given_ ? made - 1 : made;
+  const int64_t made = control_.state().chunk, ahead = made - chunks_given_;
+  out->chunks_given_ = made - (gives_chunks() ? ahead : std::min<int64_t>(ahead, 1));
   out->replayed_ = finished();
   out->control_.continue_from(control_, out->chunks_given_);
   return out;
 }
 
 at::Tensor Session::cut(const at::Tensor& frames) {
+  if (!frames.defined()) return frames;
   const int64_t wanted = wanted_frames(), before = given_;
   given_ += frames.size(0);
   return wanted == 0 || given_ <= wanted ? frames : frames.narrow(0, 0, wanted - before);
@@ -156,7 +177,7 @@ void Session::note_step(int64_t done) {
 }
 
 at::Tensor Session::decoded(const at::Tensor& latent) {
-  const std::scoped_lock turn(pipeline_.turns());
+  const std::scoped_lock turn(pipeline_.coding_turns());
   return decode_together(pipeline_.tokenizer(), latent, pipeline_.device(), pipeline_.parallel().of_sample(),
                          &run_);
 }

@@ -15,8 +15,8 @@
 namespace kinora::core::inference {
 
 // Sessions of one pipeline may run at once, each on a thread of its own: the calls of the networks take turns,
-// one step of a sampler (a denoiser call), one code or one latent frame of the tokenizer at a time. A video
-// is the same bytes whatever other sessions do. Errors are kinora::Error; after one the session is over.
+// one step of a sampler (a denoiser call) or one code at a time; and the tokenizer's, one latent frame at a time. A
+// video is the same bytes whatever other sessions do. Errors are kinora::Error; after one the session is over.
 class Session {
  public:
   // Functions that the session calls, on the thread of next_chunk().
@@ -40,6 +40,13 @@ class Session {
   // whole video once. Undefined on all ranks that work on the video but the first. Throws
   // Error(KINORA_ERROR_CANCELLED) if this session or the run was asked to stop.
   std::optional<at::Tensor> next_chunk();
+
+  using Take = std::function<void(const at::Tensor& frames)>;
+  // [owner-thread] Makes all that is left, and calls take() with what next_chunk() would return. If that is chunks,
+  // another thread decodes them, and calls take(), while this one makes the next: at most two wait for it. It looks
+  // for a cancellation between two latent frames. An error of decoding or of take() ends the session, and is
+  // thrown here when the next chunk is made.
+  void make_rest(const Take& take);
 
   // [owner-thread] Forgets the chunks from this one on (0: the first that the session made). next_chunk() then makes
   // them again: with the prompts that they had, bit for bit, or from the next set_prompt() on with its prompt. It first
@@ -71,7 +78,8 @@ class Session {
   State state() const { return control_.state(); }
 
   // The results besides the frames, complete after the last chunk. The session then has the latents twice: these, and
-  // normalised the ones that it read. Until then it has only the latter, the cache and the frames of one chunk.
+  // normalised the ones that it read. Until then it has only the latter, the cache and the frames of one chunk, and in
+  // make_rest() the latents of three.
   struct Made {
     at::Tensor latent;                            // as decoded: [1, C, t, h, w], or int64 codes [1, t, h, w]
     int64_t nfe = 0, model_calls = 0, steps = 0;  // nfe: denoiser calls, or drawn codes
@@ -86,6 +94,8 @@ class Session {
   class DenoisedVideo;  // by a sampler and a denoiser
   class DrawnVideo;     // code by code
 
+  // work(): on the video. An error ends the session.
+  void while_alive(const std::function<void()>& work);
   void open_video();
   void require_chunks(const char* what) const;
   // The latent of the finished chunks, undefined if there are none.

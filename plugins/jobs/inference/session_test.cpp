@@ -191,7 +191,7 @@ TEST_P(Sessions, CallNetworksInTheirTurnsAlone) {
   }
   turns.unlock();
   EXPECT_EQ(frames, kFrames);
-  EXPECT_GT(taken, steps) << "a step, a text and a decoded frame have a turn each";
+  EXPECT_GT(taken, steps) << "a step and a text have a turn each";
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Sessions, testing::Values("noise", "chunks", "undecoded", "codes"),
@@ -223,7 +223,7 @@ TEST(Session, GivesEachChunkAndTheirWholeIsTheVideo) {
   ASSERT_EQ(chunks.size(), 3U) << "latent frames, one each";
   EXPECT_EQ(chunks[0].size(0), 1);
   EXPECT_EQ(chunks[1].size(0), 4);
-  const std::scoped_lock turn(opened.pipeline.turns());
+  const std::scoped_lock turn(opened.pipeline.coding_turns());
   const auto whole = frames_of(opened.pipeline.tokenizer().decode(session.made().latent));
   EXPECT_TRUE(at::equal(at::cat(chunks), whole));
   EXPECT_EQ(session.state().chunk, 3);
@@ -340,8 +340,14 @@ TEST(Pipeline, IsMadeFromPlainValuesWithoutAJob) {
 
 TEST(Pipeline, GivesItsNetworksOnlyWithATurn) {
   Opened opened = Opened::of_kind("noise");
+  EXPECT_THROW(opened.pipeline.model(), std::logic_error);
   EXPECT_THROW(opened.pipeline.tokenizer(), std::logic_error);
-  const std::scoped_lock turn(opened.pipeline.turns());
+  {
+    const std::scoped_lock turn(opened.pipeline.turns());
+    EXPECT_NO_THROW(opened.pipeline.model());
+    EXPECT_THROW(opened.pipeline.tokenizer(), std::logic_error);
+  }
+  const std::scoped_lock turn(opened.pipeline.coding_turns());
   EXPECT_NO_THROW(opened.pipeline.tokenizer());
 }
 

@@ -33,6 +33,8 @@ class Session::Video {
   virtual ~Video() = default;
   // Does as Session::next_chunk().
   virtual std::optional<at::Tensor> next() = 0;
+  // Does as Session::make_rest(), if gives_chunks().
+  virtual void make_rest(const Take& /*take*/) {}
   // Both are for a video that is made chunk by chunk. The latent frames of the finished chunks:
   virtual at::Tensor finished() const { return {}; }
   // Begins again with this many finished chunks, whose latent frames begin `latent`, as if they had just been made.
@@ -54,11 +56,14 @@ class Session::DenoisedVideo final : public Session::Video {
   explicit DenoisedVideo(Session& session);
   ~DenoisedVideo() override;
   std::optional<at::Tensor> next() override;
+  void make_rest(const Take& take) override;
   at::Tensor finished() const override { return loop_->latent(); }
   int64_t replay(const at::Tensor& latent, int64_t chunks) override;
   bool gives_chunks() const override { return stream_ != nullptr; }
 
  private:
+  void begin(const NoiseOf& noise, std::optional<FrameCondition> given);
+  void open_stream();
   void sample_chunk();
   // prompt: what control_.begin_chunk() returned.
   void add_chunk(const std::optional<std::string>& prompt, const Rollout::Sample& sample);
@@ -91,14 +96,18 @@ class Session::DenoisedVideo final : public Session::Video {
   // Finished latent frames as the decoder reads them, float32.
   at::Tensor denormalised(int64_t first) const;
   void note_made();
-  // Frames of the finished latent frames that are not decoded yet.
+  // The finished latent frames that are not decoded yet, as the decoder reads them.
+  at::Tensor take_new();
+  // Frames of these; of a video that is decoded as a whole, all.
   at::Tensor decode_new();
+  // Frames of these latent frames, the next of the stream. is_stopped: asked before each; null: never.
+  at::Tensor decode(const at::Tensor& latent, const std::function<bool()>& is_stopped = nullptr);
 
   std::unique_ptr<SamplerInstance> sampler_;
   int64_t first_ = 0, steps_ = 0;  // the sampler's first level, and its number of steps
   std::optional<Rollout> loop_;
   std::unique_ptr<Tokenizer::Stream> stream_;  // null: the video is decoded as a whole
-  int64_t decoded_ = 0;                        // latent frames
+  int64_t decoded_ = 0;                        // latent frames that take_new() returned
   int64_t tokens_ = 0;                         // of a latent frame, in the cache; 0: none was read
   std::set<int64_t> pinned_;                   // cuts, by their first chunk
 };

@@ -36,7 +36,8 @@ class Turns {
   void require_mine() const {
     if (holder_ != std::this_thread::get_id())
       throw std::logic_error(
-          "a network of a pipeline is used without a turn; lock Pipeline::turns() around it");
+          "a network of a pipeline is used without a turn; lock Pipeline::turns(), or coding_turns(), around "
+          "it");
   }
 
  private:
