@@ -10,6 +10,7 @@
 #include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/contents.hpp"
+#include "core/runtime/place.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/aten.hpp"
@@ -161,10 +162,12 @@ class GenerateJob {
          .preview = [&](int64_t step, const at::Tensor& frame) { preview(request, step, frame); },
          .preview_every = options_.preview_every});
     std::unique_ptr<GrowingVideo> growing;
+    // Other ranks do not wait longer for a rank whose viewer has stalled.
+    const std::chrono::milliseconds patience(parallel_.world() > 1 ? here().timeout_ms / 2 : 0);
     if (writes() && !options_.stream.empty())
       growing = std::make_unique<GrowingVideo>(
           context_.runtime().registry(), options_.stream, pipeline_.fps(request), options_.crf,
-          json{{"prompt", request.prompt}, {"options", settings(request)}});
+          json{{"prompt", request.prompt}, {"options", settings(request)}}, patience);
     VideoFiles files(
         context_, {base_of(request), options_.format, writes() ? pipeline_.fps(request) : 0, options_.crf});
     session.make_rest([&](const at::Tensor& frames) {

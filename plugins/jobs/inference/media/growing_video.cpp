@@ -9,11 +9,12 @@
 namespace kinora::core {
 
 GrowingVideo::GrowingVideo(Registry& registry, const std::string& where, double fps, int64_t crf,
-                           const nlohmann::json& known)
+                           const nlohmann::json& known, std::chrono::milliseconds patience)
     : writer_(service<VideoFragments>(registry)),
       where_(where),
       form_{.fps = fps, .crf = crf, .comment = known.dump()},
-      out_(where, [] { return cancelled(); }),
+      out_(
+          where, [] { return cancelled(); }, patience),
       thread_([this](const at::Tensor& frames) { encode(frames); }) {}
 
 void GrowingVideo::encode(const at::Tensor& frames) {

@@ -1,5 +1,6 @@
 // A video that plays while it is made: its frames are encoded on a thread of their own, a fragment a chunk.
 #pragma once
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -17,8 +18,9 @@ namespace kinora::core {
 class GrowingVideo {
  public:
   // where: a file, or "-" for standard output. known: what is known of the video before it is made, its comment.
+  // patience: with a viewer that takes nothing, as in StreamOutput.
   GrowingVideo(Registry& registry, const std::string& where, double fps, int64_t crf,
-               const nlohmann::json& known);
+               const nlohmann::json& known, std::chrono::milliseconds patience);
   // uint8 [T, H, W, 3].
   void add(const at::Tensor& frames) {
     unless_gone([&] { thread_.push(frames); });

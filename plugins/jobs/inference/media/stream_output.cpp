@@ -15,8 +15,9 @@
 
 namespace kinora::core::inference {
 
-StreamOutput::StreamOutput(const std::string& where, std::function<bool()> is_cancelled)
-    : where_(where), is_cancelled_(std::move(is_cancelled)), is_standard_(where == "-") {
+StreamOutput::StreamOutput(const std::string& where, std::function<bool()> is_cancelled,
+                           std::chrono::milliseconds patience)
+    : where_(where), is_cancelled_(std::move(is_cancelled)), patience_(patience), is_standard_(where == "-") {
   if (is_standard_) {
     where_ = "standard output";
     if (isatty(STDOUT_FILENO))
@@ -49,12 +50,16 @@ void StreamOutput::fail(int error, const char* doing) const {
 // Returns when the reader takes at least PIPE_BUF bytes, or is gone.
 void StreamOutput::await_reader() const {
   constexpr int kMilliseconds = 100;
+  const auto start = std::chrono::steady_clock::now();
   for (;;) {
     pollfd ready{fd_, POLLOUT, 0};
     const int n = poll(&ready, 1, kMilliseconds);
     if (n > 0) return;
     if (n < 0 && errno != EINTR) fail(errno, "waiting for its reader");
     if (is_cancelled_ && is_cancelled_()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
+    if (patience_.count() > 0 && std::chrono::steady_clock::now() - start >= patience_)
+      throw Error(KINORA_ERROR_IO, fmt::format("the reader of {} has taken nothing for {:.3g} s", where_,
+                                               std::chrono::duration<double>(patience_).count()));
   }
 }
 

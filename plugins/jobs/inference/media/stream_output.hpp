@@ -1,5 +1,6 @@
 // Where a growing video goes: a file, or standard output.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -14,8 +15,10 @@ namespace kinora::core::inference {
 class StreamOutput {
  public:
   // where: a file, which is created or emptied, or "-" for standard output, which must not be a terminal.
-  // is_cancelled: asked ten times a second while a pipe's reader takes nothing; null: never. Throws Error.
-  explicit StreamOutput(const std::string& where, std::function<bool()> is_cancelled = nullptr);
+  // is_cancelled: asked ten times a second while a pipe's reader takes nothing; null: never. patience: for how long a
+  // write waits for such a reader; 0: without an end. Throws Error.
+  explicit StreamOutput(const std::string& where, std::function<bool()> is_cancelled = nullptr,
+                        std::chrono::milliseconds patience = {});
   ~StreamOutput();
   StreamOutput(const StreamOutput&) = delete;
   StreamOutput& operator=(const StreamOutput&) = delete;
@@ -31,6 +34,7 @@ class StreamOutput {
 
   std::string where_;
   std::function<bool()> is_cancelled_;
+  const std::chrono::milliseconds patience_;
   bool is_standard_ = false, is_file_ = false;
   int fd_ = -1;
 };

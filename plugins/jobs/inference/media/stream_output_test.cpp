@@ -140,5 +140,16 @@ TEST(StreamOutput, AReaderThatTakesNothingCanBeGivenUp) {
   EXPECT_EQ(refused, "cancelled");
 }
 
+TEST(StreamOutput, HasItsPatienceWithAReaderThatTakesNothing) {
+  PipedOutput piped;
+  std::string refused;
+  {
+    StreamOutput out("-", nullptr, std::chrono::milliseconds(250));
+    refused = test::refusal([&] { out.write(Bytes(1'000'000)); });
+  }
+  piped.restore();
+  EXPECT_EQ(refused, "the reader of standard output has taken nothing for 0.25 s");
+}
+
 }  // namespace
 }  // namespace kinora::core::inference
