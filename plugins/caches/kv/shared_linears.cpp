@@ -5,11 +5,11 @@
 namespace kinora {
 namespace {
 
-bool is_same(const Tensor& a, const Tensor& b) {
+bool has_same_data(const Tensor& a, const Tensor& b) {
   return a.data<char>() == b.data<char>() && a.dtype() == b.dtype() && a.sizes() == b.sizes();
 }
 
-bool is_equal(const Tensor& a, const Tensor& b) {
+bool has_same_numbers(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.sizes() != b.sizes()) return false;
   const std::array<kinora_value, 2> both{Value(a), Value(b)};
   kinora_value out{};
@@ -23,8 +23,8 @@ Tensor SharedLinears::find(kinora_param layer, const Tensor& x) {
   const auto made = made_.find(layer);
   if (made == made_.end()) return {};
   Tensor& input = *made->second.input;
-  if (is_same(input, x)) return made->second.result;
-  if (!is_equal(input, x)) return {};
+  if (has_same_data(input, x)) return made->second.result;
+  if (!has_same_numbers(input, x)) return {};
   input = x;
   return made->second.result;
 }
@@ -32,7 +32,7 @@ Tensor SharedLinears::find(kinora_param layer, const Tensor& x) {
 void SharedLinears::put(kinora_param layer, const Tensor& x, Tensor result) {
   Input input;
   for (const auto& [other, made] : made_)
-    if (is_same(*made.input, x)) input = made.input;
+    if (has_same_data(*made.input, x)) input = made.input;
   if (!input) input = std::make_shared<Tensor>(x);
   made_[layer] = {std::move(input), std::move(result)};
 }

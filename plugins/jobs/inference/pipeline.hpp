@@ -58,20 +58,25 @@ class Pipeline {
 
   // Calls of networks and of the loss take turns: one at a time, each for some video.
   Turns& turns() { return turns_; }
-  // Those of the tokenizer take turns of their own, so that it works while a network does. Who waits for one of both
-  // kinds of turns has none of the other.
+  // Those of the tokenizer take turns of their own, so that it works while a network does. A thread has a turn of one
+  // kind at a time.
   Turns& coding_turns() { return coding_turns_; }
   // With a turn, all of the following.
   Model& model() { return with_turn(*model_); }
-  Tokenizer& tokenizer() { return with_coding_turn(*tokenizer_); }
   TextEncoder& text() { return with_turn(*text_); }               // of reads_text()
   ImageEncoder& image() { return with_turn(*image_); }            // of reads_pictures()
   const LossInstance& loss() const { return with_turn(*loss_); }  // of a model that denoises
   GuidedModel& guided() { return with_turn(*guided_); }           // the same
   CacheInstance& cache() { return with_turn(*cache_); }           // of makes_codes() or keeps()
   uint64_t next_number() { return ++with_turn(number_); }         // of a session in the cache
+  // With a coding turn, these.
+  Tokenizer& tokenizer() {
+    coding_turns_.require_mine();
+    return *tokenizer_;
+  }
   at::Tensor decode_next(Tokenizer::Stream& stream, const at::Tensor& latent, const kinora_run& run) {
-    return core::decode_next(with_coding_turn(stream), latent, device_, &run);
+    coding_turns_.require_mine();
+    return core::decode_next(stream, latent, device_, &run);
   }
 
   // The sampler keeps a video's state, so each session has its own.
@@ -100,11 +105,6 @@ class Pipeline {
   T& with_turn(T& network) const {
     turns_.require_mine();
     return network;
-  }
-  template <class T>
-  T& with_coding_turn(T& coder) const {
-    coding_turns_.require_mine();
-    return coder;
   }
   bool speaks() const { return parallel_.rank() == 0; }
 

@@ -18,7 +18,7 @@
  *
  * A forward whose pass is read_only sees the same tokens as if it were not, and leaves the session as it was:
  * it stores and evicts nothing. The steps that denoise a chunk are such passes; the one over the clean chunk
- * stores.
+ * stores. Any forward may leave what linear layers make of a text, which serves later ones with the same text.
  *
  * A component may evict tokens, by options of its own, but never a pinned one. It evicts when a forward
  * begins, so all queries of the forward see the same earlier tokens.
