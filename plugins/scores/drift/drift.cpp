@@ -1,8 +1,12 @@
-// score/drift: how a long video leaves its beginning. Each whole second is compared with the mean of the first seconds:
-// mean and spread of the channels, the histogram of colours, sharpness. Saturation has a slope, and the borders of
-// chunks a jump. No network looks at the video. Pixels count in [0, 1].
+// score/drift: how a long video leaves its beginning. Each whole second is compared with the mean of the first
+// seconds, as kernels/cpu/drift.hpp says. Saturation has a slope. No network looks at the video.
 //
-// Its state has kNumbers numbers for each video, the outputs.
+// Its state has for each video the number of its seconds, the jump at all its borders, and a row of
+// mean, spread, histogram, sharpness, saturation and border_jump for each second.
+#include "kernels/cpu/drift.hpp"
+
+#include <cmath>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -11,29 +15,42 @@
 #include "kinora/aten.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/score.hpp"
-#include "plugins/scores/drift/frames.hpp"
 
 namespace kinora::drift {
 namespace {
 
 using at::Tensor;
-constexpr size_t kNumbers = 10;
+constexpr size_t kHead = 2, kRow = std::size(kColumns);
 
-// The least-squares slope of values [S] over 0, 1, ..., S - 1.
-double slope(const Tensor& values) {
-  const Tensor at = at::arange(values.size(0), at::kDouble), away = at - at.mean();
-  return ((away * values).sum() / away.square().sum()).item<double>();
+// Pixels [H, W, 3] in [0, 1], float64 on the CPU.
+Tensor unit_pixels(const Tensor& frame) {
+  const Tensor x = frame.to(at::kCPU, at::kDouble).permute({1, 2, 0});
+  return (frame.scalar_type() == at::kByte ? x / 255 : (x + 1) / 2).contiguous();
 }
 
-// The mean change at the borders, frames first, first + chunk, ..., minus that of the other frames.
-double jump_at(const Tensor& change, int64_t first, int64_t chunk) {
-  double border = 0, other = 0, borders = 0, others = 0;
-  for (int64_t t = 1; chunk > 0 && t < change.size(0); ++t) {
-    const bool is_border = t >= first && (t - first) % chunk == 0;
-    (is_border ? border : other) += change[t].item<double>();
-    (is_border ? borders : others) += 1;
+// The least-squares slope of values over 0, 1, ..., n - 1.
+double slope(const std::vector<Second>& table) {
+  const double n = static_cast<double>(table.size()), middle = (n - 1) / 2;
+  double sum = 0, squares = 0;
+  for (size_t k = 0; k < table.size(); ++k) {
+    const double away = static_cast<double>(k) - middle;
+    sum += away * table[k].saturation;
+    squares += away * away;
   }
-  return borders > 0 && others > 0 ? border / borders - other / others : 0;
+  return sum / squares;
+}
+
+// The outputs for a video, in the manifest's order.
+std::vector<double> numbers_of(const std::vector<Second>& table, int64_t reference, double border_jump) {
+  std::vector<double> out;
+  const auto later = static_cast<double>(table.size()) - static_cast<double>(reference);
+  for (const auto value : {&Second::mean, &Second::spread, &Second::histogram, &Second::sharpness}) {
+    double mean = 0;
+    for (auto s = table.begin() + reference; s != table.end(); ++s) mean += *s.*value / later;
+    out.insert(out.end(), {mean, table.back().*value});
+  }
+  out.insert(out.end(), {slope(table), border_jump});
+  return out;
 }
 
 }  // namespace
@@ -94,55 +111,79 @@ class Drift final : public Score<at::Tensor> {
       const double fps = rates.defined() ? rates[b].item<double>() : o_.fps;
       if (!(fps >= 1 && fps <= 1000))
         throw Error(KINORA_ERROR_INVALID, c10::str("fps of video ", b, " is ", fps, ", expected 1 to 1000"));
-      const auto numbers = numbers_of(video[b], fps, run);
+      const auto numbers = state_of(video[b], fps, run);
       made.insert(made.end(), numbers.begin(), numbers.end());
     }
     merge(made);
   }
 
-  std::vector<double> state() const override { return numbers_; }
+  std::vector<double> state() const override { return state_; }
 
   void merge(std::vector<double> state) override {
-    if (state.size() % kNumbers != 0)
-      throw Error(KINORA_ERROR_INVALID, "a state of " + std::to_string(state.size()) +
-                                            " numbers does not have " + std::to_string(kNumbers) +
-                                            " for each video");
-    numbers_.insert(numbers_.end(), state.begin(), state.end());
+    for (size_t at = 0; at < state.size(); at += length_at(state, at))
+      if (length_at(state, at) > state.size() - at)
+        throw Error(KINORA_ERROR_INVALID,
+                    "a state of " + std::to_string(state.size()) + " numbers is not of whole videos");
+    state_.insert(state_.end(), state.begin(), state.end());
   }
 
   std::vector<double> compute() const override {
-    if (numbers_.empty())
+    if (state_.empty())
       throw Error(KINORA_ERROR_UNSUPPORTED, "no video has a whole second behind its first " +
                                                 std::to_string(o_.reference) + "; lower reference");
-    const auto videos = static_cast<double>(numbers_.size() / kNumbers);
-    std::vector<double> out(kNumbers);
-    for (size_t i = 0; i < numbers_.size(); ++i) out[i % kNumbers] += numbers_[i] / videos;
+    std::vector<double> out;
+    double videos = 0;
+    for (size_t at = 0; at < state_.size(); at += length_at(state_, at), ++videos) {
+      const auto numbers = numbers_of(table_at(at), o_.reference, state_[at + 1]);
+      out.resize(numbers.size());
+      for (size_t i = 0; i < numbers.size(); ++i) out[i] += numbers[i];
+    }
+    for (double& number : out) number /= videos;
     return out;
   }
 
  private:
-  // The outputs for a video [3, T, H, W]; none if it has no second behind the reference.
-  std::vector<double> numbers_of(const Tensor& video, double fps, const Run& run) const {
-    if (seconds_in(video.size(1), fps) <= o_.reference) return {};
-    const Tensor frames = rows_of_frames(video, run), seconds = rows_of_seconds(frames, fps);
-    const int64_t R = o_.reference;
-    const Tensor later = seconds.narrow(0, R, seconds.size(0) - R) - seconds.narrow(0, 0, R).mean(0);
-    const Tensor each[] = {later.narrow(1, kMean, 3).abs().mean(1), later.narrow(1, kSpread, 3).abs().mean(1),
-                           0.5 * later.narrow(1, kHistogram, kColumns - kHistogram).abs().sum(1),
-                           later.select(1, kSharpness)};
-    std::vector<double> out;
-    for (const Tensor& of_second : each) {
-      out.push_back(of_second.mean().item<double>());
-      out.push_back(of_second[-1].item<double>());
+  // Of the video that begins here; more than there is for a state that is none.
+  size_t length_at(const std::vector<double>& state, size_t at) const {
+    const double seconds = state[at];
+    const bool is_number =
+        seconds > static_cast<double>(o_.reference) && seconds < 1e9 && seconds == std::floor(seconds);
+    return is_number ? kHead + kRow * static_cast<size_t>(seconds) : state.size() + 1;
+  }
+
+  std::vector<Second> table_at(size_t at) const {
+    std::vector<Second> out(static_cast<size_t>(state_[at]));
+    const double* number = &state_[at + kHead];
+    for (Second& second : out)
+      for (const Column& column : kColumns) second.*column.value = *number++;
+    return out;
+  }
+
+  // Of a video [3, T, H, W]; empty if it has no second behind the reference.
+  std::vector<double> state_of(const Tensor& video, double fps, const Run& run) const {
+    Video measured(fps, o_.chunk, o_.first_chunk);
+    Tensor before;
+    for (int64_t t = 0; t < video.size(1); ++t) {
+      run.check_cancelled();
+      const Tensor rgb = unit_pixels(video.select(1, t));
+      if (!rgb.isfinite().all().item<bool>())
+        throw Error(KINORA_ERROR_INVALID,
+                    "frame " + std::to_string(t) + " has pixels that are infinite or NaN");
+      measured.add(row_of(rgb.const_data_ptr<double>(),
+                          before.defined() ? before.const_data_ptr<double>() : nullptr, rgb.size(0),
+                          rgb.size(1)));
+      before = rgb;
     }
-    out.push_back(slope(seconds.select(1, kSaturation)));
-    out.push_back(
-        jump_at(frames.select(1, kChange), o_.first_chunk > 0 ? o_.first_chunk : o_.chunk, o_.chunk));
+    const auto table = measured.table(o_.reference);
+    if (table.empty()) return {};
+    std::vector<double> out{static_cast<double>(table.size()), measured.border_jump()};
+    for (const Second& second : table)
+      for (const Column& column : kColumns) out.push_back(second.*column.value);
     return out;
   }
 
   Options o_;
-  std::vector<double> numbers_;
+  std::vector<double> state_;
 };
 KINORA_COMPONENT(Drift)
 KINORA_PLUGIN(Drift)

@@ -105,6 +105,29 @@ TEST(Drift, FindsTheJumpAtBordersOfChunks) {
   EXPECT_EQ(found(brightness(8, 8), json::object()), 0) << "no borders are given";
 }
 
+// The state is the table: a second of grey, one that is brighter by 0.1, and one of a checkerboard.
+TEST(Drift, StateIsATableOfSeconds) {
+  const Tensor sign = 1 - 2 * ((at::arange(6).view({6, 1}) + at::arange(6)) % 2).to(at::kDouble);
+  const auto second = [](const Tensor& picture) { return picture.expand({kFps, 6, 6}); };
+  const Tensor grey = at::full({6, 6}, 0.3, at::kDouble),
+               all = at::cat({second(grey), second(grey + 0.1), second(0.3 + 0.2 * sign)});
+  const auto score =
+      test::score("drift", {{"fps", static_cast<double>(kFps)}, {"chunk", 4}, {"first_chunk", 8}});
+  score->update({{"video", video_of(all, all, all)}});
+  const Tensor state = score->state();
+  ASSERT_EQ(state.numel(), 2 + 3 * 6);
+  EXPECT_EQ(state[0].item<double>(), 3);
+  // Borders are frames 8, 12, 16 and 20; pixels change by 0.1 at 8, and by 0.1 and 0.3 at 16.
+  EXPECT_NEAR(state[1].item<double>(), (0.1 + 0.2) / 4, 1e-12);
+  // mean, spread, histogram (bins of an eighth: 0.1 and 0.5 are in others than 0.3 and 0.4), sharpness,
+  // saturation, border_jump (in the second itself)
+  const double want[3][6] = {
+      {0, 0, 0, 0, 0, 0}, {0.1, 0, 1, 0, 0, 0.1 / 2}, {0, 0.2, 1, 8 * 0.2, 0, 0.2 / 2}};
+  for (int64_t k = 0; k < 3; ++k)
+    for (int64_t i = 0; i < 6; ++i)
+      EXPECT_NEAR(state[2 + 6 * k + i].item<double>(), want[k][i], 1e-12) << k << " " << i;
+}
+
 TEST(Drift, TakesBytesAndARateForEachVideo) {
   at::manual_seed(4);
   const Tensor bytes = at::randint(256, {1, 3, 4 * kFps, 6, 7}, at::kByte);
@@ -136,7 +159,7 @@ TEST(Drift, OfStatesOfSeveralRanksIsThatOfOne) {
     rank->update({{"video", videos.narrow(0, i, 1)}});
     merged->merge(rank->state());
   }
-  EXPECT_EQ(whole->state().numel(), 30);
+  EXPECT_EQ(whole->state().numel(), 3 * (2 + 3 * 6)) << "two numbers of each video, and six of each second";
   EXPECT_EQ(merged->compute(), whole->compute());
 }
 
@@ -151,7 +174,9 @@ TEST(Drift, RefusesWhatDoesNotFit) {
   EXPECT_THAT(said({{"video", at::full_like(video, std::nan(""))}}), HasSubstr("frame 0 has pixels"));
   EXPECT_THAT(said({{"video", video.narrow(2, 0, 2 * kFps - 1)}}), HasSubstr("no video has a whole second"));
   EXPECT_THAT(refusal([] { test::score("drift")->merge(at::zeros({7}, at::kDouble)); }),
-              HasSubstr("a state of 7 numbers does not have 10 for each video"));
+              HasSubstr("a state of 7 numbers is not of whole videos"));
+  EXPECT_THAT(refusal([] { test::score("drift")->merge(at::full({13}, 2.0, at::kDouble)); }),
+              HasSubstr("a state of 13 numbers is not of whole videos"));
 }
 
 }  // namespace
