@@ -233,10 +233,53 @@ def check_apply_to_video():
     assert said["border_jump"] != 0 and said["tensors"]["mean"], said
     assert said == json.loads(kinora("apply", "score/drift", DATA / "bbb_A.mp4", "--set", "chunk=25", "--set", "fps=9",
                                      "--json")), "the file's rate counts"
+    assert said["state"][0] == 5 and len(said["state"]) == 2 + 5 * 6, said["state"]
     assert "needs a video or --inputs FILE.safetensors" in refused("apply", "score/drift")
     assert "is a folder; give one video" in refused("apply", "score/drift", SCRATCH)
     assert "takes tensors instead of the file" in refused(
         "apply", "score/psnr", DATA / "bbb_A.mp4", "--inputs", "x.safetensors")
+
+
+def drift_table(video, fps, chunk):
+    """The rows of score/drift: each whole second of bytes [T, H, W, 3] against the first, and the jump at all
+    borders."""
+    v, times = video / 255, np.arange(len(video))
+    change, border = np.r_[0, np.abs(np.diff(v, axis=0)).mean((1, 2, 3))], (times > 0) & (times % chunk == 0)
+    luma = v @ np.array([0.299, 0.587, 0.114])
+    sharp = np.abs(4 * luma[:, 1:-1, 1:-1] - luma[:, :-2, 1:-1] - luma[:, 2:, 1:-1] - luma[:, 1:-1, :-2]
+                   - luma[:, 1:-1, 2:]).mean((1, 2))
+
+    def jump(of):
+        at, elsewhere = of & border, of & ~border & (times > 0)
+        return change[at].mean() - change[elsewhere].mean() if at.any() and elsewhere.any() else 0
+
+    def numbers(of):
+        code = np.minimum((v[of] * 8).astype(int), 7) @ np.array([64, 8, 1])
+        return (v[of].mean((0, 1, 2)), v[of].std((0, 1, 2)), np.bincount(code.ravel(), minlength=512) / code.size,
+                sharp[of].mean(), np.ptp(v[of], axis=-1).mean(), jump(of))
+
+    seconds = [numbers(times // fps == k) for k in range(len(video) // fps)]
+    mean, spread, colours, sharpness = seconds[0][:4]
+    return np.array([[np.abs(m - mean).mean(), np.abs(s - spread).mean(), np.abs(c - colours).sum() / 2,
+                      l - sharpness, *rest] for m, s, c, l, *rest in seconds]), jump(times >= 0)
+
+
+def check_drift():
+    """A made video that gets redder, paler and blurred, with a step at each border: its table is that of NumPy, in
+    JSON and in the file."""
+    t, noise = np.arange(44)[:, None, None, None], np.random.default_rng(5).normal(size=(12, 15, 3))
+    made = 110 + noise * (30 - 0.5 * t) + t * np.array([2, 0, -1]) + 3 * (t // 10)
+    video = np.clip(made, 0, 255).astype(np.uint8)
+    table, jump = drift_table(video, 8, 10)
+    assert (np.diff(table[:, 0]) > 0).all() and table[-1, 3] < 0 < jump, (table, jump)
+    out, said = apply("score/drift", {"video": video.transpose(3, 0, 1, 2)[None]},
+                      "--set", "fps=8", "--set", "chunk=10")
+    assert said["state"] == out["state"].tolist()
+    near(out["state"], np.r_[5, jump, table.ravel()])
+    near(np.array([said[n] for n in ("mean", "mean_end", "sharpness", "sharpness_end", "histogram", "spread")]),
+         np.array([table[1:, 0].mean(), table[-1, 0], table[1:, 3].mean(), table[-1, 3], table[1:, 2].mean(),
+                   table[1:, 1].mean()]))
+    near(np.array([said["saturation_slope"]]), np.polyfit(np.arange(5), table[:, 4], 1)[:1])
 
 
 def refused(*arguments):
@@ -526,9 +569,9 @@ def check_inspect():
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_apply, check_apply_to_video, check_apply_refuses, check_apply_config, check_published,
-                  check_convert, check_layouts, check_inspect, check_damaged_checkpoint, check_pipeline,
-                  check_continued):
+    for check in (check_apply, check_apply_to_video, check_drift, check_apply_refuses, check_apply_config,
+                  check_published, check_convert, check_layouts, check_inspect, check_damaged_checkpoint,
+                  check_pipeline, check_continued):
         check()
         print("ok   ", check.__name__, flush=True)
 

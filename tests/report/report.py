@@ -208,6 +208,27 @@ def check_scores(chromium):
         assert columns() == 1
 
 
+def check_drift(chromium):
+    """A chart of each number of a long video's drift: its ends as text, two ticks or more on each axis, and what the
+    pointer reads."""
+    with Report(chromium, "plain") as report:
+        charts = report.page.locator("#videos .multiples figure")
+        texts = [(charts.nth(i).locator("figcaption").inner_text(),
+                  charts.nth(i).locator("[role=img]").get_attribute("aria-label")) for i in range(charts.count())]
+        assert texts == [
+            ("Mean of the channels 0 → 0.25", "Mean of the channels by second: 0 at second 1, 0.25 at second 4"),
+            ("Sharpness 0 → -1", "Sharpness by second: 0 at second 1, -1 at second 4"),
+            ("Saturation at most 0.5", "Saturation by second: 0.5 at second 1, 0.0625 at second 4")], texts
+        for i in range(3):
+            for axis in ("x", "y"):
+                assert charts.nth(i).locator(f".{axis}").count() >= 2, (i, axis)
+            assert charts.nth(i).locator(".x").last.inner_text() == "second 4", i
+        assert charts.nth(0).bounding_box()["width"] > 200, "a chart has the place of a chart"
+        area = charts.nth(0).locator(".area")
+        area.hover()
+        assert re.fullmatch(r"second [23]: 0\.(05|125)", area.locator(".reading").inner_text()), "the middle"
+
+
 def check_broken(chromium):
     for i in range(16):
         with Report(chromium, f"broken-{i}") as report:
@@ -293,8 +314,8 @@ def main():
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium-headless-shell")
                                               or shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
-        for check in (check_words, check_player, check_hostile, check_curves, check_scores, check_broken, check_many,
-                      check_without_scripts, check_looks):
+        for check in (check_words, check_player, check_hostile, check_curves, check_scores, check_drift, check_broken,
+                      check_many, check_without_scripts, check_looks):
             check(chromium)
         page = chromium.new_page()
         check_numbers(page)

@@ -184,18 +184,18 @@ ApplyResult apply_sampler(Runtime& runtime, const ApplyRequest& request) {
 }
 
 ApplyResult apply_score(Runtime& runtime, const ApplyRequest& request) {
-  const std::string method = method_of(runtime, request);
-  const NamedTensors in = read_inputs(runtime, request, method);
+  const NamedTensors in = read_inputs(runtime, request, method_of(runtime, request));
   ScoreInstance score(open_component(runtime.registry(), {}, request.id), apply_options(runtime, request));
   Call call;
   const kinora_run run = run_of(call);
   score.update(in, &run);
-  NamedTensors out;
+  NamedTensors out{{"state", score.state()}};
   json numbers = json::object();
-  for (const auto& [name, number] : score.compute()) {
-    out[name] = at::full({}, number, at::kDouble);
-    numbers[name] = number;
-  }
+  for (const auto& [name, number] : score.compute())
+    numbers[name] = number, out[name] = at::full({}, number, at::kDouble);
+  if (const at::Tensor& state = out["state"]; state.numel() <= 1 << 14)  // a covariance has millions
+    numbers["state"] =
+        std::vector<double>(state.data_ptr<double>(), state.data_ptr<double>() + state.numel());
   return finish(request, out, std::move(numbers));
 }
 

@@ -16,6 +16,7 @@
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
 #include "plugins/jobs/generate/check_generate.hpp"
+#include "plugins/jobs/generate/measured_drift.hpp"
 #include "plugins/jobs/inference/media/growing_video.hpp"
 #include "plugins/jobs/inference/media/strip.hpp"
 #include "plugins/jobs/inference/media/video_files.hpp"
@@ -159,7 +160,8 @@ class GenerateJob {
     inference::Session session(
         pipeline_, request,
         {.step = [&](int64_t done) { progress.update(done); },
-         .preview = [&](int64_t step, const at::Tensor& frame) { preview(request, step, frame); },
+         .preview = [&](int64_t step,
+                        const at::Tensor& frame) { preview(request, session.state().chunk, step, frame); },
          .preview_every = options_.preview_every});
     std::unique_ptr<GrowingVideo> growing;
     // Other ranks do not wait longer for a rank whose viewer has stalled.
@@ -170,10 +172,12 @@ class GenerateJob {
           json{{"prompt", request.prompt}, {"options", settings(request)}}, patience);
     VideoFiles files(
         context_, {base_of(request), options_.format, writes() ? pipeline_.fps(request) : 0, options_.crf});
+    const auto drift = measured_drift(request);
     session.make_rest([&](const at::Tensor& frames) {
       if (!writes()) return;
       if (session.gives_chunks() && files.frames() == 0) files.grow(session.frames(), known(request).dump());
       files.add(frames);
+      if (drift) drift->add(frames);
       if (growing) growing->add(frames);
     });
     progress.finish();
@@ -183,18 +187,33 @@ class GenerateJob {
     store(request, made, files, about);
     if (growing) growing->finish(about);
     add_memory(about, pipeline_.device());
+    json by_second = drift ? drift->finish(made.latent, pipeline_.tokenizer_info().time) : json();
+    if (!by_second.is_null()) about["drift"] = std::move(by_second);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     about["seconds"] = seconds;
-    if (!pipeline_.makes_codes()) about["frames_per_second"] = speeds(made, seconds);
+    if (!pipeline_.makes_codes()) tell_speeds(about, made, seconds);
     or_throw(write_file_atomically(base_of(request).string() + ".json", about.dump(2) + "\n"));
     context_.metrics().line(about);
   }
 
-  void preview(const Request& request, int64_t step, const at::Tensor& frame) const {
+  // Null on a rank that writes nothing.
+  std::unique_ptr<MeasuredDrift> measured_drift(const Request& request) {
+    const double fps = writes() ? pipeline_.fps(request) : 0;
+    if (fps < 1) return nullptr;
+    const int64_t time = pipeline_.tokenizer_info().time;
+    const auto& rule = pipeline_.spec().rule;
+    const int64_t chunk = rule.teacher_forcing ? rule.chunk * time : 0;
+    return std::make_unique<MeasuredDrift>(fps, chunk, chunk > 0 ? chunk - time + 1 : 0);
+  }
+
+  // Each chunk has steps of its own.
+  void preview(const Request& request, int64_t chunk, int64_t step, const at::Tensor& frame) const {
     if (!writes()) return;
     const auto folder = context_.folder() / "previews" / base_of(request).filename();
     fs::create_directories(folder);
-    write_strip(context_, frame, 1, folder / fmt::format("step_{:04}.png", step));
+    const std::string of_chunk =
+        pipeline_.spec().rule.teacher_forcing ? fmt::format("chunk_{:04}_", chunk) : "";
+    write_strip(context_, frame, 1, folder / fmt::format("{}step_{:04}.png", of_chunk, step));
   }
 
   void drop(const Request& request) const {
@@ -212,11 +231,16 @@ class GenerateJob {
   }
 
   // Frames of the video for each second of denoising, of decoding, and of all of the video's time.
-  static json speeds(const Video& made, double seconds) {
+  void tell_speeds(json& about, const Video& made, double seconds) const {
     const auto frames = static_cast<double>(made.frames);
-    return {{"denoise", frames / made.denoise_seconds},
-            {"decode", frames / made.decode_seconds},
-            {"end_to_end", frames / seconds}};
+    const double denoise = frames / made.denoise_seconds, decode = frames / made.decode_seconds,
+                 whole = frames / seconds;
+    about["frames_per_second"] = {{"denoise", denoise}, {"decode", decode}, {"end_to_end", whole}};
+    log_info(
+        "{}: {} frames of {} x {}, {} steps, {}; frames a second: denoise {:.3g}, decode {:.3g}, end to end "
+        "{:.3g}",
+        context_.spec().name, made.frames, made.width, made.height, made.steps,
+        about["precision"].get<std::string>(), denoise, decode, whole);
   }
 
   // The job's options, for this video alone.

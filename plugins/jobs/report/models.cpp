@@ -33,6 +33,14 @@ constexpr Curve kSmall[] = {{"learning_rate", "Learning rate", false, true},
                             {"mfu", "Model FLOPs utilisation", true, true},
                             {"l1", "L1", true, false},
                             {"mse", "MSE", true, false}};
+constexpr Curve kDrift[] = {{"mean", "Mean of the channels", false, false},
+                            {"spread", "Spread of the channels", false, false},
+                            {"histogram", "Histogram of colours", false, false},
+                            {"sharpness", "Sharpness", false, false},
+                            {"saturation", "Saturation", false, true},
+                            {"border_jump", "Jump at borders of chunks", false, false},
+                            {"latent_mean", "Mean of the latents", false, false},
+                            {"latent_spread", "Spread of the latents", false, false}};
 
 // Width in points of the Gaussian that smooths the line; 0: too few points to smooth.
 double sigma_of(size_t points) {
@@ -66,15 +74,30 @@ json curve_data(const Metrics& metrics, const Curve& curve) {
           {"ends", pairs({points.front(), points.back()})}};
 }
 
+// Curves by second, from 1 on; none for a short video.
+json drift_of(const json& about) {
+  const json& all = object_at(about, "drift");
+  json out = json::array();
+  for (const auto& curve : kDrift) {
+    Metrics numbers;
+    double second = 0;
+    for (const double number : numbers_at(all, curve.name))
+      if (++second; std::isfinite(number)) numbers[curve.name][second] = number;
+    if (json data = curve_data(numbers, curve); !data.is_null()) out.push_back(std::move(data));
+  }
+  return out;
+}
+
 json video_data(Pictures& pictures, const std::filesystem::path& file) {
   auto path = file;
-  const auto text = read_file(path.replace_extension(".json"), 1 << 20);
+  const auto text = read_file(path.replace_extension(".json"), 16 << 20);
   const json facts = text ? parse_facts(*text) : json();
   json out{{"prompt", text_at(facts, "prompt")}, {"sampler", text_at(facts, "sampler")}};
   for (const char* key :
        {"temperature", "steps", "nfe", "guidance", "width", "height", "frames", "fps", "seconds"})
     out[key] = or_null(number_at(facts, key));
   const bool has_seed = facts.is_object() && facts.contains("seed") && facts["seed"].is_number();
+  out["drift"] = drift_of(facts);
   out["seed"] = has_seed ? facts["seed"].dump() : "";  // text: it may have more digits than a double
   out["video"] = pictures.media.mp4(file);
   out["strip"] = pictures.media.png(path.replace_extension(".png"));

@@ -47,7 +47,7 @@ json ranks_of(const JobRecord&);
 json rounding_of(const JobRecord&);
 // Frames of originals and of their reconstructions by a tokenizer.
 json pairs_of(Pictures&, const JobRecord&);
-// {"list", "more"}: the generated videos with their settings and frames.
+// {"list", "more"}: the generated videos with their settings, frames and, of long ones, curves of their drift.
 json videos_of(Pictures&, const JobRecord&);
 
 // Outcome of an item, as far as it has one: end, stage, reason, score, bound.

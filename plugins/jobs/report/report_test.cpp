@@ -66,6 +66,12 @@ TEST_F(ReportTest, ItsNumbersAreInTheData) {
   const json& video = job_of(all, "generate")["videos"]["list"][0];
   EXPECT_EQ(video["seed"], "77");
   EXPECT_EQ(video["width"], 96);
+  const json& drift = video["drift"];
+  ASSERT_EQ(drift.size(), 3U);
+  EXPECT_EQ(drift[0]["title"], "Mean of the channels");
+  EXPECT_EQ(drift[0]["points"], (json{{1, 0}, {2, 0.05}, {3, 0.125}, {4, 0.25}})) << "by second";
+  EXPECT_EQ(drift[1]["title"], "Sharpness");
+  EXPECT_EQ(drift[1]["ends"], (json{{1, 0}, {4, -1}}));
   EXPECT_THAT(video["video"]["uri"].get<std::string>(), testing::StartsWith("data:video/mp4;base64,"));
   EXPECT_EQ(job_of(all, "tokenizer")["pairs"][0]["original"]["width"], 32);
   EXPECT_THAT(gathered("x").line, testing::HasSubstr("2\u00A0min\u00A016\u00A0s"));

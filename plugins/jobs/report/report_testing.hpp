@@ -106,7 +106,11 @@ class MadeUpRun {
                                             {"frames", 9},
                                             {"fps", 12},
                                             {"width", 96},
-                                            {"height", 64}}));
+                                            {"height", 64},
+                                            {"drift",
+                                             {{"mean", {0, 0.05, 0.125, 0.25}},
+                                              {"sharpness", {0, -0.5, -0.25, -1}},
+                                              {"saturation", {0.5, 0.25, 0.125, 0.0625}}}}}));
     write("generate/summary.json", dump({{"videos", 1}, {"seconds", 3}}));
   }
 

@@ -42,10 +42,9 @@ export function area(name, children, places) {
   return make("div", { class: "frame", role: "img", "aria-label": name }, out);
 }
 
-/** A measured curve by training step. curve: {title, scale, points, ends: [first, last], line: its local means or null,
- * sigma: their
- * width in points}, with places as [x, y]. */
-export function plot(curve, isSmall) {
+/** A measured curve. by: what it counts, "step" of a training or "second" of a video. curve: {title, scale, points,
+ * ends: [first, last], line: its local means or null, sigma: their width in points}, with places as [x, y]. */
+export function plot(curve, isSmall, by = "step") {
   const { title, scale, points, sigma, ends: [first, last] } = curve, drawn = curve.line ?? points;
   const ys = points.map(([, y]) => y), isFromZero = scale === "from zero", highest = Math.max(...ys);
   const x = makeAxis(first[0], last[0], "linear", isSmall ? 3 : 6, false),
@@ -61,18 +60,18 @@ export function plot(curve, isSmall) {
   const rows = y.ticks.map(({ at, label }) => styled(make("span", { class: "y" }, label), { bottom: percent(at) }));
   const columns = x.ticks.map(({ at, label }, i, { length }) => {
     const isLast = i + 1 === length, where = at > 0.95 ? "x last" : (length - i) % 2 ? "x" : "x odd";
-    return styled(make("span", { class: where }, isLast ? `step ${label}` : label), { left: percent(at) });
+    return styled(make("span", { class: where }, isLast ? `${by} ${label}` : label), { left: percent(at) });
   });
-  const at = ([step, value]) => `${number(value, 4)} at step ${count(step)}`;
+  const at = ([step, value]) => `${number(value, 4)} at ${by} ${count(step)}`;
   const readings =
       drawn.map(([step, value]) =>
-      ({ at: x.at(step), y: 1 - y.at(value), text: `step ${count(step)}: ${number(value, 4)}` }));
+      ({ at: x.at(step), y: 1 - y.at(value), text: `${by} ${count(step)}: ${number(value, 4)}` }));
   const about = [isFromZero ? `at most ${number(highest)}` : points.length === 1 ? number(highest)
       : `${number(drawn[0][1])} → ${number(drawn.at(-1)[1])}`];
   if (!isSmall && scale === "logarithmic") about.push("logarithmic scale");
   if (!isSmall && curve.line) about.push(`points: measured, line: their mean (Gaussian, σ = ${sigma} points)`);
   return make("figure", { class: isSmall ? "plot small" : "plot" },
       make("figcaption", {}, make("b", {}, title), ` ${about.join(" · ")}`),
-    area(`${title} by step: ${at(first)}, ${at(last)}`,
+    area(`${title} by ${by}: ${at(first)}, ${at(last)}`,
         [drawing(1000, 1000, 0, grid, dots, line(drawn.map(place))), ...rows, ...columns], readings));
 }
