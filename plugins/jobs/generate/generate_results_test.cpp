@@ -15,13 +15,13 @@
 namespace kinora::core::generate_job {
 namespace {
 
-// The warnings that a job logs.
-std::string warnings_of(const ScratchRun& run) {
+// What a job logs; by itself the warnings.
+std::string warnings_of(const ScratchRun& run, const char* level = "warn") {
   const fs::path file = run.folder() / "log";
   {
     const auto log = or_throw(LogFile::open(file));
     const std::string before = log_level();
-    or_throw(set_log_level("warn"));
+    or_throw(set_log_level(level));
     generated_json(run);
     or_throw(set_log_level(before));
   }
@@ -122,6 +122,83 @@ TEST(GenerateJob, WritesEveryFormatOfAVideoInChunks) {
   EXPECT_EQ(about.at("files"), json({"000.latents.safetensors", "000", "000.webp", "000.mp4", "000.png"}));
   for (const auto& entry : fs::directory_iterator(run->of("film") / "videos"))
     EXPECT_FALSE(entry.path().filename().string().starts_with(".")) << entry.path();
+}
+
+// Each chunk has as many steps as the one before it, and each video its folder.
+TEST(GenerateJob, KeepsThePreviewsOfEachChunkOfEachVideo) {
+  const at::NoGradGuard off;
+  const auto run = prepared({{"tokenizer", inference::kStreaming},
+                             {"dit", "teacher_forcing = true\nchunk = 1"},
+                             {"film", "format = ['latents']\npreview_every = 3"}});
+  encoded(*run);
+  generated_json(*run);
+  for (const int64_t number : {0, 1}) {
+    const at::Tensor latent = read_tensors(video(*run, number, ".latents.safetensors")).at("latent");
+    const fs::path previews = run->of("film") / "previews" / fmt::format("{:03}", number);
+    EXPECT_EQ(std::distance(fs::directory_iterator(previews), {}), latent.size(2));
+    for (int64_t chunk = 0; chunk < latent.size(2); ++chunk) {
+      const at::Tensor frame = frames_of(run->tokenizer("tokenizer")->decode(latent.narrow(2, chunk, 1)))[0];
+      EXPECT_LE(worst(picture(previews / fmt::format("chunk_{:04}_step_0003.png", chunk)), frame), 1)
+          << number << " " << chunk;
+    }
+  }
+}
+
+TEST(GenerateJob, TellsItsSpeeds) {
+  const auto run = ready("prompts = ['sea']\nformat = ['latents']");
+  EXPECT_THAT(warnings_of(*run, "info"),
+              testing::ContainsRegex("film: 9 frames of 32 x 16, 3 steps, precision/[^;]+; frames a second: "
+                                     "denoise [0-9.e+]+, decode [0-9.e+]+, end to end [0-9.e+]+"));
+  const json speeds = run->metrics("film").at(0).at("frames_per_second");
+  EXPECT_GT(speeds.at("end_to_end"), 0);
+  EXPECT_LT(speeds.at("end_to_end"), std::min(speeds.at("denoise"), speeds.at("decode")));
+}
+
+// Nine frames at three a second, and a latent frame for two: chunks begin with frames 1, 3, 5 and 7.
+TEST(GenerateJob, TellsTheDriftOfAVideoOfThreeSeconds) {
+  const at::NoGradGuard off;
+  const auto run = prepared({{"tokenizer", inference::kShallow},
+                             {"dit", "teacher_forcing = true\nchunk = 1"},
+                             {"film", "prompts = ['sea']\nformat = ['latents', 'png']"}});
+  encoded(*run);
+  generated_json(*run);
+  std::vector<at::Tensor> pictures;
+  for (int64_t i = 0; i < kFrames; ++i)
+    pictures.push_back(picture(video(*run, 0, fmt::format("/{:05}.png", i))).to(at::kDouble) / 255);
+  const at::Tensor frames = at::stack(pictures), latent = read_tensors(video(*run, 0, ".latents.safetensors"))
+                                                              .at("latent")[0]
+                                                              .to(at::kDouble)
+                                                              .flatten(2);
+  const auto change = [&](int64_t t) { return (frames[t] - frames[t - 1]).abs().mean().item<double>(); };
+  const double jumps[] = {change(1) - change(2), (change(3) + change(5)) / 2 - change(4),
+                          change(7) - (change(6) + change(8)) / 2};
+  const std::vector<std::pair<int64_t, int64_t>> latents{{0, 2}, {2, 2}, {4, 1}};  // first and count
+  const json drift = json::parse(std::ifstream(video(*run, 0, ".json"))).at("drift");
+  const auto expect = [&](const char* name, int64_t k, double want) {
+    ASSERT_EQ(drift.at(name).size(), 3U) << name;
+    EXPECT_NEAR(drift.at(name).at(static_cast<size_t>(k)).get<double>(), want, 1e-6) << name << k;
+  };
+  const auto apart = [](const at::Tensor& a, const at::Tensor& b) {
+    return (a - b).abs().mean().item<double>();
+  };
+  const auto deviation = [](const at::Tensor& x, const std::vector<int64_t>& dims) {
+    return (x - x.mean(dims, true)).square().mean(dims).sqrt();
+  };
+  const std::vector<int64_t> pixels{0, 1, 2};
+  for (int64_t k = 0; k < 3; ++k) {
+    const auto second = [&](int64_t s) { return frames.narrow(0, 3 * s, 3); };
+    const auto of_latents = [&](int64_t s) {
+      const auto [first, count] = latents.at(static_cast<size_t>(s));
+      return latent.narrow(1, first, count).flatten(1);
+    };
+    expect("mean", k, apart(second(k).mean(pixels), second(0).mean(pixels)));
+    expect("spread", k, apart(deviation(second(k), pixels), deviation(second(0), pixels)));
+    expect("saturation", k, (second(k).amax(-1) - second(k).amin(-1)).mean().item<double>());
+    expect("border_jump", k, jumps[k]);
+    expect("latent_mean", k, apart(of_latents(k).mean({1}), of_latents(0).mean({1})));
+    expect("latent_spread", k, apart(deviation(of_latents(k), {1}), deviation(of_latents(0), {1})));
+  }
+  EXPECT_GT(drift.at("mean").at(2), 0) << "the video changes";
 }
 
 TEST(GenerateJob, SaysWhatItWasMadeWith) {
