@@ -7,6 +7,7 @@
 #include "core/torch/network/instances.hpp"
 #include "core/torch/ranks/parallelism.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/generate/check_shots.hpp"
 #include "plugins/jobs/inference/frames.hpp"
 #include "plugins/jobs/inference/network_checks.hpp"
 #include "plugins/jobs/inference/next_token.hpp"
@@ -207,8 +208,7 @@ void check_kind(JobCheck& check, const GenerateOptions& o, bool of_codes) {
     });
   else if (check.spec().places.count("cache"))
     check.problem("cache", none);
-  if (!none.empty() && !o.shots.empty() && shots_of(o.shots).size() > 1)
-    check.problem("shots", "shots need a cache of keys and values: " + none);
+  check_shots(check, o, of_codes ? "this model draws the codes of a whole video, one by one" : none);
 }
 
 }  // namespace
@@ -261,6 +261,7 @@ void check_generate(JobCheck& check) {
   const auto info = tokenizer->network->info();
   const auto& id = tokenizer->part.use->id;
   const auto& job = check.spec();
+  check_positions(check, o, use, info.time);
   const bool has_own = job.component("model") || job.component("tokenizer");
   if (has_own && !check.holds("tokenizer", [&] { require_one_kind(spec, id, info.discrete != 0); })) return;
   if (!check_decoder(check, o.pipeline)) return;

@@ -41,6 +41,8 @@ void read_line(const fs::path& file, size_t number, const std::string& line, Req
     if (name == "shots") {
       if (!value.is_array() || value.empty()) wrong("'shots' must be a list of objects");
       for (const auto& shot : value) request.shots.push_back(shot.dump());
+      if (const auto shots = catching([&] { return shots_of(request.shots); }); !shots)
+        wrong(shots.failure().message);
       continue;
     }
     if (!text && name != "seed")

@@ -1,0 +1,58 @@
+#include "plugins/jobs/generate/check_shots.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "plugins/jobs/inference/frames.hpp"
+#include "plugins/jobs/inference/pipeline_spec.hpp"
+#include "plugins/jobs/inference/requests.hpp"
+#include "plugins/jobs/inference/shots.hpp"
+
+namespace kinora::core {
+namespace {
+
+const char* place_of_shots(const GenerateOptions& o) { return o.shots.empty() ? "prompts_file" : "shots"; }
+
+// Positions in time from the first latent frame to the last one, jumps at cuts included; 0: unknown.
+int64_t positions_of(std::vector<Shot> shots, const GenerateOptions& o, const FrameOptions& rule, double fps,
+                     int64_t time) {
+  if (shots.empty() || (fps <= 0 && std::ranges::any_of(shots, [](const Shot& s) { return s.chunks == 0; })))
+    return 0;
+  const ShotList list(std::move(shots), {.jump = o.shot_jump}, fps, rule.chunk * time);
+  const int64_t last = list.chunks() * rule.chunk - 1;
+  const auto times = list.at(generating_rule(rule), last, 1).times;
+  return 1 + (times.empty() ? last : times.back());
+}
+
+}  // namespace
+
+void check_shots(JobCheck& check, const GenerateOptions& o, const std::string& why_no_cache) {
+  const auto all = catching([&] { return requests(check, o); });
+  if (why_no_cache.empty() || !all) return;  // what requests() refuses is a problem already
+  const size_t most = inference::frame_rule_of(check, o).teacher_forcing ? 1 : 0;
+  if (std::ranges::any_of(*all, [&](const Request& r) { return r.shots.size() > most; }))
+    check.problem(place_of_shots(o), "shots need a cache of keys and values: " + why_no_cache);
+}
+
+void check_positions(JobCheck& check, const GenerateOptions& o, const ComponentUse& model, int64_t time) {
+  const auto& its = model.options.values();
+  const auto largest = its.value("max_size", std::vector<int64_t>());
+  const auto rule = inference::frame_rule_of(check, o);
+  const auto all = catching([&] { return requests(check, o); });
+  if (!its.value("learnable_pos_embed", false) || largest.empty() || !rule.teacher_forcing || !all) return;
+  const auto encoded =
+      catching([&] { return LatentFacts::of_folder(check.folder_of(check.need_upstream("encode"))); });
+  const double fps = o.fps > 0 ? o.fps : encoded ? encoded->fps : 0;
+  int64_t needed = 0;
+  for (const auto& request : *all)
+    needed = std::max(needed, positions_of(shots_of(request.shots), o, rule, fps, time));
+  if (needed > largest[0])
+    check.problem(
+        place_of_shots(o),
+        fmt::format("the shots need {} positions in time, jumps at cuts included, and {} has learnt {} "
+                    "(max_size); make them shorter, lower shot_jump, or train with a larger max_size",
+                    needed, model.id, largest[0]));
+}
+
+}  // namespace kinora::core
