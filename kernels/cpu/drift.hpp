@@ -144,8 +144,8 @@ class Video {
   const double fps_;
   const int64_t chunk_, first_;
   int64_t frames_ = 0;
-  std::vector<Row> part_,
-      rows_;  // frames of the second that is not whole; seconds
+  std::vector<Row> part_;  // frames of the second that is not whole
+  std::vector<Row> rows_;  // whole seconds
   Changes all_, now_;
   std::vector<double> jumps_;
 };

@@ -37,10 +37,11 @@ void check_shots(JobCheck& check, const GenerateOptions& o, const std::string& w
 
 void check_positions(JobCheck& check, const GenerateOptions& o, const ComponentUse& model, int64_t time) {
   const auto& its = model.options.values();
+  if (its.value("learnable_pos_embed", json()) != true) return;
   const auto largest = its.value("max_size", std::vector<int64_t>());
   const auto rule = inference::frame_rule_of(check, o);
   const auto all = catching([&] { return requests(check, o); });
-  if (!its.value("learnable_pos_embed", false) || largest.empty() || !rule.teacher_forcing || !all) return;
+  if (largest.empty() || !rule.teacher_forcing || !all) return;
   const auto encoded =
       catching([&] { return LatentFacts::of_folder(check.folder_of(check.need_upstream("encode"))); });
   const double fps = o.fps > 0 ? o.fps : encoded ? encoded->fps : 0;
