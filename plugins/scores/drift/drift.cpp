@@ -41,7 +41,7 @@ double slope(const std::vector<Second>& table) {
 }
 
 // The outputs for a video, in the manifest's order.
-std::vector<double> numbers_of(const std::vector<Second>& table, int64_t reference, double border_jump) {
+std::vector<double> outputs_of(const std::vector<Second>& table, int64_t reference, double border_jump) {
   std::vector<double> out;
   const auto later = static_cast<double>(table.size()) - static_cast<double>(reference);
   for (const auto value : {&Second::mean, &Second::spread, &Second::histogram, &Second::sharpness}) {
@@ -134,7 +134,7 @@ class Drift final : public Score<at::Tensor> {
     std::vector<double> out;
     double videos = 0;
     for (size_t at = 0; at < state_.size(); at += length_at(state_, at), ++videos) {
-      const auto numbers = numbers_of(table_at(at), o_.reference, state_[at + 1]);
+      const auto numbers = outputs_of(table_at(at), o_.reference, state_[at + 1]);
       out.resize(numbers.size());
       for (size_t i = 0; i < numbers.size(); ++i) out[i] += numbers[i];
     }
