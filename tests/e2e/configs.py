@@ -54,7 +54,10 @@ def check_long_video(out):
     assert video["cache_tokens"] == 4 * 4 * 6 and min(video["frames_per_second"].values()) > 0, video
     check_video(out / "film/videos/000.mp4", frames=105)
     check_video(STREAMED, frames=105)
-    assert "data:video/mp4;base64" in (out / "report.html").read_text()
+    drift, page = video["drift"], (out / "report.html").read_text()
+    assert len(drift) == 8 and {len(numbers) for numbers in drift.values()} == {8}, "eight numbers of eight seconds"
+    assert drift["mean"][0] == drift["latent_mean"][0] == 0 < drift["mean"][-1], drift
+    assert "data:video/mp4;base64" in page and "Jump at borders of chunks" in page
 
 
 def check_many_ranks(out):
