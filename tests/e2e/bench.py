@@ -196,9 +196,32 @@ def check_table():
                                                              1)[1]["plugin_call"]) - {"benchmark"}, done
     assert told["within"] == ("no" if done.returncode
                               else "yes") and told["bound"] == "2" and float(told["plugin_ns"]) > 0, done
-    assert float(told["ratio"]) < 4, f"more is measured than the call: {done.stdout}"  # of the processor's time
     assert ("as happens on a busy machine. Measure again while nothing else runs" in done.stderr) == (
         done.returncode == 1), done
+
+
+def check_call():
+    """A call through the ABI takes less than twice a virtual one: the least of some medians, which a busy machine
+    raises."""
+    ratios = []
+    while len(ratios) < 10 and not (ratios and min(ratios) < 2):
+        ratios.append(bench("plugin_call", "--repeat", 3)[1]["plugin_call"]["ratio"])
+    assert min(ratios) < 2, ratios
+
+
+def check_startup():
+    """`plugins list` of some sixty plugins takes less than 50 ms, the least of some runs; on a slow machine less than
+    the starts of Python that these are where one takes 8 ms."""
+    plugins = pathlib.Path(KINORA).resolve().parents[1] / "lib/kinora/plugins"
+    assert len(list(plugins.glob("*/plugin.toml"))) >= 50, plugins
+    times = {(KINORA, "plugins", "list"): [], (sys.executable, "-I", "-S", "-c", "pass"): []}
+    for _ in range(12):  # in turns, so that other load slows both alike
+        for command, seconds in times.items():
+            start = time.perf_counter()
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+            seconds.append(time.perf_counter() - start)
+    ours, python = map(min, times.values())
+    assert ours < max(0.05, 50 / 8 * python), times
 
 
 def check_usage():
@@ -249,7 +272,7 @@ def check_data():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for check in (check_usage, check_interrupt, check_record, check_data, check_table, check_bound, check_peer,
-              check_network_peer, check_all, *([] if QUICK else [check_named])):
+for check in (check_usage, check_interrupt, check_record, check_data, check_table, check_call, check_startup,
+              check_bound, check_peer, check_network_peer, check_all, *([] if QUICK else [check_named])):
     check()
     print("ok   ", check.__name__)
