@@ -13,11 +13,14 @@
 #include <link.h>
 #include <string>
 #include <string_view>
+#include <ucontext.h>
 #include <unistd.h>
+#include <unwind.h>
 
 #include <sys/syscall.h>
 
 #include "apps/kinora/command.hpp"
+#include "core/plugin/library.hpp"
 #include "kinora/abi/plugin.h"
 
 namespace kinora {
@@ -80,19 +83,74 @@ char own_plugins[PATH_MAX];
 
 bool is_own(const char* path) { return std::strncmp(path, own_plugins, std::strlen(own_plugins)) == 0; }
 
-// The plugin whose code runs in this thread: the nearest on its stack, of another maker if there is one; null if
-// none does. The nearest of Kinora's own says little: a job and an engine are on the stack of whatever a run does.
-const char* plugin_of_this_thread() {
-  void* frames[128];
-  const int n = ::backtrace(frames, 128);
-  const char* own = nullptr;
-  for (int i = 0; i < n; ++i)
-    if (const char* path = plugin_at(frames[i])) {
-      if (!is_own(path)) return path;
-      if (!own) own = path;
+// The component in whose table this function is; null: none, or several.
+const char* component_with(const void* function) {
+  constexpr size_t kMostSlots = 64;
+  const char* found = nullptr;
+  for (const auto* opened = core::opened_plugins(); opened; opened = opened->before)
+    for (uint32_t i = 0; i < opened->plugin->n_components; ++i) {
+      const kinora_component& c = core::component_at(*opened->plugin, i);
+      if (!c.api) continue;
+      const size_t slots = std::min(*static_cast<const uint32_t*>(c.api) / sizeof(void*), kMostSlots);
+      const auto* table = static_cast<const void* const*>(c.api);
+      if (std::find(table, table + slots, function) == table + slots) continue;
+      if (found && found != c.id) return nullptr;
+      found = c.id;
     }
-  return own;
+  return found;
 }
+
+// The functions that this thread has called and that have not returned, the last one first.
+class Stack {
+ public:
+  Stack() : size_(::backtrace(frames_, kMost)) {}
+  // Of a signal. No unwinder passes an address that is in no function, where a call of a wild pointer leads: then only
+  // the caller is known.
+  explicit Stack(const ucontext_t& at) {
+#if defined(__x86_64__)
+    auto* code = reinterpret_cast<char*>(at.uc_mcontext.gregs[REG_RIP]);
+    void* const* caller = reinterpret_cast<void* const*>(at.uc_mcontext.gregs[REG_RSP]);
+#elif defined(__aarch64__)
+    auto* code = reinterpret_cast<char*>(at.uc_mcontext.pc);
+    void* const* caller = reinterpret_cast<void* const*>(&at.uc_mcontext.regs[30]);
+#endif
+    if (::_Unwind_FindEnclosingFunction(code + 1))  // it looks before a return address
+      size_ = ::backtrace(frames_, kMost);
+    else
+      frames_[size_++] = *caller;
+  }
+  // The plugin whose code runs: the nearest one, of another maker if there is one; null if none does. The nearest of
+  // Kinora's own says little: a job and an engine are on the stack of whatever a run does.
+  const char* plugin() const {
+    const char* own = nullptr;
+    for (int i = 0; i < size_; ++i)
+      if (const char* path = plugin_at(frames_[i])) {
+        if (!is_own(path)) return path;
+        if (!own) own = path;
+      }
+    return own;
+  }
+  // The component of this plugin that was called; null: not known, as in a thread of the plugin's own.
+  const char* component_of(const char* plugin) const {
+    for (int i = 0; i < size_; ++i)
+      if (plugin_at(frames_[i]) == plugin)
+        if (const char* id = component_with(::_Unwind_FindEnclosingFunction(frames_[i]))) return id;
+    return nullptr;
+  }
+  // Whether it goes back to where the program or the C library started the thread, so that no call is missing.
+  bool is_whole() const {
+    dl_find_object first{}, program{}, library{};
+    ::_dl_find_object(reinterpret_cast<void*>(&plugin_at), &program);
+    ::_dl_find_object(reinterpret_cast<void*>(&::raise), &library);
+    return size_ < kMost && ::_dl_find_object(frames_[size_ - 1], &first) == 0 &&
+           (first.dlfo_link_map == program.dlfo_link_map || first.dlfo_link_map == library.dlfo_link_map);
+  }
+
+ private:
+  static constexpr int kMost = 128;
+  void* frames_[kMost];
+  int size_ = 0;
+};
 
 [[noreturn]] void end_now(int status) {
   for (;;) ::syscall(SYS_exit_group, status);
@@ -110,29 +168,44 @@ const char* plugin_of_this_thread() {
 }
 
 void on_exit_called(int status, void*) {
-  if (is_guarded()) end_program(plugin_of_this_thread(), "exit", status);
+  if (is_guarded()) end_program(Stack().plugin(), "exit", status);
 }
 
 // The status is not known here.
 void on_quick_exit() {
-  if (is_guarded()) end_program(plugin_of_this_thread(), "quick_exit", kDone);
+  if (is_guarded()) end_program(Stack().plugin(), "quick_exit", kDone);
+}
+
+// "plugin /plugins/a/liba.so (stage/a)": what was being called.
+void write_called(RawLine& line, const char* plugin, const Stack& stack) {
+  const char* component = stack.component_of(plugin);
+  line << "plugin " << plugin << (component ? " (" : ", in which component is not known")
+       << (component ? component : "") << (component ? ")" : "");
 }
 
 // The signal stays blocked until this returns, and has its default action by then (SA_RESETHAND).
-void on_crash(int signal) {
+void on_crash(int signal, siginfo_t*, void* context) {
   if (is_guarded()) {
-    const char* plugin = plugin_of_this_thread();
+    const Stack stack(*static_cast<const ucontext_t*>(context));
+    const char* plugin = stack.plugin();
     const char* name = ::sigabbrev_np(signal);
     RawLine line;
     line << "kinora: killed by signal " << signal << " (SIG" << (name ? name : "?") << ")";
-    if (plugin && !is_own(plugin))
-      line << " in plugin " << plugin << "; " << kRemedy;
-    else
-      line << ", and no plugin of another maker was being called"
-           << (plugin ? " (nearest on the stack: " : "") << (plugin ? plugin : "") << (plugin ? ")" : "")
-           << ". If one works in this process, it may have damaged memory before: run its stages apart, "
-              "isolate = "
-              "[\"all\"] of engine/local. Otherwise please report this as a bug\n";
+    if (plugin && !is_own(plugin)) {
+      line << " in ";
+      write_called(line, plugin, stack);
+      line << "; " << kRemedy;
+    } else {
+      line << (stack.is_whole() ? ", and no plugin of another maker was being called"
+                                : ", and it is not known what was being called");
+      if (plugin) {
+        line << "; nearest on the stack: ";
+        write_called(line, plugin, stack);
+      }
+      line
+          << ". If a plugin of another maker works in this process, it may have damaged memory before: run "
+             "its stages apart, isolate = [\"all\"] of engine/local. Otherwise please report this as a bug\n";
+    }
     line.print();
   }
   ::raise(signal);
@@ -145,8 +218,8 @@ void watch_crashes() {
     struct sigaction before {};
     if (::sigaction(signal, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) continue;
     struct sigaction action {};
-    action.sa_handler = on_crash;
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    action.sa_sigaction = on_crash;
+    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_SIGINFO);
     ::sigaction(signal, &action, nullptr);
   }
 }

@@ -1,6 +1,7 @@
 #include "core/plugin/library.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <dlfcn.h>
 #include <link.h>
 #include <map>
@@ -93,6 +94,18 @@ Result<const kinora_plugin*> open_library(const fs::path& library) {
   auto it = all->find(path);
   if (it == all->end()) it = all->emplace(path, open_now(path)).first;
   return it->second.plugin;
+}
+
+namespace {
+std::atomic<const OpenedPlugin*> last_opened = nullptr;
+}  // namespace
+
+const OpenedPlugin* opened_plugins() { return last_opened; }
+
+void note_opened(const kinora_plugin& plugin) {
+  auto* one = new OpenedPlugin{&plugin, last_opened};
+  while (!last_opened.compare_exchange_weak(one->before, one)) {
+  }
 }
 
 namespace {

@@ -58,4 +58,14 @@ Status check_opened(const kinora_plugin& opened, const PluginSpec& manifest);
 // the stride.
 const kinora_component& component_at(const kinora_plugin& plugin, uint32_t i);
 
+// The plugins that were opened and checked, the last one first. None is ever removed, and nothing here allocates or
+// locks, so that a handler of signals may read them.
+struct OpenedPlugin {
+  const kinora_plugin* plugin;
+  const OpenedPlugin* before;
+};
+const OpenedPlugin* opened_plugins();
+// [any-thread]
+void note_opened(const kinora_plugin& plugin);
+
 }  // namespace kinora::core

@@ -226,6 +226,7 @@ Status Registry::load(Entry& entry) {
     const auto& c = component_at(plugin, i);
     entry.apis.emplace(entry.info.spec.component(c.id), c.api);
   }
+  note_opened(plugin);
   const std::lock_guard lock(locks_->state);
   entry.info.state = PluginState::loaded;
   entry.loaded = true;

@@ -2,7 +2,7 @@
 """Plugins that end their process, crash, throw, never return or say a value that ABI 1.0 does not have: each costs what
 it must and no more, and the program says which plugin did what.
 usage: plugin_ends.py KINORA ROOT SCRATCH PLUGINS"""
-import json, pathlib, shutil, subprocess, sys
+import json, pathlib, re, shutil, signal, subprocess, sys, time
 
 KINORA, ROOT, SCRATCH, PLUGINS = sys.argv[1], *map(pathlib.Path, sys.argv[2:5])
 MANIFEST = (
@@ -88,9 +88,11 @@ def in_this_process():
         holds(f"run {variant}", run(variant, 1, "none")[0],
               f"kinora: plugin {plugin(variant)}/ends/libends.so called {call}, which ended this program before its "
               f"work was done")
-    holds("run crash_in_process", run("crash_in_process", -11, "none")[0],
-          f"kinora: killed by signal 11 (SIGSEGV) in plugin {plugin('crash_in_process')}/ends/libends.so",
-          'isolate = ["all"]')
+    for variant, which in (("crash_in_process", " (stage/ends)"), ("call_no_function", " (stage/ends)"),
+                           ("crash_on_a_thread", ", in which component is not known")):
+        holds(f"run {variant}", run(variant, -11, "none")[0],
+              f"kinora: killed by signal 11 (SIGSEGV) in plugin {plugin(variant)}/ends/libends.so{which}; ",
+              'isolate = ["all"]')
     # Code 1, since the only input failed; but the job ended as usual and recorded it.
     said, items, stages = run("throw_in_process", 1, "none")
     assert not stages[0]["isolated"], stages
@@ -99,6 +101,28 @@ def in_this_process():
         holds(f"manifest {variant}",
               kinora(variant, "plugins", "manifest", plugin(variant) / "ends/libends.so", code=1).stderr,
               "/ends/libends.so called exit(0)")
+
+
+def without_another_maker():
+    """A crash while Kinora's own plugins work: it blames none, and names the component that was called last."""
+    videos, out = SCRATCH / "videos", SCRATCH / "run-own"
+    videos.mkdir()
+    for i in range(20):
+        (videos / f"{i}.mp4").symlink_to(ROOT / "tests/data/film.mp4")
+    file = SCRATCH / "own.toml"
+    file.write_text(f'[run]\nout = "{out}"\n[[job]]\nname = "look"\nkind = "curate"\ninput = "{videos}"\n'
+                    'stages = ["shots.content"]\nengine = { use = "local", isolate = ["none"] }\n')
+    running = subprocess.Popen([KINORA, "run", file], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while running.poll() is None and not (out / "look/live.json").exists():
+        time.sleep(0.01)
+    running.send_signal(signal.SIGSEGV)
+    said = running.communicate(timeout=60)[1]
+    assert running.returncode == -signal.SIGSEGV, (running.returncode, said)
+    line = next(line for line in said.splitlines() if "killed by signal" in line)
+    holds("run of Kinora's own plugins, killed", line, "kinora: killed by signal 11 (SIGSEGV), and no plugin of "
+          "another maker was being called; nearest on the stack: plugin ", "/lib/kinora/plugins/",
+          "report this as a bug")
+    assert re.search(r"\.so \((engine/local|job/curate)\)\. If ", line), line
 
 
 def in_a_process_of_its_own():
@@ -135,5 +159,6 @@ def unknown_values():
 shutil.rmtree(SCRATCH, ignore_errors=True)
 validate()
 in_this_process()
+without_another_maker()
 in_a_process_of_its_own()
 unknown_values()
