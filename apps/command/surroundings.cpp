@@ -3,6 +3,9 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <fcntl.h>
+#include <unistd.h>
+#include <utility>
 
 #include <sys/stat.h>
 
@@ -35,11 +38,21 @@ void set_modes([[maybe_unused]] unsigned to) {
 #endif
 }
 
+// The working directory.
+std::pair<dev_t, ino_t> folder() {
+  struct stat s {};
+  ::stat(".", &s);
+  return {s.st_dev, s.st_ino};
+}
+
 struct Kept {
   std::atomic<unsigned> modes = 0;
   std::atomic<mode_t> mask = 0;
-  bool has_signals = false;
+  // Of a process of our own alone: the handlers of signals, and the working directory.
+  bool is_own = false;
   std::array<struct sigaction, kSignals.size()> actions{};
+  std::pair<dev_t, ino_t> folder;
+  int folder_fd = -1;
 };
 Kept kept;
 thread_local const unsigned* modes_of_thread = nullptr;  // of a ThreadModes
@@ -57,13 +70,16 @@ void warn_once(std::atomic<bool>& warned, std::string_view who, const char* what
 }
 
 void put_back(std::string_view who) {
-  static std::atomic<bool> of_modes, of_mask, of_signals;
+  static std::atomic<bool> of_modes, of_mask, of_folder, of_signals;
   if (const unsigned before = modes_of_thread ? *modes_of_thread : kept.modes.load(); modes() != before) {
     set_modes(before);
     warn_once(of_modes, who, "the modes of floating-point arithmetic (-ffast-math, when it was linked?)");
   }
   if (::umask(kept.mask) != kept.mask) warn_once(of_mask, who, "the umask, and so who may read new files");
-  for (size_t i = 0; kept.has_signals && i < kSignals.size(); ++i) {
+  if (!kept.is_own) return;
+  if (folder() != kept.folder && ::fchdir(kept.folder_fd) == 0)
+    warn_once(of_folder, who, "the working directory, which relative paths begin at");
+  for (size_t i = 0; i < kSignals.size(); ++i) {
     struct sigaction now {};
     if (::sigaction(kSignals[i], nullptr, &now) != 0 || now.sa_handler == kept.actions[i].sa_handler)
       continue;
@@ -77,7 +93,9 @@ void put_back(std::string_view who) {
 void own_process() {
   core::watch_signals();
   keep();
-  kept.has_signals = true;
+  kept.folder = folder();
+  kept.folder_fd = ::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  kept.is_own = true;
   for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], nullptr, &kept.actions[i]);
   core::after_calls(put_back);
 }

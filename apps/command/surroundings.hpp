@@ -1,5 +1,5 @@
 // What a plugin must leave as it found it, and what becomes of it if it does not: the modes of floating-point
-// arithmetic, the umask, the handlers of signals.
+// arithmetic, the umask, the working directory, the handlers of signals.
 #pragma once
 
 namespace kinora {
@@ -9,7 +9,8 @@ namespace kinora {
 // for each thing a warning names the plugin or component.
 void own_process();
 
-// The same for a program that embeds Kinora, while this lives, but for the handlers of signals, which are its own.
+// The same for a program that embeds Kinora, while this lives, but for the handlers of signals and the working
+// directory, which are its own.
 // The umask is put back to what it was at the beginning, and the modes to those of the thread that began, or of the
 // thread's own ThreadModes.
 class KeptSurroundings {
