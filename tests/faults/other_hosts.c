@@ -1,6 +1,8 @@
 /* Faults that plugins of other programs had, each after a public report; other_hosts.py chooses one by a macro and
- * says how it must end. Without a macro: a stage that keeps every sample and notes whether a denormal number survives
- * arithmetic. */
+ * says how it must end. Without a macro: a stage that keeps every sample and notes what it finds of its process (whether
+ * a denormal number survives arithmetic, the umask, the working directory, what Ctrl-C does) and the first byte of the
+ * sample's frames. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -85,6 +87,55 @@ static int unusable_tensors(kinora_sample* in) {
   return taken;
 }
 
+/* Writes to a clone of the first video's sample, which shares its bytes. */
+static void write_to_a_clone(kinora_sample* in) {
+  const kinora_str key = samples->key(in), name = {"clone", 5};
+  const kinora_dl_tensor* frames;
+  kinora_bytes text;
+  kinora_sample* clone;
+  if (key.size == 5 && memcmp(key.data, "bbb_B", 5) == 0) return;
+  if (samples->clone(in, name, &clone) != KINORA_OK) return;
+  if (samples->get(clone, "txt", &text) == KINORA_OK) ((char*)text.data)[0] ^= 1;
+  if (samples->get_tensor(clone, "frames", &frames) == KINORA_OK) ((unsigned char*)frames->data)[0] ^= 255;
+  samples->release(clone);
+}
+
+/* Waits until the run is cancelled, for 20 s at most; the file MARK says that it does. */
+static int32_t wait_for_the_end(const kinora_run* run) {
+#ifdef MARK
+  close(open(MARK, O_CREAT | O_WRONLY, 0600));
+#endif
+  for (int i = 0; i < 2000; ++i) {
+    const int32_t status = run->cancelled(run->self);
+    if (status != KINORA_OK) return status;
+    usleep(10000);
+  }
+  return KINORA_OK;
+}
+
+/* What this process is like, and the sample, as JSON. */
+static void describe(const kinora_sample* in, char* text, size_t size) {
+  volatile double small = 1e-310;
+  const double half = small * 0.5;
+  const kinora_dl_tensor* frames;
+  const int first =
+      samples->get_tensor(in, "frames", &frames) == KINORA_OK ? ((unsigned char*)frames->data)[0] : -1;
+  unsigned mask = 0;
+  char line[256];
+  FILE* status = fopen("/proc/self/status", "r");
+  while (status && fgets(line, sizeof line, status)) sscanf(line, "Umask: %o", &mask);
+  if (status) fclose(status);
+  struct sigaction interrupt;
+  sigaction(SIGINT, NULL, &interrupt);
+  char folder[512];
+  snprintf(text, size,
+           "{\"denormal\": %s, \"first\": %d, \"umask\": %u, \"folder\": \"%s\", \"interrupt\": \"%s\"}",
+           half > 0 ? "true" : "false", first, mask, getcwd(folder, sizeof folder) ? folder : "",
+           interrupt.sa_handler == SIG_IGN   ? "ignored"
+           : interrupt.sa_handler == SIG_DFL ? "ends the process"
+                                             : "handled");
+}
+
 typedef struct call {
   kinora_sample* in;
   const kinora_emit* emit;
@@ -105,6 +156,16 @@ static void* on_a_thread(void* user) {
 static int32_t process(void* self, kinora_sample* in, const kinora_emit* emit, const kinora_run* run) {
   (void)self;
   if (run->needs) return fails(KINORA_ERROR_UNSUPPORTED, "needs of the run");
+#ifdef CLEAN
+  usleep(50000); /* the call of the stage before it may still last, though its sample is here */
+#endif
+#ifdef MARK
+  const int32_t ended = wait_for_the_end(run);
+  if (ended != KINORA_OK) return ended;
+#endif
+#ifdef WRITES_TO_A_CLONE
+  write_to_a_clone(in);
+#endif
 #ifdef SURROUNDINGS
   umask(0777);
   if (chdir("/") != 0) return fails(KINORA_ERROR_IO, "chdir");
@@ -137,10 +198,9 @@ static int32_t process(void* self, kinora_sample* in, const kinora_emit* emit, c
 #endif
   return c.status;
 #endif
-  (void)unusable_tensors, (void)on_a_thread;
-  volatile double small = 1e-310;
-  const double half = small * 0.5;
-  const char* found = half > 0 ? "{\"denormal\": true}" : "{\"denormal\": false}";
+  (void)unusable_tensors, (void)on_a_thread, (void)write_to_a_clone, (void)wait_for_the_end;
+  char found[1024];
+  describe(in, found, sizeof found);
   const kinora_bytes json = {found, strlen(found)};
   samples->set(in, "json", json, NULL, NULL);
 #ifndef NOT_RETAINED
