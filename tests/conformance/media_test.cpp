@@ -14,33 +14,15 @@
 #include "core/runtime/call.hpp"
 #include "core/stages/one_stage.hpp"
 #include "kinora/abi/stage.h"
-#include "tests/support/plugins.hpp"
+#include "tests/conformance/stages.hpp"
 
 namespace kinora {
 namespace {
 
 namespace fs = std::filesystem;
 using core::json;
-
-const fs::path kData = KINORA_TEST_DATA;
-
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / ("kinora-media-" + std::to_string(getpid()))) {
-    fs::create_directories(path_);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { fs::remove_all(path_); }
-  fs::path file(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
-    return path_ / name;
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
+using test::Folder;
+using test::kData;
 
 // Detects whether a file has been opened since the last check.
 class Watch {
@@ -61,24 +43,6 @@ class Watch {
  private:
   int events_;
 };
-
-// The options that a stage cannot be created without.
-json required(const std::string& id, const Folder& folder) {
-  if (id == "stage/embed.model") return {{"model", kData / "oracle/exported/tower.pt"}};
-  if (id == "stage/filter.model")
-    return {{"model", kData / "oracle/exported/tower.pt"}, {"name", "x"}, {"threshold", 0.0}};
-  if (id == "stage/filter.facts") return {{"fact", "duration_s"}};
-  if (id == "stage/text.wordpiece")
-    return {{"vocab", folder.file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")}};
-  if (id == "stage/text.tokenizer" || id == "stage/text.decode")
-    return {{"file", kData / "oracle/text_seed_t5.json"}};
-  if (id == "stage/text.chat") return {{"file", kData / "oracle/text_seed_t5.json"}, {"template", "plain"}};
-  for (const char* asking :
-       {"caption.endpoint", "caption.enhance", "filter.endpoint", "filter.ocr", "embed.endpoint"})
-    if (id == std::string("stage/") + asking)
-      return {{"model", "m"}, {"base_url", "http://127.0.0.1:9"}, {"retries", 0}};
-  return json::object();
-}
 
 // The facts about a video that earlier stages may have found.
 Sample sample() {
@@ -132,7 +96,7 @@ TEST(Conformance, AStageThatOpensMediaSaysSo) {
   ASSERT_FALSE(video.empty());
   std::set<std::string> openers;
   for (const auto& id : test::plugins().ids("stage")) {
-    const Made made{test::Instance<kinora_stage>(id, required(id, folder)), folder};
+    const Made made{test::Instance<kinora_stage>(id, test::required(id, folder)), folder};
     if (!opens_media(made, folder, video)) continue;
     openers.insert(id);
     EXPECT_TRUE(made.isolated()) << id << " opens media but does not set isolated = 1 in its resources()";

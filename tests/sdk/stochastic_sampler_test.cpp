@@ -36,7 +36,7 @@ at::Tensor denoised(const at::Tensor& x, const at::Tensor& sigma) {
 at::Tensor chunk_of(int64_t chunk) {
   test::plugins();
   offer_tensors(torch_tensors());  // as a program does
-  static Registry others = Registry::scan({{KINORA_GEOMETRIC, "--plugins"}});
+  static Registry others = Registry::scan({{.path = KINORA_GEOMETRIC, .origin = "--plugins"}});
   const Component component = or_throw(others.open("sampler/geometric"));
   const Options options = or_throw(Options::make(
       *component.spec, {{"steps", 600}, {"sigma_min", 0.02}, {"sigma_max", 20.0}, {"eta", 1.0}}));

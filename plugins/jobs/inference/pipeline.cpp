@@ -100,8 +100,7 @@ void Pipeline::open_denoising() {
                                           *loss_, parallel_.dtype(), spec_.seed, device_);
   guided_->share_branches(parallel_.group("cfg"));
   if (spec_.shares_timestep) guided_->share_timestep();
-  const bool is_eager = std::ranges::find(model_spec_.needs, kNeedsEager) != model_spec_.needs.end();
-  if (spec_.cuda_graphs && !is_eager && parallel_.world() == 1)  // transfers between ranks cannot be recorded
+  if (records(model_spec_, spec_.cuda_graphs, parallel_.world()))
     if (const auto* cuda = cuda_library(device_)) guided_->replay_with(*cuda);
 }
 

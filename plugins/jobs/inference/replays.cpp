@@ -20,6 +20,10 @@ bool of_one_form(const NamedTensors& a, const NamedTensors& b) {
 
 }  // namespace
 
+bool records(const ComponentSpec& model, bool is_asked, int64_t ranks) {
+  return is_asked && ranks == 1 && std::ranges::find(model.needs, kNeedsEager) == model.needs.end();
+}
+
 Replays::Replays(const kinora_cuda_api& cuda, int32_t device, Function function)
     : cuda_(cuda), function_(std::move(function)), graphs_(nullptr, Close{&cuda}) {
   kinora_cuda_graphs* made = nullptr;

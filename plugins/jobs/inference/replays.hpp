@@ -5,10 +5,15 @@
 #include <list>
 #include <memory>
 
+#include "core/plugin/manifest.hpp"
 #include "core/torch/weights/weights.hpp"
 #include "kinora/abi/cuda.h"
 
 namespace kinora::core {
+
+// Whether a pipeline records the calls of a model on a GPU. is_asked: option cuda_graphs. Not a forward that must not be
+// recorded (needs = ["eager"] of its manifest), nor one of several ranks, whose transfers cannot be.
+bool records(const ComponentSpec& model, bool is_asked, int64_t ranks);
 
 class Replays {
  public:

@@ -9,6 +9,7 @@
 
 #include "kinora/aten.hpp"
 #include "kinora/error.hpp"
+#include "tests/support/component.hpp"
 
 namespace kinora::core {
 namespace {
@@ -105,6 +106,16 @@ TEST_F(ReplaysTest, ComputesWithoutGraphsWhatCannotBeRecorded) {
   Replays replays(table_, 0, value);
   for (int call = 0; call < 3; ++call) expect_value(replays, 1, drawn());
   EXPECT_EQ(g_device.replayed, 0);
+}
+
+TEST(Recording, IsOfAModelThatMayBeRecordedOnOneRank) {
+  const auto model = [](const std::string& line) {
+    return test::component("[[component]]\nid = \"model/m\"\nhelp = \"of a test\"\n" + line);
+  };
+  EXPECT_TRUE(records(model(""), true, 1));
+  EXPECT_FALSE(records(model("needs = [\"eager\"]\n"), true, 1));
+  EXPECT_FALSE(records(model(""), false, 1));
+  EXPECT_FALSE(records(model(""), true, 2));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "core/runtime/call.hpp"
 #include "core/stages/one_stage.hpp"
+#include "exported.hpp"
 #include "kinora/curation.hpp"
 #include "kinora/npy.hpp"
 #include "kinora/stage.hpp"
@@ -257,6 +258,21 @@ TEST(ModelStages, TakeTheThreadsThatTheySayTheyTake) {
       EXPECT_EQ(run.cores, threads) << id;
     }
   at::set_num_threads(before);
+}
+
+TEST(ModelStages, FollowTheDeviceOfTheEngine) {
+  const Device cpu{false, 0}, third{true, 3};
+  const auto there = [] { return true; };
+  const auto none = [] { return false; };
+  const auto chosen = exported::chosen_device<bool (*)()>;
+  EXPECT_EQ(chosen("auto", third, there), at::Device("cuda:3"));
+  EXPECT_EQ(chosen("cuda", third, there), at::Device("cuda:3"));
+  EXPECT_EQ(chosen("cuda:1", third, there), at::Device("cuda:1"));
+  EXPECT_EQ(chosen("cuda", cpu, there), at::Device("cuda:0"));
+  EXPECT_EQ(chosen("auto", cpu, there), at::kCPU);
+  EXPECT_EQ(chosen("cpu", third, there), at::kCPU);
+  EXPECT_EQ(chosen("auto", third, none), at::kCPU);
+  EXPECT_THROW(chosen("cuda", third, none), Error);
 }
 
 // One input that the model rejects fails only that sample of its batch.

@@ -127,18 +127,12 @@ void check_device(const std::string& name) {
   throw Error(KINORA_ERROR_INVALID, "device = \"" + name + "\": expected auto, cpu, cuda or cuda:1");
 }
 
-// libtorch checks for CUDA only once, so the CUDA library must be loaded first.
 at::Device device_of(const std::string& name, const Run& run) {
-  const Device reserved = run.device();
-  if (name == "cpu" || (name == "auto" && !reserved.is_cuda)) return at::kCPU;
-  if (!dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) || !at::hasCUDA() ||
-      at::detail::getCUDAHooks().deviceCount() == 0) {
-    if (name == "auto") return at::kCPU;  // a GPU is there, but this libtorch cannot use it
-    throw Error(KINORA_ERROR_UNSUPPORTED,
-                "device = \"" + name + "\": libtorch finds no GPU here; use \"cpu\"");
-  }
-  const at::Device device(name == "auto" ? "cuda" : name);
-  return device.has_index() ? device : at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(reserved.index));
+  return chosen_device(name, run.device(), [] {
+    // libtorch checks for CUDA only once, so the CUDA library must be loaded first.
+    return dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) && at::hasCUDA() &&
+           at::detail::getCUDAHooks().deviceCount() > 0;
+  });
 }
 
 void use_threads(int64_t threads) {

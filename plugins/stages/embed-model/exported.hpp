@@ -36,7 +36,20 @@ class Model {
 
 // Error(KINORA_ERROR_INVALID) unless it is "auto", "cpu", "cuda" or "cuda:1". Touches no device.
 void check_device(const std::string& name);
-// "auto": the device that the engine has reserved; "cuda": the same, or the first GPU.
+// "auto": the device that the engine has reserved, or the CPU if libtorch cannot use it; "cuda": the same, or the first
+// GPU. can_use_gpus() is asked only where the answer depends on it.
+template <class CanUseGpus>
+at::Device chosen_device(const std::string& name, const Device& reserved, CanUseGpus&& can_use_gpus) {
+  if (name == "cpu" || (name == "auto" && !reserved.is_cuda)) return at::kCPU;
+  if (!can_use_gpus()) {
+    if (name == "auto") return at::kCPU;
+    throw Error(KINORA_ERROR_UNSUPPORTED,
+                "device = \"" + name + "\": libtorch finds no GPU here; use \"cpu\"");
+  }
+  const at::Device device(name == "auto" ? "cuda" : name);
+  return device.has_index() ? device : at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(reserved.index));
+}
+// The same on this machine.
 at::Device device_of(const std::string& name, const Run& run);
 
 // Sets the number of threads of tensor operations started by this thread. The last bits of results depend on
