@@ -113,6 +113,9 @@ class Stack {
 #elif defined(__aarch64__)
     auto* code = reinterpret_cast<char*>(at.uc_mcontext.pc);
     void* const* caller = reinterpret_cast<void* const*>(&at.uc_mcontext.regs[30]);
+#else
+    auto* code = reinterpret_cast<char*>(&plugin_at);
+    void* const* caller = nullptr;
 #endif
     if (::_Unwind_FindEnclosingFunction(code + 1))  // it looks before a return address
       size_ = ::backtrace(frames_, kMost);
