@@ -156,9 +156,6 @@ static void* on_a_thread(void* user) {
 static int32_t process(void* self, kinora_sample* in, const kinora_emit* emit, const kinora_run* run) {
   (void)self;
   if (run->needs) return fails(KINORA_ERROR_UNSUPPORTED, "needs of the run");
-#ifdef CLEAN
-  usleep(50000); /* the call of the stage before it may still last, though its sample is here */
-#endif
 #ifdef MARK
   const int32_t ended = wait_for_the_end(run);
   if (ended != KINORA_OK) return ended;
@@ -201,6 +198,14 @@ static int32_t process(void* self, kinora_sample* in, const kinora_emit* emit, c
   (void)unusable_tensors, (void)on_a_thread, (void)write_to_a_clone, (void)wait_for_the_end;
   char found[1024];
   describe(in, found, sizeof found);
+#ifdef CLEAN /* while a call of another stage lasts it may see what that changes; what is left is seen twice */
+  char before[sizeof found];
+  do {
+    strcpy(before, found);
+    usleep(20000);
+    describe(in, found, sizeof found);
+  } while (strcmp(before, found) != 0);
+#endif
   const kinora_bytes json = {found, strlen(found)};
   samples->set(in, "json", json, NULL, NULL);
 #ifndef NOT_RETAINED
