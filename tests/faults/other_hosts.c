@@ -1,7 +1,7 @@
 /* Faults that plugins of other programs had, each after a public report; other_hosts.py chooses one by a macro and
- * says how it must end. Without a macro: a stage that keeps every sample and notes what it finds of its process (whether
- * a denormal number survives arithmetic, the umask, the working directory, what Ctrl-C does) and the first byte of the
- * sample's frames. */
+ * says how it must end. Without a macro: a stage that keeps every sample and notes what it finds of its process
+ * (whether a denormal number survives arithmetic, the umask, the working directory, what Ctrl-C does) and the first
+ * byte of the sample's frames. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>

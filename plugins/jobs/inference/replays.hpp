@@ -11,8 +11,8 @@
 
 namespace kinora::core {
 
-// Whether a pipeline records the calls of a model on a GPU. is_asked: option cuda_graphs. Not a forward that must not be
-// recorded (needs = ["eager"] of its manifest), nor one of several ranks, whose transfers cannot be.
+// Whether a pipeline records the calls of a model on a GPU. is_asked: option cuda_graphs. Not a forward that must not
+// be recorded (needs = ["eager"] of its manifest), nor one of several ranks, whose transfers cannot be.
 bool records(const ComponentSpec& model, bool is_asked, int64_t ranks);
 
 class Replays {
