@@ -2,7 +2,7 @@
 """Plugins that end their process, crash, throw, never return or say a value that ABI 1.0 does not have: each costs what
 it must and no more, and the program says which plugin did what.
 usage: plugin_ends.py KINORA ROOT SCRATCH PLUGINS"""
-import json, pathlib, re, shutil, signal, subprocess, sys, time
+import json, pathlib, shutil, signal, subprocess, sys, time
 
 KINORA, ROOT, SCRATCH, PLUGINS = sys.argv[1], *map(pathlib.Path, sys.argv[2:5])
 MANIFEST = (
@@ -115,6 +115,7 @@ def without_another_maker():
     running = subprocess.Popen([KINORA, "run", file], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     while running.poll() is None and not (out / "look/live.json").exists():
         time.sleep(0.01)
+    time.sleep(0.2)  # its main thread is in the engine
     running.send_signal(signal.SIGSEGV)
     said = running.communicate(timeout=60)[1]
     assert running.returncode == -signal.SIGSEGV, (running.returncode, said)
@@ -122,7 +123,7 @@ def without_another_maker():
     holds("run of Kinora's own plugins, killed", line, "kinora: killed by signal 11 (SIGSEGV), and no plugin of "
           "another maker was being called; nearest on the stack: plugin ", "/lib/kinora/plugins/",
           "report this as a bug")
-    assert re.search(r"\.so \((engine/local|job/curate)\)\. If ", line), line
+    assert "/libengine-local.so (engine/local). If " in line, line
 
 
 def in_a_process_of_its_own():
