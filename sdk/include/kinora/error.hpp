@@ -62,11 +62,14 @@ inline void check_or_stop(int32_t status) {
   check(status);
 }
 
-// Refuses a struct with a member that must not be ignored and is not known here (abi/base.h, rule 11).
+[[noreturn]] inline void refuse_needs(uint32_t needs, const char* of) {
+  throw Error(KINORA_ERROR_UNSUPPORTED, std::string("needs of ") + of + " is " + std::to_string(needs) +
+                                            ", which this plugin does not know; build it with a newer SDK");
+}
+// Refuses a struct with a member that must not be ignored and is not known here (abi/base.h, rule 11). It is part of
+// every call: no more than a comparison is compiled into it.
 inline void refuse_unknown(uint32_t needs, const char* of) {
-  if (needs != 0)
-    throw Error(KINORA_ERROR_UNSUPPORTED, std::string("needs of ") + of + " is " + std::to_string(needs) +
-                                              ", which this plugin does not know; build it with a newer SDK");
+  if (needs != 0) refuse_needs(needs, of);
 }
 
 // Leaves the message for the caller and returns the code.
