@@ -44,6 +44,7 @@ Flags inspect_flags();
 Flags convert_flags();
 Flags plan_flags();
 Flags studio_flags();
+Flags serve_flags();
 Flags bench_flags();
 Flags completion_flags();
 Flags order_flags();  // of `data order`
@@ -61,6 +62,7 @@ int launch_command(core::Runtime&, const Arguments& flags, const Arguments&);
 int bench_command(core::Runtime&, const Arguments& flags, const Arguments&);
 int plan_command(core::Runtime&, const Arguments&);
 int studio_command(core::Runtime&, const Arguments&);
+int serve_command(core::Runtime&, const Arguments&);
 int completion_command(core::Runtime&, const Arguments&);
 
 // The program kinora-bench is next to this one.

@@ -20,6 +20,8 @@ constexpr Command kCommands[] = {
      check_flags, check_command},
     {"generate", "FILE.toml", "make a video with the networks of a run: --prompt, --image, --from VIDEO",
      generate_flags, generate_command},
+    {"serve", "--pipeline D", "make videos for programs that ask over HTTP, shown while they grow",
+     serve_flags, serve_command},
     {"search", "DIR TEXT", "find the clips nearest to a text, or to a clip with --like CLIP", search_flags,
      search_command},
     {"data", "PART PATH", "folders of WebDataset shards", nullptr, data_command, nullptr, data_parts},

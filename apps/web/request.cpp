@@ -1,13 +1,18 @@
 // The parts of a request: its address, its range, its sender.
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
+#include <fcntl.h>
 #include <fstream>
+#include <unistd.h>
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include "apps/web/server.hpp"
+#include "kinora/error.hpp"
 
 namespace kinora::web {
 namespace {
@@ -26,6 +31,20 @@ std::optional<uint64_t> number(std::string_view text) {
 }
 
 }  // namespace
+
+TemporaryFile::TemporaryFile(const std::filesystem::path& folder) {
+  std::string name = (folder / "upload-XXXXXX").string();
+  const int file = mkostemp(name.data(), O_CLOEXEC);
+  if (file < 0)
+    throw Error(KINORA_ERROR_IO, "cannot create a file in " + folder.string() + ": " + std::strerror(errno));
+  close(file);
+  path_ = name;
+}
+
+TemporaryFile::~TemporaryFile() {
+  std::error_code ignored;
+  std::filesystem::remove(path_, ignored);
+}
 
 std::string Request::header(std::string_view name) const {
   const auto at = headers.find(name);

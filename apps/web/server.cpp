@@ -13,7 +13,9 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/field.hpp>
+#include <boost/beast/http/file_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/status.hpp>
@@ -36,11 +38,40 @@ class Session;
 constexpr std::chrono::seconds kLinger{2};
 constexpr size_t kSpare = 4 << 10;  // of the buffer, beyond the headers
 
-Answer refusal(int status, const std::string& why) {
+Answer line_of_text(int status, const std::string& why) {
   return {.status = status,
           .type = "text/plain; charset=utf-8",
           .headers = {{"Cache-Control", "no-store"}},
           .body = why + "\n"};
+}
+
+struct Route {
+  std::string method, path;
+  Handler handler;
+  bool uploads = false;
+};
+
+// Whether a path is one of the route; its places are then filled.
+bool fits(std::string_view route, std::string_view path, std::map<std::string, std::string>& places) {
+  std::map<std::string, std::string> found;
+  while (!route.empty() || !path.empty()) {
+    const auto next = [](std::string_view& rest) {
+      const size_t end = std::min(rest.find('/', 1), rest.size());
+      const auto segment = rest.substr(0, end);
+      rest.remove_prefix(end);
+      return segment;
+    };
+    const auto wanted = next(route), given = next(path);
+    if (wanted.size() > 2 && wanted[1] == '{' && given.size() > 1) {
+      const auto text = decoded(given.substr(1));
+      if (!text) return false;
+      found[std::string(wanted.substr(2, wanted.size() - 3))] = *text;
+    } else if (wanted != given) {
+      return false;
+    }
+  }
+  places = std::move(found);
+  return true;
 }
 
 bool has_no_body(int status) { return status == 304 || status == 204; }
@@ -53,7 +84,8 @@ struct Server::State {
   Limits limits;
   Headers headers;
   Guard guard;
-  std::map<std::string, Handler> gets, posts;
+  Refuse refuse = line_of_text;
+  std::vector<Route> routes;    // the first that fits
   size_t open = 0;              // connections
   std::list<Session*> waiting;  // those that wait for a request, the longest first
   asio::io_context io{1};       // its one thread, that of run(), owns all but what a handler computes
@@ -63,6 +95,14 @@ struct Server::State {
 
   void accept();
   void admit(tcp::socket socket);
+  void add(Route route) { routes.push_back(std::move(route)); }
+  // The route of the request, which gets its places; null: there is none.
+  const Route* route(Request& request) const {
+    const std::string& method = request.method == "HEAD" ? "GET" : request.method;
+    for (const auto& route : routes)
+      if (route.method == method && fits(route.path, request.path, request.places)) return &route;
+    return nullptr;
+  }
 };
 
 namespace {
@@ -86,7 +126,10 @@ class Session : public std::enable_shared_from_this<Session> {
     at_ = state_.waiting.insert(state_.waiting.end(), this);
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(state_.limits.header_bytes));
-    parser_->body_limit(state_.limits.body_bytes);
+    parser_->body_limit(std::max<uint64_t>(state_.limits.body_bytes, state_.limits.upload_bytes));
+    text_.reset();
+    file_.reset();
+    route_ = nullptr;
     added_.clear();
     request_ = {};
     stream_.expires_after(state_.limits.request);
@@ -112,12 +155,12 @@ class Session : public std::enable_shared_from_this<Session> {
     if (!problem) return false;
     is_last_ = true;
     if (problem == http::error::header_limit || problem == http::error::buffer_overflow)
-      send(refusal(431, "the headers are too long"));
+      send(state_.refuse(431, "the headers are too long"));
     else if (problem == http::error::body_limit && (discards_ = true))
-      send(refusal(413, "the request is too long"));
+      send(state_.refuse(413, "the request is too long"));
     else if (problem != http::error::end_of_stream &&
              problem.category() == http::make_error_code(http::error::end_of_stream).category())
-      send(refusal(400, "this is not an HTTP request"));
+      send(state_.refuse(400, "this is not an HTTP request"));
     else
       close();
     return true;
@@ -130,25 +173,27 @@ class Session : public std::enable_shared_from_this<Session> {
     const auto target = from.target();
     if (!split_target({target.data(), target.size()}, request_.path, request_.parameters)) {
       is_last_ = true;
-      return send(refusal(400, "the address has a damaged escape"));
+      return send(state_.refuse(400, "the address has a damaged escape"));
     }
     for (const auto& field : from) {
       std::string name(field.name_string());
       std::transform(name.begin(), name.end(), name.begin(),
                      [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
       if (!request_.headers.emplace(name, std::string(field.value())).second &&
-          (name == "host" || name == "origin")) {
+          (name == "host" || name == "origin" || name == "authorization")) {
         is_last_ = true;
-        return send(refusal(400, "a header is given twice: " + name));
+        return send(state_.refuse(400, "a header is given twice: " + name));
       }
     }
     request_.owner = [this] { return owner(); };
     if (state_.guard)
       if (auto no = state_.guard(request_, added_)) return refuse(std::move(*no));
+    route_ = state_.route(request_);
+    if (!open_body()) return;
     const auto expects = from.find(http::field::expect);
     if (expects == from.end() || parser_->is_done()) return take_body();
     if (!boost::beast::iequals(expects->value(), "100-continue"))
-      return refuse(refusal(417, "only 100-continue may be expected"));
+      return refuse(state_.refuse(417, "only 100-continue may be expected"));
     out_ = "HTTP/1.1 100 Continue\r\n\r\n";
     stream_.expires_after(state_.limits.write);
     asio::async_write(stream_, asio::buffer(out_), [self = shared_from_this()](Problem problem, size_t) {
@@ -163,10 +208,44 @@ class Session : public std::enable_shared_from_this<Session> {
     send(std::move(answer));
   }
 
+  // Where the body goes. False: the request is refused.
+  bool open_body() {
+    const bool uploads = route_ && route_->uploads;
+    const uint64_t most = uploads ? state_.limits.upload_bytes : state_.limits.body_bytes;
+    if (parser_->content_length().value_or(0) > most) {
+      refuse(state_.refuse(413, "the request is too long"));
+      return false;
+    }
+    version_ = parser_->get().version();
+    if (!uploads) {
+      text_.emplace(std::move(*parser_)).body_limit(most);
+      return true;
+    }
+    try {
+      request_.upload = std::make_shared<TemporaryFile>(state_.limits.upload_folder);
+    } catch (const std::exception& e) {
+      refuse(state_.refuse(500, e.what()));
+      return false;
+    }
+    file_.emplace(std::move(*parser_)).body_limit(most);
+    Problem problem;
+    file_->get().body().open(request_.upload->path().c_str(), boost::beast::file_mode::write, problem);
+    if (problem) refuse(state_.refuse(500, "the upload cannot be kept: " + problem.message()));
+    return !problem;
+  }
+
   void take_body() {
     stream_.expires_after(state_.limits.request);
-    http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](Problem problem, size_t) {
-      if (!self->refused(problem)) self->handle();
+    if (!file_) {
+      http::async_read(stream_, buffer_, *text_, [self = shared_from_this()](Problem problem, size_t) {
+        if (!self->refused(problem)) self->handle();
+      });
+      return;
+    }
+    // Piece by piece: a large upload may take as long as it likes if it does not stand still.
+    http::async_read_some(stream_, buffer_, *file_, [self = shared_from_this()](Problem problem, size_t) {
+      if (self->refused(problem)) return;
+      self->file_->is_done() ? self->handle() : self->take_body();
     });
   }
 
@@ -180,21 +259,23 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void handle() {
-    request_.body = std::move(parser_->get().body());
-    const bool gets = request_.method == "GET" || request_.method == "HEAD";
-    const auto& routes = gets ? state_.gets : state_.posts;
-    const auto route = routes.find(request_.path);
-    if (route == routes.end() || !(gets || request_.method == "POST")) {
-      const bool exists = state_.gets.contains(request_.path) || state_.posts.contains(request_.path);
-      return send(exists ? refusal(405, "this address has no such method")
-                         : refusal(404, "there is nothing here"));
+    if (file_)
+      file_->get().body().close();
+    else
+      request_.body = std::move(text_->get().body());
+    if (!route_) {
+      const bool exists = std::any_of(state_.routes.begin(), state_.routes.end(), [&](const Route& route) {
+        return fits(route.path, request_.path, request_.places);
+      });
+      return send(exists ? state_.refuse(405, "this address has no such method")
+                         : state_.refuse(404, "there is nothing here"));
     }
     on_pool(
-        [&handler = route->second](Session& self) {
+        [](Session& self) {
           try {
-            return handler(self.request_);
+            return self.route_->handler(self.request_);
           } catch (const std::exception& e) {
-            return refusal(500, e.what());
+            return self.state_.refuse(500, e.what());
           }
         },
         [](Session& self, Answer answer) { self.send(std::move(answer)); });
@@ -216,7 +297,7 @@ class Session : public std::enable_shared_from_this<Session> {
     answer_ = std::move(answer);
     const bool is_text = !answer_.next, is_head = request_.method == "HEAD";
     if (is_text) answer_.length = answer_.body.size();
-    is_chunked_ = !answer_.length && parser_->get().version() >= 11;
+    is_chunked_ = !answer_.length && version_ >= 11;
     is_last_ = is_last_ || (!answer_.length && !is_chunked_);
     left_ = answer_.length.value_or(UINT64_MAX);
     std::string out = head();
@@ -300,7 +381,12 @@ class Session : public std::enable_shared_from_this<Session> {
   Server::State& state_;
   boost::beast::tcp_stream stream_;
   boost::beast::flat_buffer buffer_;
-  std::optional<http::request_parser<http::string_body>> parser_;
+  std::optional<http::request_parser<http::empty_body>>
+      parser_;  // of the headers; then one of these goes on:
+  std::optional<http::request_parser<http::string_body>> text_;
+  std::optional<http::request_parser<http::file_body>> file_;
+  unsigned version_ = 11;
+  const Route* route_ = nullptr;
   std::optional<std::list<Session*>::iterator> at_;  // in State::waiting
   std::optional<std::string> owner_;
   Request request_;
@@ -347,16 +433,28 @@ Server::~Server() {
 
 void Server::set_headers(Headers headers) { state_->headers = std::move(headers); }
 void Server::set_guard(Guard guard) { state_->guard = std::move(guard); }
-void Server::get(std::string path, Handler handler) { state_->gets[std::move(path)] = std::move(handler); }
-void Server::post(std::string path, Handler handler) { state_->posts[std::move(path)] = std::move(handler); }
+void Server::set_refuse(Refuse refuse) { state_->refuse = std::move(refuse); }
+void Server::get(std::string path, Handler handler) {
+  state_->add({"GET", std::move(path), std::move(handler)});
+}
+void Server::post(std::string path, Handler handler) {
+  state_->add({"POST", std::move(path), std::move(handler)});
+}
+void Server::upload(std::string path, Handler handler) {
+  state_->add({"POST", std::move(path), std::move(handler), true});
+}
+void Server::remove(std::string path, Handler handler) {
+  state_->add({"DELETE", std::move(path), std::move(handler)});
+}
 
-int Server::bind(int port) {
+int Server::bind(int port, const std::string& address) {
   Problem problem;
   auto& a = state_->acceptor;
-  a.open(tcp::v4(), problem);
+  const auto here = asio::ip::make_address_v4(address, problem);
+  if (!problem) a.open(tcp::v4(), problem);
   // Not SO_REUSEPORT: a second server must not share the port.
   if (!problem) a.set_option(tcp::acceptor::reuse_address(true), problem);
-  if (!problem) a.bind({asio::ip::address_v4::loopback(), static_cast<uint16_t>(port)}, problem);
+  if (!problem) a.bind({here, static_cast<uint16_t>(port)}, problem);
   if (!problem) a.listen(asio::socket_base::max_listen_connections, problem);
   if (!problem) return a.local_endpoint().port();
   a.close();

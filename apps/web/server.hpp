@@ -2,6 +2,7 @@
 // bounded in bytes, connections and time before a handler sees it, and no client's slowness holds a thread.
 #pragma once
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,11 +17,27 @@ namespace kinora::web {
 using Parameters = std::multimap<std::string, std::string>;
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
+// A file that ends with this object.
+class TemporaryFile {
+ public:
+  // An empty one in the folder. Throws Error(KINORA_ERROR_IO).
+  explicit TemporaryFile(const std::filesystem::path& folder);
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile();
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
 struct Request {
   std::string method, path;                                 // the path as it was sent, without its parameters
+  std::map<std::string, std::string> places;                // of a route with places: {"id": "video_1"}
   Parameters parameters;                                    // decoded
   std::map<std::string, std::string, std::less<>> headers;  // names in lower case
   std::string body;                                         // empty while the guard is asked
+  std::shared_ptr<const TemporaryFile> upload;              // instead of `body`, for a route of uploads
   // User id of the process at the other end; "" where the system does not say. The first call of a connection reads the
   // system's whole table of sockets, so ask only for who has shown a secret.
   std::function<std::string()> owner;
@@ -43,6 +60,8 @@ struct Answer {
 
 struct Limits {
   size_t header_bytes = 32 << 10, body_bytes = 16 << 20;
+  uint64_t upload_bytes = 0;              // of a body that goes to a file
+  std::filesystem::path upload_folder{};  // of such files
   size_t connections =
       512;  // of a further one, the connection that has waited longest for a request is closed
   // From the end of an answer, or the start of a connection, to the end of the next request. A browser does
@@ -54,8 +73,8 @@ struct Limits {
 
 using Handler = std::function<Answer(const Request&)>;
 
-// Routes are literal paths, so a name in a request is always looked up and never joined to a path. [one
-// thread, except as said]
+// Routes are paths, whose segments in braces are places for any text: /v1/videos/{id}. What a request has there is a
+// name to look up, never a part of a path of files. [one thread, except as said]
 class Server {
  public:
   explicit Server(Limits limits = {});
@@ -69,12 +88,18 @@ class Server {
   // add headers to the answer of a request it accepts.
   using Guard = std::function<std::optional<Answer>(const Request&, Headers& added)>;
   void set_guard(Guard guard);
+  // The answer where no handler is asked, instead of a line of text. Called before and after the guard.
+  using Refuse = std::function<Answer(int status, const std::string& why)>;
+  void set_refuse(Refuse refuse);
   // A handler of GET also answers HEAD. Handlers run on several threads at a time.
   void get(std::string path, Handler handler);
   void post(std::string path, Handler handler);
+  // Its bodies go to files.
+  void upload(std::string path, Handler handler);
+  void remove(std::string path, Handler handler);  // DELETE
 
-  // Listens on 127.0.0.1; port 0: any. Returns the port, or 0 with errno set.
-  int bind(int port);
+  // Listens on an IPv4 address; port 0: any. Returns the port, or 0 with errno set.
+  int bind(int port, const std::string& address = "127.0.0.1");
   // Serves until stopped() is true, which is asked every 50 ms.
   void run(const std::function<bool()>& stopped);
 

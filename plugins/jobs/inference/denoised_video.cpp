@@ -52,7 +52,8 @@ class OwnStream {
 
 }  // namespace
 
-Session::DenoisedVideo::DenoisedVideo(Session& session) : Video(session), sampler_(pipeline_.open_sampler()) {
+Session::DenoisedVideo::DenoisedVideo(Session& session)
+    : Video(session), sampler_(pipeline_.open_sampler(request_)) {
   inputs_.set_image();
   inputs_.set_signals();
   auto given = inputs_.given_frames();

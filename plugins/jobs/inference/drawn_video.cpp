@@ -5,7 +5,7 @@
 namespace kinora::core::inference {
 
 Session::DrawnVideo::DrawnVideo(Session& session) : Video(session) {
-  const auto& shape = pipeline_.shape();
+  const auto& shape = inputs_.shape();
   const std::scoped_lock turn(pipeline_.turns());
   kept_.emplace(pipeline_);
   codes_ =

@@ -27,35 +27,39 @@ void require_undamaged(const Sample& read) {
 
 }  // namespace
 
-GivenFiles::GivenFiles(Runtime& runtime, std::string whose, int64_t height, int64_t width, double rate,
-                       bool says)
-    : runtime_(runtime), whose_(std::move(whose)), height_(height), width_(width), rate_(rate), says_(says) {}
+GivenFiles::GivenFiles(Runtime& runtime, std::string whose, double rate, bool says)
+    : runtime_(runtime), whose_(std::move(whose)), rate_(rate), says_(says) {}
 
 bool GivenFiles::is_news(const std::string& about) {
   const std::scoped_lock lock(mutex_);
   return says_ && noted_.insert(about).second;
 }
 
-at::Tensor GivenFiles::read(const std::filesystem::path& file, int64_t first, int64_t count) {
-  const OneStage stage(runtime_, "video.read",
-                       nlohmann::json{{"first", first},
-                                      {"frames", count},
-                                      {"height", height_},
-                                      {"width", width_},
-                                      {"memory", std::max(3 * count * height_ * width_, int64_t{1} << 30)}});
+at::Tensor GivenFiles::read(const std::filesystem::path& file, int64_t first, int64_t count,
+                            const FrameSize& size) {
+  const OneStage stage(
+      runtime_, "video.read",
+      nlohmann::json{{"first", first},
+                     {"frames", count},
+                     {"height", size.height},
+                     {"width", size.width},
+                     {"memory", std::max(3 * count * size.height * size.width, int64_t{1} << 30)}});
   const Sample made = stage(sample_of_file(file));
   require_undamaged(made);
   const double share = cut_off(made);
   if (share > kSmallCut && is_news("cut " + file.string()))
-    log_warn("{}: {}", whose_, cut_off_text(file.string(), share, height_, width_));
+    log_warn("{}: {}", whose_, cut_off_text(file.string(), share, size.height, size.width));
   return frames_of_sample(made);
 }
 
-at::Tensor GivenFiles::picture(const std::filesystem::path& file) { return read(file, 0, 1); }
+at::Tensor GivenFiles::picture(const std::filesystem::path& file, const FrameSize& size) {
+  return read(file, 0, 1, size);
+}
 
-at::Tensor GivenFiles::video(const std::filesystem::path& file, int64_t first, int64_t count) {
+at::Tensor GivenFiles::video(const std::filesystem::path& file, int64_t first, int64_t count,
+                             const FrameSize& size) {
   note_rate(file);
-  at::Tensor out = read(file, first, count);
+  at::Tensor out = read(file, first, count, size);
   if (out.size(0) < count)
     raise(KINORA_ERROR_INVALID, "{} has {} frames; {} are needed", file.string(), first + out.size(0),
           first + count);
@@ -92,7 +96,7 @@ void GivenFiles::note_rate(const std::filesystem::path& file) {
 }
 
 at::Tensor GivenFiles::continued(const std::filesystem::path& file, int64_t wanted, bool from_end,
-                                 int64_t frames, int64_t time) {
+                                 int64_t frames, int64_t time, const FrameSize& size) {
   if (wanted == 0) return {};
   const int64_t all = length(file), count = continued_frames(wanted, all, frames, time),
                 first = from_end ? all - count : 0;
@@ -101,7 +105,7 @@ at::Tensor GivenFiles::continued(const std::filesystem::path& file, int64_t want
           count);
   if (is_news("continued " + file.string()))
     log_info("{}: {}: frames {} to {} of {} are given", whose_, file.string(), first + 1, first + count, all);
-  return video(file, first, count);
+  return video(file, first, count, size);
 }
 
 int64_t continued_frames(int64_t wanted, int64_t length, int64_t frames, int64_t time) {

@@ -14,18 +14,22 @@
 
 namespace kinora::core {
 
+struct FrameSize {
+  int64_t height = 0, width = 0;  // pixels
+};
+
 // [any-thread]
 class GivenFiles {
  public:
-  // whose: name in the log. height, width: pixels of the frames. rate: frames per second of the result; 0:
-  // that of its video. says: this rank writes the log.
-  GivenFiles(Runtime& runtime, std::string whose, int64_t height, int64_t width, double rate, bool says);
+  // whose: name in the log. rate: frames per second of the result; 0: that of its video. says: this rank writes
+  // the log.
+  GivenFiles(Runtime& runtime, std::string whose, double rate, bool says);
 
   // uint8 [1, H, W, 3], upright. Throws Error(KINORA_ERROR_DATA) for a damaged file, as video() does.
-  at::Tensor picture(const std::filesystem::path& file);
+  at::Tensor picture(const std::filesystem::path& file, const FrameSize& size);
   // Frames [first, first + count), uint8 [count, H, W, 3]. Throws Error(KINORA_ERROR_INVALID) if the video is
   // shorter.
-  at::Tensor video(const std::filesystem::path& file, int64_t first, int64_t count);
+  at::Tensor video(const std::filesystem::path& file, int64_t first, int64_t count, const FrameSize& size);
   // Number of frames in a video, counted by decoding it.
   int64_t length(const std::filesystem::path& file);
   // Frames per second of a video.
@@ -33,10 +37,10 @@ class GivenFiles {
   // The frames that a continuation of the video begins with, of its end or start:
   // continued_frames(wanted, its length, frames, time). Undefined: none.
   at::Tensor continued(const std::filesystem::path& file, int64_t wanted, bool from_end, int64_t frames,
-                       int64_t time);
+                       int64_t time, const FrameSize& size);
 
  private:
-  at::Tensor read(const std::filesystem::path& file, int64_t first, int64_t count);
+  at::Tensor read(const std::filesystem::path& file, int64_t first, int64_t count, const FrameSize& size);
   nlohmann::json facts(const std::filesystem::path& file);
   void note_rate(const std::filesystem::path& file);
   // Whether to log this, which is once.
@@ -44,7 +48,6 @@ class GivenFiles {
 
   Runtime& runtime_;
   std::string whose_;
-  int64_t height_, width_;
   double rate_;
   bool says_;
   std::mutex mutex_;                                       // of the following

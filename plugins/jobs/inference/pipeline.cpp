@@ -30,9 +30,8 @@ Pipeline::Pipeline(Runtime& runtime, PipelineSpec spec, Parallelism& parallel)
       tokenizer_(open_part(runtime, spec_.parts.at("tokenizer"), spec_.kept, {.device = device_})),
       info_(tokenizer_->info()),
       shape_(latent_shape()),
-      files_(std::make_unique<GivenFiles>(runtime, spec_.name, shape_[2] * info_.height,
-                                          shape_[3] * info_.width, known_rate(),
-                                          parallel.of_sample().rank == 0)) {
+      files_(
+          std::make_unique<GivenFiles>(runtime, spec_.name, known_rate(), parallel.of_sample().rank == 0)) {
   const at::NoGradGuard off;
   auto links = parallel_.links();
   open_cache();
@@ -127,14 +126,33 @@ void Pipeline::open_encoders() {
 // Returns the shape that the model was trained on, or that of the requested size.
 std::vector<int64_t> Pipeline::latent_shape() {
   LatentFacts& facts = spec_.latents;
-  RequestedSize size = spec_.size;
-  if (spec_.rule.teacher_forcing) size.frames = whole_frames(info_, size.frames);
-  auto shape = core::latent_shape(info_, spec_.use("tokenizer").id, facts.shape, size);
+  auto shape = shape_of_size(spec_.size);
   if (facts.scale.mean.empty()) {
     facts.scale.mean.assign(static_cast<size_t>(shape[0]), 0);
     facts.scale.std.assign(static_cast<size_t>(shape[0]), 1);
   }
   return shape;
+}
+
+std::vector<int64_t> Pipeline::shape_of_size(RequestedSize size) const {
+  if (spec_.rule.teacher_forcing) size.frames = whole_frames(info_, size.frames);
+  return core::latent_shape(info_, spec_.use("tokenizer").id, spec_.latents.shape, size);
+}
+
+std::vector<int64_t> Pipeline::shape_of(const Request& request) const {
+  if (request.frames == 0 && request.height == 0 && request.width == 0) return shape_;
+  if (makes_codes())
+    raise(KINORA_ERROR_INVALID,
+          "{}: this pipeline draws codes, whose size is the model's; leave out the size", spec_.name);
+  const auto& size = spec_.size;
+  return shape_of_size({request.frames > 0 ? request.frames : size.frames,
+                        request.height > 0 ? request.height : size.height,
+                        request.width > 0 ? request.width : size.width});
+}
+
+int64_t Pipeline::wanted_frames(const Request& request) const {
+  if (!request.shots.empty()) return 0;
+  return request.frames > 0 ? request.frames : spec_.size.frames;
 }
 
 // A model learns how far things move from one frame to the next.
@@ -150,12 +168,20 @@ void Pipeline::warn_of_rate() const {
 }
 
 double Pipeline::fps(const Request& request) {
+  if (request.fps > 0) return request.fps;
   const double its = known_rate() > 0 || request.video.empty() ? known_rate() : files_->rate(request.video);
   return its > 0 ? its : spec_.latents.fps;
 }
 
-std::unique_ptr<SamplerInstance> Pipeline::open_sampler() const {
-  return std::make_unique<SamplerInstance>(open("sampler"), spec_.use("sampler").options);
+std::unique_ptr<SamplerInstance> Pipeline::open_sampler(const Request& request) const {
+  const Component component = open("sampler");
+  if (request.steps == 0) return std::make_unique<SamplerInstance>(component, spec_.use("sampler").options);
+  json options = spec_.use("sampler").options.values();
+  if (!options.contains("steps"))
+    raise(KINORA_ERROR_INVALID, "{}: {} has no option steps; leave the steps out", spec_.name,
+          spec_.use("sampler").id);
+  options["steps"] = request.steps;
+  return std::make_unique<SamplerInstance>(component, or_throw(Options::make(*component.spec, options)));
 }
 
 void Pipeline::enter() {

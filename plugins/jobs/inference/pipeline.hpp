@@ -45,6 +45,11 @@ class Pipeline {
   const ComponentSpec& model_spec() const { return model_spec_; }
   // [C, t, h, w] of the latents; C = 1 for codes.
   const std::vector<int64_t>& shape() const { return shape_; }
+  // That of a request's size. Throws Error(KINORA_ERROR_INVALID) for a size that the tokenizer cannot make, or of
+  // codes, whose size is the model's.
+  std::vector<int64_t> shape_of(const Request& request) const;
+  // Frames of a request's video; 0: as many as its latents are.
+  int64_t wanted_frames(const Request& request) const;
   const kinora_tokenizer_info& tokenizer_info() const { return info_; }
   int64_t frames() const { return 1 + (shape_[1] - 1) * info_.time; }  // of a video
   // Number of codes in a video; 0 for a model that denoises.
@@ -79,8 +84,8 @@ class Pipeline {
     return core::decode_next(stream, latent, device_, &run);
   }
 
-  // The sampler keeps a video's state, so each session has its own.
-  std::unique_ptr<SamplerInstance> open_sampler() const;
+  // The sampler keeps a video's state, so each session has its own, with the request's steps.
+  std::unique_ptr<SamplerInstance> open_sampler(const Request& request = {}) const;
 
   // A session of a model that several ranks share is alone: the ranks meet in every call, and nothing would
   // make them take turns in the same order. Throws Error(KINORA_ERROR_UNSUPPORTED).
@@ -99,6 +104,7 @@ class Pipeline {
   void load_model();
   void open_encoders();
   std::vector<int64_t> latent_shape();
+  std::vector<int64_t> shape_of_size(RequestedSize size) const;
   void warn_of_rate() const;
   double known_rate() const { return spec_.fps > 0 ? spec_.fps : spec_.encoded_fps; }
   template <class T>

@@ -46,6 +46,9 @@ struct Request {
   std::array<Guidance, 2> guidance;  // of each expert
   TokenSampling tokens;              // for a model that draws codes
   std::vector<std::string> shots;    // instead of one prompt, see shots_of()
+  // Instead of the pipeline's; 0: the pipeline's. Frames of a list of shots are its own.
+  int64_t frames = 0, height = 0, width = 0, steps = 0;
+  double fps = 0;
 };
 
 }  // namespace kinora::core

@@ -38,7 +38,8 @@ RequestInputs::RequestInputs(Pipeline& pipeline, const Request& request, const k
       request_(request),
       run_(run),
       shots_(shots_in(pipeline, request)),
-      frames_(shots_.empty() ? pipeline.shape()[1] : shots_.frames()) {}
+      shape_(pipeline.shape_of(request)),
+      frames_(shots_.empty() ? shape_[1] : shots_.frames()) {}
 
 void RequestInputs::set_text(const std::string& prompt) {
   if (!pipeline_.reads_text()) return;
@@ -76,8 +77,10 @@ void RequestInputs::set_image() {
     return pipeline_.image()(frames[0]).unsqueeze(0);
   };
   auto& files = pipeline_.files();
-  at::Tensor image = tokens(request_.image.empty() ? first_frame_of_video() : files.picture(request_.image));
-  if (!request_.last_image.empty()) image = at::cat({image, tokens(files.picture(request_.last_image))}, 1);
+  at::Tensor image =
+      tokens(request_.image.empty() ? first_frame_of_video() : files.picture(request_.image, frame_size()));
+  if (!request_.last_image.empty())
+    image = at::cat({image, tokens(files.picture(request_.last_image, frame_size()))}, 1);
   with_["image"] = none_["image"] = image;
 }
 
@@ -90,7 +93,7 @@ void RequestInputs::set_signals() {
 }
 
 ConditionInput RequestInputs::condition_input() const {
-  const int64_t channels = pipeline_.shape()[0];
+  const int64_t channels = shape_[0];
   const json& options = pipeline_.spec().use("model").options.values();
   return condition_input_of(pipeline_.model_spec(), options.value("in_channels", channels), channels,
                             pipeline_.tokenizer_info().time + channels);
@@ -98,10 +101,9 @@ ConditionInput RequestInputs::condition_input() const {
 
 // A model with a mask among its channels always receives it, even if no frame is given.
 void RequestInputs::set_channels(const std::optional<FrameCondition>& given) {
-  const auto& shape = pipeline_.shape();
   if (condition_input() == ConditionInput::mask)
     with_["condition_mask"] = none_["condition_mask"] =
-        given ? given->mask(frames_) : at::zeros({1, 1, frames_, shape[2], shape[3]});
+        given ? given->mask(frames_) : at::zeros({1, 1, frames_, shape_[2], shape_[3]});
   if (condition_input() != ConditionInput::channels) return;
   if (request_.image.empty())
     throw Error(KINORA_ERROR_INVALID, pipeline_.model_spec().id + " makes videos from a picture; set image");
@@ -110,7 +112,7 @@ void RequestInputs::set_channels(const std::optional<FrameCondition>& given) {
 
 at::Tensor RequestInputs::channels_of_image() {
   const auto picture = [&](const std::filesystem::path& file) {
-    return video_of(pipeline_.files().picture(file), 0, 1).to(pipeline_.device());
+    return video_of(pipeline_.files().picture(file, frame_size()), 0, 1).to(pipeline_.device());
   };
   FramesOf video = followed_by_grey(picture(request_.image));
   const bool ends = !request_.last_image.empty();
@@ -134,17 +136,17 @@ at::Tensor RequestInputs::encoded(const at::Tensor& pixels) {
 
 at::Tensor RequestInputs::continued() {
   return pipeline_.files().continued(request_.video, request_.condition_frames, request_.condition_from_end,
-                                     pixel_frames(), pipeline_.tokenizer_info().time);
+                                     pixel_frames(), pipeline_.tokenizer_info().time, frame_size());
 }
 
 // The frame that the result begins with, or is to resemble.
 at::Tensor RequestInputs::first_frame_of_video() {
   const at::Tensor begins = request_.strength == 1 ? continued() : at::Tensor();
-  return begins.defined() ? begins : pipeline_.files().video(request_.video, 0, 1);
+  return begins.defined() ? begins : pipeline_.files().video(request_.video, 0, 1, frame_size());
 }
 
 at::Tensor RequestInputs::begins_with() {
-  if (!request_.image.empty()) return encoded(pipeline_.files().picture(request_.image));
+  if (!request_.image.empty()) return encoded(pipeline_.files().picture(request_.image, frame_size()));
   if (request_.video.empty() || request_.strength != 1) return {};
   const at::Tensor frames = continued();
   return frames.defined() ? encoded(frames) : at::Tensor();
@@ -160,7 +162,7 @@ std::optional<FrameCondition> RequestInputs::given_frames() {
 
 // Of a video that is made at once all is drawn at once; a chunk has noise of its own frames.
 NoiseOf RequestInputs::drawn() const {
-  const auto& s = pipeline_.shape();
+  const auto& s = shape_;
   if (!request_.noise.empty())
     return noise_of(given_noise(request_.noise, request_.number, {s[0], frames_, s[2], s[3]}));
   if (pipeline_.spec().rule.teacher_forcing)
@@ -178,7 +180,7 @@ std::pair<NoiseOf, int64_t> RequestInputs::beginning(const SamplerInstance& samp
                                          static_cast<int64_t>(levels.size()) - 2);
   const double level = levels.at(static_cast<size_t>(first));
   const at::Tensor clean =
-      encoded(pipeline_.files().video(request_.video, 0, pixel_frames())).to(at::kDouble);
+      encoded(pipeline_.files().video(request_.video, 0, pixel_frames(), frame_size())).to(at::kDouble);
   const double keep = sampler.mix() == KINORA_MIX_RECTIFIED_FLOW ? 1 - level : 1;
   return {[noise, clean, keep, level](int64_t first, int64_t count) {
             return keep * clean.narrow(2, first, count) + level * noise(first, count);

@@ -19,6 +19,8 @@ class RequestInputs {
   void forget_text() { text_ = text_before_ = at::Tensor(); }
   // The text goes over from that of the last set_text() before to the present one: 0 is the one before, 1 the present.
   void blend_text(double share);
+  // [C, t, h, w] of the request's size; a list of shots has another number of frames().
+  const std::vector<int64_t>& shape() const { return shape_; }
   // Latent frames of the video.
   int64_t frames() const { return frames_; }
   const ShotList& shots() const { return shots_; }
@@ -56,7 +58,13 @@ class RequestInputs {
   Pipeline& pipeline_;
   const Request& request_;
   const kinora_run& run_;
+  FrameSize frame_size() const {
+    const auto& info = pipeline_.tokenizer_info();
+    return {shape_[2] * info.height, shape_[3] * info.width};
+  }
+
   const ShotList shots_;
+  const std::vector<int64_t> shape_;
   const int64_t frames_;
   Conditions with_, none_;
   at::Tensor text_, text_before_;  // [1, tokens, size]

@@ -110,7 +110,7 @@ class Session {
   void pass_turn();
   void note_step(int64_t done);
   // Frames behind this many are cut off; 0: none.
-  int64_t wanted_frames() const { return request_.shots.empty() ? pipeline_.spec().size.frames : 0; }
+  int64_t wanted_frames() const { return pipeline_.wanted_frames(request_); }
   // Without those behind the video's end, which a last chunk has.
   at::Tensor cut(const at::Tensor& frames);
   // The whole latent so far.

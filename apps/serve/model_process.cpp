@@ -1,0 +1,132 @@
+#include "apps/serve/model_process.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "kinora/error.hpp"
+
+extern char** environ;  // NOLINT(readability-redundant-declaration)
+
+namespace kinora::serve {
+namespace {
+
+constexpr int kSocketOfModel = 3;  // apps/serve/models.cpp says so in its command
+constexpr size_t kLongestLine = 16 << 20;
+
+// Starts the program as the leader of a group, with one more descriptor.
+pid_t started(const ModelCommand& command, int socket) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, command.log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  posix_spawn_file_actions_adddup2(&actions, socket, kSocketOfModel);
+  posix_spawn_file_actions_addclosefrom_np(&actions, kSocketOfModel + 1);  // the server's connections
+  std::vector<std::string> texts = command.arguments;
+  std::vector<char*> arguments;
+  for (auto& text : texts) arguments.push_back(text.data());
+  arguments.push_back(nullptr);
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0)
+    throw Error(KINORA_ERROR_FAILED, fmt::format("the process of model '{}' cannot be started: {}",
+                                                 command.name, std::strerror(error)));
+  return pid;
+}
+
+}  // namespace
+
+ModelProcess::ModelProcess(ModelCommand command, Take take, End end)
+    : command_(std::move(command)), take_(std::move(take)), end_(std::move(end)) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    throw Error(KINORA_ERROR_FAILED, std::string("no socket for a model's process: ") + std::strerror(errno));
+  // Not the number that the process gets: dup2 of a descriptor to itself would leave it closed on exec.
+  const int other = fcntl(ends[1], F_DUPFD_CLOEXEC, 16);
+  close(ends[1]);
+  socket_ = ends[0];
+  try {
+    pid_ = started(command_, other);
+  } catch (...) {
+    close(other);
+    close(socket_);
+    throw;
+  }
+  close(other);
+  reader_ = std::thread([this] { read(); });
+}
+
+ModelProcess::~ModelProcess() {
+  stop(0);
+  reader_.join();
+  close(socket_);
+}
+
+bool ModelProcess::send(const nlohmann::json& message) {
+  const std::string line = message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::scoped_lock lock(sending_);
+  for (size_t at = 0; at < line.size();) {
+    const ssize_t n = ::send(socket_, line.data() + at, line.size() - at, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    at += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+// Its end of the socket closes when it ends, and ours tells it to end.
+void ModelProcess::stop(double seconds) {
+  shutdown(socket_, SHUT_WR);
+  pollfd gone{socket_, POLLRDHUP, 0};
+  if (seconds > 0) poll(&gone, 1, static_cast<int>(seconds * 1000));
+  const std::scoped_lock lock(ending_);
+  if (!is_over_) killpg(pid_, SIGKILL);
+}
+
+void ModelProcess::read() {
+  std::string have;
+  char piece[64 << 10];
+  for (;;) {
+    const ssize_t n = recv(socket_, piece, sizeof piece, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0 || have.size() > kLongestLine) break;
+    have.append(piece, static_cast<size_t>(n));
+    size_t begin = 0;
+    for (size_t end; (end = have.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      const auto message = nlohmann::json::parse(have.begin() + static_cast<ptrdiff_t>(begin),
+                                                 have.begin() + static_cast<ptrdiff_t>(end), nullptr, false);
+      if (message.is_object()) take_(message);
+    }
+    have.erase(0, begin);
+  }
+  stop(0);
+  end_(ended());
+}
+
+std::string ModelProcess::ended() {
+  int status = 0;
+  {
+    const std::scoped_lock lock(ending_);
+    waitpid(pid_, &status, 0);
+    is_over_ = true;  // from now on the system may give its number to another process
+  }
+  if (WIFSIGNALED(status)) return fmt::format("it was ended by signal {}", WTERMSIG(status));
+  return fmt::format("it ended with exit code {}; {} says why", WEXITSTATUS(status), command_.log.string());
+}
+
+}  // namespace kinora::serve

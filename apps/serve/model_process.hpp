@@ -1,0 +1,51 @@
+// The process that makes the videos of one model: `kinora generate` with option `requests`, at the other end of a
+// socket. Messages are JSON, one a line.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#include <sys/types.h>
+
+namespace kinora::serve {
+
+struct ModelCommand {
+  std::string name;                    // of the model
+  std::vector<std::string> arguments;  // the program first
+  std::filesystem::path log;           // of what it says
+};
+
+class ModelProcess {
+ public:
+  using Take = std::function<void(const nlohmann::json& message)>;
+  using End = std::function<void(const std::string& why)>;
+  // Both are called in this object's thread: `take` for each message, `end` once, when the process is gone. Throws
+  // Error if it cannot be started.
+  ModelProcess(ModelCommand command, Take take, End end);
+  ModelProcess(const ModelProcess&) = delete;
+  ModelProcess& operator=(const ModelProcess&) = delete;
+  ~ModelProcess();  // ends the process
+
+  // [any-thread] False: it is gone.
+  bool send(const nlohmann::json& message);
+  // [any-thread] Lets it end by itself within this time, else kills it and all that it started.
+  void stop(double seconds);
+
+ private:
+  void read();
+  std::string ended();
+  const ModelCommand command_;
+  const Take take_;
+  const End end_;
+  int socket_ = -1;
+  pid_t pid_ = -1;
+  std::mutex sending_, ending_;
+  bool is_over_ = false;  // with ending_
+  std::thread reader_;
+};
+
+}  // namespace kinora::serve

@@ -1,0 +1,153 @@
+#include "apps/serve/serve.hpp"
+
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "apps/serve/access.hpp"
+#include "apps/serve/api_error.hpp"
+#include "apps/serve/fields.hpp"
+#include "apps/serve/videos.hpp"
+#include "apps/web/guard.hpp"
+
+namespace kinora::serve {
+namespace {
+
+using nlohmann::json;
+using web::Answer;
+using web::json_answer;
+using web::Request;
+
+constexpr size_t kJsonBytes = 1 << 20;
+constexpr int64_t kMostOfPage = 100;
+
+class Api {
+ public:
+  Api(web::Server& http, Videos& videos, const Settings& settings)
+      : http_(http), videos_(videos), uploads_(settings.folder / "uploads") {
+    http_.set_refuse([](int status, const std::string& why) { return answer_of(ApiError(status, why)); });
+    make();
+    look();
+    about();
+  }
+
+ private:
+  template <class F>
+  static web::Handler answering(F f) {
+    return [f](const Request& request) { return answer_or_error([&] { return f(request); }); };
+  }
+
+  void make() {
+    http_.upload("/v1/videos", answering([this](const Request& r) {
+                   const VideoFields given = fields_in(r);
+                   return json_answer(200,
+                                      videos_.create(given.fields, given.files, r.header("idempotency-key")));
+                 }));
+    http_.post("/v1/videos/{id}/remix", answering([this](const Request& r) {
+                 const VideoFields given = fields_of(json::parse(r.body, nullptr, false));
+                 if (given.fields.size() != 1 || !given.fields.contains("prompt"))
+                   throw ApiError(400, "a remix takes a prompt and nothing else", "invalid_value");
+                 return json_answer(200, videos_.remix(r.places.at("id"), given.fields.at("prompt"),
+                                                       r.header("idempotency-key")));
+               }));
+    http_.remove("/v1/videos/{id}", answering([this](const Request& r) {
+                   return json_answer(200, videos_.remove(r.places.at("id")));
+                 }));
+  }
+
+  void look() {
+    http_.get("/v1/videos", answering([this](const Request& r) {
+                const std::string order = r.parameter("order"), limit = r.parameter("limit");
+                if (!order.empty() && order != "asc" && order != "desc")
+                  throw ApiError(400, "order: expected asc or desc", "invalid_value", "order");
+                return json_answer(200, videos_.list(r.parameter("after"), page_size(limit), order == "asc"));
+              }));
+    http_.get("/v1/videos/{id}", answering([this](const Request& r) {
+                return json_answer(200, videos_.get(r.places.at("id")));
+              }));
+    http_.get("/v1/videos/{id}/content", answering([this](const Request& r) { return content(r); }));
+  }
+
+  void about() {
+    http_.get("/v1/models", answering([this](const Request&) { return json_answer(200, videos_.models()); }));
+    http_.get("/health", answering([this](const Request&) { return json_answer(200, videos_.health()); }));
+    http_.get("/metrics", answering([this](const Request&) {
+                return Answer{.type = "text/plain; version=0.0.4", .body = videos_.metrics()};
+              }));
+  }
+
+  VideoFields fields_in(const Request& r) const {
+    const std::string type = r.header("content-type");
+    if (type.starts_with("multipart/form-data"))
+      return fields_of(read_form(r.upload->path(), type, uploads_));
+    if (!type.starts_with("application/json"))
+      throw ApiError(415, "expected a body of type multipart/form-data or application/json",
+                     "unsupported_type");
+    if (std::filesystem::file_size(r.upload->path()) > kJsonBytes)
+      throw ApiError(413, fmt::format("JSON of more than {} bytes", kJsonBytes), "too_large");
+    std::ifstream in(r.upload->path());
+    return fields_of(json::parse(in, nullptr, false));
+  }
+
+  static int64_t page_size(const std::string& text) {
+    if (text.empty()) return 20;
+    char* end = nullptr;
+    const long out = std::strtol(text.c_str(), &end, 10);
+    if (*end != '\0' || out < 1 || out > kMostOfPage)
+      throw ApiError(400, fmt::format("limit: expected 1 to {}", kMostOfPage), "invalid_value", "limit");
+    return out;
+  }
+
+  Answer content(const Request& r) const {
+    const std::string id = r.places.at("id"), variant = r.parameter("variant");
+    if (!variant.empty() && variant != "video")
+      throw ApiError(400, "variant: expected video", "invalid_value", "variant");
+    if (r.parameter("live") != "1") {
+      auto out = web::file_answer(r, videos_.content(id).string(), "video/mp4");
+      if (!out) throw ApiError(404, "the content of video " + id + " is gone", "not_found", "id");
+      return std::move(*out);
+    }
+    videos_.get(id);
+    Answer out{.type = "video/mp4", .headers = {{"Cache-Control", "no-store"}}};
+    out.next = [this, id, at = std::make_shared<uint64_t>(0)]() -> std::string {
+      for (;;) {
+        auto piece = videos_.live(id, *at);
+        *at += piece.bytes.size();
+        if (!piece.bytes.empty() || !piece.more) return piece.bytes;
+      }
+    };
+    return out;
+  }
+
+  web::Server& http_;
+  Videos& videos_;
+  const std::filesystem::path uploads_;
+};
+
+}  // namespace
+
+void serve(const ServeCall& call) {
+  const Settings& settings = call.settings;
+  const auto uploads = settings.folder / "uploads";
+  Videos videos(settings, call.program);  // which holds the folder
+  std::filesystem::remove_all(uploads);
+  std::filesystem::create_directories(uploads);
+  web::Limits limits;
+  limits.upload_bytes = static_cast<uint64_t>(settings.upload);
+  limits.upload_folder = uploads;
+  limits.body_bytes = kJsonBytes;
+  web::Server http(limits);
+  guard_with(http, settings.token);
+  Api api(http, videos, settings);
+  const int port = http.bind(settings.port, settings.host);
+  if (port == 0) throw Error(KINORA_ERROR_INVALID, web::port_problem(settings.port, errno));
+  if (!videos.ready(call.stopped)) return;
+  call.ready(fmt::format("http://{}:{}/", settings.host, port));
+  http.run(call.stopped);
+  videos.stop();
+}
+
+}  // namespace kinora::serve

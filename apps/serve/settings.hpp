@@ -1,0 +1,32 @@
+// What a server serves, and its limits: from `kinora serve FILE.toml` or from flags.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace kinora::serve {
+
+struct ModelSettings {
+  std::string name;
+  std::filesystem::path pipeline;  // a published folder, or a run file with a generate job
+  std::string job;                 // of a run file; "": its only one
+  std::vector<std::string> set;    // options of the generate job: "steps=30"
+};
+
+struct Settings {
+  std::string host = "127.0.0.1", token;
+  int port = 8000;
+  std::filesystem::path folder = "runs/serve";  // of the videos and of their list
+  int64_t max_queue = 64, keep = 24 * 3600, upload = 256 << 20, seconds = 120;
+  std::vector<ModelSettings> models;
+};
+
+// The first line of a file. Throws Error.
+std::string read_token(const std::filesystem::path& file);
+
+// Of the table [serve]. Throws Error(KINORA_ERROR_INVALID) with FILE:LINE:COL and what is expected.
+Settings read_settings(const std::filesystem::path& file);
+
+}  // namespace kinora::serve

@@ -1,0 +1,477 @@
+#include "apps/serve/videos.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <set>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/ranges.h>
+#include <sys/file.h>
+
+#include "apps/serve/api_error.hpp"
+#include "apps/web/guard.hpp"
+#include "core/base/facts.hpp"
+#include "core/base/log.hpp"
+#include "core/base/suggest.hpp"
+
+namespace kinora::serve {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+using std::chrono::steady_clock;
+
+constexpr int64_t kMostStarts = 2;  // of a video whose process ends under it
+constexpr std::chrono::seconds kAnswer{20};
+constexpr double kLetEnd = 5;  // seconds that a process has to end by itself
+constexpr uint64_t kPiece = 256 << 10;
+constexpr std::chrono::seconds kCheck{1};  // between looks for what has expired
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string new_id() { return "video_" + web::new_token().substr(0, 24); }
+
+// The folder with its parts, for this process alone: a descriptor that holds it.
+int own_folder(const fs::path& folder) {
+  fs::create_directories(folder / "videos");
+  fs::create_directories(folder / "models");
+  const int out = open((folder / "lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  if (out < 0) throw Error(KINORA_ERROR_IO, fmt::format("{}: {}", folder.string(), std::strerror(errno)));
+  if (flock(out, LOCK_EX | LOCK_NB) == 0) return out;
+  close(out);
+  throw Error(KINORA_ERROR_INVALID,
+              folder.string() + " is the folder of a server that runs; choose another with --folder");
+}
+
+// "4" or "4.25": seconds of a video with these fields.
+std::string seconds_of(const json& fields) {
+  const double fps = core::number_in(fields, "fps");
+  return fps > 0 ? fmt::format("{:.4g}", core::number_in(fields, "num_frames") / fps) : "0";
+}
+
+}  // namespace
+
+struct Videos::Model {
+  ModelSettings settings;
+  std::unique_ptr<ModelProcess> process;
+  json defaults;                   // of its videos; null: it is not loaded yet
+  std::string broken;              // why it cannot be loaded
+  std::string at_work;             // the video that it makes; "": none
+  steady_clock::time_point began;  // of it
+  bool is_gone = false;            // its process
+  int64_t asked = 0;               // number of the last question
+  std::map<int64_t, json> answers;
+};
+
+Videos::Videos(const Settings& settings, fs::path program)
+    : settings_(settings),
+      program_(std::move(program)),
+      folder_(own_folder(settings.folder)),
+      store_(settings.folder / "videos.sqlite") {
+  clean_up();
+  for (const auto& one : settings_.models) {
+    auto& model = *(models_[one.name] = std::make_unique<Model>());
+    model.settings = one;
+    start(model);
+  }
+  keeper_ = std::thread([this] { keep_running(); });
+}
+
+Videos::~Videos() {
+  stop();
+  close(folder_);
+}
+
+void Videos::start(Model& model) {
+  const auto& of = model.settings;
+  const fs::path out = settings_.folder / "models" / of.name;
+  fs::create_directories(out);
+  std::vector<std::string> arguments{program_.string(), "generate"};
+  const bool is_folder = fs::is_directory(of.pipeline);
+  if (is_folder) arguments.emplace_back("--pipeline");
+  arguments.push_back(of.pipeline.string());
+  if (!of.job.empty()) arguments.insert(arguments.end(), {"--job", of.job});
+  const std::string job = is_folder || of.job.empty() ? "" : of.job + ".";
+  for (const auto& option : of.set) arguments.insert(arguments.end(), {"--set", job + option});
+  arguments.insert(arguments.end(), {"--requests", "3", "--name", "serve", "--out", out.string()});
+  model.process = std::make_unique<ModelProcess>(
+      ModelCommand{of.name, std::move(arguments), out / "process.log"},
+      [this, &model](const json& message) { take(model, message); },
+      [this, &model](const std::string& why) { end(model, why); });
+}
+
+bool Videos::ready(const std::function<bool()>& stopped) {
+  std::unique_lock lock(mutex_);
+  for (const auto& [name, model] : models_)
+    while (model->defaults.is_null()) {
+      if (stopped()) return false;
+      if (!model->broken.empty())
+        throw Error(KINORA_ERROR_INVALID,
+                    fmt::format("model '{}' cannot be loaded: {}", name, model->broken));
+      changed_.wait_for(lock, std::chrono::milliseconds(50));
+    }
+  return true;
+}
+
+void Videos::stop() {
+  std::map<std::string, std::unique_ptr<Model>> all;
+  {
+    const std::scoped_lock lock(mutex_);
+    is_stopping_ = true;
+    all.swap(models_);
+  }
+  changed_.notify_all();
+  if (keeper_.joinable()) keeper_.join();
+  for (auto& [_, model] : all) model->process->stop(kLetEnd);
+  for (auto& [_, model] : all) model->process.reset();
+}
+
+Videos::Model& Videos::model(const std::string& name) {
+  return const_cast<Model&>(std::as_const(*this).model(name));
+}
+
+const Videos::Model& Videos::model(const std::string& name) const {
+  if (name.empty() && models_.size() == 1) return *models_.begin()->second;
+  const auto at = models_.find(name);
+  if (at != models_.end()) return *at->second;
+  std::vector<std::string> names;
+  for (const auto& [one, _] : models_) names.push_back(one);
+  if (name.empty())
+    throw ApiError(400, fmt::format("model is missing; this server has {}", fmt::join(names, ", ")), "",
+                   "model");
+  throw ApiError(404,
+                 fmt::format("there is no model '{}'{}; this server has {}", name,
+                             core::did_you_mean(name, names), fmt::join(names, ", ")),
+                 "model_not_found", "model");
+}
+
+void Videos::require_room() const {
+  const int64_t queued = store_.queued();
+  if (queued < settings_.max_queue) return;
+  const auto wait =
+      static_cast<int64_t>(mean_seconds_ / static_cast<double>(std::max<size_t>(models_.size(), 1))) + 1;
+  ApiError full(
+      429,
+      fmt::format("{} videos wait already, the most that this server takes; try again in {} s", queued, wait),
+      "queue_full");
+  full.headers = {{"Retry-After", std::to_string(wait)}, {"x-should-retry", wait <= 120 ? "true" : "false"}};
+  throw full;
+}
+
+json Videos::create(json fields, const std::vector<GivenFile>& files, const std::string& key) {
+  StoredVideo video{.id = new_id(), .created = now()};
+  std::unique_lock lock(mutex_);
+  drop_expired();
+  Model& of = model(core::text_in(fields, "model"));
+  video.model = of.settings.name;
+  video.remixed_from = core::text_in(fields, "remixed_from");
+  fields.erase("model");
+  fields.erase("remixed_from");
+  require_room();
+  if (!fields.contains("seed")) fields["seed"] = std::stoull(web::new_token().substr(0, 8), nullptr, 16);
+  const fs::path folder = folder_of(video.id);
+  fs::create_directories(folder);
+  for (const auto& given : files) {
+    const fs::path kept = folder / ("given_" + given.field);
+    fs::copy_file(given.file, kept);
+    fields[given.field] = kept.string();
+  }
+  const int64_t question = ++of.asked;
+  json answer;
+  if (of.process->send({{"check", question}, {"fields", fields}}))
+    changed_.wait_for(lock, kAnswer, [&] { return is_stopping_ || of.answers.contains(question); });
+  if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
+  if (const auto at = of.answers.find(question); at != of.answers.end()) {
+    answer = at->second;
+    of.answers.erase(at);
+  }
+  if (!answer.contains("fields")) {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+    if (answer.contains("error"))
+      throw ApiError(400, core::text_in(answer, "error"), "invalid_value", core::text_in(answer, "param"));
+    throw ApiError(503, "the model '" + video.model + "' does not answer; it may be starting again",
+                   "model_starts");
+  }
+  video.fields = answer.at("fields");
+  const std::string id = store_.add(video, key);
+  if (id != video.id) {  // a repeated request
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  } else {
+    ++counts_["accepted"];
+  }
+  dispatch(of);
+  return object(stored(id));
+}
+
+json Videos::remix(const std::string& id, const std::string& prompt, const std::string& key) {
+  const StoredVideo from = stored(id);
+  if (from.status != Status::completed)
+    throw ApiError(409,
+                   "video " + id + " is " + name_of(from.status) + "; only a completed one can be remixed",
+                   "not_ready");
+  json fields = from.fields;
+  fields["prompt"] = prompt;
+  fields["model"] = from.model;
+  fields["remixed_from"] = id;
+  std::vector<GivenFile> files;
+  for (const char* name : {"image", "video"})
+    if (const auto file = core::text_in(fields, name); !file.empty()) files.push_back({name, file});
+  return create(std::move(fields), files, key);
+}
+
+void Videos::dispatch(Model& model) {
+  if (is_stopping_ || model.defaults.is_null() || !model.at_work.empty()) return;
+  while (auto video = store_.begin_next(model.settings.name)) {
+    if (video->starts > kMostStarts) {
+      store_.fail(video->id, now(), now() + settings_.keep,
+                  {{"code", "model_failed"},
+                   {"message", "the model's process ended twice while it made this video"}});
+      continue;
+    }
+    model.at_work = video->id;
+    model.began = steady_clock::now();
+    making_[video->id] = {};
+    model.process->send(
+        {{"make", video->id}, {"folder", folder_of(video->id).string()}, {"fields", video->fields}});
+    return;
+  }
+}
+
+void Videos::take(Model& model, const json& message) {
+  const std::scoped_lock lock(mutex_);
+  if (is_stopping_) return;
+  if (message.contains("ready")) {
+    model.defaults = message.at("ready");
+    dispatch(model);
+  } else if (message.contains("checked")) {
+    model.answers[message.at("checked").get<int64_t>()] = message;
+  } else if (message.contains("progress")) {
+    auto& done = making_[core::text_in(message, "video")].progress;
+    done = std::max(done, core::number_in(message, "progress"));
+  } else if (message.contains("done") || message.contains("failed")) {
+    finish(model, message);
+  }
+  changed_.notify_all();
+}
+
+void Videos::finish(Model& model, const json& message) {
+  const std::string id = core::text_in(message, "video");
+  const bool is_removed = making_[id].is_removed;
+  making_.erase(id);
+  model.at_work.clear();
+  const auto video = is_removed ? std::nullopt : store_.find(id);
+  if (!video) {
+    std::error_code ignored;
+    fs::remove_all(folder_of(id), ignored);
+    ++counts_["cancelled"];
+  } else if (message.contains("done")) {
+    json fields = video->fields;
+    fields.update(message.at("done"));
+    store_.complete(id, now(), now() + settings_.keep, fields);
+    const double seconds = std::chrono::duration<double>(steady_clock::now() - model.began).count();
+    mean_seconds_ = counts_["completed"]++ == 0 ? seconds : 0.8 * mean_seconds_ + 0.2 * seconds;
+  } else {
+    store_.fail(id, now(), now() + settings_.keep,
+                {{"code", "generation_failed"}, {"message", core::text_in(message, "failed")}});
+    ++counts_["failed"];
+  }
+  dispatch(model);
+}
+
+// The video that it made is begun again, once.
+void Videos::end(Model& model, const std::string& why) {
+  std::unique_lock lock(mutex_);
+  if (is_stopping_) return;
+  if (model.defaults.is_null()) {
+    model.broken = why;
+    changed_.notify_all();
+    return;
+  }
+  core::log_error("model '{}': its process is gone: {}; it starts again", model.settings.name, why);
+  if (!model.at_work.empty()) {
+    if (making_[model.at_work].is_removed) {
+      std::error_code ignored;
+      fs::remove_all(folder_of(model.at_work), ignored);
+    } else {
+      store_.requeue(model.at_work);
+    }
+    making_.erase(model.at_work);
+  }
+  model.at_work.clear();
+  model.defaults = json();
+  model.is_gone = true;
+  changed_.notify_all();
+}
+
+void Videos::keep_running() {
+  std::unique_lock lock(mutex_);
+  while (!is_stopping_) {
+    drop_expired();
+    for (auto& [_, model] : models_) {
+      if (!std::exchange(model->is_gone, false)) continue;
+      lock.unlock();  // the old process's thread may wait for it
+      model->process.reset();
+      start(*model);
+      lock.lock();
+      if (is_stopping_) return;
+    }
+    changed_.wait_for(lock, kCheck);
+  }
+}
+
+StoredVideo Videos::stored(const std::string& id) const {
+  if (auto video = store_.find(id)) return *video;
+  throw ApiError(404, "there is no video '" + id + "'", "not_found", "id");
+}
+
+json Videos::object(const StoredVideo& v) const {
+  const auto time = [](int64_t at) { return at > 0 ? json(at) : json(); };
+  int64_t progress = v.status == Status::completed ? 100 : 0;
+  if (const auto at = making_.find(v.id); at != making_.end())
+    progress = std::clamp<int64_t>(static_cast<int64_t>(at->second.progress * 100), 0, 99);
+  return {
+      {"id", v.id},
+      {"object", "video"},
+      {"created_at", v.created},
+      {"completed_at", time(v.completed)},
+      {"expires_at", time(v.expires)},
+      {"model", v.model},
+      {"progress", progress},
+      {"prompt", core::text_in(v.fields, "prompt")},
+      {"remixed_from_video_id", v.remixed_from.empty() ? json() : json(v.remixed_from)},
+      {"seconds", seconds_of(v.fields)},
+      {"size", fmt::format("{}x{}", core::number_in(v.fields, "width"), core::number_in(v.fields, "height"))},
+      {"status", name_of(v.status)},
+      {"error", v.error},
+      {"seed", v.fields.value("seed", json())}};
+}
+
+json Videos::get(const std::string& id) const {
+  const std::scoped_lock lock(mutex_);
+  return object(stored(id));
+}
+
+json Videos::list(const std::string& after, int64_t limit, bool ascending) const {
+  bool more = false;
+  const auto page = store_.page(after, limit, ascending, more);
+  json data = json::array();
+  const std::scoped_lock lock(mutex_);
+  for (const auto& video : page) data.push_back(object(video));
+  const auto id_of = [&](size_t at) { return page.empty() ? json() : json(page[at].id); };
+  return {{"object", "list"},
+          {"data", data},
+          {"has_more", more},
+          {"first_id", id_of(0)},
+          {"last_id", id_of(page.empty() ? 0 : page.size() - 1)}};
+}
+
+json Videos::remove(const std::string& id) {
+  const std::scoped_lock lock(mutex_);
+  stored(id);
+  store_.remove(id);
+  if (const auto at = making_.find(id); at != making_.end()) {
+    at->second.is_removed = true;  // its folder goes when the process is done with it
+    for (auto& [_, model] : models_)
+      if (model->at_work == id) model->process->send({{"cancel", id}});
+  } else {
+    std::error_code ignored;
+    fs::remove_all(folder_of(id), ignored);
+  }
+  changed_.notify_all();
+  return {{"id", id}, {"object", "video.deleted"}, {"deleted", true}};
+}
+
+json Videos::models() const {
+  const std::scoped_lock lock(mutex_);
+  json data = json::array();
+  for (const auto& [name, model] : models_)
+    data.push_back({{"id", name},
+                    {"object", "model"},
+                    {"created", 0},
+                    {"owned_by", "kinora"},
+                    {"defaults", model->defaults}});
+  return {{"object", "list"}, {"data", data}};
+}
+
+json Videos::health() const {
+  const std::scoped_lock lock(mutex_);
+  const bool all = std::all_of(models_.begin(), models_.end(),
+                               [](const auto& m) { return !m.second->defaults.is_null(); });
+  return {{"status", all ? "ok" : "loading"}, {"queued", store_.queued()}, {"in_progress", making_.size()}};
+}
+
+std::string Videos::metrics() const {
+  const std::scoped_lock lock(mutex_);
+  std::string out = "# TYPE kinora_serve_jobs gauge\n";
+  out +=
+      fmt::format("kinora_serve_jobs{{state=\"queued\"}} {}\nkinora_serve_jobs{{state=\"in_progress\"}} {}\n",
+                  store_.queued(), making_.size());
+  for (const char* name : {"accepted", "completed", "failed", "cancelled"}) {
+    const auto at = counts_.find(name);
+    out += fmt::format("# TYPE kinora_serve_{0}_total counter\nkinora_serve_{0}_total {1}\n", name,
+                       at == counts_.end() ? 0 : at->second);
+  }
+  return out;
+}
+
+fs::path Videos::content(const std::string& id) const {
+  const StoredVideo video = stored(id);
+  if (video.status == Status::completed) return folder_of(id) / "video.mp4";
+  ApiError not_yet(409,
+                   fmt::format("video {} is {}{}", id, name_of(video.status),
+                               video.status == Status::failed ? "" : "; ask again later, or with ?live=1"),
+                   video.status == Status::failed ? "failed" : "not_ready");
+  not_yet.headers = {{"x-should-retry", "false"}};
+  throw not_yet;
+}
+
+Videos::Piece Videos::live(const std::string& id, uint64_t at) const {
+  std::unique_lock lock(mutex_);
+  const auto bytes_of = [&] {
+    Piece out;
+    std::ifstream in(folder_of(id) / "live.mp4", std::ios::binary);
+    if (!in || !in.seekg(static_cast<std::streamoff>(at))) return out;
+    out.bytes.resize(kPiece);
+    in.read(out.bytes.data(), static_cast<std::streamsize>(kPiece));
+    out.bytes.resize(static_cast<size_t>(in.gcount()));
+    return out;
+  };
+  const auto video = store_.find(id);
+  if (is_stopping_ || !video) return {.more = false};
+  const bool grows = video->status == Status::queued || video->status == Status::in_progress;
+  Piece out = bytes_of();
+  if (!out.bytes.empty() || !grows) {
+    out.more = grows || !out.bytes.empty();
+    return out;
+  }
+  changed_.wait_for(lock, std::chrono::milliseconds(100));
+  return bytes_of();
+}
+
+// What no video of the store has, after an end in which a folder was left.
+void Videos::clean_up() const {
+  std::set<std::string> known;
+  for (auto& id : store_.ids()) known.insert(id);
+  for (const auto& entry : fs::directory_iterator(settings_.folder / "videos"))
+    if (!known.contains(entry.path().filename().string())) fs::remove_all(entry.path());
+}
+
+void Videos::drop_expired() {
+  for (const auto& id : store_.expired(now())) {
+    store_.remove(id);
+    std::error_code ignored;
+    fs::remove_all(folder_of(id), ignored);
+  }
+}
+
+}  // namespace kinora::serve

@@ -1,0 +1,97 @@
+// The videos of a server: accepted, queued, made by the models' processes, kept for a while.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "apps/serve/model_process.hpp"
+#include "apps/serve/settings.hpp"
+#include "apps/serve/video_store.hpp"
+
+namespace kinora::serve {
+
+// A file that a client gave for a video.
+struct GivenFile {
+  std::string field;  // of the request: image or video
+  std::filesystem::path file;
+};
+
+// [any-thread] Errors are ApiError.
+class Videos {
+ public:
+  // Starts the models' processes; ready() tells when they take work.
+  Videos(const Settings& settings, std::filesystem::path program);
+  Videos(const Videos&) = delete;
+  Videos& operator=(const Videos&) = delete;
+  ~Videos();
+
+  // Waits until every model is loaded. Throws Error with the reason of one that cannot be; false: stopped() was true.
+  bool ready(const std::function<bool()>& stopped);
+  // Ends the models' processes; work that is not done stays in the queue.
+  void stop();
+
+  // Objects of OpenAI's Videos API. fields: of the request, checked for their types.
+  nlohmann::json create(nlohmann::json fields, const std::vector<GivenFile>& files, const std::string& key);
+  nlohmann::json remix(const std::string& id, const std::string& prompt, const std::string& key);
+  nlohmann::json get(const std::string& id) const;
+  nlohmann::json list(const std::string& after, int64_t limit, bool ascending) const;
+  // A video that is being made ends within a step.
+  nlohmann::json remove(const std::string& id);
+  nlohmann::json models() const;
+  nlohmann::json health() const;
+  std::string metrics() const;
+
+  // The finished MP4. Throws ApiError 409 `not_ready` while it is made.
+  std::filesystem::path content(const std::string& id) const;
+  // The bytes of a video that is being made, or of a finished one, from `at` on, and whether more may follow. Waits a
+  // little where there are none.
+  struct Piece {
+    std::string bytes;
+    bool more = true;
+  };
+  Piece live(const std::string& id, uint64_t at) const;
+
+ private:
+  struct Model;
+  struct Making {
+    double progress = 0;
+    bool is_removed = false;
+  };
+  std::filesystem::path folder_of(const std::string& id) const { return settings_.folder / "videos" / id; }
+  Model& model(const std::string& name);
+  const Model& model(const std::string& name) const;
+  nlohmann::json object(const StoredVideo& video) const;
+  StoredVideo stored(const std::string& id) const;
+  void start(Model& model);
+  void take(Model& model, const nlohmann::json& message);
+  void finish(Model& model, const nlohmann::json& message);
+  void end(Model& model, const std::string& why);
+  // Gives the model its next video, if it has none; with the lock.
+  void dispatch(Model& model);
+  void keep_running();
+  void clean_up() const;
+  void drop_expired();
+  void require_room() const;
+
+  const Settings settings_;
+  const std::filesystem::path program_;
+  const int folder_;          // the descriptor that holds it
+  mutable std::mutex mutex_;  // of all below but the store
+  mutable std::condition_variable changed_;
+  std::map<std::string, std::unique_ptr<Model>> models_;
+  std::map<std::string, Making> making_;
+  bool is_stopping_ = false;
+  double mean_seconds_ = 60;  // of making a video, measured
+  std::map<std::string, int64_t> counts_;
+  VideoStore store_;
+  std::thread keeper_;  // starts processes again, and drops what has expired
+};
+
+}  // namespace kinora::serve
