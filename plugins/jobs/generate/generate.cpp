@@ -15,8 +15,10 @@
 #include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
+#include "plugins/jobs/generate/about_video.hpp"
 #include "plugins/jobs/generate/check_generate.hpp"
 #include "plugins/jobs/generate/measured_drift.hpp"
+#include "plugins/jobs/generate/serving.hpp"
 #include "plugins/jobs/inference/media/growing_video.hpp"
 #include "plugins/jobs/inference/media/strip.hpp"
 #include "plugins/jobs/inference/media/video_files.hpp"
@@ -53,10 +55,6 @@ void note_unread(const JobContext& context, const GenerateOptions& o, const std:
     log_warn("{}: video is not read, because image is the first frame; leave one of them out", name);
 }
 
-struct Video : inference::Session::Made {
-  int64_t frames = 0, height = 0, width = 0;
-};
-
 class GenerateJob {
  public:
   GenerateJob(JobContext& context, const GenerateOptions& o)
@@ -64,7 +62,8 @@ class GenerateJob {
         options_(o),
         parallel_(context),
         pipeline_(context.runtime(), inference::pipeline_spec(context, o), parallel_),
-        made_with_(core::made_with(context, pipeline_.spec().parts, pipeline_.spec().kept)) {
+        made_with_(core::made_with(context, pipeline_.spec().parts, pipeline_.spec().kept)),
+        about_(context, options_, pipeline_, made_with_) {
     warn_of_untrained_condition();
     const auto differs = differences(context.spec().made_with, made_with_);
     if (!differs.empty())
@@ -169,21 +168,22 @@ class GenerateJob {
     if (writes() && !options_.stream.empty())
       growing = std::make_unique<GrowingVideo>(
           context_.runtime().registry(), options_.stream, pipeline_.fps(request), options_.crf,
-          json{{"prompt", request.prompt}, {"options", settings(request)}}, patience);
+          json{{"prompt", request.prompt}, {"options", about_.known(request).at("options")}}, patience);
     VideoFiles files(
         context_, {base_of(request), options_.format, writes() ? pipeline_.fps(request) : 0, options_.crf});
     const auto drift = measured_drift(request);
     session.make_rest([&](const at::Tensor& frames) {
       if (!writes()) return;
-      if (session.gives_chunks() && files.frames() == 0) files.grow(session.frames(), known(request).dump());
+      if (session.gives_chunks() && files.frames() == 0)
+        files.grow(session.frames(), about_.known(request).dump());
       files.add(frames);
       if (drift) drift->add(frames);
       if (growing) growing->add(frames);
     });
     progress.finish();
     if (!writes()) return;
-    const Video made{session.made(), files.frames(), files.height(), files.width()};
-    json about = describe(request, made);
+    const MadeVideo made{session.made(), files.frames(), files.height(), files.width()};
+    json about = about_.described(request, made);
     store(request, made, files, about);
     if (growing) growing->finish(about);
     add_memory(about, pipeline_.device());
@@ -191,7 +191,7 @@ class GenerateJob {
     if (!by_second.is_null()) about["drift"] = std::move(by_second);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     about["seconds"] = seconds;
-    if (!pipeline_.makes_codes()) tell_speeds(about, made, seconds);
+    if (!pipeline_.makes_codes()) about_.tell_speeds(about, made, seconds);
     or_throw(write_file_atomically(base_of(request).string() + ".json", about.dump(2) + "\n"));
     context_.metrics().line(about);
   }
@@ -230,63 +230,6 @@ class GenerateJob {
     return context_.folder() / "videos" / fmt::format("{:03}", request.number - options_.first);
   }
 
-  // Frames of the video for each second of denoising, of decoding, and of all of the video's time.
-  void tell_speeds(json& about, const Video& made, double seconds) const {
-    const auto frames = static_cast<double>(made.frames);
-    const double denoise = frames / made.denoise_seconds, decode = frames / made.decode_seconds,
-                 whole = frames / seconds;
-    about["frames_per_second"] = {{"denoise", denoise}, {"decode", decode}, {"end_to_end", whole}};
-    log_info(
-        "{}: {} frames of {} x {}, {} steps, {}; frames a second: denoise {:.3g}, decode {:.3g}, end to end "
-        "{:.3g}",
-        context_.spec().name, made.frames, made.width, made.height, made.steps,
-        about["precision"].get<std::string>(), denoise, decode, whole);
-  }
-
-  // The job's options, for this video alone.
-  json settings(const Request& request) const {
-    json options = context_.spec().options;
-    options["prompts"] = json::array();
-    if (request.shots.empty()) options["prompts"] = {request.prompt};
-    options.update({{"prompts_file", ""},
-                    {"stream", ""},
-                    {"shots", request.shots},
-                    {"negative", request.negative},
-                    {"seed", request.seed},
-                    {"first", request.number},
-                    {"count", 1},
-                    {"image", request.image.string()},
-                    {"video", request.video.string()},
-                    {"signals", texts_of(request.signals)}});
-    return options;
-  }
-
-  // What is known of a video before it is made: all that is needed to make it again.
-  json known(const Request& request) {
-    json about = {{"prompt", request.prompt},      {"negative", request.negative},
-                  {"seed", request.seed},          {"number", request.number},
-                  {"guidance", options_.guidance}, {"precision", context_.spec().component("precision")->id},
-                  {"fps", pipeline_.fps(request)}, {"job", context_.spec().name},
-                  {"options", settings(request)}};
-    about.update(made_with_);
-    about.update(way());
-    return about;
-  }
-
-  // Everything about a video: `kinora generate --from` reads it.
-  json describe(const Request& request, const Video& made) {
-    json about = known(request);
-    about.update({{"steps", made.steps},
-                  {"nfe", made.nfe},
-                  {"model_calls", made.model_calls},
-                  {"frames", made.frames},
-                  {"height", made.height},
-                  {"width", made.width}});
-    if (!made.shots.empty()) about["shots"] = made.shots;
-    if (has_cache()) about.update({{"cache_tokens", made.cache_tokens}, {"cache_bytes", made.cache_bytes}});
-    return about;
-  }
-
   // A denoiser that never saw given frames still makes something of them, but not much.
   void warn_of_untrained_condition() const {
     const JobSpec* train = context_.spec().component("model") ? nullptr : context_.upstream("train");
@@ -300,25 +243,7 @@ class GenerateJob {
           context_.spec().name, train->name);
   }
 
-  bool has_cache() const { return pipeline_.makes_codes() || pipeline_.keeps(); }
-
-  // How the latents are made.
-  json way() const {
-    json out = json::object();
-    const auto of = [&](const char* slot) {
-      const auto& use = *context_.spec().component(slot);
-      out.update({{slot, use.id}, {std::string(slot) + "_options", use.options.values()}});
-    };
-    if (has_cache()) of("cache");
-    if (!pipeline_.makes_codes())
-      of("sampler");
-    else
-      out.update(
-          {{"temperature", options_.temperature}, {"top_k", options_.top_k}, {"top_p", options_.top_p}});
-    return out;
-  }
-
-  void store(const Request& request, const Video& made, VideoFiles& of_video, json& about) {
+  void store(const Request& request, const MadeVideo& made, VideoFiles& of_video, json& about) {
     const fs::path base = base_of(request);
     const std::string comment = about.dump();
     json files = json::array();
@@ -342,6 +267,7 @@ class GenerateJob {
   Parallelism parallel_;
   inference::Pipeline pipeline_;
   json made_with_;
+  AboutVideo about_;
   bool echo_ = false;  // the result is another rank's video
 };
 
@@ -418,9 +344,13 @@ JobParts Generate::parts() {
 
 void Generate::work(JobContext& context) const {
   const auto options = context.options<GenerateOptions>();
-  const auto all = requests(context, options);
   use_threads(options.threads);
   const at::NoGradGuard off;
+  if (options.requests >= 0) {
+    serve_requests(context, options);
+    throw Error(KINORA_ERROR_CANCELLED, "the requests have ended");  // there is no result to keep
+  }
+  const auto all = requests(context, options);
   GenerateJob job(context, options);
   if (job.is_first_rank()) note_unread(context, options, all, job.reads_text());
   const auto missing = job.missing(all);

@@ -25,6 +25,8 @@ class GrowingVideo {
   void add(const at::Tensor& frames) {
     unless_gone([&] { thread_.push(frames); });
   }
+  // Whether all of it was written so far.
+  bool is_whole() const { return !is_gone_; }
   // A file gets its index in front and this comment.
   void finish(const nlohmann::json& about);
 

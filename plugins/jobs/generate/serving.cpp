@@ -1,0 +1,297 @@
+#include "plugins/jobs/generate/serving.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <thread>
+#include <unistd.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <sys/socket.h>
+
+#include "core/base/cancel.hpp"
+#include "core/base/facts.hpp"
+#include "core/base/log.hpp"
+#include "plugins/jobs/generate/about_video.hpp"
+#include "plugins/jobs/inference/media/growing_video.hpp"
+#include "plugins/jobs/inference/parts.hpp"
+#include "plugins/jobs/inference/requests.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// Lines of JSON over a socket.
+class Messages {
+ public:
+  explicit Messages(int socket) : socket_(socket) {}
+  // Nothing: the other end is gone.
+  std::optional<json> next() {
+    for (;;) {
+      if (const size_t end = have_.find('\n'); end != std::string::npos) {
+        json out = json::parse(have_.substr(0, end), nullptr, false);
+        have_.erase(0, end + 1);
+        if (out.is_object()) return out;
+        continue;
+      }
+      char piece[64 << 10];
+      const ssize_t n = recv(socket_, piece, sizeof piece, 0);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return std::nullopt;
+      have_.append(piece, static_cast<size_t>(n));
+    }
+  }
+  // [any-thread]
+  void send(const json& message) {
+    const std::string line = message.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+    const std::scoped_lock lock(sending_);
+    for (size_t at = 0; at < line.size();) {
+      const ssize_t n = ::send(socket_, line.data() + at, line.size() - at, MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return;  // next() sees that the other end is gone
+      at += static_cast<size_t>(n);
+    }
+  }
+  void end() { shutdown(socket_, SHUT_RDWR); }
+
+ private:
+  const int socket_;
+  std::string have_;
+  std::mutex sending_;
+};
+
+class Serving {
+ public:
+  Serving(JobContext& context, const GenerateOptions& options)
+      : context_(context),
+        options_(options),
+        parallel_(context),
+        pipeline_(context.runtime(), inference::pipeline_spec(context, options), parallel_),
+        made_with_(core::made_with(context, pipeline_.spec().parts, pipeline_.spec().kept)),
+        messages_(static_cast<int>(options.requests)) {
+    if (parallel_.world() > 1)
+      raise(KINORA_ERROR_UNSUPPORTED, "{}: requests are served by one rank", context.spec().name);
+  }
+
+  void run() {
+    messages_.send({{"ready", defaults()}});
+    std::thread reader([this] { read(); });
+    for (json wanted; next(wanted);) make(wanted);
+    messages_.end();
+    reader.join();
+  }
+
+ private:
+  // The next video to make. False: there is none any more.
+  bool next(json& out) {
+    std::unique_lock lock(mutex_);
+    constexpr std::chrono::milliseconds kLook{100};  // for a signal
+    while (waiting_.empty() && !is_over_ && !cancelled()) changed_.wait_for(lock, kLook);
+    if (is_over_ || cancelled()) return false;
+    out = std::move(waiting_.front());
+    waiting_.pop_front();
+    at_work_ = text_in(out, "make");
+    return true;
+  }
+
+  void read() {
+    while (auto message = messages_.next()) {
+      if (message->contains("check")) {
+        messages_.send(checked(*message));
+        continue;
+      }
+      const std::scoped_lock lock(mutex_);
+      if (message->contains("make")) waiting_.push_back(std::move(*message));
+      if (message->contains("cancel")) cancel(text_in(*message, "cancel"));
+      changed_.notify_all();
+    }
+    const std::scoped_lock lock(mutex_);
+    is_over_ = true;
+    if (session_) session_->cancel();
+    changed_.notify_all();
+  }
+
+  // With the lock.
+  void cancel(const std::string& id) {
+    if (at_work_ == id) {
+      is_cancelled_ = true;
+      if (session_) session_->cancel();
+    }
+    for (auto& one : waiting_)
+      if (one.at("make") == id) messages_.send({{"failed", "cancelled"}, {"video", id}});
+    std::erase_if(waiting_, [&](const json& one) { return one.at("make") == id; });
+  }
+
+  json defaults() const {
+    const auto& shape = pipeline_.shape();
+    const auto& info = pipeline_.tokenizer_info();
+    const int64_t wanted = pipeline_.wanted_frames({});
+    return {{"width", shape[3] * info.width},
+            {"height", shape[2] * info.height},
+            {"num_frames", wanted > 0 ? wanted : pipeline_.frames()},
+            {"fps", pipeline_.spec().fps > 0 ? pipeline_.spec().fps : pipeline_.spec().latents.fps},
+            {"guidance_scale", options_.guidance}};
+  }
+
+  // [any-thread]
+  json checked(const json& message) {
+    json out{{"checked", message.at("check")}};
+    try {
+      json fields = complete(message.at("fields"));
+      const Request request = request_of(fields);
+      pipeline_.shape_of(request);
+      pipeline_.open_sampler(request);
+      out["fields"] = std::move(fields);
+    } catch (const std::exception& e) {
+      out["error"] = e.what();
+    }
+    return out;
+  }
+
+  // The fields with all that the pipeline decides.
+  json complete(json fields) {
+    json all = defaults();
+    all.update(fields);
+    if (const std::string given = text_in(all, "input_reference"); !given.empty()) {
+      const bool is_picture = pipeline_.files().length(given) == 1;
+      all[is_picture ? "image" : "video"] = given;
+      all.erase("input_reference");
+    }
+    const double fps = number_in(all, "fps");
+    if (all.contains("shots")) {
+      if (all.contains("seconds") || fields.contains("num_frames"))
+        throw Error(KINORA_ERROR_INVALID, "shots have their own lengths; leave out seconds and num_frames");
+    } else if (all.contains("seconds")) {
+      if (fields.contains("num_frames"))
+        throw Error(KINORA_ERROR_INVALID, "seconds and num_frames are both given; leave one of them out");
+      all["num_frames"] = whole(number_in(all, "seconds") * fps);
+    }
+    all.erase("seconds");
+    return all;
+  }
+
+  // The least number of frames that the pipeline makes and that lasts so long.
+  int64_t whole(double frames) const {
+    const auto least = std::max<int64_t>(static_cast<int64_t>(std::ceil(frames - 1e-6)), 1);
+    if (pipeline_.spec().rule.teacher_forcing) return least;  // a longer last chunk is cut
+    const int64_t time = pipeline_.tokenizer_info().time;
+    return 1 + (least - 1 + time - 1) / time * time;
+  }
+
+  Request request_of(const json& fields) const {
+    GenerateOptions o = options_of(fields);
+    Request out = requests(context_, o).front();
+    out.frames = o.shots.empty() ? fields.at("num_frames").get<int64_t>() : 0;
+    out.height = fields.at("height");
+    out.width = fields.at("width");
+    out.fps = fields.at("fps");
+    out.steps = fields.value("steps", int64_t{0});
+    return out;
+  }
+
+  GenerateOptions options_of(const json& fields) const {
+    GenerateOptions o = options_;
+    o.prompts_file.clear();
+    o.count = 1;
+    o.shots = fields.value("shots", std::vector<std::string>());
+    o.prompts.clear();
+    if (o.shots.empty()) o.prompts = {text_in(fields, "prompt")};
+    if (fields.contains("negative_prompt")) o.negative = text_in(fields, "negative_prompt");
+    o.seed = fields.value("seed", o.seed);
+    if (fields.contains("image")) o.image = text_in(fields, "image");
+    if (fields.contains("video")) o.video = text_in(fields, "video");
+    o.guidance = fields.at("guidance_scale");
+    return o;
+  }
+
+  void make(const json& message) {
+    const std::string id = text_in(message, "make");
+    json end{{"video", id}};
+    try {
+      end["done"] = made(id, text_in(message, "folder"), message.at("fields"));
+    } catch (const Error& e) {
+      end["failed"] = e.what();
+    } catch (const std::exception& e) {
+      end["failed"] = e.what();
+    }
+    const std::scoped_lock lock(mutex_);
+    session_ = nullptr;
+    at_work_.clear();
+    is_cancelled_ = false;
+    if (!is_over_) messages_.send(end);
+  }
+
+  json made(const std::string& id, const fs::path& folder, const json& fields) {
+    const GenerateOptions options = options_of(fields);
+    const Request request = request_of(fields);
+    const AboutVideo about(context_, options, pipeline_, made_with_);
+    const auto start = std::chrono::steady_clock::now();
+    inference::Session session(pipeline_, request, {.step = [&](int64_t) { tell(id); }});
+    begin(session);
+    MadeVideo made;
+    {
+      GrowingVideo growing(context_.runtime().registry(), (folder / "live.mp4").string(),
+                           pipeline_.fps(request), options_.crf, about.known(request));
+      session.make_rest([&](const at::Tensor& frames) {
+        growing.add(frames);
+        made.frames += frames.size(0);
+        made.height = frames.size(1);
+        made.width = frames.size(2);
+      });
+      static_cast<inference::Session::Made&>(made) = session.made();
+      json said = about.described(request, made);
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      said["seconds"] = seconds;
+      if (!pipeline_.makes_codes()) about.tell_speeds(said, made, seconds);
+      growing.finish(said);
+      if (!growing.is_whole())
+        throw Error(KINORA_ERROR_IO, "the video cannot be written; the model's log says why");
+    }
+    fs::rename(folder / "live.mp4", folder / "video.mp4");
+    return {{"num_frames", made.frames}, {"width", made.width}, {"height", made.height}};
+  }
+
+  // The session can be cancelled from now on.
+  void begin(inference::Session& session) {
+    const std::scoped_lock lock(mutex_);
+    session_ = &session;
+    told_ = -1;
+    if (is_cancelled_ || is_over_) session.cancel();
+  }
+
+  // Work that is done of all work: each chunk has its steps, its clean pass and its decoding.
+  void tell(const std::string& id) {
+    const auto state = session_->state();
+    const auto of_chunk = static_cast<double>(state.steps + 2);
+    const double done = (static_cast<double>(state.chunk) * of_chunk + static_cast<double>(state.step)) /
+                        std::max(1.0, static_cast<double>(state.chunks) * of_chunk);
+    if (done < told_ + 0.005) return;
+    told_ = done;
+    messages_.send({{"progress", done}, {"video", id}});
+  }
+
+  JobContext& context_;
+  const GenerateOptions options_;
+  Parallelism parallel_;
+  inference::Pipeline pipeline_;
+  const json made_with_;
+  Messages messages_;
+  double told_ = -1;  // the progress that was sent last
+  std::mutex mutex_;  // of the following
+  std::condition_variable changed_;
+  std::deque<json> waiting_;
+  std::string at_work_;
+  inference::Session* session_ = nullptr;
+  bool is_cancelled_ = false, is_over_ = false;
+};
+
+}  // namespace
+
+void serve_requests(JobContext& context, const GenerateOptions& options) { Serving(context, options).run(); }
+
+}  // namespace kinora::core

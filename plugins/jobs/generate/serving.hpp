@@ -1,0 +1,20 @@
+// A generate job as the process behind a model of `kinora serve`: its requests come from a socket.
+#pragma once
+#include "core/run/job.hpp"
+#include "plugins/jobs/inference/generate_options.hpp"
+
+namespace kinora::core {
+
+// Loads the pipeline once and makes the videos that messages ask for, one after the other, until the socket ends.
+// Messages are JSON, one a line:
+//
+//   {"check": N, "fields": {...}}               -> {"checked": N, "fields": {...}} with every default, or "error", "param"
+//   {"make": ID, "folder": DIR, "fields": {...}} -> {"progress": 0.4, "video": ID}, ..., then
+//                                                 {"done": {...}, "video": ID} or {"failed": WHY, "video": ID}
+//   {"cancel": ID}
+//
+// fields: those of apps/serve/fields.hpp. DIR gets live.mp4, which plays while it grows, and video.mp4 at the end.
+// {"ready": {...}}, with the defaults of a request, is the first message of all.
+void serve_requests(JobContext& context, const GenerateOptions& options);
+
+}  // namespace kinora::core
