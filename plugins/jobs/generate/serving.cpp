@@ -15,6 +15,7 @@
 #include "core/base/cancel.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/generate/about_video.hpp"
 #include "plugins/jobs/inference/media/growing_video.hpp"
 #include "plugins/jobs/inference/parts.hpp"
