@@ -29,7 +29,7 @@ using std::chrono::steady_clock;
 constexpr int64_t kMostStarts = 2;  // of a video whose process ends under it
 constexpr std::chrono::seconds kAnswer{20};
 constexpr double kLetEnd = 5;  // seconds that a process has to end by itself
-constexpr uint64_t kPiece = 256 << 10;
+constexpr uint64_t kPieceOfLive = 256 << 10;
 constexpr std::chrono::seconds kCheck{1};  // between looks for what has expired
 
 int64_t now() {
@@ -441,8 +441,8 @@ Videos::Piece Videos::live(const std::string& id, uint64_t at) const {
     Piece out;
     std::ifstream in(folder_of(id) / "live.mp4", std::ios::binary);
     if (!in || !in.seekg(static_cast<std::streamoff>(at))) return out;
-    out.bytes.resize(kPiece);
-    in.read(out.bytes.data(), static_cast<std::streamsize>(kPiece));
+    out.bytes.resize(kPieceOfLive);
+    in.read(out.bytes.data(), static_cast<std::streamsize>(kPieceOfLive));
     out.bytes.resize(static_cast<size_t>(in.gcount()));
     return out;
   };

@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""`kinora serve` of a tiny pipeline, by plain HTTP and by OpenAI's own client: videos are made, shown while they grow,
+cancelled, remixed, and there again after any end of the server. usage: serve.py KINORA ROOT SCRATCH"""
+import contextlib, http.client, json, os, pathlib, shutil, signal, subprocess, sys, time, uuid
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3]).resolve()
+PIPELINE = ROOT / "tests/data/oracle/wan_t2v"
+TOKEN = "a-token-of-the-test-0123456789"
+# Chunk by chunk, so that a video grows.
+SETS = ["teacher_forcing=true", "chunk=1", "height=16", "width=16", "fps=8.0", "frames=9", "steps=2", "guidance=1.0"]
+
+
+class Server:
+    def __init__(self, folder, *more):
+        self.process = subprocess.Popen(
+            [KINORA, "serve", "--pipeline", PIPELINE, "--port", "0", "--json", "--folder", SCRATCH / folder,
+             *(word for one in SETS for word in ("--set", one)), *more],
+            stdout=subprocess.PIPE, stderr=open(SCRATCH / f"{folder}.log", "a"), text=True,
+            env=os.environ | {"KINORA_SERVE_TOKEN": TOKEN})
+        line = self.process.stdout.readline()
+        assert line, (SCRATCH / f"{folder}.log").read_text()
+        about = json.loads(line)
+        assert about["token"] == TOKEN and about["url"].startswith("http://127.0.0.1:"), about
+        self.url, self.port = about["url"], int(about["url"].rsplit(":", 1)[1].strip("/"))
+
+    def ask(self, method, path, body=None, headers=None, token=TOKEN):
+        """Status, headers and body."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        with contextlib.closing(connection):
+            headers = dict(headers or {})
+            if token:
+                headers["Authorization"] = "Bearer " + token
+            if isinstance(body, dict):
+                body, headers["Content-Type"] = json.dumps(body), "application/json"
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+
+    def json(self, method, path, body=None, status=200, **more):
+        code, _, said = self.ask(method, path, body, **more)
+        assert code == status, (method, path, code, said)
+        return json.loads(said)
+
+    def create(self, **fields):
+        return self.json("POST", "/v1/videos", fields)
+
+    def wait(self, id, seconds=60):
+        """The object when it is completed or failed; its progress never falls."""
+        until, before = time.monotonic() + seconds, 0
+        while time.monotonic() < until:
+            video = self.json("GET", f"/v1/videos/{id}")
+            assert before <= video["progress"] <= 100, (before, video)
+            before = video["progress"]
+            if video["status"] in ("completed", "failed"):
+                assert (video["progress"] == 100) == (video["status"] == "completed"), video
+                return video
+            assert video["progress"] <= 99 and (video["status"] != "queued" or video["progress"] == 0), video
+            time.sleep(0.05)
+        raise AssertionError(f"{id} is not completed: {video}")
+
+    def end(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        self.process.wait(60)
+        return self.process.returncode
+
+
+def form(fields, files=()):
+    """A body of multipart/form-data and its type."""
+    border = uuid.uuid4().hex
+    out = b""
+    for name, value in fields.items():
+        out += f'--{border}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
+    for name, file in files:
+        out += (f'--{border}\r\nContent-Disposition: form-data; name="{name}"; filename="{file.name}"\r\n'
+                "Content-Type: application/octet-stream\r\n\r\n").encode() + file.read_bytes() + b"\r\n"
+    return out + f"--{border}--\r\n".encode(), {"Content-Type": f"multipart/form-data; boundary={border}"}
+
+
+def frames(video):
+    """The digest of each frame of the bytes of a video."""
+    done = subprocess.run(["ffmpeg", "-v", "error", "-i", "-", "-f", "framemd5", "-"], input=video, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    return [line.split(",")[-1].strip() for line in done.stdout.decode().splitlines() if not line.startswith("#")]
+
+
+def check_access(server):
+    assert server.json("GET", "/health", token="")["status"] == "ok"
+    for token in ("", "wrong", TOKEN + "x"):
+        error = server.json("GET", "/v1/videos", status=401, token=token)["error"]
+        assert error["code"] == "invalid_api_key" and "Bearer" in error["message"], error
+    error = server.json("GET", "/v1/videos", status=403, headers={"Origin": "http://elsewhere.example"})["error"]
+    assert error["code"] == "foreign_origin", error
+    code, headers, _ = server.ask("GET", "/v1/models")
+    assert code == 200 and headers["x-request-id"].startswith("req_"), headers
+    for method, path, status in (("GET", "/nothing", 404), ("PUT", "/v1/videos", 405), ("GET", "/v1/videos/none", 404),
+                                 ("DELETE", "/v1/videos/none", 404), ("GET", "/v1/videos/none/content", 404)):
+        assert "message" in server.json(method, path, status=status)["error"], path
+
+
+def check_wrong_requests(server):
+    for fields, param in (({}, "prompt"), ({"prompt": 3}, "prompt"), ({"prompt": "a", "size": "16"}, "size"),
+                          ({"prompt": "a", "seconds": "long"}, "seconds"), ({"prompt": "a", "stesp": 3}, "stesp"),
+                          ({"prompt": "a", "model": "other"}, "model"), ({"prompt": "a", "seed": -1}, "seed")):
+        code, _, said = server.ask("POST", "/v1/videos", fields)
+        error = json.loads(said)["error"]
+        assert code in (400, 404) and error["param"] == param, (fields, code, error)
+    for fields, word in (({"prompt": "a", "size": "17x16"}, "17"), ({"prompt": "a", "seconds": 1, "num_frames": 9}, "seconds")):
+        error = server.json("POST", "/v1/videos", fields, status=400)["error"]
+        assert word in error["message"], error
+    assert server.ask("POST", "/v1/videos", b"{", {"Content-Type": "application/json"})[0] == 400
+    assert server.ask("POST", "/v1/videos", b"x", {"Content-Type": "text/plain"})[0] == 415
+    assert server.json("GET", "/v1/videos")["data"] == []
+
+
+def check_videos(server):
+    fields = {"prompt": "a red sea", "seed": 7, "size": "16x16", "num_frames": 9}
+    first = server.create(**fields)
+    assert first["object"] == "video" and first["status"] in ("queued", "in_progress"), first
+    assert first["size"] == "16x16" and first["prompt"] == "a red sea" and first["model"] == "wan_t2v", first
+    body, headers = form(fields)
+    second = server.json("POST", "/v1/videos", body, headers=headers)
+    ids = [second["id"], first["id"]]
+    assert [v["id"] for v in server.json("GET", "/v1/videos")["data"]] == ids
+    made = [server.wait(id) for id in ids]
+    assert all(v["status"] == "completed" and v["seconds"] == "1.125" and v["expires_at"] > v["completed_at"] >=
+               v["created_at"] for v in made), made
+    contents = [server.ask("GET", f"/v1/videos/{id}/content") for id in ids]
+    assert all(code == 200 and headers["Content-Type"] == "video/mp4" for code, headers, _ in contents)
+    assert frames(contents[0][2]) == frames(contents[1][2]) and len(frames(contents[0][2])) == 9
+    code, headers, part = server.ask("GET", f"/v1/videos/{ids[0]}/content", headers={"Range": "bytes=4-7"})
+    assert code == 206 and part == b"ftyp", (code, part)
+    page = server.json("GET", "/v1/videos?limit=1&order=asc")
+    assert page["has_more"] and page["data"][0]["id"] == ids[1] == page["last_id"], page
+    page = server.json("GET", f"/v1/videos?limit=1&order=asc&after={ids[1]}")
+    assert not page["has_more"] and page["data"][0]["id"] == ids[0], page
+    return contents[0][2]
+
+
+def check_repeats(server, video):
+    """The video's file makes the same video by `kinora generate --from`."""
+    file = SCRATCH / "served.mp4"
+    file.write_bytes(video)
+    done = subprocess.run([KINORA, "generate", "--pipeline", PIPELINE, "--from", file, "--out", SCRATCH / "again",
+                           "--name", "again"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert frames((SCRATCH / "again/again/videos/000.mp4").read_bytes()) == frames(video)
+
+
+def check_live(server):
+    video = server.create(prompt="a walk", seed=3, num_frames=41, steps=6)
+    status = server.json("GET", f"/v1/videos/{video['id']}/content", status=409)["error"]
+    assert status["code"] == "not_ready", status
+    headers = server.ask("GET", f"/v1/videos/{video['id']}/content")[1]
+    assert headers["x-should-retry"] == "false", headers
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    with contextlib.closing(connection):
+        connection.request("GET", f"/v1/videos/{video['id']}/content?live=1", headers={"Authorization": "Bearer " + TOKEN})
+        answer = connection.getresponse()
+        begin = answer.read1()
+        assert begin[4:8] == b"ftyp", begin[:16]
+        state = server.json("GET", f"/v1/videos/{video['id']}")
+        assert state["status"] == "in_progress", state  # it is shown before it is complete
+        live = begin + answer.read()
+    server.wait(video["id"])
+    whole = server.ask("GET", f"/v1/videos/{video['id']}/content")[2]
+    assert frames(live) == frames(whole) and len(frames(live)) == 41
+
+
+def check_delete(server):
+    running = server.create(prompt="long", num_frames=401, steps=40)
+    waiting = server.create(prompt="next", num_frames=5)
+    gone = server.create(prompt="gone", num_frames=5)
+    until = time.monotonic() + 30
+    while server.json("GET", f"/v1/videos/{running['id']}")["status"] == "queued" and time.monotonic() < until:
+        time.sleep(0.02)
+    for video in (gone, running):
+        assert server.json("DELETE", f"/v1/videos/{video['id']}") == {"id": video["id"], "object": "video.deleted",
+                                                                      "deleted": True}
+        server.json("GET", f"/v1/videos/{video['id']}", status=404)
+    assert server.wait(waiting["id"], 20)["status"] == "completed"  # the cancelled one ended within its step
+    left = {p.name for p in (SCRATCH / "served/videos").iterdir()}
+    assert running["id"] not in left and gone["id"] not in left, left
+
+
+def check_remix_and_keys(server):
+    base = server.create(prompt="a red sea", seed=5, num_frames=5)
+    server.wait(base["id"])
+    other = server.json("POST", f"/v1/videos/{base['id']}/remix", {"prompt": "a blue sea"})
+    assert other["remixed_from_video_id"] == base["id"] and other["seed"] == 5, other
+    assert server.wait(other["id"])["status"] == "completed"
+    twice = [server.json("POST", "/v1/videos", {"prompt": "once", "num_frames": 5}, headers={"Idempotency-Key": "k1"})
+             for _ in range(2)]
+    assert twice[0]["id"] == twice[1]["id"], twice
+    server.wait(twice[0]["id"])
+
+
+def check_pictures(server):
+    """A given video is continued from its end."""
+    begin = SCRATCH / "begin.mp4"
+    subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", "testsrc=s=16x16:r=8:d=1", begin], check=True)
+    body, headers = form({"prompt": "go on", "num_frames": "9"}, [("input_reference", begin)])
+    video = server.json("POST", "/v1/videos", body, headers=headers)
+    assert server.wait(video["id"])["status"] == "completed", video
+
+
+def check_metrics(server):
+    text = server.ask("GET", "/metrics")[2].decode()
+    assert 'kinora_serve_jobs{state="queued"} 0' in text and "kinora_serve_completed_total " in text, text
+
+
+def check_restarts():
+    """What was accepted is there after kill -9 and after a clean end, and is made once."""
+    server = Server("restarted")
+    ids = [server.create(prompt=f"number {i}", num_frames=21, steps=4)["id"] for i in range(4)]
+    server.wait(ids[0])
+    server.end(signal.SIGKILL)
+    server = Server("restarted")
+    assert server.json("GET", f"/v1/videos/{ids[0]}")["status"] == "completed"
+    server.wait(ids[1])
+    assert server.end() == 130
+    server = Server("restarted")
+    assert [v["id"] for v in server.json("GET", "/v1/videos?order=asc")["data"]] == ids
+    assert all(server.wait(id)["status"] == "completed" for id in ids)
+    worker = subprocess.run(["pgrep", "-P", str(server.process.pid)], capture_output=True, text=True).stdout.split()
+    last = server.create(prompt="its process is killed", num_frames=41, steps=8)
+    while server.json("GET", f"/v1/videos/{last['id']}")["status"] == "queued":
+        time.sleep(0.01)
+    os.kill(int(worker[0]), signal.SIGKILL)
+    assert server.wait(last["id"])["status"] == "completed"
+    twice = subprocess.run([KINORA, "serve", "--pipeline", PIPELINE, "--port", "0", "--folder", SCRATCH / "restarted"],
+                           capture_output=True, text=True, timeout=60)
+    assert twice.returncode == 2 and "--folder" in twice.stderr, twice
+    server.end()
+
+
+def check_openai(server):
+    """OpenAI's client, if it is installed."""
+    try:
+        from openai import OpenAI
+    except ImportError:
+        print("skipped: the package openai is not installed")
+        return
+    client = OpenAI(base_url=server.url + "v1", api_key=TOKEN)
+    video = client.videos.create_and_poll(prompt="a red sea", model="wan_t2v", size="16x16", seconds="1")
+    assert video.status == "completed" and video.seconds == "1.125" and video.progress == 100, video
+    assert len(frames(client.videos.download_content(video.id).read())) == 9
+    other = client.videos.remix(video.id, prompt="a blue sea")
+    assert client.videos.poll(other.id).status == "completed"
+    assert {video.id, other.id} <= {v.id for v in client.videos.list(limit=3)}
+    assert client.videos.delete(other.id).deleted
+
+
+def main():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    SCRATCH.mkdir(parents=True)
+    server = Server("served")
+    try:
+        check_access(server)
+        check_wrong_requests(server)
+        check_repeats(server, check_videos(server))
+        for check in (check_live, check_delete, check_remix_and_keys, check_pictures, check_metrics, check_openai):
+            check(server)
+    finally:
+        code = server.end()
+    assert code == 130, code
+    check_restarts()
+
+
+main()
