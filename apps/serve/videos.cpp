@@ -202,6 +202,13 @@ json Videos::create(json fields, const std::vector<GivenFile>& files, const std:
                    "model_starts");
   }
   video.fields = answer.at("fields");
+  if (const double fps = core::number_in(video.fields, "fps"),
+      all = core::number_in(video.fields, "num_frames");
+      fps > 0 && all / fps > static_cast<double>(settings_.seconds))
+    throw ApiError(
+        400,
+        fmt::format("the video has {:.4g} s; this server makes at most {}", all / fps, settings_.seconds),
+        "too_long", "seconds");
   const std::string id = store_.add(video, key);
   if (id != video.id) {  // a repeated request
     std::error_code ignored;

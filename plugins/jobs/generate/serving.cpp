@@ -19,6 +19,7 @@
 #include "plugins/jobs/generate/about_video.hpp"
 #include "plugins/jobs/inference/media/growing_video.hpp"
 #include "plugins/jobs/inference/parts.hpp"
+#include "plugins/jobs/inference/request_inputs.hpp"
 #include "plugins/jobs/inference/requests.hpp"
 
 namespace kinora::core {
@@ -145,7 +146,9 @@ class Serving {
     try {
       json fields = complete(message.at("fields"));
       const Request request = request_of(fields);
-      pipeline_.shape_of(request);
+      const kinora_run run{.struct_size = sizeof run};
+      if (const inference::RequestInputs inputs(pipeline_, request, run); !request.shots.empty())
+        fields["num_frames"] = inputs.pixel_frames();
       pipeline_.open_sampler(request);
       out["fields"] = std::move(fields);
     } catch (const std::exception& e) {
@@ -187,7 +190,7 @@ class Serving {
   Request request_of(const json& fields) const {
     GenerateOptions o = options_of(fields);
     Request out = requests(context_, o).front();
-    out.frames = o.shots.empty() ? fields.at("num_frames").get<int64_t>() : 0;
+    if (o.shots.empty()) out.frames = fields.at("num_frames");
     out.height = fields.at("height");
     out.width = fields.at("width");
     out.fps = fields.at("fps");
