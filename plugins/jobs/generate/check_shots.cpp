@@ -19,8 +19,8 @@ int64_t positions_of(std::vector<Shot> shots, const GenerateOptions& o, const Fr
                      int64_t time) {
   if (shots.empty() || (fps <= 0 && std::ranges::any_of(shots, [](const Shot& s) { return s.chunks == 0; })))
     return 0;
-  const ShotList list(std::move(shots), {.jump = o.shot_jump}, fps, rule.chunk * time);
-  const int64_t last = list.chunks() * rule.chunk - 1;
+  const ShotList list(std::move(shots), {.jump = o.shot_jump}, fps, rule.chunks(), time);
+  const int64_t last = list.frames() - 1;
   const auto times = list.at(generating_rule(rule), last, 1).times;
   return 1 + (times.empty() ? last : times.back());
 }
