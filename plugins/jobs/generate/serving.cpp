@@ -240,7 +240,7 @@ class Serving {
     MadeVideo made;
     {
       GrowingVideo growing(context_.runtime().registry(), (folder / "live.mp4").string(),
-                           pipeline_.fps(request), options_.crf, about.known(request));
+                           pipeline_.fps(request), options_.crf, about.known(request), {});
       session.make_rest([&](const at::Tensor& frames) {
         growing.add(frames);
         made.frames += frames.size(0);
