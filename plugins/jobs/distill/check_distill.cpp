@@ -5,7 +5,7 @@
 #include "core/torch/network/cache_instance.hpp"
 #include "core/torch/network/instances.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/distill/distill_options.hpp"
+#include "plugins/jobs/distill/distill_task.hpp"
 #include "plugins/jobs/inference/frames.hpp"
 #include "plugins/jobs/inference/network_checks.hpp"
 #include "plugins/jobs/inference/rules.hpp"
@@ -101,21 +101,57 @@ void require_stored(const JobView& job) {
           "others train; give it clips instead of a table of data");
 }
 
+// A clean pass drops nothing, and the forward with gradients must compute what the rollout did.
+void require_no_dropout(const LoraOptions& lora) {
+  if (lora.dropout > 0)
+    raise(
+        KINORA_ERROR_UNSUPPORTED,
+        "lora: dropout = {} would make the forward with gradients another one than the rollout; leave it out",
+        lora.dropout);
+}
+
+std::optional<LoraOptions> check_lora(JobCheck& check, const DistillOptions& o, const ComponentUse& use) {
+  std::optional<LoraOptions> lora;
+  const char* option = o.adapter.empty() ? "lora" : "adapter";
+  std::error_code ignored;
+  const bool can_read = check.finds("adapter", o.adapter) && std::filesystem::exists(o.adapter, ignored);
+  if (!can_read && o.lora.empty()) return lora;
+  if (check.holds(option, [&] { lora = lora_of(o.lora, o.adapter); }) && lora)
+    check.holds(option, [&] {
+      require_no_dropout(*lora);
+      on_meta<Model>(check, use, lora);
+    });
+  return lora;
+}
+
+// The teacher's or critic's option, of weights, or of an adapter where all share the student's base.
+void check_another(JobCheck& check, const std::string& option, const WeightsPaths& own,
+                   const ComponentUse& use, Model& model, bool shares) {
+  if (!shares) {
+    check_weights(check, option, use);
+    return check_fit(check, option, model, own);
+  }
+  std::error_code ignored;
+  if (own.empty() || (own.size() == 1 && !check.finds(option, own[0].string()))) return;
+  if (own.size() > 1 || (std::filesystem::exists(own[0], ignored) && !is_adapter(own[0])))
+    check.problem(option, option +
+                              ": with lora all networks share the weights of the student; give one adapter, "
+                              "or leave lora out");
+}
+
 void check_networks(JobCheck& check, const DistillOptions& o, const ComponentUse& use) {
+  const auto lora = check_lora(check, o, use);
   const auto model = check.made("input", [&] { return on_meta<Model>(check, use); });
   if (model) {
     check_fit(check, "weights", **model, o.weights);
-    check_fit(check, "teacher_weights", **model, o.teacher_weights);
-    check_fit(check, "critic_weights", **model, o.critic_weights);
+    const bool shares = !(o.lora.empty() && o.adapter.empty());
+    check_another(check, "teacher_weights", o.teacher_weights, use, **model, shares);
+    check_another(check, "critic_weights", o.critic_weights, use, **model, shares);
   }
-  check_layout(check, model ? &use : nullptr, {}, o.accumulate);
+  check_layout(check, model ? &use : nullptr, lora, o.accumulate);
 }
 
 }  // namespace
-
-TrainOptions options_of_student(const JobView& distill) {
-  return JobView(distill.runtime(), distill.run(), distill.need_upstream("train")).options<TrainOptions>();
-}
 
 void check_distill(JobCheck& check) {
   const auto o = check.options<DistillOptions>();
@@ -125,8 +161,6 @@ void check_distill(JobCheck& check) {
   if (!check_single_networks(check)) return;
   const auto& use = *train->component("model");
   check_training(check, o, use);
-  check_weights(check, "teacher_weights", use);
-  check_weights(check, "critic_weights", use);
   check.holds("parallel", [&] { require_strategies(check); });
   check.holds("level_min", [&] { require_levels(o); });
   if (o.every > o.steps)

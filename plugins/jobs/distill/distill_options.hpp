@@ -10,6 +10,7 @@ struct DistillOptions : OptimizerOptions {
   double guidance = 4, critic_learning_rate = 4e-7, shift = 5, level_min = 0.02, level_max = 0.98;
   bool reuse_rollouts = false;
   WeightsPaths teacher_weights, critic_weights;
+  std::string lora, adapter;
   // Rates and limits of Self-Forcing's configuration for Wan 1.3B.
   DistillOptions() {
     learning_rate = 2e-6;
@@ -41,19 +42,32 @@ struct DistillOptions : OptimizerOptions {
         .help(
             "let the critic learn the student's videos, with other noise, in the steps that update both; "
             "saves a rollout there");
-    d.option("teacher_weights", &O::teacher_weights)
-        .help(
-            "file or folder of the teacher, a network of the student's architecture; empty: the weights from "
-            "which the "
-            "student starts");
-    d.option("critic_weights", &O::critic_weights)
-        .help(
-            "file or folder from which the critic starts, likewise; empty: the weights from which the "
-            "student starts");
+    describe_networks(d);
   }
 
  private:
   using O = DistillOptions;
+  static void describe_networks(Describe<DistillOptions>& d) {
+    d.option("teacher_weights", &O::teacher_weights)
+        .help(
+            "file or folder of the teacher, a network of the student's architecture, or with lora its "
+            "adapter; "
+            "empty: the weights from which the student starts");
+    d.option("critic_weights", &O::critic_weights)
+        .help(
+            "file or folder from which the critic starts, likewise; empty: the weights from which the "
+            "student starts");
+    d.option("lora", &O::lora)
+        .help(
+            "settings of LoRA matrices of student and critic, as of the train job, for example \"rank=128 "
+            "alpha=128 targets=to_q,to_k,to_v\"; all networks then share one frozen copy of the weights. "
+            "Written "
+            "to adapter/, and merged to weights.safetensors");
+    d.option("adapter", &O::adapter)
+        .path()
+        .help(
+            "adapter from which the student starts, instead of lora: its rank, modules and weights are used");
+  }
 };
 
 }  // namespace kinora::core

@@ -7,21 +7,20 @@ namespace {
 
 using test::Rank;
 
-std::vector<json> lines_of(const Rank& me, const std::string& parallel) {
-  const auto run = few_steps::distillation("steps = 3\nevery = 2\nparallel = " + parallel + "\n");
+std::vector<json> lines_of(const Rank& me, const std::string& parallel, const std::string& more) {
+  const auto run = few_steps::distillation("steps = 3\nevery = 2\nparallel = " + parallel + "\n" + more);
   few_steps::distilled(*run, me.rank == 0);
   return me.rank == 0 ? run->metrics("few") : std::vector<json>();
 }
 
-TEST(DistillRanks, DistillAsOneProcessUnderEveryStrategy) {
-  for (const char* parallel :
-       {"['ddp']", "['fsdp']", "['tp']", "['cp-ulysses']", "['balanced-sp']", "['fsdp', 'recompute']"})
+void expect_as_one_process(const std::vector<const char*>& strategies, const std::string& more) {
+  for (const char* parallel : strategies)
     test::on_ranks(2, [&](const Rank& me) {
       me.launched();
-      const auto together = lines_of(me, parallel);
+      const auto together = lines_of(me, parallel, more);
       if (me.rank != 0) return;
       Rank::alone();
-      const auto alone = lines_of({0, 1, me.folder, 0}, "['single']");
+      const auto alone = lines_of({0, 1, me.folder, 0}, "['single']", more);
       ASSERT_EQ(together.size(), 3U);
       size_t compared = 0;
       for (size_t step = 0; step < 3; ++step)
@@ -34,6 +33,16 @@ TEST(DistillRanks, DistillAsOneProcessUnderEveryStrategy) {
         }
       EXPECT_EQ(compared, 9U) << "the critic in each step, the student in the second";
     });
+}
+
+TEST(DistillRanks, DistillAsOneProcessUnderEveryStrategy) {
+  expect_as_one_process(
+      {"['ddp']", "['fsdp']", "['tp']", "['cp-ulysses']", "['balanced-sp']", "['fsdp', 'recompute']"}, "");
+}
+
+TEST(DistillRanks, DistillAdaptersOnOneBaseAsOneProcess) {
+  expect_as_one_process({"['fsdp', 'recompute']", "['tp']"},
+                        "lora = 'rank=2 alpha=3 targets=linear_qkv,linear_proj'\n");
 }
 
 }  // namespace

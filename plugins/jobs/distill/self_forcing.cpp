@@ -37,38 +37,63 @@ SelfForcing::SelfForcing(Model& student, CacheInstance& cache, const ComponentSp
           loss.spec().id);
 }
 
-GuidedConditions SelfForcing::prepared(const NamedTensors& conditions, const Rollout::Piece& piece) const {
-  const NamedTensors own = of_piece(conditions, piece);
-  GuidedConditions out = denoiser_.prepared(own, own, {});
+GuidedConditions SelfForcing::prepared(const Guided& conditions, const Rollout::Piece& piece) const {
+  const auto own = [&](NamedTensors all) {
+    all.erase("latent");
+    return of_piece(std::move(all), piece);
+  };
+  GuidedConditions out = denoiser_.prepared(own(conditions.with), own(conditions.none),
+                                            {Guidance{.scale = conditions.guidance}});
   Frames frames = generating_rule(how_.rule);
   frames.start = piece.first;
   out.place = {kSession, frames};
   return out;
 }
 
-SelfForced SelfForcing::roll_out(NamedTensors conditions, const std::vector<int64_t>& shape,
-                                 const std::vector<int64_t>& exits, int64_t first_sample,
-                                 const std::string& key) {
-  const at::NoGradGuard off;
-  conditions.erase("latent");
-  kinora_pass before = student_.chain().pass();
-  before.struct_size = sizeof before;  // 0 before the first pass
-  denoiser_.work_for(before.step, before.steps);
-  const int64_t B = shape[0], T = shape[2];
-  const auto noise = [&](int64_t first, int64_t count, size_t step) {
-    const at::Tensor like = at::empty({B, shape[1], shape[3], shape[4]}, at::kDouble);
+SelfForcing::NoiseOfStep SelfForcing::noise_of_step(const std::vector<int64_t>& shape, int64_t first_sample,
+                                                    const std::string& key) const {
+  return [=, this](int64_t first, int64_t count, size_t step) {
+    const at::Tensor like = at::empty({shape[0], shape[1], shape[3], shape[4]}, at::kDouble);
     std::vector<at::Tensor> frames;
     for (int64_t f = first; f < first + count; ++f)
       frames.push_back(sample_noise(like, how_.seed, first_sample, fmt::format("{}.{}.{}", key, f, step)));
     return at::stack(frames, 2);
   };
+}
+
+at::Tensor SelfForcing::make(
+    const Guided& conditions, int64_t B, int64_t T, const NoiseOfStep& noise,
+    const std::function<at::Tensor(GuidedConditions&, const Rollout::Piece&)>& sample) {
+  const at::NoGradGuard off;
+  kinora_pass before = student_.chain().pass();
+  before.struct_size = sizeof before;  // 0 before the first pass
+  denoiser_.work_for(before.step, before.steps);
   RolloutPlan plan = rollout_plan(how_.rule, loss_, how_.condition_sigma, T);
   plan.keeps = true;
   Rollout loop(
       plan, [&](int64_t first, int64_t count) { return noise(first, count, 0); }, std::nullopt);
-  std::vector<at::Tensor> noisy, levels;
-  const auto sample = [&](const Rollout::Piece& piece) {
+  const auto sample_piece = [&](const Rollout::Piece& piece) {
     GuidedConditions video = prepared(conditions, piece);
+    return sample(video, piece);
+  };
+  const auto read = [&](int64_t first, const FrameCondition& finished) {
+    GuidedConditions video = prepared(conditions, {first, finished.clean(), &finished});
+    denoiser_.read(video, finished.clean(), finished.levels(B));
+  };
+  while (!loop.done()) loop.next(sample_piece, read);
+  cache_.reset(kSession);
+  student_.chain().set_frames(training_rule(how_.rule));
+  student_.chain().begin(before);
+  return loop.latent();
+}
+
+SelfForced SelfForcing::roll_out(const NamedTensors& conditions, const std::vector<int64_t>& shape,
+                                 const std::vector<int64_t>& exits, int64_t first_sample,
+                                 const std::string& key) {
+  const int64_t B = shape[0];
+  const auto noise = noise_of_step(shape, first_sample, key);
+  std::vector<at::Tensor> noisy, levels;
+  const auto sample = [&](GuidedConditions& video, const Rollout::Piece& piece) {
     const auto last = static_cast<size_t>(exits.at(static_cast<size_t>(how_.rule.chunks().of(piece.first))));
     at::Tensor x = piece.noise;
     for (size_t step = 0;; ++step) {
@@ -82,15 +107,36 @@ SelfForced SelfForcing::roll_out(NamedTensors conditions, const std::vector<int6
       x = (1 - next) * x0 + next * noise(piece.first, piece.frames(), step + 1);
     }
   };
-  const auto read = [&](int64_t first, const FrameCondition& finished) {
-    GuidedConditions video = prepared(conditions, {first, finished.clean(), &finished});
-    denoiser_.read(video, finished.clean(), finished.levels(B));
+  at::Tensor x = make({conditions, conditions, 1}, B, shape[2], noise, sample);
+  return {std::move(x), at::cat(noisy, 2), at::cat(levels, 1)};
+}
+
+at::Tensor SelfForcing::trajectory(const NamedTensors& with, const NamedTensors& none, double guidance,
+                                   int64_t steps, const std::vector<int64_t>& shape, int64_t first_sample,
+                                   const std::string& key) {
+  const int64_t B = shape[0];
+  std::vector<std::vector<at::Tensor>> chunks(how_.levels.size());  // by level
+  const auto sample = [&](GuidedConditions& video, const Rollout::Piece& piece) {
+    at::Tensor x = piece.noise;
+    for (size_t i = 0; i < chunks.size(); ++i) {
+      chunks[i].push_back(x);
+      const double from = how_.levels[i], to = i + 1 < chunks.size() ? how_.levels[i + 1] : 0;
+      const auto level = [&](int64_t step) {
+        return from + (to - from) * static_cast<double>(step) / static_cast<double>(steps);
+      };
+      for (int64_t step = 0; step < steps; ++step) {
+        const double share = level(step + 1) / level(step);
+        x = share * x + (1 - share) * denoiser_(video, x, at::full({B}, level(step), at::kDouble));
+      }
+    }
+    return x;
   };
-  while (!loop.done()) loop.next(sample, read);
-  cache_.reset(kSession);
-  student_.chain().set_frames(training_rule(how_.rule));
-  student_.chain().begin(before);
-  return {loop.latent(), at::cat(noisy, 2), at::cat(levels, 1)};
+  const at::Tensor end =
+      make({with, none, guidance}, B, shape[2], noise_of_step(shape, first_sample, key), sample);
+  std::vector<at::Tensor> out;
+  for (const auto& of_level : chunks) out.push_back(at::cat(of_level, 2));
+  out.push_back(end);
+  return at::stack(out);
 }
 
 }  // namespace kinora::core

@@ -9,6 +9,7 @@
 //
 // B samples, C channels, T latent frames, H rows, W columns, N levels.
 #pragma once
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -53,13 +54,30 @@ class SelfForcing {
   // conditions: the model's inputs besides the latent, [B, ...]. shape: B, C, T, H, W. exits: the step of each chunk
   // after which it is finished, from 0 to N - 1. All noise is a function of (seed, sample, key, frame, step, element).
   // The chain then has the rule of two streams, and begins its pass of before again.
-  SelfForced roll_out(NamedTensors conditions, const std::vector<int64_t>& shape,
+  SelfForced roll_out(const NamedTensors& conditions, const std::vector<int64_t>& shape,
                       const std::vector<int64_t>& exits, int64_t first_sample, const std::string& key);
+  // What a guided network makes of noise by this many Euler steps between two levels: at each level, and at the end the
+  // video, [N + 1, B, C, T, H, W]. Otherwise like roll_out(), with its first noise.
+  at::Tensor trajectory(const NamedTensors& with, const NamedTensors& none, double guidance, int64_t steps,
+                        const std::vector<int64_t>& shape, int64_t first_sample, const std::string& key);
   int64_t chunks(int64_t frames) const { return how_.rule.chunks().of(frames - 1) + 1; }
   int64_t steps() const { return static_cast<int64_t>(how_.levels.size()); }
+  const std::vector<double>& levels() const { return how_.levels; }
 
  private:
-  GuidedConditions prepared(const NamedTensors& conditions, const Rollout::Piece& piece) const;
+  // A video's conditions with and without text, and how it is guided away from the latter.
+  struct Guided {
+    const NamedTensors &with, &none;
+    double guidance;
+  };
+  // [B, C, count, H, W] for the step that it begins.
+  using NoiseOfStep = std::function<at::Tensor(int64_t first, int64_t count, size_t step)>;
+  NoiseOfStep noise_of_step(const std::vector<int64_t>& shape, int64_t first_sample,
+                            const std::string& key) const;
+  GuidedConditions prepared(const Guided& conditions, const Rollout::Piece& piece) const;
+  // A video of T frames, each chunk by `sample`, from the noise of step 0.
+  at::Tensor make(const Guided& conditions, int64_t B, int64_t T, const NoiseOfStep& noise,
+                  const std::function<at::Tensor(GuidedConditions&, const Rollout::Piece&)>& sample);
 
   Model& student_;
   CacheInstance& cache_;

@@ -26,15 +26,15 @@ void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentU
                               until, o.steps));
 }
 
-std::optional<LoraOptions> lora_of(const TrainOptions& o) {
-  if (o.lora.empty() && o.adapter.empty()) return std::nullopt;
-  if (!o.lora.empty() && !o.adapter.empty())
+std::optional<LoraOptions> lora_of(const std::string& lora, const std::string& adapter) {
+  if (lora.empty() && adapter.empty()) return std::nullopt;
+  if (!lora.empty() && !adapter.empty())
     raise(KINORA_ERROR_INVALID,
           "lora and adapter are both given; an adapter has its own rank and modules; leave lora out");
-  if (o.adapter.empty() && std::filesystem::exists(o.lora))
+  if (adapter.empty() && std::filesystem::exists(lora))
     raise(KINORA_ERROR_INVALID,
-          "lora = '{0}' is a file or folder; to continue with an adapter, set adapter = '{0}'", o.lora);
-  return parse_lora(o.adapter.empty() ? o.lora : o.adapter);
+          "lora = '{0}' is a file or folder; to continue with an adapter, set adapter = '{0}'", lora);
+  return parse_lora(adapter.empty() ? lora : adapter);
 }
 
 void require_base(const TrainOptions& o) {

@@ -1,6 +1,7 @@
 // The parts of a check that trainings share.
 #pragma once
 #include <optional>
+#include <string>
 
 #include "core/run/job_check.hpp"
 #include "core/torch/weights/lora.hpp"
@@ -8,8 +9,9 @@
 
 namespace kinora::core {
 
-// Checks a train job's `lora` and `adapter`; throws Error(KINORA_ERROR_INVALID).
-std::optional<LoraOptions> lora_of(const TrainOptions&);
+// What a job's options `lora` and `adapter` say, of which one is given, or none; throws Error(KINORA_ERROR_INVALID).
+std::optional<LoraOptions> lora_of(const std::string& lora, const std::string& adapter);
+inline std::optional<LoraOptions> lora_of(const TrainOptions& o) { return lora_of(o.lora, o.adapter); }
 // Checks that an adapter has weights to adapt; throws Error(KINORA_ERROR_INVALID).
 void require_base(const TrainOptions&);
 

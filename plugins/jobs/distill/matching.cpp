@@ -1,0 +1,99 @@
+#include "plugins/jobs/distill/matching.hpp"
+
+#include <ATen/ATen.h>
+
+#include "core/torch/tensors/noise.hpp"
+
+namespace kinora::core {
+
+Matching::Matching(JobContext& context, const DistillOptions& o)
+    : DistillTask(context, o),
+      matching_(context.open_slot("loss"), context.spec().component("loss")->options),
+      critic_(another(parallel_.more_links(), o.critic_weights, true)),  // a checkpoint's weights follow
+      critic_objective_(objective_of(*critic_)),
+      forcing_(forcing_of(*student_)) {}
+
+void Matching::begin_step(int64_t step) {
+  DistillTask::begin_step(step);
+  kept_.reset();
+}
+
+std::unique_ptr<Trained> Matching::critic(const Trained::How& usual) {
+  return std::make_unique<Trained>(
+      context_, *critic_, parallel_,
+      Trained::How{.name = "critic",
+                   .optimizer = "critic_optimizer",
+                   .learning_rate = [rate = options_.critic_learning_rate](int64_t) { return rate; },
+                   .decay = usual.decay,
+                   .clip_norm = options_.clip_norm});
+}
+
+// The same for all chunks, samples and ranks.
+std::vector<int64_t> Matching::exits(const std::string& role, int64_t frames) const {
+  const double u = sample_uniform({1}, seed_, step_, "distill.exit." + role).item<double>();
+  const auto exit = static_cast<int64_t>(u * static_cast<double>(forcing_.steps()));
+  return std::vector<int64_t>(static_cast<size_t>(forcing_.chunks(frames)), exit);
+}
+
+// One level a sample (Self-Forcing, model/dmd.py), [count, frames] float64.
+at::Tensor Matching::score_levels(const std::string& role, int64_t first, int64_t count,
+                                  int64_t frames) const {
+  const at::Tensor u = sample_uniform({count}, seed_, first, "distill.level." + role);
+  const at::Tensor levels = options_.shift * u / (1 + (options_.shift - 1) * u);
+  return levels.clamp(options_.level_min, options_.level_max)
+      .unsqueeze(1)
+      .expand({count, frames})
+      .contiguous();
+}
+
+Matching::Rolled Matching::rolled(const std::string& role, int64_t first, int64_t count) {
+  Rolled out{drawn(first, count), {}, {}, {}};
+  const auto shape = out.with.at("latent").sizes().vec();
+  out.made = forcing_.roll_out(out.with, shape, exits(role, shape[2]), first, "distill.rollout." + role);
+  out.set_latent(on_device(out.made.x));
+  draw_noise(out, role, first);
+  return out;
+}
+
+void Matching::draw_noise(Rolled& of, const std::string& role, int64_t first) const {
+  const at::Tensor& x = of.with.at("latent");
+  of.levels = score_levels(role, first, x.size(0), x.size(2)).to(device_);
+  of.noise = sample_noise(x, seed_, first, "distill.noise." + role);
+}
+
+// The critic's inputs: the student's video of this microbatch with other noise, if it is kept, or an own one.
+Matching::Rolled Matching::for_critic(int64_t first, int64_t count) {
+  if (!kept_ || kept_->first != first) return rolled("critic", first, count);
+  Rolled out = std::move(kept_->video);
+  kept_.reset();
+  draw_noise(out, "critic", first);
+  return out;
+}
+
+MicroLoss Matching::micro_loss(size_t role, int64_t first, int64_t count) {
+  if (role == 0) {
+    Rolled video = rolled("student", first, count);
+    MicroLoss out = student_loss(video);
+    if (options_.reuse_rollouts) kept_ = Kept{first, std::move(video)};
+    return out;
+  }
+  const Rolled in = for_critic(first, count);
+  const at::Tensor losses = critic_objective_.losses(in.with, in.levels, in.noise);
+  return {losses.sum() / static_cast<double>(options_.batch), {}, {}};
+}
+
+// The student's forward comes last: its chain must not begin another pass before the backward.
+MicroLoss Matching::student_loss(const Rolled& in) {
+  const at::Tensor noisy = flow_.noisy(in.with.at("latent"), in.noise, in.levels),
+                   fake = score(*critic_, in.with, noisy, in.levels),
+                   real = guided_score(in, noisy, in.levels),
+                   x = student_estimate(in.with, in.made.noisy, in.made.levels);
+  const auto by_frame = [](const at::Tensor& t) { return t.transpose(1, 2); };  // [B, T, C, H, W]
+  const auto made =
+      matching_.evaluate({{"x", by_frame(x)}, {"real", by_frame(real)}, {"fake", by_frame(fake)}});
+  const double share = 1 / static_cast<double>(options_.batch);
+  const double apart = (fake - real).abs().mean({1, 2, 3, 4}).sum().item<double>() * share;
+  return {matching_.of_samples(made, x.size(0)).sum() * share, {{"score_distance", apart}}, {}};
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,46 @@
+// Distribution matching distillation (DMD, arXiv 2311.18828 and 2405.14867) on the student's own rollouts
+// (Self-Forcing, arXiv 2506.08009), for a model that makes a video chunk by chunk.
+//
+// Student, teacher (the real score, frozen) and critic (the fake score) are networks of one architecture. The scores
+// are those of teacher forcing: each noisy chunk after the clean chunks of the rollout. (Self-Forcing's are of a
+// bidirectional network, LongLive 2.0's of a causal one without the clean chunks.)
+#pragma once
+#include "plugins/jobs/distill/distill_task.hpp"
+
+namespace kinora::core {
+
+class Matching final : public DistillTask {
+ public:
+  Matching(JobContext&, const DistillOptions&);
+
+ private:
+  // A microbatch whose latent is the student's own video.
+  struct Rolled : Batch {
+    SelfForced made;
+    at::Tensor levels, noise;  // of the scores: [B, T], and of the latent's shape
+  };
+  // The student's video of a microbatch, for the critic.
+  struct Kept {
+    int64_t first;
+    Rolled video;
+  };
+
+  void begin_step(int64_t step) override;
+  MicroLoss micro_loss(size_t role, int64_t first, int64_t count) override;
+  std::unique_ptr<Trained> critic(const Trained::How& usual) override;
+
+  std::vector<int64_t> exits(const std::string& role, int64_t frames) const;
+  at::Tensor score_levels(const std::string& role, int64_t first, int64_t count, int64_t frames) const;
+  Rolled rolled(const std::string& role, int64_t first, int64_t count);
+  void draw_noise(Rolled& of, const std::string& role, int64_t first) const;
+  Rolled for_critic(int64_t first, int64_t count);
+  MicroLoss student_loss(const Rolled& in);
+
+  LossInstance matching_;
+  std::unique_ptr<Model> critic_;
+  Objective critic_objective_;
+  SelfForcing forcing_;
+  std::optional<Kept> kept_;  // between the student's and the critic's turn
+};
+
+}  // namespace kinora::core
