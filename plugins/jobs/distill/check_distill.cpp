@@ -124,6 +124,40 @@ std::optional<LoraOptions> check_lora(JobCheck& check, const DistillOptions& o, 
   return lora;
 }
 
+// A job that continues another one's adapter needs its settings, and the base that it was trained on.
+void require_continued(const DistillOptions& o, const JobSpec& before) {
+  const auto its = [&](const char* option) { return before.options.at(option).get<std::string>(); };
+  if (its("method") == "dmd")
+    raise(
+        KINORA_ERROR_INVALID,
+        "input: job '{}' is a dmd job, which nothing continues; name a job of method ode or consistency, or "
+        "raise its steps",
+        before.name);
+  const bool shares = !(o.lora.empty() && o.adapter.empty());
+  if (shares && (o.lora != its("lora") || o.adapter != its("adapter")))
+    raise(KINORA_ERROR_INVALID,
+          "lora: job '{}', which this one continues, has other adapters; give both the same lora or adapter",
+          before.name);
+}
+
+void check_method(JobCheck& check, const DistillOptions& o) {
+  if (const JobSpec* before = distilled_before(check))
+    check.holds("input", [&] { require_continued(o, *before); });
+  if (o.method == "ode" && o.pairs < o.batch)
+    check.problem("pairs", fmt::format("pairs = {} must be at least batch = {}", o.pairs, o.batch));
+  if (o.method != "dmd") {
+    if (!o.critic_weights.empty())
+      check.problem("critic_weights", "critic_weights: only method = \"dmd\" has a critic; leave it out");
+    return;
+  }
+  check.holds("level_min", [&] { require_levels(o); });
+  if (o.every > o.steps)
+    check.problem("every",
+                  fmt::format("every = {}: the student is never updated in {} steps; raise steps, or lower "
+                              "every",
+                              o.every, o.steps));
+}
+
 // The teacher's or critic's option, of weights, or of an adapter where all share the student's base.
 void check_another(JobCheck& check, const std::string& option, const WeightsPaths& own,
                    const ComponentUse& use, Model& model, bool shares) {
@@ -162,12 +196,7 @@ void check_distill(JobCheck& check) {
   const auto& use = *train->component("model");
   check_training(check, o, use);
   check.holds("parallel", [&] { require_strategies(check); });
-  check.holds("level_min", [&] { require_levels(o); });
-  if (o.every > o.steps)
-    check.problem("every",
-                  fmt::format("every = {}: the student is never updated in {} steps; raise steps, or lower "
-                              "every",
-                              o.every, o.steps));
+  check_method(check, o);
   if (const auto& id = check.spec().component("sampler")->id; id != "sampler/flow-renoise")
     check.problem("sampler", "rollouts mix fresh noise in between two steps, and " + id +
                                  " does not; set sampler = { use = \"flow-renoise\", timesteps = [...] }");

@@ -1,5 +1,6 @@
-// kind = "distill": makes a model that makes a video chunk by chunk a few-step one (matching.hpp).
-#include "core/torch/tensors/device.hpp"
+// kind = "distill": makes a model that makes a video chunk by chunk a few-step one, by distribution matching
+// (matching.hpp), or before that by what causal_starts.hpp says.
+#include "plugins/jobs/distill/causal_starts.hpp"
 #include "plugins/jobs/distill/check_distill.hpp"
 #include "plugins/jobs/distill/matching.hpp"
 #include "plugins/jobs/inference/media/strip.hpp"
@@ -28,7 +29,8 @@ JobParts Distill::parts() {
                      .kind = "sampler",
                      .use = "flow-renoise",
                      .required = true,
-                     .help = "few-step sampler whose levels the student learns"},
+                     .help = "few-step sampler whose levels the student learns",
+                     .from = "distill"},
                     {.name = "cache",
                      .kind = "cache",
                      .use = "kv",
@@ -43,13 +45,15 @@ JobParts Distill::parts() {
                     kParallelSlot,
                     kPrecisionSlot,
                     kCollectiveSlot},
-          .reads = {"encode", "train"},
+          .reads = {"encode", "train", "distill"},
           .tensors = true};
 }
 
 void Distill::work(JobContext& context) const {
   const auto options = context.options<DistillOptions>();
   use_threads(options.threads);
+  if (options.method == "ode") return CausalOde(context, options).run();
+  if (options.method == "consistency") return CausalConsistency(context, options).run();
   Matching(context, options).run();
 }
 

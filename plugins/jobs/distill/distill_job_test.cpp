@@ -1,7 +1,9 @@
 // kind = "distill": a small training, its resume, and what its losses must be.
 #include <gmock/gmock.h>
 
+#include "core/torch/weights/safe_tensors.hpp"
 #include "plugins/jobs/distill/distill_testing.hpp"
+#include "plugins/jobs/inference/encoders.hpp"
 #include "plugins/jobs/training/checkpoint.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -61,7 +63,8 @@ TEST(DistillJob, IsTheSameInMicrobatches) {
     distilled(*one);
     distilled(*two);
     for (size_t step : {0, 1})
-      for (const char* name : {"loss", "gradient_norm", "critic", "critic_gradient_norm"})
+      for (const char* name :
+           {"loss", "gradient_norm", "critic", "critic_gradient_norm", "latent_mean", "latent_std"})
         EXPECT_NEAR(one->metrics("few").at(step).at(name).get<double>() /
                         two->metrics("few").at(step).at(name).get<double>(),
                     1, 1e-8)
@@ -82,6 +85,52 @@ TEST(DistillJob, ReusedRolloutsChangeTheCriticsVideosInTheStudentsSteps) {
   for (const char* name : {"loss", "gradient_norm", "score_distance"})
     EXPECT_EQ(of(*own, 1, name), of(*reused, 1, name)) << name;
   EXPECT_NE(of(*own, 1, "critic"), of(*reused, 1, "critic"));
+}
+
+// min(0.9, (1 + n) / (10 + n)) of the average stays in update n + 1.
+TEST(DistillJob, AveragesTheStudentAlone) {
+  const auto run = distillation("steps = 2\nevery = 1\n");
+  distilled(*run);
+  const auto start = read_tensors(run->of("dit") / "weights.safetensors"),
+             result = read_tensors(run->of("few") / "weights.safetensors");
+  const Checkpoint one = load_checkpoint(checkpoint(*run, 1)), two = load_checkpoint(checkpoint(*run, 2));
+  EXPECT_EQ(two.state.ema_updates, 2);
+  for (const auto& [name, w] : two.weights) {
+    const at::Tensor first = start.at(name).to(at::kDouble) * 0.1 + one.weights.at(name) * 0.9,
+                     want = first * 2 / 11 + w * 9 / 11;
+    EXPECT_LT((two.ema.at("0.9").at(name) - want).abs().max().item<double>(), 1e-12) << name;
+    EXPECT_TRUE(at::equal(two.ema.at("0.9").at(name), result.at(name))) << name;
+  }
+  for (const auto& [name, t] : two.more) EXPECT_FALSE(name.starts_with("critic.ema")) << name;
+}
+
+TEST(DistillJob, CountsTheStepsAtWhichTheStudentsVideosEnd) {
+  const auto run = distillation("steps = 6\nevery = 2\n");
+  distilled(*run);
+  std::vector<int64_t> want(3);
+  for (int64_t step = 0; step < 6; ++step) {
+    const double u = sample_uniform({1}, kSeed, step, "distill.exit.student").item<double>();
+    if (step % 2 == 1) ++want.at(static_cast<size_t>(3 * u));
+    const json line = run->metrics("few").at(static_cast<size_t>(step));
+    EXPECT_EQ(line.at("exits").get<std::vector<int64_t>>(), want);
+    EXPECT_GT(line.at("latent_std").get<double>(), 0);
+    EXPECT_FALSE(line.contains("latent_square"));
+  }
+}
+
+// With the samples' own text as the negative one, guidance changes nothing, and the scores of equal networks agree.
+TEST(DistillJob, GuidesTheTeacherAwayFromTheNegativeText) {
+  for (const bool is_given : {true, false}) {
+    const auto run = distillation(std::string("steps = 1\nevery = 1\nguidance = 3.0\n") +
+                                  (is_given ? "negative = 'red sea'\n" : ""));
+    ScratchRun::save(*run->model("latents", "text"), run->folder() / "text.safetensors");
+    const JobContext context = run->context("latents");
+    TextEncoder encoder(context, run->spec("latents"));
+    write_latents(run->of("latents"), 3, encoder("red sea"));
+    distilled(*run);
+    const double apart = run->metrics("few").at(0).at("score_distance");
+    EXPECT_EQ(apart == 0, is_given) << apart;
+  }
 }
 
 TEST(DistillJob, RefusesWhatMakesNoVideoChunkByChunk) {

@@ -6,11 +6,12 @@
 namespace kinora::core {
 
 struct DistillOptions : OptimizerOptions {
-  int64_t every = 5;
+  std::string method = "dmd";
+  int64_t every = 5, teacher_steps = 48, pairs = 1000;
   double guidance = 4, critic_learning_rate = 4e-7, shift = 5, level_min = 0.02, level_max = 0.98;
   bool reuse_rollouts = false;
   WeightsPaths teacher_weights, critic_weights;
-  std::string lora, adapter;
+  std::string negative, lora, adapter;
   // Rates and limits of Self-Forcing's configuration for Wan 1.3B.
   DistillOptions() {
     learning_rate = 2e-6;
@@ -22,6 +23,13 @@ struct DistillOptions : OptimizerOptions {
     d.name("distill").help(
         "Makes a chunk-by-chunk model a few-step one, by distribution matching on its own rollouts");
     describe_optimizer(d);
+    d.option("method", &O::method)
+        .choices({"dmd", "ode", "consistency"})
+        .help(
+            "what the student learns. dmd: distribution matching on its own rollouts; ode: the ends of the "
+            "teacher's Euler steps, from what it had at the levels of the sampler; consistency: what its "
+            "first average estimates one Euler step of the teacher further. A dmd job may continue one of "
+            "the other two, as an input");
     d.option("every", &O::every)
         .range(1, 1e6)
         .unit("steps")
@@ -32,6 +40,10 @@ struct DistillOptions : OptimizerOptions {
             "guidance of the teacher's score, none + guidance * (with - none): Self-Forcing writes 3 for "
             "this 4; 1: "
             "the text's prediction alone");
+    d.option("negative", &O::negative)
+        .help(
+            "text away from which the teacher is guided, such as Wan's negative prompt; empty: what the "
+            "encode job's encode_empty says, or zeros");
     d.option("critic_learning_rate", &O::critic_learning_rate).above(0).help("constant");
     d.option("shift", &O::shift)
         .above(0)
@@ -42,17 +54,29 @@ struct DistillOptions : OptimizerOptions {
         .help(
             "let the critic learn the student's videos, with other noise, in the steps that update both; "
             "saves a rollout there");
+    describe_teacher_steps(d);
     describe_networks(d);
   }
 
  private:
   using O = DistillOptions;
+  static void describe_teacher_steps(Describe<DistillOptions>& d) {
+    d.option("teacher_steps", &O::teacher_steps)
+        .range(1, 1e5)
+        .help(
+            "Euler steps of the teacher from noise to a video: ode: divided among the levels of the sampler; "
+            "consistency: at levels with `shift`");
+    d.option("pairs", &O::pairs)
+        .range(1, 1e9)
+        .help(
+            "ode: number of the teacher's videos, made when first needed and kept in pairs/, for steps after "
+            "the last to begin again with");
+  }
   static void describe_networks(Describe<DistillOptions>& d) {
     d.option("teacher_weights", &O::teacher_weights)
         .help(
             "file or folder of the teacher, a network of the student's architecture, or with lora its "
-            "adapter; "
-            "empty: the weights from which the student starts");
+            "adapter; empty: the weights from which the student starts");
     d.option("critic_weights", &O::critic_weights)
         .help(
             "file or folder from which the critic starts, likewise; empty: the weights from which the "
@@ -61,8 +85,7 @@ struct DistillOptions : OptimizerOptions {
         .help(
             "settings of LoRA matrices of student and critic, as of the train job, for example \"rank=128 "
             "alpha=128 targets=to_q,to_k,to_v\"; all networks then share one frozen copy of the weights. "
-            "Written "
-            "to adapter/, and merged to weights.safetensors");
+            "Written to adapter/, and merged to weights.safetensors");
     d.option("adapter", &O::adapter)
         .path()
         .help(

@@ -13,7 +13,9 @@ std::vector<json> lines_of(const Rank& me, const std::string& parallel, const st
   return me.rank == 0 ? run->metrics("few") : std::vector<json>();
 }
 
-void expect_as_one_process(const std::vector<const char*>& strategies, const std::string& more) {
+// figures: of distribution matching, the critic's in each step and the student's in the second.
+void expect_as_one_process(const std::vector<const char*>& strategies, const std::string& more,
+                           size_t figures = 9) {
   for (const char* parallel : strategies)
     test::on_ranks(2, [&](const Rank& me) {
       me.launched();
@@ -31,7 +33,7 @@ void expect_as_one_process(const std::vector<const char*>& strategies, const std
           EXPECT_NEAR(together[step].at(name).get<double>(), want, 1e-8 * want) << parallel << step << name;
           ++compared;
         }
-      EXPECT_EQ(compared, 9U) << "the critic in each step, the student in the second";
+      EXPECT_EQ(compared, figures);
     });
 }
 
@@ -43,6 +45,12 @@ TEST(DistillRanks, DistillAsOneProcessUnderEveryStrategy) {
 TEST(DistillRanks, DistillAdaptersOnOneBaseAsOneProcess) {
   expect_as_one_process({"['fsdp', 'recompute']", "['tp']"},
                         "lora = 'rank=2 alpha=3 targets=linear_qkv,linear_proj'\n");
+}
+
+TEST(DistillRanks, DistillTheTeachersStepsAsOneProcess) {
+  for (const char* method : {"ode", "consistency"})
+    expect_as_one_process({"['fsdp', 'recompute']", "['balanced-sp']"},
+                          fmt::format("method = '{}'\nteacher_steps = 3\n", method), 6);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/weights/safetensors.hpp"
 #include "plugins/jobs/distill/shared_base.hpp"
+#include "plugins/jobs/inference/encoders.hpp"
 #include "plugins/jobs/training/training_checks.hpp"
 #include "plugins/jobs/windows/no_text.hpp"
 
@@ -16,13 +17,23 @@ namespace {
 
 const JobSpec& trained_by(const JobView& job) { return job.need_upstream("train"); }
 
+// The weights from which the student starts are the base's, or those of the job that this one continues.
 Part part_of_student(const JobView& job) {
-  return {shared_use(*trained_by(job).component("model")), base_of(job)};
+  const JobSpec* before = distilled_before(job);
+  return {
+      shared_use(*trained_by(job).component("model")),
+      before ? WeightsPaths{file_or_index(job.folder_of(*before) / "weights.safetensors")} : base_of(job)};
 }
 
 Options cache_options(const JobView& job, const FrameOptions& rule) {
   const auto& use = *job.spec().component("cache");
   return or_throw(Options::make(*job.open(use).spec, cache_of_frames(rule, use.options.values())));
+}
+
+// Away from which the teacher is guided, [L, D]; undefined: zeros. The encoder is gone before the networks are made.
+at::Tensor no_text_for(const JobView& job, const DistillOptions& o, at::Device device) {
+  if (o.negative.empty()) return no_text_of(job);
+  return TextEncoder(job, job.need_upstream("encode"), device)(o.negative, "negative");
 }
 
 }  // namespace
@@ -33,6 +44,8 @@ TrainOptions options_of_student(const JobView& distill) {
 
 WeightsPaths base_of(const JobView& distill) {
   if (auto own = weights_in(distill.spec().options, "weights"); !own.empty()) return own;
+  if (const JobSpec* before = distilled_before(distill))
+    return base_of(JobView(distill.runtime(), distill.run(), *before));
   return {file_or_index(distill.folder_of(trained_by(distill)) / "weights.safetensors")};
 }
 
@@ -56,22 +69,29 @@ DistillTask::DistillTask(JobContext& context, const DistillOptions& o)
       model_(context.open(*part_.use)),
       flow_(context.open(*trained_by(context).component("loss")),
             trained_by(context).component("loss")->options),
-      no_text_(no_text_of(context)),
+      no_text_(no_text_for(context, o, device_)),
       cache_options_(cache_options(context, train_)),
       cache_(context.open_slot("cache"), cache_options_),
       student_(made(student_links(), lora_, !lora_)),
       teacher_(another(teacher_links(), o.teacher_weights, false)),
       objective_(objective_of(*student_)) {
-  if (!o.adapter.empty()) student_->load_adapter(o.adapter);
+  const JobSpec* before = distilled_before(context);
+  std::filesystem::path adapter = o.adapter;
+  if (lora_ && before) adapter = context.folder_of(*before) / "adapter";
+  if (!adapter.empty()) student_->load_adapter(adapter);
 }
 
 std::vector<const kinora_link*> DistillTask::student_links() {
   auto out = parallel_.links();
-  out.insert(out.end(), {detached_.get(), rollouts_.get()});
+  if (options_.method == "dmd") out.insert(out.end(), {detached_.get(), rollouts_.get()});
   return out;
 }
 
-std::vector<const kinora_link*> DistillTask::teacher_links() { return parallel_.more_links(); }
+std::vector<const kinora_link*> DistillTask::teacher_links() {
+  auto out = parallel_.more_links();
+  if (options_.method == "ode") out.push_back(rollouts_.get());
+  return out;
+}
 
 std::unique_ptr<Model> DistillTask::made(std::vector<const kinora_link*> links,
                                          std::optional<LoraOptions> lora, bool blank) const {
@@ -129,7 +149,7 @@ void DistillTask::run() {
   OptimizerOptions plain = options_;
   plain.weights = lora_ ? base_ : part_.weights;
   Trained::How how = how_of(plain);
-  how.every = options_.every;
+  if (options_.method == "dmd") how.every = options_.every;
   Trained student(context_, *student_, parallel_, how);
   trained_ = &student;
   const auto other = critic(how);

@@ -25,18 +25,21 @@ inline const std::string kStudent =
 
 inline const std::string kDistill =
     "\n[[job]]\nname = 'few'\nkind = 'distill'\ninput = ['latents', 'dit']\nbatch = 2\nlearning_rate = 0.01\n"
-    "critic_learning_rate = 0.02\nema = 0.9\noptimizer = { use = 'adamw', beta1 = 0.0, eps = 1e-3 }\n"
+    "critic_learning_rate = 0.02\nema = 0.9\noptimizer = { use = 'adamw', beta1 = 0.0, beta2 = 0.0, eps = "
+    "1e-3 }\n"
     "critic_optimizer = { use = 'adamw', beta1 = 0.0, eps = 1e-3 }\n"
     "sampler = { use = 'flow-renoise', timesteps = [1000, 700, 400], shift = 3.0 }\ncheckpoint_every = "
     "1\nkeep = 100\n"
     "tensorboard = false\nasync_checkpoints = false\nprecision = 'fp64'\n";
 
-inline void write_latents(const fs::path& folder) {
+// text: of all samples; undefined: each has its own.
+inline void write_latents(const fs::path& folder, int64_t samples = 3, const at::Tensor& text = {}) {
   fs::create_directories(folder);
   LatentCacheWriter cache(folder / "latents.h5", "{}");
-  for (int64_t i = 0; i < 3; ++i)
-    cache.add(std::to_string(i), {{"latent", sample_noise(at::empty({1, 2, 4, 2, 4}), 7, i, "latent")[0]},
-                                  {"text", sample_noise(at::empty({1, i + 1, 12}), 7, i, "text")[0]}});
+  for (int64_t i = 0; i < samples; ++i)
+    cache.add(std::to_string(i),
+              {{"latent", sample_noise(at::empty({1, 2, 4, 2, 4}), 7, i, "latent")[0]},
+               {"text", text.defined() ? text : sample_noise(at::empty({1, i + 1, 12}), 7, i, "text")[0]}});
   cache.commit();
   LatentFacts facts;
   facts.scale = {{0.25, -0.5}, {2, 0.5}, 1};

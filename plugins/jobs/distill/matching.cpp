@@ -1,17 +1,26 @@
 #include "plugins/jobs/distill/matching.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include <ATen/ATen.h>
 
 #include "core/torch/tensors/noise.hpp"
 
 namespace kinora::core {
+namespace {
+
+constexpr const char* kSquare = "latent_square";  // the mean of squares, until all ranks have added theirs
+
+}  // namespace
 
 Matching::Matching(JobContext& context, const DistillOptions& o)
     : DistillTask(context, o),
       matching_(context.open_slot("loss"), context.spec().component("loss")->options),
       critic_(another(parallel_.more_links(), o.critic_weights, true)),  // a checkpoint's weights follow
       critic_objective_(objective_of(*critic_)),
-      forcing_(forcing_of(*student_)) {}
+      forcing_(forcing_of(*student_)),
+      exits_(static_cast<size_t>(forcing_.steps())) {}
 
 void Matching::begin_step(int64_t step) {
   DistillTask::begin_step(step);
@@ -28,11 +37,9 @@ std::unique_ptr<Trained> Matching::critic(const Trained::How& usual) {
                    .clip_norm = options_.clip_norm});
 }
 
-// The same for all chunks, samples and ranks.
-std::vector<int64_t> Matching::exits(const std::string& role, int64_t frames) const {
-  const double u = sample_uniform({1}, seed_, step_, "distill.exit." + role).item<double>();
-  const auto exit = static_cast<int64_t>(u * static_cast<double>(forcing_.steps()));
-  return std::vector<int64_t>(static_cast<size_t>(forcing_.chunks(frames)), exit);
+int64_t Matching::exit(const std::string& role, int64_t step) const {
+  const double u = sample_uniform({1}, seed_, step, "distill.exit." + role).item<double>();
+  return static_cast<int64_t>(u * static_cast<double>(forcing_.steps()));
 }
 
 // One level a sample (Self-Forcing, model/dmd.py), [count, frames] float64.
@@ -49,7 +56,8 @@ at::Tensor Matching::score_levels(const std::string& role, int64_t first, int64_
 Matching::Rolled Matching::rolled(const std::string& role, int64_t first, int64_t count) {
   Rolled out{drawn(first, count), {}, {}, {}};
   const auto shape = out.with.at("latent").sizes().vec();
-  out.made = forcing_.roll_out(out.with, shape, exits(role, shape[2]), first, "distill.rollout." + role);
+  const std::vector<int64_t> exits(static_cast<size_t>(forcing_.chunks(shape[2])), exit(role, step_));
+  out.made = forcing_.roll_out(out.with, shape, exits, first, "distill.rollout." + role);
   out.set_latent(on_device(out.made.x));
   draw_noise(out, role, first);
   return out;
@@ -78,8 +86,23 @@ MicroLoss Matching::micro_loss(size_t role, int64_t first, int64_t count) {
     return out;
   }
   const Rolled in = for_critic(first, count);
-  const at::Tensor losses = critic_objective_.losses(in.with, in.levels, in.noise);
-  return {losses.sum() / static_cast<double>(options_.batch), {}, {}};
+  const at::Tensor losses = critic_objective_.losses(in.with, in.levels, in.noise), &x = in.made.x;
+  const double all = static_cast<double>(options_.batch), share = static_cast<double>(count) / all;
+  return {
+      losses.sum() / all,
+      {{"latent_mean", x.mean().item<double>() * share}, {kSquare, x.square().mean().item<double>() * share}},
+      {}};
+}
+
+// A run that continues counts the exits of the steps before it, which are functions of the seed.
+bool Matching::after_step(int64_t step, nlohmann::json& line) {
+  const double mean = line.at("latent_mean"), square = line.at(kSquare);
+  line.erase(kSquare);
+  line["latent_std"] = std::sqrt(std::max(square - mean * mean, 0.0));
+  for (; counted_ < step; ++counted_)
+    if (trained_->is_due(counted_)) ++exits_.at(static_cast<size_t>(exit("student", counted_)));
+  line["exits"] = exits_;
+  return false;
 }
 
 // The student's forward comes last: its chain must not begin another pass before the backward.

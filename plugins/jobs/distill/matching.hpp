@@ -27,9 +27,13 @@ class Matching final : public DistillTask {
 
   void begin_step(int64_t step) override;
   MicroLoss micro_loss(size_t role, int64_t first, int64_t count) override;
+  // Adds the mean and deviation of the critic's videos, and how many of the student's updates so far ended at each of
+  // the sampler's steps.
+  bool after_step(int64_t step, nlohmann::json& line) override;
   std::unique_ptr<Trained> critic(const Trained::How& usual) override;
 
-  std::vector<int64_t> exits(const std::string& role, int64_t frames) const;
+  // The step of the sampler after which all chunks are finished, the same for all samples and ranks.
+  int64_t exit(const std::string& role, int64_t step) const;
   at::Tensor score_levels(const std::string& role, int64_t first, int64_t count, int64_t frames) const;
   Rolled rolled(const std::string& role, int64_t first, int64_t count);
   void draw_noise(Rolled& of, const std::string& role, int64_t first) const;
@@ -40,7 +44,9 @@ class Matching final : public DistillTask {
   std::unique_ptr<Model> critic_;
   Objective critic_objective_;
   SelfForcing forcing_;
-  std::optional<Kept> kept_;  // between the student's and the critic's turn
+  std::optional<Kept> kept_;    // between the student's and the critic's turn
+  std::vector<int64_t> exits_;  // of the student's updates in the first `counted_` steps
+  int64_t counted_ = 0;
 };
 
 }  // namespace kinora::core

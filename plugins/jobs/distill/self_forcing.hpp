@@ -45,7 +45,7 @@ class SelfForcing {
     at::Device device = at::kCPU;
     std::set<std::string> signals{};  // inputs of the model besides its manifest's
   };
-  // The student's chain has a link of this cache, which is for its rollouts alone (rollout_cache_link.hpp). All
+  // The chain of the student, or of a teacher, has a link of this cache for its rollouts (rollout_cache_link.hpp). All
   // arguments outlive this object. Throws Error(KINORA_ERROR_INVALID) without teacher forcing, or for a loss that does
   // not blend.
   SelfForcing(Model& student, CacheInstance& cache, const ComponentSpec& model, const LossInstance& loss,

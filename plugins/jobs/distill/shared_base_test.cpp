@@ -19,8 +19,7 @@ using namespace few_steps;
 using Pairs = std::map<std::string, Adapter::Pair>;
 
 constexpr double kScale = 1.5;
-const std::string kOneStep =
-    "steps = 1\nevery = 1\nguidance = 3.0\nweight_decay = 0.0\nclip_norm = 0.0\n";
+const std::string kOneStep = "steps = 1\nevery = 1\nguidance = 3.0\nweight_decay = 0.0\nclip_norm = 0.0\n";
 const std::string kLora = "lora = 'rank=2 alpha=3 targets=linear_qkv,linear_proj'\n";
 
 NamedTensors base_of(const ScratchRun& run) {
@@ -41,9 +40,13 @@ Pairs pairs_for(const NamedTensors& base, int64_t seed) {
   return out;
 }
 
-NamedTensors sums(NamedTensors base, const Pairs& pairs) {
-  for (const auto& [module, pair] : pairs) base[module + ".weight"] += kScale * pair.b.mm(pair.a);
-  return base;
+NamedTensors sums(const NamedTensors& base, const Pairs& pairs) {
+  NamedTensors out = base;
+  for (const auto& [module, pair] : pairs) {
+    at::Tensor& w = out.at(module + ".weight");
+    w = w + kScale * pair.b.mm(pair.a);
+  }
+  return out;
 }
 
 // The gradient of AdamW's first step with beta1 = 0 and eps = 1e-3: its change is rate g / (|g| + eps).
