@@ -21,6 +21,7 @@
 #include <boost/beast/http/status.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 namespace kinora::web {
 
@@ -36,7 +37,8 @@ class Session;
 // After a refusal, the rest of a body is read and thrown away: closing at once would make the client's system
 // discard the answer.
 constexpr std::chrono::seconds kLinger{2};
-constexpr size_t kSpare = 4 << 10;  // of the buffer, beyond the headers
+constexpr size_t kSpare = 4 << 10;                   // of the buffer, beyond the headers
+constexpr std::chrono::milliseconds kAskAgain{100};  // for a body that has no more bytes yet
 
 Answer line_of_text(int status, const std::string& why) {
   return {.status = status,
@@ -44,6 +46,12 @@ Answer line_of_text(int status, const std::string& why) {
           .headers = {{"Cache-Control", "no-store"}},
           .body = why + "\n"};
 }
+
+// Of a body: nothing yet, or failed.
+struct Part {
+  std::optional<std::string> bytes{};
+  bool has_failed = false;
+};
 
 struct Route {
   std::string method, path;
@@ -111,7 +119,10 @@ namespace {
 class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(Server::State& state, tcp::socket socket)
-      : state_(state), stream_(std::move(socket)), buffer_(state.limits.header_bytes + kSpare) {
+      : state_(state),
+        stream_(std::move(socket)),
+        buffer_(state.limits.header_bytes + kSpare),
+        again_(state.io) {
     ++state_.open;
   }
   Session(const Session&) = delete;
@@ -235,6 +246,7 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void take_body() {
+    if (file_ && file_->is_done()) return handle();  // no body: a read would wait for the next request
     stream_.expires_after(state_.limits.request);
     if (!file_) {
       http::async_read(stream_, buffer_, *text_, [self = shared_from_this()](Problem problem, size_t) {
@@ -334,27 +346,39 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void make_next() {
     on_pool(
-        [](Session& self) -> std::optional<std::string> {
+        [](Session& self) -> Part {
           try {
-            return self.answer_.next();
+            return {.bytes = self.answer_.next()};
           } catch (const std::exception&) {  // the headers are sent: only the end of the connection can tell
-            return std::nullopt;
+            return {.has_failed = true};
           }
         },
-        [](Session& self, std::optional<std::string> part) { self.send_next(std::move(part)); });
+        [](Session& self, Part part) {
+          if (part.has_failed) return self.close();
+          part.bytes ? self.send_next(std::move(*part.bytes)) : self.ask_again();
+        });
   }
 
-  void send_next(std::optional<std::string> part) {
-    if (!part || (part->empty() && answer_.length)) return close();  // the client sees that bytes are missing
-    if (part->empty()) {
+  void ask_again() {
+    char byte = 0;  // a client that is gone is seen here alone, since nothing is written
+    const ssize_t n = recv(stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return close();
+    again_.expires_after(kAskAgain);
+    again_.async_wait(
+        [self = shared_from_this()](Problem stopped) { stopped ? self->close() : self->make_next(); });
+  }
+
+  void send_next(std::string part) {
+    if (part.empty() && answer_.length) return close();  // the client sees that bytes are missing
+    if (part.empty()) {
       answer_.next = nullptr;
       return is_chunked_ ? write("0\r\n\r\n") : finish();
     }
     if (answer_.length) {
-      part->resize(std::min<uint64_t>(part->size(), left_));
-      left_ -= part->size();
+      part.resize(std::min<uint64_t>(part.size(), left_));
+      left_ -= part.size();
     }
-    write(is_chunked_ ? fmt::format("{:x}\r\n", part->size()) + *part + "\r\n" : std::move(*part));
+    write(is_chunked_ ? fmt::format("{:x}\r\n", part.size()) + part + "\r\n" : std::move(part));
   }
 
   void finish() {
@@ -381,6 +405,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Server::State& state_;
   boost::beast::tcp_stream stream_;
   boost::beast::flat_buffer buffer_;
+  asio::steady_timer again_;
   std::optional<http::request_parser<http::empty_body>>
       parser_;  // of the headers; then one of these goes on:
   std::optional<http::request_parser<http::string_body>> text_;

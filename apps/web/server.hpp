@@ -51,10 +51,11 @@ struct Answer {
   std::string type;  // Content-Type
   Headers headers{};
   std::string body{};
-  // Instead of `body`: the next bytes each time that the client has taken those before, "" at the end. It may
-  // block, since it runs on a thread of the handlers; an exception ends the connection. Without a length the
-  // body is chunked, as for what is still being made.
-  std::function<std::string()> next{};
+  // Instead of `body`: the next bytes each time that the client has taken those before, "" at the end, nothing where
+  // there are none yet: it is asked again a little later, and no thread waits meanwhile. It may block, since it runs
+  // on a thread of the handlers; an exception ends the connection. Without a length the body is chunked, as for what
+  // is still being made.
+  std::function<std::optional<std::string>()> next{};
   std::optional<uint64_t> length{};
 };
 
