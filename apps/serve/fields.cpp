@@ -64,7 +64,7 @@ void take_size(const json& value, json& out) {
 
 // A list, or in a form its JSON.
 void take_shots(const json& value, json& out) {
-  const json shots = value.is_string() ? json::parse(value.get<std::string>(), nullptr, false) : value;
+  const json shots = value.is_string() ? core::parse_facts(value.get<std::string>()) : value;
   if (!shots.is_array() || shots.empty())
     refuse("shots", "a list of shots: [{\"prompt\": \"...\", \"seconds\": 4}]");
   out["shots"] = json::array();

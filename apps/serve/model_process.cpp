@@ -1,5 +1,6 @@
 #include "apps/serve/model_process.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -7,6 +8,7 @@
 #include <poll.h>
 #include <spawn.h>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -21,6 +23,7 @@ namespace {
 
 constexpr int kSocketOfModel = 3;  // apps/serve/models.cpp says so in its command
 constexpr size_t kLongestLine = 16 << 20;
+constexpr size_t kMostUnsent = 64 << 20;
 
 // Starts the program as the leader of a group, with one more descriptor.
 pid_t started(const ModelCommand& command, int socket) {
@@ -69,10 +72,17 @@ ModelProcess::ModelProcess(ModelCommand command, Take take, End end)
   }
   close(other);
   reader_ = std::thread([this] { read(); });
+  writer_ = std::thread([this] { write(); });
 }
 
 ModelProcess::~ModelProcess() {
   stop(0);
+  {
+    const std::scoped_lock lock(sending_);
+    is_closed_ = true;
+  }
+  has_unsent_.notify_one();
+  writer_.join();
   reader_.join();
   close(socket_);
 }
@@ -80,13 +90,27 @@ ModelProcess::~ModelProcess() {
 bool ModelProcess::send(const nlohmann::json& message) {
   const std::string line = message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   const std::scoped_lock lock(sending_);
-  for (size_t at = 0; at < line.size();) {
-    const ssize_t n = ::send(socket_, line.data() + at, line.size() - at, MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    at += static_cast<size_t>(n);
-  }
+  if (is_closed_ || unsent_.size() + line.size() > kMostUnsent) return false;
+  unsent_ += line;
+  has_unsent_.notify_one();
   return true;
+}
+
+void ModelProcess::write() {
+  std::unique_lock lock(sending_);
+  for (;;) {
+    has_unsent_.wait(lock, [this] { return is_closed_ || !unsent_.empty(); });
+    if (is_closed_) return;
+    const std::string bytes = std::exchange(unsent_, {});
+    lock.unlock();
+    ssize_t n = 0;
+    for (size_t at = 0; at < bytes.size() && n >= 0; at += static_cast<size_t>(std::max<ssize_t>(n, 0))) {
+      n = ::send(socket_, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) n = 0;
+    }
+    lock.lock();
+    is_closed_ = is_closed_ || n < 0;
+  }
 }
 
 // Its end of the socket closes when it ends, and ours tells it to end.

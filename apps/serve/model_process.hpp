@@ -1,6 +1,7 @@
 // The process that makes the videos of one model: `kinora generate` with option `requests`, at the other end of a
 // socket. Messages are JSON, one a line.
 #pragma once
+#include <condition_variable>
 #include <filesystem>
 #include <functional>
 #include <mutex>
@@ -30,13 +31,14 @@ class ModelProcess {
   ModelProcess& operator=(const ModelProcess&) = delete;
   ~ModelProcess();  // ends the process
 
-  // [any-thread] False: it is gone.
+  // [any-thread] Never waits for the process. False: it is gone, or has not read for long.
   bool send(const nlohmann::json& message);
   // [any-thread] Lets it end by itself within this time, else kills it and all that it started.
   void stop(double seconds);
 
  private:
   void read();
+  void write();
   std::string ended();
   const ModelCommand command_;
   const Take take_;
@@ -44,8 +46,11 @@ class ModelProcess {
   int socket_ = -1;
   pid_t pid_ = -1;
   std::mutex sending_, ending_;
-  bool is_over_ = false;  // with ending_
-  std::thread reader_;
+  std::condition_variable has_unsent_;
+  std::string unsent_;      // with sending_
+  bool is_closed_ = false;  // with sending_: nothing more is sent
+  bool is_over_ = false;    // with ending_
+  std::thread reader_, writer_;
 };
 
 }  // namespace kinora::serve

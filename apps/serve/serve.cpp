@@ -3,7 +3,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
-#include <memory>
+#include <iterator>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -12,11 +13,11 @@
 #include "apps/serve/fields.hpp"
 #include "apps/serve/videos.hpp"
 #include "apps/web/guard.hpp"
+#include "core/base/facts.hpp"
 
 namespace kinora::serve {
 namespace {
 
-using nlohmann::json;
 using web::Answer;
 using web::json_answer;
 using web::Request;
@@ -47,7 +48,7 @@ class Api {
                                       videos_.create(given.fields, given.files, r.header("idempotency-key")));
                  }));
     http_.post("/v1/videos/{id}/remix", answering([this](const Request& r) {
-                 const VideoFields given = fields_of(json::parse(r.body, nullptr, false));
+                 const VideoFields given = fields_of(core::parse_facts(r.body));
                  if (given.fields.size() != 1 || !given.fields.contains("prompt"))
                    throw ApiError(400, "a remix takes a prompt and nothing else", "invalid_value");
                  return json_answer(200, videos_.remix(r.places.at("id"), given.fields.at("prompt"),
@@ -89,7 +90,7 @@ class Api {
     if (std::filesystem::file_size(r.upload->path()) > kJsonBytes)
       throw ApiError(413, fmt::format("JSON of more than {} bytes", kJsonBytes), "too_large");
     std::ifstream in(r.upload->path());
-    return fields_of(json::parse(in, nullptr, false));
+    return fields_of(core::parse_facts(std::string(std::istreambuf_iterator<char>(in), {})));
   }
 
   static int64_t page_size(const std::string& text) {
@@ -112,12 +113,11 @@ class Api {
     }
     videos_.get(id);
     Answer out{.type = "video/mp4", .headers = {{"Cache-Control", "no-store"}}};
-    out.next = [this, id, at = std::make_shared<uint64_t>(0)]() -> std::string {
-      for (;;) {
-        auto piece = videos_.live(id, *at);
-        *at += piece.bytes.size();
-        if (!piece.bytes.empty() || !piece.more) return piece.bytes;
-      }
+    out.next = [this, id, at = uint64_t{0}]() mutable -> std::optional<std::string> {
+      auto piece = videos_.live(id, at);
+      at += piece.bytes.size();
+      if (piece.bytes.empty() && piece.more) return std::nullopt;
+      return std::move(piece.bytes);
     };
     return out;
   }

@@ -66,6 +66,8 @@ ModelSettings model_of(const core::Document& document, size_t number, const fs::
   ModelSettings out{.name = one.text("name"), .pipeline = one.text("pipeline"), .job = one.text("job")};
   for (const auto& [name, value] : one.table("set").items()) out.set.push_back(name + "=" + value.dump());
   if (out.name.empty()) one.fail("", "name is missing: what clients call the model", false);
+  if (out.name.starts_with('.') || out.name.find('/') != std::string::npos)
+    one.fail("name", "name: expected a name without '/' that does not begin with '.'", false);
   if (out.pipeline.empty())
     one.fail("", "pipeline is missing: a published folder, or a run file with a generate job", false);
   out.pipeline = (folder / out.pipeline).lexically_normal();

@@ -33,7 +33,7 @@ VideoStore::VideoStore(const std::filesystem::path& file) : database_(file, Data
       "expires INTEGER NOT NULL DEFAULT 0, fields TEXT NOT NULL, error TEXT NOT NULL DEFAULT 'null', "
       "remixed_from TEXT NOT NULL DEFAULT '', starts INTEGER NOT NULL DEFAULT 0, key TEXT UNIQUE);"
       "CREATE INDEX IF NOT EXISTS waiting ON videos (status, model, number);"
-      "UPDATE videos SET status = 'queued' WHERE status = 'in_progress';");
+      "UPDATE videos SET status = 'queued', starts = starts - 1 WHERE status = 'in_progress';");
 }
 
 StoredVideo VideoStore::read(const Query& row) const {
@@ -69,6 +69,11 @@ std::optional<StoredVideo> VideoStore::find(const std::string& id) const {
   row.bind(1, id);
   if (!row.next()) return std::nullopt;
   return read(row);
+}
+
+std::string VideoStore::id_of_key(const std::string& key) const {
+  const std::scoped_lock lock(mutex_);
+  return key.empty() ? "" : database_.text("SELECT id FROM videos WHERE key = ?", key);
 }
 
 std::optional<StoredVideo> VideoStore::begin_next(const std::string& model) {

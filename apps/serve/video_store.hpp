@@ -23,18 +23,21 @@ struct StoredVideo {
   nlohmann::json fields;                            // of the request, with defaults
   nlohmann::json error;                             // {code, message} of one that failed, else null
   std::string remixed_from;
-  int64_t starts = 0;  // how often it was begun
+  int64_t starts = 0;  // how often it was begun, without those that an end of the server cut
 };
 
 // [any-thread] Throws kinora::Error with the file's name.
 class VideoStore {
  public:
-  // Creates the database if it is missing. Videos that were in progress are queued again.
+  // Creates the database if it is missing. Videos that were in progress are queued again; the start that the end of
+  // the server cut does not count.
   explicit VideoStore(const std::filesystem::path& file);
 
   // Adds a queued video. With a key that another video has, that one is returned and nothing is added.
   std::string add(const StoredVideo& video, const std::string& idempotency_key);
   std::optional<StoredVideo> find(const std::string& id) const;
+  // "": none has this key.
+  std::string id_of_key(const std::string& idempotency_key) const;
   // The next queued one of a model, the oldest first; it is in progress from now on.
   std::optional<StoredVideo> begin_next(const std::string& model);
   // Back to the queue, in its old place.

@@ -29,13 +29,26 @@ using std::chrono::steady_clock;
 constexpr int64_t kMostStarts = 2;  // of a video whose process ends under it
 constexpr std::chrono::seconds kAnswer{20};
 constexpr double kLetEnd = 5;  // seconds that a process has to end by itself
-constexpr uint64_t kPieceOfLive = 256 << 10;
+constexpr size_t kLivePiece = 256 << 10;
 constexpr std::chrono::seconds kCheck{1};  // between looks for what has expired
 
 int64_t now() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
       .count();
 }
+
+// A new folder, which ends with this object unless it is kept.
+struct NewFolder {
+  explicit NewFolder(fs::path at) : path(std::move(at)) { fs::create_directories(path); }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  ~NewFolder() {
+    std::error_code ignored;
+    if (!is_kept) fs::remove_all(path, ignored);
+  }
+  const fs::path path;
+  bool is_kept = false;
+};
 
 std::string new_id() { return "video_" + web::new_token().substr(0, 24); }
 
@@ -61,14 +74,16 @@ std::string seconds_of(const json& fields) {
 
 struct Videos::Model {
   ModelSettings settings;
-  std::unique_ptr<ModelProcess> process;
   json defaults;                   // of its videos; null: it is not loaded yet
   std::string broken;              // why it cannot be loaded
   std::string at_work;             // the video that it makes; "": none
   steady_clock::time_point began;  // of it
-  bool is_gone = false;            // its process
+  bool was_loaded = false;         // once at least
+  bool is_gone = false;            // its process, which starts again
+  steady_clock::time_point again;  // not before
   int64_t asked = 0;               // number of the last question
   std::map<int64_t, json> answers;
+  std::unique_ptr<ModelProcess> process;  // last: its end writes to the others
 };
 
 Videos::Videos(const Settings& settings, fs::path program)
@@ -77,6 +92,7 @@ Videos::Videos(const Settings& settings, fs::path program)
       folder_(own_folder(settings.folder)),
       store_(settings.folder / "videos.sqlite") {
   clean_up();
+  const std::scoped_lock lock(mutex_);
   for (const auto& one : settings_.models) {
     auto& model = *(models_[one.name] = std::make_unique<Model>());
     model.settings = one;
@@ -130,7 +146,8 @@ void Videos::stop() {
   }
   changed_.notify_all();
   if (keeper_.joinable()) keeper_.join();
-  for (auto& [_, model] : all) model->process->stop(kLetEnd);
+  for (auto& [_, model] : all)
+    if (model->process) model->process->stop(kLetEnd);
   for (auto& [_, model] : all) model->process.reset();
 }
 
@@ -166,54 +183,52 @@ void Videos::require_room() const {
   throw full;
 }
 
+json Videos::checked(std::unique_lock<std::mutex>& lock, Model& of, const json& fields) {
+  const int64_t question = ++of.asked;
+  json answer;
+  const auto* asked = of.process.get();
+  if (asked && of.process->send({{"check", question}, {"fields", fields}}))
+    changed_.wait_for(lock, kAnswer, [&] {
+      return is_stopping_ || of.answers.contains(question) || of.is_gone || of.process.get() != asked;
+    });
+  if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
+  if (const auto at = of.answers.find(question); at != of.answers.end()) {
+    answer = at->second;
+    of.answers.erase(at);
+  }
+  if (answer.contains("fields")) return answer.at("fields");
+  if (answer.contains("error"))
+    throw ApiError(400, core::text_in(answer, "error"), "invalid_value", core::text_in(answer, "param"));
+  throw ApiError(503, "the model '" + of.settings.name + "' does not answer; it may be starting again",
+                 "model_starts");
+}
+
 json Videos::create(json fields, const std::vector<GivenFile>& files, const std::string& key) {
   StoredVideo video{.id = new_id(), .created = now()};
   std::unique_lock lock(mutex_);
-  drop_expired();
+  // A repeated request has its video, however full the queue is now.
+  if (const auto known = store_.id_of_key(key); !known.empty()) return object(stored(known));
   Model& of = model(core::text_in(fields, "model"));
   video.model = of.settings.name;
   video.remixed_from = core::text_in(fields, "remixed_from");
   fields.erase("model");
   fields.erase("remixed_from");
   require_room();
+  lock.unlock();
   if (!fields.contains("seed")) fields["seed"] = std::stoull(web::new_token().substr(0, 8), nullptr, 16);
-  const fs::path folder = folder_of(video.id);
-  fs::create_directories(folder);
+  NewFolder folder(folder_of(video.id));
   for (const auto& given : files) {
-    const fs::path kept = folder / ("given_" + given.field);
+    const fs::path kept = folder.path / ("given_" + given.field);
     fs::copy_file(given.file, kept);
     fields[given.field] = kept.string();
   }
-  const int64_t question = ++of.asked;
-  json answer;
-  if (of.process->send({{"check", question}, {"fields", fields}}))
-    changed_.wait_for(lock, kAnswer, [&] { return is_stopping_ || of.answers.contains(question); });
+  lock.lock();
   if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
-  if (const auto at = of.answers.find(question); at != of.answers.end()) {
-    answer = at->second;
-    of.answers.erase(at);
-  }
-  if (!answer.contains("fields")) {
-    std::error_code ignored;
-    fs::remove_all(folder, ignored);
-    if (answer.contains("error"))
-      throw ApiError(400, core::text_in(answer, "error"), "invalid_value", core::text_in(answer, "param"));
-    throw ApiError(503, "the model '" + video.model + "' does not answer; it may be starting again",
-                   "model_starts");
-  }
-  video.fields = answer.at("fields");
-  if (const double fps = core::number_in(video.fields, "fps"),
-      all = core::number_in(video.fields, "num_frames");
-      fps > 0 && all / fps > static_cast<double>(settings_.seconds))
-    throw ApiError(
-        400,
-        fmt::format("the video has {:.4g} s; this server makes at most {}", all / fps, settings_.seconds),
-        "too_long", "seconds");
+  video.fields = checked(lock, of, fields);
+  require_room();  // others were accepted meanwhile
   const std::string id = store_.add(video, key);
-  if (id != video.id) {  // a repeated request
-    std::error_code ignored;
-    fs::remove_all(folder, ignored);
-  } else {
+  if (id == video.id) {  // else a repeated request
+    folder.is_kept = true;
     ++counts_["accepted"];
   }
   dispatch(of);
@@ -238,35 +253,47 @@ json Videos::remix(const std::string& id, const std::string& prompt, const std::
 
 void Videos::dispatch(Model& model) {
   if (is_stopping_ || model.defaults.is_null() || !model.at_work.empty()) return;
-  while (auto video = store_.begin_next(model.settings.name)) {
-    if (video->starts > kMostStarts) {
-      store_.fail(video->id, now(), now() + settings_.keep,
-                  {{"code", "model_failed"},
-                   {"message", "the model's process ended twice while it made this video"}});
-      continue;
+  try {
+    while (auto video = store_.begin_next(model.settings.name)) {
+      if (video->starts > kMostStarts) {
+        store_.fail(video->id, now(), now() + settings_.keep,
+                    {{"code", "model_failed"},
+                     {"message", "the model's process ended twice while it made this video"}});
+        ++counts_["failed"];
+        continue;
+      }
+      model.at_work = video->id;
+      model.began = steady_clock::now();
+      making_[video->id] = {};
+      model.process->send(
+          {{"make", video->id}, {"folder", folder_of(video->id).string()}, {"fields", video->fields}});
+      return;
     }
-    model.at_work = video->id;
-    model.began = steady_clock::now();
-    making_[video->id] = {};
-    model.process->send(
-        {{"make", video->id}, {"folder", folder_of(video->id).string()}, {"fields", video->fields}});
-    return;
+  } catch (const std::exception& e) {  // a full disk: what is queued stays so
+    core::log_error("model '{}': its next video cannot begin: {}", model.settings.name, e.what());
   }
 }
 
 void Videos::take(Model& model, const json& message) {
   const std::scoped_lock lock(mutex_);
   if (is_stopping_) return;
-  if (message.contains("ready")) {
-    model.defaults = message.at("ready");
-    dispatch(model);
-  } else if (message.contains("checked")) {
-    model.answers[message.at("checked").get<int64_t>()] = message;
-  } else if (message.contains("progress")) {
-    auto& done = making_[core::text_in(message, "video")].progress;
-    done = std::max(done, core::number_in(message, "progress"));
-  } else if (message.contains("done") || message.contains("failed")) {
-    finish(model, message);
+  try {
+    if (message.contains("ready")) {
+      model.defaults = message.at("ready");
+      model.was_loaded = true;
+      dispatch(model);
+    } else if (message.contains("checked")) {
+      model.answers[message.at("checked").get<int64_t>()] = message;
+    } else if (core::text_in(message, "video") != model.at_work || model.at_work.empty()) {
+      // of a video that it no longer makes
+    } else if (message.contains("progress")) {
+      auto& done = making_[model.at_work].progress;
+      done = std::max(done, core::number_in(message, "progress"));
+    } else if (message.contains("done") || message.contains("failed")) {
+      finish(model, message);
+    }
+  } catch (const std::exception& e) {  // a full disk, or a message of no sense
+    core::log_error("model '{}': {}", model.settings.name, e.what());
   }
   changed_.notify_all();
 }
@@ -297,9 +324,9 @@ void Videos::finish(Model& model, const json& message) {
 
 // The video that it made is begun again, once.
 void Videos::end(Model& model, const std::string& why) {
-  std::unique_lock lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   if (is_stopping_) return;
-  if (model.defaults.is_null()) {
+  if (!model.was_loaded) {
     model.broken = why;
     changed_.notify_all();
     return;
@@ -310,29 +337,46 @@ void Videos::end(Model& model, const std::string& why) {
       std::error_code ignored;
       fs::remove_all(folder_of(model.at_work), ignored);
     } else {
-      store_.requeue(model.at_work);
+      try {
+        store_.requeue(model.at_work);
+      } catch (const std::exception& e) {
+        core::log_error("video {} begins again with the next start of the server: {}", model.at_work,
+                        e.what());
+      }
     }
     making_.erase(model.at_work);
   }
   model.at_work.clear();
+  model.again = steady_clock::now() + (model.defaults.is_null() ? kCheck : std::chrono::seconds(0));
   model.defaults = json();
   model.is_gone = true;
   changed_.notify_all();
 }
 
+void Videos::start_again(std::unique_lock<std::mutex>& lock) {
+  for (auto& [_, model] : models_) {
+    if (!model->is_gone || steady_clock::now() < model->again) continue;
+    model->again = steady_clock::now() + kCheck;  // if it cannot be started
+    auto old = std::move(model->process);
+    lock.unlock();  // its thread may wait for it
+    old.reset();
+    lock.lock();
+    if (is_stopping_) return;
+    start(*model);
+    model->is_gone = false;
+  }
+}
+
 void Videos::keep_running() {
   std::unique_lock lock(mutex_);
   while (!is_stopping_) {
-    drop_expired();
-    for (auto& [_, model] : models_) {
-      if (!std::exchange(model->is_gone, false)) continue;
-      lock.unlock();  // the old process's thread may wait for it
-      model->process.reset();
-      start(*model);
-      lock.lock();
-      if (is_stopping_) return;
+    try {
+      start_again(lock);
+      drop_expired();
+    } catch (const std::exception& e) {
+      core::log_error("serve: {}", e.what());
     }
-    changed_.wait_for(lock, kCheck);
+    if (!is_stopping_) changed_.wait_for(lock, kCheck);
   }
 }
 
@@ -370,9 +414,9 @@ json Videos::get(const std::string& id) const {
 
 json Videos::list(const std::string& after, int64_t limit, bool ascending) const {
   bool more = false;
-  const auto page = store_.page(after, limit, ascending, more);
   json data = json::array();
   const std::scoped_lock lock(mutex_);
+  const auto page = store_.page(after, limit, ascending, more);
   for (const auto& video : page) data.push_back(object(video));
   const auto id_of = [&](size_t at) { return page.empty() ? json() : json(page[at].id); };
   return {{"object", "list"},
@@ -443,26 +487,16 @@ fs::path Videos::content(const std::string& id) const {
 }
 
 Videos::Piece Videos::live(const std::string& id, uint64_t at) const {
-  std::unique_lock lock(mutex_);
-  const auto bytes_of = [&] {
-    Piece out;
-    std::ifstream in(folder_of(id) / "live.mp4", std::ios::binary);
-    if (!in || !in.seekg(static_cast<std::streamoff>(at))) return out;
-    out.bytes.resize(kPieceOfLive);
-    in.read(out.bytes.data(), static_cast<std::streamsize>(kPieceOfLive));
-    out.bytes.resize(static_cast<size_t>(in.gcount()));
-    return out;
-  };
-  const auto video = store_.find(id);
-  if (is_stopping_ || !video) return {.more = false};
-  const bool grows = video->status == Status::queued || video->status == Status::in_progress;
-  Piece out = bytes_of();
-  if (!out.bytes.empty() || !grows) {
-    out.more = grows || !out.bytes.empty();
-    return out;
-  }
-  changed_.wait_for(lock, std::chrono::milliseconds(100));
-  return bytes_of();
+  const auto video = store_.find(id);  // before its bytes: of a finished one these are all
+  if (is_stopping_ || !video) return {.bytes = {}, .more = false};
+  Piece out{.bytes = {}, .more = video->status == Status::queued || video->status == Status::in_progress};
+  std::ifstream in(folder_of(id) / "live.mp4", std::ios::binary);
+  if (!in || !in.seekg(static_cast<std::streamoff>(at))) return out;
+  out.bytes.resize(kLivePiece);
+  in.read(out.bytes.data(), static_cast<std::streamsize>(kLivePiece));
+  out.bytes.resize(static_cast<size_t>(in.gcount()));
+  out.more = out.more || !out.bytes.empty();
+  return out;
 }
 
 // What no video of the store has, after an end in which a folder was left.

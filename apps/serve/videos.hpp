@@ -50,8 +50,7 @@ class Videos {
 
   // The finished MP4. Throws ApiError 409 `not_ready` while it is made.
   std::filesystem::path content(const std::string& id) const;
-  // The bytes of a video that is being made, or of a finished one, from `at` on, and whether more may follow. Waits a
-  // little where there are none.
+  // The bytes of a video that is being made, or of a finished one, from `at` on, and whether more may follow.
   struct Piece {
     std::string bytes;
     bool more = true;
@@ -69,12 +68,16 @@ class Videos {
   const Model& model(const std::string& name) const;
   nlohmann::json object(const StoredVideo& video) const;
   StoredVideo stored(const std::string& id) const;
+  // With the lock, as those that follow but take() and end().
   void start(Model& model);
   void take(Model& model, const nlohmann::json& message);
   void finish(Model& model, const nlohmann::json& message);
   void end(Model& model, const std::string& why);
-  // Gives the model its next video, if it has none; with the lock.
+  // Gives the model its next video, if it has none.
   void dispatch(Model& model);
+  // The fields of the video that the model would make of these. Gives the lock up while it waits.
+  nlohmann::json checked(std::unique_lock<std::mutex>& lock, Model& model, const nlohmann::json& fields);
+  void start_again(std::unique_lock<std::mutex>& lock);
   void keep_running();
   void clean_up() const;
   void drop_expired();
@@ -82,15 +85,15 @@ class Videos {
 
   const Settings settings_;
   const std::filesystem::path program_;
-  const int folder_;          // the descriptor that holds it
-  mutable std::mutex mutex_;  // of all below but the store
-  mutable std::condition_variable changed_;
+  const int folder_;  // the descriptor that holds it
+  VideoStore store_;
+  mutable std::mutex mutex_;  // of all below
+  std::condition_variable changed_;
   std::map<std::string, std::unique_ptr<Model>> models_;
   std::map<std::string, Making> making_;
-  bool is_stopping_ = false;
+  std::atomic<bool> is_stopping_{false};
   double mean_seconds_ = 60;  // of making a video, measured
   std::map<std::string, int64_t> counts_;
-  VideoStore store_;
   std::thread keeper_;  // starts processes again, and drops what has expired
 };
 
