@@ -14,7 +14,6 @@
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/empty_body.hpp>
-#include <boost/beast/http/field.hpp>
 #include <boost/beast/http/file_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
@@ -200,10 +199,11 @@ class Session : public std::enable_shared_from_this<Session> {
     if (state_.guard)
       if (auto no = state_.guard(request_, added_)) return refuse(std::move(*no));
     route_ = state_.route(request_);
-    if (!open_body()) return;
-    const auto expects = from.find(http::field::expect);
-    if (expects == from.end() || parser_->is_done()) return take_body();
-    if (!boost::beast::iequals(expects->value(), "100-continue"))
+    const bool is_done = parser_->is_done();
+    if (!open_body()) return;  // which takes the headers from the parser
+    const std::string expected = request_.header("expect");
+    if (expected.empty() || is_done) return take_body();
+    if (!boost::beast::iequals(expected, "100-continue"))
       return refuse(state_.refuse(417, "only 100-continue may be expected"));
     out_ = "HTTP/1.1 100 Continue\r\n\r\n";
     stream_.expires_after(state_.limits.write);
