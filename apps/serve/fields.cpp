@@ -98,6 +98,7 @@ const std::map<std::string, Take>& takers() {
 void take(const std::string& name, const json& value, json& out) {
   const auto at = takers().find(name);
   if (at != takers().end()) return value.is_null() ? void() : at->second(value, out);
+  if (name == "input_reference") refuse(name, "a file in a form (multipart/form-data), with its name");
   std::vector<std::string> names;
   for (const auto& [one, _] : takers()) names.push_back(one);
   names.emplace_back("input_reference");
@@ -117,10 +118,7 @@ void require_prompt(const json& fields) {
 VideoFields fields_of(const json& body) {
   if (!body.is_object()) throw ApiError(400, "the body is not a JSON object", "invalid_json");
   VideoFields out{.fields = json::object()};
-  for (const auto& [name, value] : body.items()) {
-    if (name == "input_reference") refuse(name, "a file in a form (multipart/form-data), not a part of JSON");
-    take(name, value, out.fields);
-  }
+  for (const auto& [name, value] : body.items()) take(name, value, out.fields);
   require_prompt(out.fields);
   return out;
 }

@@ -1,0 +1,142 @@
+#include "apps/serve/settings.hpp"
+
+#include <cstdlib>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kinora/error.hpp"
+
+namespace kinora::serve {
+namespace settings_test {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class ServeSettings : public testing::Test {
+ protected:
+  ServeSettings() {
+    std::string name = (fs::temp_directory_path() / "kinora-settings-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+    fs::create_directories(folder_ / "wan");
+    std::ofstream(folder_ / "token.txt") << "0123456789abcdef \r\nsecond line\n";
+    std::ofstream(folder_ / "short.txt") << "0123456789abcde\n";
+  }
+  ~ServeSettings() override { fs::remove_all(folder_); }
+
+  fs::path file(const std::string& text) const {
+    std::ofstream(folder_ / "serve.toml") << text;
+    return folder_ / "serve.toml";
+  }
+  // What is wrong, behind the file's name.
+  std::string refusal(const std::string& text) const {
+    const std::string path = file(text).string();
+    try {
+      read_settings(path);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), KINORA_ERROR_INVALID);
+      EXPECT_THAT(e.what(), StartsWith(path + ":"));
+      return std::string(e.what()).substr(std::min(path.size() + 1, std::string(e.what()).size()));
+    }
+    return "no error";
+  }
+  fs::path folder_;
+};
+
+const std::string kModels = "models = [{ name = \"wan\", pipeline = \"wan\" }]\n";
+
+TEST_F(ServeSettings, ReadsEveryKeyRelativeToItsFile) {
+  const Settings s = read_settings(file(
+      "[serve]\nhost = \"0.0.0.0\"\nport = 0\ntoken_file = \"token.txt\"\nfolder = \"../videos\"\n"
+      "max_queue = 3\nkeep = 60\nupload = 1000\nseconds = 7\n"
+      "[[serve.models]]\nname = \"a\"\npipeline = \"wan\"\njob = \"g\"\nset = { steps = 30, cut = \"x\" }\n"
+      "[[serve.models]]\nname = \"b\"\npipeline = \"" +
+      (folder_ / "wan").string() + "\"\n"));
+  EXPECT_EQ(s.host, "0.0.0.0");
+  EXPECT_EQ(s.port, 0);
+  EXPECT_EQ(s.token, "0123456789abcdef");
+  EXPECT_EQ(s.folder, folder_.parent_path() / "videos");
+  EXPECT_EQ(std::make_tuple(s.max_queue, s.keep, s.upload, s.seconds), std::make_tuple(3, 60, 1000, 7));
+  ASSERT_EQ(s.models.size(), 2U);
+  EXPECT_EQ(s.models[0].name, "a");
+  EXPECT_EQ(s.models[0].pipeline, folder_ / "wan");
+  EXPECT_EQ(s.models[0].job, "g");
+  EXPECT_THAT(s.models[0].set, ElementsAre("cut=\"x\"", "steps=30"));
+  EXPECT_EQ(s.models[1].name, "b");
+  EXPECT_EQ(s.models[1].pipeline, folder_ / "wan");
+  EXPECT_TRUE(s.models[1].set.empty());
+}
+
+TEST_F(ServeSettings, HasDefaults) {
+  const Settings none{};
+  const Settings s = read_settings(file("[serve]\n" + kModels));
+  EXPECT_EQ(s.host, "127.0.0.1");
+  EXPECT_EQ(s.port, 8000);
+  EXPECT_EQ(s.token, "");
+  EXPECT_EQ(s.folder, folder_ / "runs/serve");
+  EXPECT_EQ(std::tie(s.max_queue, s.keep, s.upload, s.seconds),
+            std::tie(none.max_queue, none.keep, none.upload, none.seconds));
+}
+
+TEST_F(ServeSettings, EveryWrongKeyOrValueHasItsPlace) {
+  struct Case {
+    std::string text, place, why;
+  };
+  const std::vector<Case> cases{
+      {"[serve]\nprot = 1\n", "2:1: ", "unknown key 'prot', did you mean 'port'?"},
+      {"[serve]\nport = \"80\"\n", "2:8: ", "port: expected a whole number from 0 to 65535"},
+      {"[serve]\nport = 65536\n", "2:8: ", "port: expected a whole number"},
+      {"[serve]\nport = -1\n", "2:8: ", "port: expected a whole number"},
+      {"[serve]\nport = 80.0\n", "2:8: ", "port: expected a whole number"},
+      {"[serve]\nport = true\n", "2:8: ", "port: expected a whole number"},
+      {"[serve]\nhost = 1\n", "2:8: ", "host: expected a text"},
+      {"[serve]\nhost = \"\"\n", "2:8: ", "host: expected a text"},
+      {"[serve]\nmax_queue = 0\n", "2:13: ", "max_queue: expected a whole number from 1 to"},
+      {"[serve]\nkeep = 0\n", "2:8: ", "keep: expected a whole number from 1 to"},
+      {"[serve]\nupload = 0\n", "2:10: ", "upload: expected a whole number from 1 to"},
+      {"[serve]\nseconds = 86401\n", "2:11: ", "seconds: expected a whole number from 1 to 86400"},
+      {"[serve]\nfolder = []\n", "2:10: ", "folder: expected a text"},
+      {"[serve]\nmodels = 3\n", "2:10: ", "models: expected a list"},
+      {"[serve]\nmodels = []\n", "2:10: ", "models: expected a list"},
+      {"[serve]\nmodels = [3]\n", "2:11: ", "expected a table"},
+      {"[serve]\nmodels = [{ name = \"a\" }]\n", "2:11: ", "pipeline is missing"},
+      {"[serve]\nmodels = [{ pipeline = \"wan\" }]\n", "2:11: ", "name is missing"},
+      {"[serve]\nmodels = [{ name = 1, pipeline = \"wan\" }]\n", "2:20: ", "name: expected a text"},
+      {"[serve]\nmodels = [{ name = \"a/b\", pipeline = \"wan\" }]\n",
+       "2:20: ", "name: expected a name without '/'"},
+      {"[serve]\nmodels = [{ name = \"..\", pipeline = \"wan\" }]\n",
+       "2:20: ", "name: expected a name without '/'"},
+      {"[serve]\nmodels = [{ name = \"a\", pipeline = \"none\" }]\n",
+       "2:36: ", "there is no such folder or file"},
+      {"[serve]\nmodels = [{ name = \"a\", pipelin = \"wan\" }]\n", "2:25: ", "did you mean 'pipeline'?"},
+      {"[serve]\nmodels = [{ name = \"a\", pipeline = \"wan\", set = 3 }]\n",
+       "2:49: ", "set: expected a table"},
+      {"[serve]\nmodels = [{ name = \"a\", pipeline = \"wan\" }, { name = \"a\", pipeline = \"wan\" }]\n",
+       "2:10: ", "two models are called 'a'"}};
+  for (const auto& one : cases) {
+    const std::string why = refusal(one.text);
+    EXPECT_THAT(why, StartsWith(one.place)) << one.text;
+    EXPECT_THAT(why, HasSubstr(one.why)) << one.text;
+  }
+  EXPECT_THAT(refusal("[server]\n" + kModels), testing::MatchesRegex("1:[12]: unknown key 'server'.*"));
+  EXPECT_THAT(refusal("[serve]\n"), HasSubstr("models: expected a list"));
+  EXPECT_THAT(refusal(""), HasSubstr("the table [serve] is missing"));
+  EXPECT_THAT(refusal("serve = 3\n"), HasSubstr("expected a table"));
+  EXPECT_THAT(refusal("[serve]\nport 8000\n"), StartsWith("2:"));
+}
+
+TEST_F(ServeSettings, TokensAreLongEnough) {
+  EXPECT_EQ(read_token(folder_ / "token.txt"), "0123456789abcdef");
+  for (const char* name : {"short.txt", "none.txt"}) try {
+      read_token(folder_ / name);
+      ADD_FAILURE() << name;
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr(std::string(name) + ": expected a token of at least 16 letters"));
+    }
+}
+
+}  // namespace settings_test
+}  // namespace kinora::serve
