@@ -81,6 +81,7 @@ struct Videos::Model {
   bool was_loaded = false;         // once at least
   bool is_gone = false;            // its process, which starts again
   steady_clock::time_point again;  // not before
+  int64_t processes = 0;           // started
   int64_t asked = 0;               // number of the last question
   std::map<int64_t, json> answers;
   std::unique_ptr<ModelProcess> process;  // last: its end writes to the others
@@ -107,6 +108,7 @@ Videos::~Videos() {
 }
 
 void Videos::start(Model& model) {
+  ++model.processes;
   const auto& of = model.settings;
   const fs::path out = settings_.folder / "models" / of.name;
   fs::create_directories(out);
@@ -186,10 +188,10 @@ void Videos::require_room() const {
 json Videos::checked(std::unique_lock<std::mutex>& lock, Model& of, const json& fields) {
   const int64_t question = ++of.asked;
   json answer;
-  const auto* asked = of.process.get();
-  if (asked && of.process->send({{"check", question}, {"fields", fields}}))
+  const int64_t asked = of.processes;
+  if (of.process && of.process->send({{"check", question}, {"fields", fields}}))
     changed_.wait_for(lock, kAnswer, [&] {
-      return is_stopping_ || of.answers.contains(question) || of.is_gone || of.process.get() != asked;
+      return is_stopping_ || of.answers.contains(question) || of.is_gone || of.processes != asked;
     });
   if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
   if (const auto at = of.answers.find(question); at != of.answers.end()) {

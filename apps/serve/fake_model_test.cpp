@@ -1,0 +1,122 @@
+// In place of a model's process for videos_test.cpp: this program itself, started as `serve_test generate ...`. It
+// speaks the protocol of model_process.hpp at descriptor 3. The prompt says what becomes of a video:
+//   waits         until a file `go` is in its folder, or it is cancelled
+//   fails         with a reason
+//   dies          the process is killed, each time; dies_once: the first time
+//   dies_loading  as dies_once, and the next process ends before it is ready
+//   stops         the process reads no more, the first time
+//   refused       by the check; check_dies: the process is killed by the check
+// Any other is made at once.
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <poll.h>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace kinora::serve {
+namespace fake_model {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int kSocket = 3;
+
+void say(const json& message) {
+  const std::string line = message.dump() + "\n";
+  for (size_t at = 0; at < line.size();) {
+    const ssize_t n = write(kSocket, line.data() + at, line.size() - at);
+    if (n <= 0) std::_Exit(0);
+    at += static_cast<size_t>(n);
+  }
+}
+
+class Fake {
+ public:
+  explicit Fake(fs::path out) : out_(std::move(out)) {}
+
+  int run() {
+    std::ofstream(out_ / "pid") << getpid();
+    if (fs::remove(out_ / "dies_loading")) return 3;
+    say({{"ready", {{"width", 64}, {"height", 48}, {"num_frames", 8}, {"fps", 8}}}});
+    std::string have;
+    for (;;) {
+      pollfd in{kSocket, POLLIN, 0};
+      poll(&in, 1, waiting_.empty() ? -1 : 2);
+      if (!waiting_.empty() && fs::exists(folder_ / "go")) finish();
+      if (in.revents == 0) continue;
+      char piece[4096];
+      const ssize_t n = read(kSocket, piece, sizeof piece);
+      if (n <= 0) return 0;
+      have.append(piece, static_cast<size_t>(n));
+      for (size_t end; (end = have.find('\n')) != std::string::npos; have.erase(0, end + 1))
+        take(json::parse(have.substr(0, end)));
+    }
+  }
+
+ private:
+  void take(const json& message) {
+    if (message.contains("check")) {
+      check(message.at("check"), message.at("fields"));
+    } else if (message.contains("make")) {
+      make(message.at("make"), message.at("folder").get<std::string>(), message.at("fields").at("prompt"));
+    } else if (message.at("cancel") == waiting_) {
+      say({{"failed", "cancelled"}, {"video", waiting_}});
+      waiting_.clear();
+    }
+  }
+  static void check(const json& number, const json& given) {
+    const std::string prompt = given.at("prompt");
+    if (prompt == "check_dies") raise(SIGKILL);
+    if (prompt == "refused")
+      return say({{"checked", number}, {"error", "steps: expected fewer"}, {"param", "steps"}});
+    json fields{{"width", 64}, {"height", 48}, {"num_frames", 8}, {"fps", 8}};
+    fields.update(given);
+    say({{"checked", number}, {"fields", fields}});
+  }
+  void make(const std::string& id, const fs::path& folder, const std::string& prompt) {
+    folder_ = folder;
+    prompt_ = prompt;
+    if (prompt == "fails") return say({{"failed", "no memory is left"}, {"video", id}});
+    if (prompt.starts_with("dies") || prompt == "stops") {
+      const bool is_first = !fs::exists(folder / "begun");
+      std::ofstream(folder / "begun") << "x";
+      if (prompt == "dies_loading" && is_first) std::ofstream(out_ / "dies_loading") << "x";
+      if (prompt == "dies" || is_first) raise(prompt == "stops" ? SIGSTOP : SIGKILL);
+    }
+    waiting_ = id;
+    std::ofstream(folder / "live.mp4") << "a part";
+    say({{"progress", 0.5}, {"video", id}});
+    say({{"progress", 0.25}, {"video", id}});
+    if (prompt != "waits") finish();
+  }
+  void finish() {
+    std::ofstream(folder_ / "live.mp4", std::ios::app) << " and the rest";
+    std::ofstream(folder_ / "video.mp4") << "video " + waiting_ + " of " + prompt_;
+    say({{"done", {{"num_frames", 16}}}, {"video", waiting_}});
+    waiting_.clear();
+  }
+
+  const fs::path out_;
+  fs::path folder_;
+  std::string waiting_, prompt_;  // the video that waits
+};
+
+// Before main(): what is started as a model's process is no test.
+[[maybe_unused]] const bool is_test = [] {
+  std::ifstream in("/proc/self/cmdline");
+  std::vector<std::string> arguments;
+  for (std::string one; std::getline(in, one, '\0');) arguments.push_back(one);
+  if (arguments.size() < 2 || arguments[1] != "generate") return true;
+  for (size_t i = 2; i + 1 < arguments.size(); ++i)
+    if (arguments[i] == "--out") std::_Exit(Fake(arguments[i + 1]).run());
+  std::_Exit(2);
+}();
+
+}  // namespace fake_model
+}  // namespace kinora::serve

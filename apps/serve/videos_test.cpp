@@ -1,0 +1,227 @@
+#include "apps/serve/videos.hpp"
+
+#include <atomic>
+#include <csignal>
+#include <set>
+
+#include "apps/serve/videos_testing.hpp"
+
+namespace kinora::serve {
+namespace videos_test {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST_F(VideosTest, MakesAndKeepsAVideo) {
+  const auto videos = serve();
+  const json made = videos->create({{"prompt", "a"}, {"seed", 7}}, {}, "");
+  const std::string id = made.at("id");
+  EXPECT_THAT(id, StartsWith("video_"));
+  EXPECT_EQ(made.at("object"), "video");
+  EXPECT_EQ(made.at("model"), "m");
+  EXPECT_EQ(made.at("prompt"), "a");
+  EXPECT_EQ(made.at("seed"), 7);
+  EXPECT_EQ(made.at("size"), "64x48");
+  EXPECT_EQ(made.at("seconds"), "1");
+  EXPECT_TRUE(made.at("completed_at").is_null());
+  EXPECT_TRUE(made.at("error").is_null());
+  ASSERT_TRUE(becomes(*videos, id, "completed"));
+  const json now = videos->get(id);
+  EXPECT_EQ(now.at("progress"), 100);
+  EXPECT_EQ(now.at("seconds"), "2");  // as it was made
+  EXPECT_GE(now.at("completed_at"), now.at("created_at"));
+  EXPECT_EQ(now.at("expires_at"), now.at("completed_at").get<int64_t>() + settings_.keep);
+  EXPECT_EQ(bytes_of(videos->content(id)), "video " + id + " of a");
+  EXPECT_EQ(videos->live(id, 0).bytes, "a part and the rest");
+  EXPECT_EQ(videos->live(id, 7).bytes, "and the rest");
+  EXPECT_FALSE(videos->live(id, 19).more);
+  EXPECT_EQ(videos->list("", 20, false).at("data"), json::array({now}));
+  EXPECT_EQ(videos->remove(id), (json{{"id", id}, {"object", "video.deleted"}, {"deleted", true}}));
+  EXPECT_FALSE(fs::exists(folder_of(id)));
+  EXPECT_THAT(videos->metrics(), HasSubstr("kinora_serve_completed_total 1\n"));
+}
+
+TEST_F(VideosTest, DeletesWhatIsQueuedRunningOrDone) {
+  const auto videos = serve();
+  const std::string runs = create(*videos, "waits"), waits = create(*videos, "b");
+  ASSERT_TRUE(eventually([&] { return videos->get(runs).at("progress") == 50; }));
+  EXPECT_EQ(status_of(*videos, runs), "in_progress");
+  EXPECT_EQ(status_of(*videos, waits), "queued");
+  EXPECT_EQ(videos->get(waits).at("progress"), 0);
+  const auto e = error_of([&] { videos->content(runs); });
+  ASSERT_TRUE(e);
+  EXPECT_EQ(e->status, 409);
+  EXPECT_EQ(e->code, "not_ready");
+  EXPECT_EQ(e->headers, (web::Headers{{"x-should-retry", "false"}}));
+  EXPECT_EQ(videos->live(runs, 0).bytes, "a part");
+  EXPECT_EQ(videos->live(runs, 6).bytes, "");
+  EXPECT_TRUE(videos->live(runs, 6).more);
+  EXPECT_TRUE(videos->live(waits, 0).more);
+
+  for (const auto& id : {waits, runs}) {
+    videos->remove(id);
+    EXPECT_EQ(refusal([&] { videos->get(id); }), "404 not_found");
+    EXPECT_EQ(refusal([&] { videos->content(id); }), "404 not_found");
+    EXPECT_EQ(refusal([&] { videos->remove(id); }), "404 not_found");
+    EXPECT_FALSE(videos->live(id, 0).more);
+  }
+  EXPECT_FALSE(fs::exists(folder_of(waits)));
+  EXPECT_TRUE(eventually([&] { return !fs::exists(folder_of(runs)); }));
+  EXPECT_EQ(videos->health(), (json{{"status", "ok"}, {"queued", 0}, {"in_progress", 0}}));
+  EXPECT_THAT(videos->metrics(), HasSubstr("kinora_serve_cancelled_total 1\n"));
+  EXPECT_TRUE(becomes(*videos, create(*videos, "c"), "completed"));
+}
+
+TEST_F(VideosTest, BeginsAgainWhatAProcessDiedOf) {
+  const auto videos = serve();
+  const std::string once = create(*videos, "dies_once"), always = create(*videos, "dies"),
+                    loading = create(*videos, "dies_loading"), fails = create(*videos, "fails"),
+                    last = create(*videos, "last");
+  ASSERT_TRUE(becomes(*videos, last, "completed"));
+  EXPECT_EQ(status_of(*videos, once), "completed");
+  EXPECT_EQ(status_of(*videos, loading), "completed");
+  EXPECT_EQ(bytes_of(videos->content(loading)), "video " + loading + " of dies_loading");
+  EXPECT_EQ(status_of(*videos, always), "failed");
+  EXPECT_EQ(videos->get(always).at("error").at("code"), "model_failed");
+  EXPECT_EQ(videos->get(fails).at("error"),
+            (json{{"code", "generation_failed"}, {"message", "no memory is left"}}));
+  EXPECT_EQ(refusal([&] { videos->content(fails); }), "409 failed");
+  EXPECT_THAT(videos->metrics(), HasSubstr("kinora_serve_failed_total 2\n"));
+}
+
+TEST_F(VideosTest, RefusesWhatTheModelRefusesAndLeavesNothing) {
+  const auto videos = serve();
+  const auto e = error_of([&] { create(*videos, "refused"); });
+  ASSERT_TRUE(e);
+  EXPECT_EQ(e->status, 400);
+  EXPECT_EQ(e->param, "steps");
+  EXPECT_STREQ(e->what(), "steps: expected fewer");
+  EXPECT_EQ(refusal([&] { create(*videos, "check_dies"); }), "503 model_starts");
+  EXPECT_EQ(refusal([&] {
+              videos->create({{"prompt", "a"}, {"model", "n"}}, {}, "");
+            }),
+            "404 model_not_found");
+  EXPECT_ANY_THROW(videos->create({{"prompt", "a"}}, {{"image", folder_ / "none"}}, ""));
+  EXPECT_TRUE(fs::is_empty(folder_ / "videos"));
+  EXPECT_EQ(videos->list("", 20, false).at("data"), json::array());
+  EXPECT_TRUE(eventually([&] { return videos->health().at("status") == "ok"; }));
+}
+
+TEST_F(VideosTest, AFullQueueSaysWhenToComeAgain) {
+  settings_.max_queue = 2;
+  const auto videos = serve();
+  const std::string runs = create(*videos, "waits"), first = create(*videos, "a", "key");
+  std::vector<std::thread> clients;
+  std::atomic<int> accepted{0}, refused{0};
+  for (int i = 0; i < 12; ++i)
+    clients.emplace_back([&] { ++(refusal([&] { create(*videos, "b"); }).empty() ? accepted : refused); });
+  for (auto& client : clients) client.join();
+  EXPECT_EQ(accepted.load(), 1);
+  EXPECT_EQ(refused.load(), 11);
+  const auto e = error_of([&] { create(*videos, "c"); });
+  ASSERT_TRUE(e);
+  EXPECT_EQ(e->status, 429);
+  EXPECT_EQ(e->code, "queue_full");
+  ASSERT_EQ(e->headers.size(), 2U);
+  EXPECT_EQ(e->headers[0].first, "Retry-After");
+  EXPECT_GT(std::stoi(e->headers[0].second), 0);
+  EXPECT_EQ(e->headers[1], std::pair(std::string("x-should-retry"), std::string("true")));
+  EXPECT_EQ(create(*videos, "a", "key"), first);  // accepted before: no 429
+  videos->remove(first);
+  EXPECT_EQ(refusal([&] { create(*videos, "d"); }), "");
+  EXPECT_EQ(status_of(*videos, runs), "in_progress");
+}
+
+TEST_F(VideosTest, RepeatsOfAKeyAreOneVideo) {
+  const auto videos = serve();
+  std::vector<std::string> ids(16);
+  std::vector<std::thread> clients;
+  for (auto& id : ids) clients.emplace_back([&] { id = create(*videos, "waits", "same"); });
+  for (auto& client : clients) client.join();
+  EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), 1U);
+  EXPECT_EQ(videos->list("", 20, false).at("data").size(), 1U);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "videos"), {}), 1);
+  EXPECT_NE(create(*videos, "a", "other"), ids[0]);
+}
+
+TEST_F(VideosTest, ARemixHasItsOwnCopyOfTheFiles) {
+  const auto videos = serve();
+  std::ofstream(folder_ / "picture") << "picture";
+  const std::string from =
+      videos->create({{"prompt", "a"}, {"seed", 5}}, {{"image", folder_ / "picture"}}, "").at("id");
+  ASSERT_TRUE(becomes(*videos, from, "completed"));
+  const std::string waits = create(*videos, "waits");
+  EXPECT_EQ(refusal([&] { videos->remix(waits, "b", ""); }), "409 not_ready");
+  EXPECT_EQ(refusal([&] { videos->remix("video_none", "b", ""); }), "404 not_found");
+  const json made = videos->remix(from, "b", "");
+  EXPECT_EQ(made.at("remixed_from_video_id"), from);
+  EXPECT_EQ(made.at("prompt"), "b");
+  EXPECT_EQ(made.at("seed"), 5);
+  videos->remove(from);
+  videos->remove(waits);
+  const std::string id = made.at("id");
+  ASSERT_TRUE(becomes(*videos, id, "completed"));
+  EXPECT_EQ(bytes_of(folder_of(id) / "given_image"), "picture");
+}
+
+TEST_F(VideosTest, GoesOnWithItsQueueAfterARestart) {
+  fs::create_directories(folder_ / "videos/video_left");
+  auto videos = serve();
+  EXPECT_FALSE(fs::exists(folder_ / "videos/video_left"));
+  EXPECT_THROW(serve(), Error);  // the folder is taken
+  const std::string first = create(*videos, "waits"), second = create(*videos, "b"),
+                    gone = create(*videos, "c");
+  videos->remove(gone);
+  for (int i = 0; i < 4; ++i) {  // an end of the server is no fault of the video
+    videos.reset();
+    videos = serve();
+    ASSERT_TRUE(becomes(*videos, first, "in_progress")) << i;
+    EXPECT_EQ(status_of(*videos, second), "queued");
+  }
+  std::ofstream(folder_of(first) / "go") << "x";
+  EXPECT_TRUE(becomes(*videos, second, "completed"));
+  EXPECT_EQ(status_of(*videos, first), "completed");
+  EXPECT_EQ(refusal([&] { videos->get(gone); }), "404 not_found");
+  videos.reset();
+  videos = serve();
+  EXPECT_EQ(bytes_of(videos->content(second)), "video " + second + " of b");
+  EXPECT_EQ(videos->list("", 20, true).at("data").size(), 2U);
+}
+
+TEST_F(VideosTest, DropsWhatHasExpired) {
+  settings_.keep = 1;
+  const auto videos = serve();
+  const std::string id = create(*videos, "a"), failed = create(*videos, "fails"),
+                    runs = create(*videos, "waits");
+  for (const auto& one : {id, failed})
+    EXPECT_TRUE(eventually([&] { return refusal([&] { videos->get(one); }) == "404 not_found"; }));
+  EXPECT_FALSE(fs::exists(folder_of(id)));
+  EXPECT_EQ(status_of(*videos, runs), "in_progress");
+}
+
+TEST_F(VideosTest, AModelThatDoesNotReadHoldsUpNoOneElse) {
+  const auto videos = serve();
+  const std::string stops = create(*videos, "stops");
+  std::vector<std::thread> clients;
+  std::atomic<int> refused{0};
+  for (int i = 0; i < 16; ++i)
+    clients.emplace_back([&] {
+      if (refusal([&] { create(*videos, std::string(60'000, 'x')); }) == "503 model_starts") ++refused;
+    });
+  const auto folders = [&] { return std::distance(fs::directory_iterator(folder_ / "videos"), {}); };
+  EXPECT_TRUE(eventually([&] { return folders() == 17; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // more than its socket holds is sent by now
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(status_of(*videos, stops), "in_progress");
+  EXPECT_EQ(videos->health().at("in_progress"), 1);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  kill(std::stoi(bytes_of(folder_ / "models/m/pid")), SIGKILL);
+  for (auto& client : clients) client.join();
+  EXPECT_EQ(refused.load(), 16);
+  EXPECT_TRUE(becomes(*videos, stops, "completed"));
+}
+
+}  // namespace videos_test
+}  // namespace kinora::serve
