@@ -114,7 +114,9 @@ class Twins {
       const auto found = store.find(row.video.id);
       ASSERT_TRUE(found) << row.video.id;
       ASSERT_EQ(all_of(*found), all_of(row.video));
-      if (!row.key.empty()) ASSERT_EQ(store.id_of_key(row.key), row.video.id);
+      if (!row.key.empty()) {
+        ASSERT_EQ(store.id_of_key(row.key), row.video.id);
+      }
     }
     bool more = true;
     ASSERT_EQ(ids_of(store.page("", 1'000'000, true, more)), ids);

@@ -56,13 +56,17 @@ class VideosContract : public VideosTest {
       const std::string no = refusal([&] { file = videos.content(id); });
       seen.has_content = seen.has_content || seen.rank == 2;
       EXPECT_EQ(no, seen.has_content || no.empty() ? "" : "409 not_ready");
-      if (no.empty()) EXPECT_EQ(bytes_of(file), "video " + id + " of " + prompt);
+      if (no.empty()) {
+        EXPECT_EQ(bytes_of(file), "video " + id + " of " + prompt);
+      }
       seen.has_content = no.empty();
     } else if (how == 2) {
       const auto piece = videos.live(id, seen.live.size());
       seen.live += piece.bytes;
       EXPECT_EQ(std::string("a part and the rest").substr(0, seen.live.size()), seen.live);
-      if (!piece.more) EXPECT_EQ(seen.live.size(), 19U);
+      if (!piece.more) {
+        EXPECT_EQ(seen.live.size(), 19U);
+      }
     } else {
       const json page = videos.list("", 100, false);
       int found = 0;
