@@ -371,10 +371,13 @@ void Videos::start_again(std::unique_lock<std::mutex>& lock) {
 
 void Videos::keep_running() {
   std::unique_lock lock(mutex_);
-  while (!is_stopping_) {
+  for (auto look = steady_clock::now(); !is_stopping_;) {
     try {
       start_again(lock);
-      drop_expired();
+      if (steady_clock::now() >= look) {  // not with each step of a video
+        look = steady_clock::now() + kCheck;
+        drop_expired();
+      }
     } catch (const std::exception& e) {
       core::log_error("serve: {}", e.what());
     }

@@ -132,7 +132,7 @@ class Running {
 };
 
 TEST(WebRequests, PlacesAreOneDecodedSegmentAndTheFirstRouteThatFitsAnswers) {
-  const Running server;
+  Running server;
   const std::string longest(20'000, 'a');
   const std::vector<std::pair<std::string, std::string>> fit{{"/v/fixed", "fixed"},
                                                              {"/v/video_1", "<video_1>"},
@@ -154,7 +154,7 @@ TEST(WebRequests, PlacesAreOneDecodedSegmentAndTheFirstRouteThatFitsAnswers) {
 }
 
 TEST(WebRequests, MethodsAreThoseOfTheRoute) {
-  const Running server;
+  Running server;
   EXPECT_THAT(server.ask("DELETE /v/x%20y"), EndsWith("\r\n\r\nremoved <x y>"));
   for (const char* line :
        {"DELETE /v/x/content", "PUT /v/x", "DELETE /up", "GET /up", "HEAD /up", "DELETE /v/fixed/content"})
@@ -166,7 +166,7 @@ TEST(WebRequests, MethodsAreThoseOfTheRoute) {
 }
 
 TEST(WebRequests, EveryRefusalHasTheFormThatWasSet) {
-  const Running server;
+  Running server;
   const auto refusal = [](const char* status, const std::string& why) {
     return AllOf(StartsWith(std::string("HTTP/1.1 ") + status),
                  HasSubstr("Content-Type: application/json\r\n"), EndsWith("\r\n\r\n{" + why + "}"));
@@ -185,7 +185,7 @@ TEST(WebRequests, EveryRefusalHasTheFormThatWasSet) {
 }
 
 TEST(WebRequests, AnUploadIsAFileWhileItsHandlerRuns) {
-  const Running server;
+  Running server;
   for (const size_t size : {size_t{0}, size_t{1}, size_t{70'000}, static_cast<size_t>(kMostUpload)}) {
     const std::string bytes = pattern(size);
     EXPECT_THAT(server.upload(bytes), EndsWith("\r\n\r\n" + summary(bytes)));
@@ -197,7 +197,7 @@ TEST(WebRequests, AnUploadIsAFileWhileItsHandlerRuns) {
 }
 
 TEST(WebRequests, UploadsFollowEachOtherOnAConnection) {
-  const Running server;
+  Running server;
   Client client(server.port);
   std::string all;
   for (const char* body : {"", "first", "", "second"})
@@ -213,7 +213,7 @@ TEST(WebRequests, UploadsFollowEachOtherOnAConnection) {
 }
 
 TEST(WebRequests, AnUploadWaitsForItsContinuation) {
-  const Running server;
+  Running server;
   const std::string bytes = pattern(50'000);
   Client client(server.port);
   client.send(
@@ -225,7 +225,7 @@ TEST(WebRequests, AnUploadWaitsForItsContinuation) {
 }
 
 TEST(WebRequests, AnUploadOverTheLimitOrCutOffLeavesNothing) {
-  const Running server;
+  Running server;
   const std::string longer = pattern(kMostUpload + 1);
   EXPECT_THAT(server.upload(longer), StartsWith("HTTP/1.1 413"));
   EXPECT_THAT(server.ask("POST /up", "Transfer-Encoding: chunked\r\n", chunked(longer, 5000)),
