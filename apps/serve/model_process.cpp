@@ -21,7 +21,7 @@ extern char** environ;  // NOLINT(readability-redundant-declaration)
 namespace kinora::serve {
 namespace {
 
-constexpr int kSocketOfModel = 3;  // apps/serve/models.cpp says so in its command
+constexpr int kSocketOfModel = 3;  // as --requests says in Videos::start
 constexpr size_t kLongestLine = 16 << 20;
 constexpr size_t kMostUnsent = 64 << 20;
 

@@ -1,5 +1,6 @@
 #include "apps/serve/serve.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
@@ -7,6 +8,7 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include "apps/serve/access.hpp"
 #include "apps/serve/api_error.hpp"
@@ -24,6 +26,7 @@ using web::Request;
 
 constexpr size_t kJsonBytes = 1 << 20;
 constexpr int64_t kMostOfPage = 100;
+constexpr size_t kConnections = 2000;  // a viewer has one while it watches
 
 class Api {
  public:
@@ -111,7 +114,7 @@ class Api {
       if (!out) throw ApiError(404, "the content of video " + id + " is gone", "not_found", "id");
       return std::move(*out);
     }
-    videos_.get(id);
+    videos_.live(id, 0);  // throws while a status can tell why
     Answer out{.type = "video/mp4", .headers = {{"Cache-Control", "no-store"}}};
     out.next = [this, id, at = uint64_t{0}]() mutable -> std::optional<std::string> {
       auto piece = videos_.live(id, at);
@@ -127,15 +130,25 @@ class Api {
   const std::filesystem::path uploads_;
 };
 
+// A connection and its file: more than the 1024 of most systems.
+void allow_open_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = std::max<rlim_t>(limit.rlim_cur, std::min<rlim_t>(limit.rlim_max, 4 * kConnections));
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 void serve(const ServeCall& call) {
   const Settings& settings = call.settings;
   const auto uploads = settings.folder / "uploads";
+  allow_open_files();
   Videos videos(settings, call.program);  // which holds the folder
   std::filesystem::remove_all(uploads);
   std::filesystem::create_directories(uploads);
   web::Limits limits;
+  limits.connections = kConnections;
   limits.upload_bytes = static_cast<uint64_t>(settings.upload);
   limits.upload_folder = uploads;
   limits.body_bytes = kJsonBytes;

@@ -188,10 +188,10 @@ void Videos::require_room() const {
 json Videos::checked(std::unique_lock<std::mutex>& lock, Model& of, const json& fields) {
   const int64_t question = ++of.asked;
   json answer;
-  const int64_t asked = of.processes;
+  const int64_t process = of.processes;
   if (of.process && of.process->send({{"check", question}, {"fields", fields}}))
     changed_.wait_for(lock, kAnswer, [&] {
-      return is_stopping_ || of.answers.contains(question) || of.is_gone || of.processes != asked;
+      return is_stopping_ || of.answers.contains(question) || of.is_gone || of.processes != process;
     });
   if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
   if (const auto at = of.answers.find(question); at != of.answers.end()) {
@@ -492,15 +492,17 @@ fs::path Videos::content(const std::string& id) const {
 }
 
 Videos::Piece Videos::live(const std::string& id, uint64_t at) const {
-  const auto video = store_.find(id);  // before its bytes: of a finished one these are all
-  if (is_stopping_ || !video) return {.bytes = {}, .more = false};
-  Piece out{.bytes = {}, .more = video->status == Status::queued || video->status == Status::in_progress};
+  if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
+  const auto status = stored(id).status;  // before its bytes: of a finished one these are all
+  Piece out{.bytes = {}, .more = status == Status::queued || status == Status::in_progress};
   std::ifstream in(folder_of(id) / "live.mp4", std::ios::binary);
-  if (!in || !in.seekg(static_cast<std::streamoff>(at))) return out;
-  out.bytes.resize(kLivePiece);
-  in.read(out.bytes.data(), static_cast<std::streamsize>(kLivePiece));
-  out.bytes.resize(static_cast<size_t>(in.gcount()));
-  out.more = out.more || !out.bytes.empty();
+  if (in && in.seekg(static_cast<std::streamoff>(at))) {
+    out.bytes.resize(kLivePiece);
+    in.read(out.bytes.data(), static_cast<std::streamsize>(kLivePiece));
+    out.bytes.resize(static_cast<size_t>(in.gcount()));
+    out.more = out.more || !out.bytes.empty();
+  }
+  if (status == Status::failed && !out.more) throw ApiError(409, "video " + id + " is failed", "failed");
   return out;
 }
 

@@ -50,7 +50,8 @@ class Videos {
 
   // The finished MP4. Throws ApiError 409 `not_ready` while it is made.
   std::filesystem::path content(const std::string& id) const;
-  // The bytes of a video that is being made, or of a finished one, from `at` on, and whether more may follow.
+  // The bytes of a video that is being made, or of a finished one, from `at` on, and whether more may follow. Throws
+  // ApiError where they end before the video does: it has failed or is deleted, or the server ends.
   struct Piece {
     std::string bytes;
     bool more = true;

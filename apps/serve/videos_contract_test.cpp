@@ -28,7 +28,7 @@ class VideosContract : public VideosTest {
     EXPECT_EQ(refusal([&] { videos.get(id); }), "404 not_found");
     EXPECT_EQ(refusal([&] { videos.content(id); }), "404 not_found");
     EXPECT_EQ(refusal([&] { videos.remove(id); }), "404 not_found");
-    EXPECT_FALSE(videos.live(id, 0).more);
+    EXPECT_EQ(refusal([&] { videos.live(id, 0); }), "404 not_found");
   }
 
  private:

@@ -65,7 +65,7 @@ TEST_F(VideosTest, DeletesWhatIsQueuedRunningOrDone) {
     EXPECT_EQ(refusal([&] { videos->get(id); }), "404 not_found");
     EXPECT_EQ(refusal([&] { videos->content(id); }), "404 not_found");
     EXPECT_EQ(refusal([&] { videos->remove(id); }), "404 not_found");
-    EXPECT_FALSE(videos->live(id, 0).more);
+    EXPECT_EQ(refusal([&] { videos->live(id, 0); }), "404 not_found");
   }
   EXPECT_FALSE(fs::exists(folder_of(waits)));
   EXPECT_TRUE(eventually([&] { return !fs::exists(folder_of(runs)); }));
@@ -88,6 +88,7 @@ TEST_F(VideosTest, BeginsAgainWhatAProcessDiedOf) {
   EXPECT_EQ(videos->get(fails).at("error"),
             (json{{"code", "generation_failed"}, {"message", "no memory is left"}}));
   EXPECT_EQ(refusal([&] { videos->content(fails); }), "409 failed");
+  EXPECT_EQ(refusal([&] { videos->live(fails, 0); }), "409 failed");
   EXPECT_THAT(videos->metrics(), HasSubstr("kinora_serve_failed_total 2\n"));
 }
 
