@@ -1,0 +1,217 @@
+// The whole server over HTTP, with the model of fake_model_test.cpp.
+#include "apps/serve/serve.hpp"
+
+#include <atomic>
+#include <future>
+
+#include <gmock/gmock.h>
+
+#include "apps/serve/videos_testing.hpp"
+#include "apps/web/client_testing.hpp"
+
+namespace kinora::serve {
+namespace serve_test {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+const std::string kToken = "Authorization: Bearer the token of this test\r\n";
+const std::string kJson = "Content-Type: application/json\r\n";
+const std::string kForm = "Content-Type: multipart/form-data; boundary=b\r\n";
+
+class Serve : public VideosTest {
+ protected:
+  Serve() {
+    settings_.token = "the token of this test";
+    settings_.port = 0;
+    settings_.upload = 3 << 20;
+    std::promise<std::string> url;
+    auto known = url.get_future();
+    thread_ = std::thread([this, url = std::move(url)]() mutable {
+      try {
+        serve::serve({.settings = settings_,
+                      .program = fs::read_symlink("/proc/self/exe"),
+                      .ready = [&](const std::string& at) { url.set_value(at); },
+                      .stopped = [this] { return ends_.load(); }});
+      } catch (...) {
+        url.set_exception(std::current_exception());
+      }
+    });
+    const std::string at = known.get();
+    EXPECT_THAT(at, StartsWith("http://127.0.0.1:"));
+    port_ = std::stoi(at.substr(at.rfind(':') + 1));
+  }
+  ~Serve() override {
+    ends_ = true;
+    thread_.join();
+  }
+
+  static std::string request(const std::string& line, const std::string& more, const std::string& body = "") {
+    return line + " HTTP/1.1\r\nHost: here\r\nConnection: close\r\n" + more +
+           (body.empty() ? "" : "Content-Length: " + std::to_string(body.size()) + "\r\n") + "\r\n" + body;
+  }
+  std::string ask(const std::string& line, const std::string& more = kToken,
+                  const std::string& body = "") const {
+    web::Client client(port_);
+    client.send(request(line, more, body));
+    return client.receive();
+  }
+  static json body_of(const std::string& answer) {
+    const size_t at = answer.find("\r\n\r\n");
+    return json::parse(at == std::string::npos ? "" : answer.substr(at + 4), nullptr, false);
+  }
+  json make(const std::string& type, const std::string& body) const {
+    const std::string answer = ask("POST /v1/videos", kToken + type, body);
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+    return body_of(answer);
+  }
+  std::string status(const std::string& id) const {
+    return body_of(ask("GET /v1/videos/" + id)).value("status", "");
+  }
+
+  int port_ = 0;
+
+ private:
+  std::atomic<bool> ends_{false};
+  std::thread thread_;
+};
+
+TEST_F(Serve, AsksForItsToken) {
+  EXPECT_THAT(ask("GET /v1/videos", ""),
+              AllOf(StartsWith("HTTP/1.1 401"), HasSubstr("WWW-Authenticate: Bearer"),
+                    HasSubstr("\"authentication_error\"")));
+  for (const char* wrong :
+       {"Authorization: Bearer the token of this tesT\r\n", "Authorization: Bearer \r\n",
+        "Authorization: the token of this test\r\n", "X-Api-Key: the token of this test\r\n"})
+    EXPECT_THAT(ask("GET /v1/models", wrong), StartsWith("HTTP/1.1 401")) << wrong;
+  EXPECT_THAT(ask("GET /v1/models"), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\"id\":\"m\"")));
+  EXPECT_THAT(ask("GET /health", ""), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("x-request-id: req_")));
+  EXPECT_THAT(ask("GET /health", "Origin: http://there\r\n"), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(ask("GET /health", "Origin: null\r\n"), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(ask("GET /health", "Origin: http://here\r\n"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(Serve, AFormAndJsonMakeTheSame) {
+  const auto part = [](const std::string& name, const std::string& value) {
+    return "--b\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + value + "\r\n";
+  };
+  const std::string file = part("input_reference\"; filename=\"a.png", "a\r\n--picture");
+  json form =
+      make(kForm, part("prompt", "x") + part("seed", "7") + part("size", "32x16") + file + "--b--\r\n");
+  json text = make(kJson, R"({"prompt": "x", "seed": 7, "size": "32x16"})");
+  EXPECT_EQ(form.at("size"), "32x16");
+  EXPECT_EQ(form.at("seed"), 7);
+  EXPECT_EQ(bytes_of(folder_of(form.at("id")) / "given_input_reference"), "a\r\n--picture");
+  for (const char* own : {"id", "created_at", "status", "progress"}) {
+    form.erase(own);
+    text.erase(own);
+  }
+  EXPECT_EQ(form, text);
+  EXPECT_TRUE(eventually([&] { return fs::is_empty(folder_ / "uploads"); }));
+}
+
+TEST_F(Serve, EveryErrorHasTheFormThatClientsRead) {
+  struct Case {
+    std::string line, type, body, status, code, param;
+  };
+  const std::string create = "POST /v1/videos";
+  const std::vector<Case> cases{
+      {create, kJson, "{", "400", "invalid_json", ""},
+      {create, kJson, "{\"prompt\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}", "400",
+       "invalid_json", ""},
+      {create, kJson, R"({"prompt": "x", "sed": 1})", "400", "unknown_parameter", "sed"},
+      {create, kJson, R"({"prompt": "x", "steps": 0})", "400", "invalid_value", "steps"},
+      {create, kJson, R"({"prompt": "refused"})", "400", "invalid_value", "steps"},
+      {create, kJson, R"({"prompt": "x", "model": "n"})", "404", "model_not_found", "model"},
+      {create, kJson, "{\"prompt\": \"" + std::string(1 << 20, 'x') + "\"}", "413", "too_large", ""},
+      {create, kJson, std::string((3 << 20) + 1, 'x'), "413", "", ""},
+      {create, "Content-Type: text/plain\r\n", "x", "415", "unsupported_type", ""},
+      {create, "", "", "415", "unsupported_type", ""},
+      {create, kForm, "--b\r\n", "400", "", ""},
+      {create, "Content-Type: multipart/form-data\r\n", "--b--", "400", "", ""},
+      {create, kForm, "--b--", "400", "missing", "prompt"},
+      {"POST /v1/videos/none/remix", kJson, R"({"prompt": "x"})", "404", "not_found", "id"},
+      {"POST /v1/videos/none/remix", kJson, R"({"prompt": "x", "seed": 1})", "400", "invalid_value", ""},
+      {"GET /v1/videos/none", "", "", "404", "not_found", "id"},
+      {"GET /v1/videos/%ff%2e%2e%2f", "", "", "404", "not_found", "id"},
+      {"GET /v1/videos/none/content", "", "", "404", "not_found", "id"},
+      {"GET /v1/videos/none/content?live=1", "", "", "404", "not_found", "id"},
+      {"GET /v1/videos/none/content?variant=x", "", "", "400", "invalid_value", "variant"},
+      {"DELETE /v1/videos/none", "", "", "404", "not_found", "id"},
+      {"GET /v1/videos?limit=0", "", "", "400", "invalid_value", "limit"},
+      {"GET /v1/videos?limit=x", "", "", "400", "invalid_value", "limit"},
+      {"GET /v1/videos?order=up", "", "", "400", "invalid_value", "order"},
+      {"PUT /v1/videos", "", "", "405", "", ""},
+      {"GET /v1/none", "", "", "404", "", ""}};
+  for (const auto& one : cases) {
+    const std::string answer = ask(one.line, kToken + one.type, one.body);
+    const std::string what = one.line + " " + one.body.substr(0, 100) + "\n" + answer.substr(0, 1000);
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 " + one.status)) << what;
+    const json body = body_of(answer);
+    ASSERT_TRUE(body.is_object() && body.contains("error")) << what;
+    const json& error = body.at("error");
+    EXPECT_NE(error.at("message"), "") << what;
+    EXPECT_EQ(error.at("type"), "invalid_request_error") << what;
+    EXPECT_EQ(error.at("code"), one.code.empty() ? json() : json(one.code)) << what;
+    EXPECT_EQ(error.at("param"), one.param.empty() ? json() : json(one.param)) << what;
+  }
+  EXPECT_EQ(body_of(ask("GET /v1/videos")).at("data"), json::array());
+  EXPECT_TRUE(
+      eventually([&] { return fs::is_empty(folder_ / "uploads") && fs::is_empty(folder_ / "videos"); }));
+}
+
+TEST_F(Serve, ShowsAVideoWhileItIsMade) {
+  const std::string id = make(kJson, R"({"prompt": "waits"})").at("id"),
+                    content = "GET /v1/videos/" + id + "/content";
+  web::Client viewer(port_);
+  viewer.send(request(content + "?live=1", kToken));
+  EXPECT_THAT(viewer.receive("6\r\na part\r\n"),
+              AllOf(StartsWith("HTTP/1.1 200"), EndsWith("\r\n\r\n6\r\na part\r\n")));
+  EXPECT_THAT(ask(content), AllOf(StartsWith("HTTP/1.1 409"), HasSubstr("x-should-retry: false"),
+                                  HasSubstr("\"not_ready\"")));
+  std::ofstream(folder_of(id) / "go") << "x";
+  EXPECT_EQ(viewer.receive(), "d\r\n and the rest\r\n0\r\n\r\n");
+  ASSERT_TRUE(eventually([&] { return status(id) == "completed"; }));
+  EXPECT_THAT(ask(content),
+              AllOf(HasSubstr("Content-Type: video/mp4"), EndsWith("video " + id + " of waits")));
+  EXPECT_THAT(ask(content, kToken + "Range: bytes=0-4\r\n"),
+              AllOf(StartsWith("HTTP/1.1 206"), EndsWith("\r\n\r\nvideo")));
+  EXPECT_THAT(ask("HEAD /v1/videos/" + id + "/content"),
+              AllOf(StartsWith("HTTP/1.1 200"), EndsWith("\r\n\r\n")));
+  EXPECT_EQ(body_of(ask("DELETE /v1/videos/" + id)).at("deleted"), true);
+  EXPECT_THAT(ask(content), StartsWith("HTTP/1.1 404"));
+}
+
+TEST_F(Serve, CutsTheLiveAnswerOfADeletedVideo) {
+  const std::string id = make(kJson, R"({"prompt": "waits"})").at("id");
+  web::Client viewer(port_);
+  viewer.send(request("GET /v1/videos/" + id + "/content?live=1", kToken));
+  EXPECT_THAT(viewer.receive("a part\r\n"), EndsWith("a part\r\n"));
+  EXPECT_THAT(ask("DELETE /v1/videos/" + id), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(viewer.receive(), Not(HasSubstr("0\r\n\r\n")));
+}
+
+TEST_F(Serve, ListsPages) {
+  std::vector<std::string> ids;
+  for (int i = 0; i < 5; ++i) ids.push_back(make(kJson, R"({"prompt": "x"})").at("id"));
+  std::vector<std::string> seen;
+  std::string after;
+  for (bool more = true; more;) {
+    const json page = body_of(ask("GET /v1/videos?order=asc&limit=2&after=" + after));
+    EXPECT_EQ(page.at("object"), "list");
+    for (const auto& one : page.at("data")) seen.push_back(one.at("id"));
+    more = page.at("has_more");
+    after = page.at("last_id");
+    ASSERT_LE(seen.size(), 5U);
+  }
+  EXPECT_EQ(seen, ids);
+  EXPECT_EQ(body_of(ask("GET /v1/videos?limit=1")).at("first_id"), ids.back());
+}
+
+}  // namespace serve_test
+}  // namespace kinora::serve
