@@ -97,7 +97,9 @@ class Fake {
   }
   void finish() {
     std::ofstream(folder_ / "live.mp4", std::ios::app) << " and the rest";
-    std::ofstream(folder_ / "video.mp4") << "video " + waiting_ + " of " + prompt_;
+    std::ofstream(folder_ / "new") << "video " + waiting_ + " of " + prompt_;
+    fs::rename(folder_ / "new", folder_ / "live.mp4");  // with its index in front, as kinora does
+    fs::rename(folder_ / "live.mp4", folder_ / "video.mp4");
     say({{"done", {{"num_frames", 16}}}, {"video", waiting_}});
     waiting_.clear();
   }

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <optional>
+#include <memory>
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -114,14 +114,11 @@ class Api {
       if (!out) throw ApiError(404, "the content of video " + id + " is gone", "not_found", "id");
       return std::move(*out);
     }
-    videos_.live(id, 0);  // throws while a status can tell why
+    const auto viewer = std::make_shared<Videos::Viewer>(Videos::Viewer{.id = id});
+    videos_.next(*viewer);  // throws while a status can tell why
+    viewer->at = 0;
     Answer out{.type = "video/mp4", .headers = {{"Cache-Control", "no-store"}}};
-    out.next = [this, id, at = uint64_t{0}]() mutable -> std::optional<std::string> {
-      auto piece = videos_.live(id, at);
-      at += piece.bytes.size();
-      if (piece.bytes.empty() && piece.more) return std::nullopt;
-      return std::move(piece.bytes);
-    };
+    out.next = [this, viewer] { return videos_.next(*viewer); };
     return out;
   }
 

@@ -491,19 +491,25 @@ fs::path Videos::content(const std::string& id) const {
   throw not_yet;
 }
 
-Videos::Piece Videos::live(const std::string& id, uint64_t at) const {
+std::optional<std::string> Videos::next(Viewer& viewer) const {
   if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
-  const auto status = stored(id).status;  // before its bytes: of a finished one these are all
-  Piece out{.bytes = {}, .more = status == Status::queued || status == Status::in_progress};
-  std::ifstream in(folder_of(id) / "live.mp4", std::ios::binary);
-  if (in && in.seekg(static_cast<std::streamoff>(at))) {
-    out.bytes.resize(kLivePiece);
-    in.read(out.bytes.data(), static_cast<std::streamsize>(kLivePiece));
-    out.bytes.resize(static_cast<size_t>(in.gcount()));
-    out.more = out.more || !out.bytes.empty();
+  const auto status = stored(viewer.id).status;  // before its bytes: of a finished one these are all
+  // Kept open, because another file takes the place of the growing one at its end, with an index in front.
+  for (const char* name : {"live.mp4", "video.mp4"})
+    if (!viewer.file.is_open()) viewer.file.open(folder_of(viewer.id) / name, std::ios::binary);
+  std::string out;
+  if (viewer.file.is_open()) {
+    viewer.file.clear();
+    if (viewer.file.seekg(0, std::ios::end).tellg() < static_cast<std::streamoff>(viewer.at))
+      throw ApiError(503, "video " + viewer.id + " begins again", "begins_again");
+    out.resize(kLivePiece);
+    viewer.file.seekg(static_cast<std::streamoff>(viewer.at)).read(out.data(), kLivePiece);
+    out.resize(static_cast<size_t>(viewer.file.gcount()));
+    viewer.at += out.size();
   }
-  if (status == Status::failed && !out.more) throw ApiError(409, "video " + id + " is failed", "failed");
-  return out;
+  if (!out.empty() || status == Status::completed) return out;
+  if (status == Status::failed) throw ApiError(409, "video " + viewer.id + " is failed", "failed");
+  return std::nullopt;
 }
 
 // What no video of the store has, after an end in which a folder was left.

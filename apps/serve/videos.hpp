@@ -2,7 +2,7 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
-#include <deque>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -50,13 +50,15 @@ class Videos {
 
   // The finished MP4. Throws ApiError 409 `not_ready` while it is made.
   std::filesystem::path content(const std::string& id) const;
-  // The bytes of a video that is being made, or of a finished one, from `at` on, and whether more may follow. Throws
-  // ApiError where they end before the video does: it has failed or is deleted, or the server ends.
-  struct Piece {
-    std::string bytes;
-    bool more = true;
+  // Who watches a video that is being made, or a finished one.
+  struct Viewer {
+    std::string id;
+    std::ifstream file{};
+    uint64_t at = 0;
   };
-  Piece live(const std::string& id, uint64_t at) const;
+  // The next bytes, "" at the end, nothing where there are none yet. Throws ApiError where they end before the video
+  // does: it has failed, is deleted or begins again, or the server ends.
+  std::optional<std::string> next(Viewer& viewer) const;
 
  private:
   struct Model;

@@ -34,9 +34,9 @@ TEST_F(VideosTest, MakesAndKeepsAVideo) {
   EXPECT_GE(now.at("completed_at"), now.at("created_at"));
   EXPECT_EQ(now.at("expires_at"), now.at("completed_at").get<int64_t>() + settings_.keep);
   EXPECT_EQ(bytes_of(videos->content(id)), "video " + id + " of a");
-  EXPECT_EQ(videos->live(id, 0).bytes, "a part and the rest");
-  EXPECT_EQ(videos->live(id, 7).bytes, "and the rest");
-  EXPECT_FALSE(videos->live(id, 19).more);
+  Videos::Viewer viewer{.id = id};
+  EXPECT_EQ(videos->next(viewer), "video " + id + " of a");
+  EXPECT_EQ(videos->next(viewer), "");
   EXPECT_EQ(videos->list("", 20, false).at("data"), json::array({now}));
   EXPECT_EQ(videos->remove(id), (json{{"id", id}, {"object", "video.deleted"}, {"deleted", true}}));
   EXPECT_FALSE(fs::exists(folder_of(id)));
@@ -55,23 +55,41 @@ TEST_F(VideosTest, DeletesWhatIsQueuedRunningOrDone) {
   EXPECT_EQ(e->status, 409);
   EXPECT_EQ(e->code, "not_ready");
   EXPECT_EQ(e->headers, (web::Headers{{"x-should-retry", "false"}}));
-  EXPECT_EQ(videos->live(runs, 0).bytes, "a part");
-  EXPECT_EQ(videos->live(runs, 6).bytes, "");
-  EXPECT_TRUE(videos->live(runs, 6).more);
-  EXPECT_TRUE(videos->live(waits, 0).more);
+  Videos::Viewer of_runs{.id = runs}, of_waits{.id = waits};
+  EXPECT_EQ(videos->next(of_runs), "a part");
+  EXPECT_EQ(videos->next(of_runs), std::nullopt);
+  EXPECT_EQ(videos->next(of_waits), std::nullopt);
 
-  for (const auto& id : {waits, runs}) {
+  for (auto* viewer : {&of_waits, &of_runs}) {
+    const std::string id = viewer->id;
     videos->remove(id);
     EXPECT_EQ(refusal([&] { videos->get(id); }), "404 not_found");
     EXPECT_EQ(refusal([&] { videos->content(id); }), "404 not_found");
     EXPECT_EQ(refusal([&] { videos->remove(id); }), "404 not_found");
-    EXPECT_EQ(refusal([&] { videos->live(id, 0); }), "404 not_found");
+    EXPECT_EQ(refusal([&] { videos->next(*viewer); }), "404 not_found");
   }
   EXPECT_FALSE(fs::exists(folder_of(waits)));
   EXPECT_TRUE(eventually([&] { return !fs::exists(folder_of(runs)); }));
   EXPECT_EQ(videos->health(), (json{{"status", "ok"}, {"queued", 0}, {"in_progress", 0}}));
   EXPECT_THAT(videos->metrics(), HasSubstr("kinora_serve_cancelled_total 1\n"));
   EXPECT_TRUE(becomes(*videos, create(*videos, "c"), "completed"));
+}
+
+TEST_F(VideosTest, AViewerSeesTheGrowingVideoToItsEnd) {
+  const auto videos = serve();
+  const std::string id = create(*videos, "waits");
+  Videos::Viewer early{.id = id};
+  ASSERT_TRUE(eventually([&] { return videos->next(early) == "a part"; }));
+  std::ofstream(folder_of(id) / "go") << "x";
+  ASSERT_TRUE(becomes(*videos, id, "completed"));  // its file is another one by now
+  EXPECT_EQ(videos->next(early), " and the rest");
+  EXPECT_EQ(videos->next(early), "");
+
+  const std::string again = create(*videos, "waits");
+  Videos::Viewer cut{.id = again};
+  ASSERT_TRUE(eventually([&] { return videos->next(cut) == "a part"; }));
+  std::ofstream(folder_of(again) / "live.mp4") << "a";  // as a second process begins it
+  EXPECT_EQ(refusal([&] { videos->next(cut); }), "503 begins_again");
 }
 
 TEST_F(VideosTest, BeginsAgainWhatAProcessDiedOf) {
@@ -88,7 +106,8 @@ TEST_F(VideosTest, BeginsAgainWhatAProcessDiedOf) {
   EXPECT_EQ(videos->get(fails).at("error"),
             (json{{"code", "generation_failed"}, {"message", "no memory is left"}}));
   EXPECT_EQ(refusal([&] { videos->content(fails); }), "409 failed");
-  EXPECT_EQ(refusal([&] { videos->live(fails, 0); }), "409 failed");
+  Videos::Viewer viewer{.id = fails};
+  EXPECT_EQ(refusal([&] { videos->next(viewer); }), "409 failed");
   EXPECT_THAT(videos->metrics(), HasSubstr("kinora_serve_failed_total 2\n"));
 }
 
