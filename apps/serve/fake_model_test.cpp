@@ -64,17 +64,20 @@ class Fake {
     if (message.contains("check")) {
       check(message.at("check"), message.at("fields"));
     } else if (message.contains("make")) {
-      make(message.at("make"), message.at("folder").get<std::string>(), message.at("fields").at("prompt"));
+      make(message.at("make"), message.at("folder").get<std::string>(),
+           message.at("fields").value("prompt", ""));
     } else if (message.at("cancel") == waiting_) {
       say({{"failed", "cancelled"}, {"video", waiting_}});
       waiting_.clear();
     }
   }
   static void check(const json& number, const json& given) {
-    const std::string prompt = given.at("prompt");
+    const std::string prompt = given.value("prompt", "");
     if (prompt == "check_dies") raise(SIGKILL);
     if (prompt == "refused")
       return say({{"checked", number}, {"error", "steps: expected fewer"}, {"param", "steps"}});
+    if (given.contains("shots") && given.contains("num_frames"))
+      return say({{"checked", number}, {"error", "shots have their own lengths"}});
     json fields{{"width", 64}, {"height", 48}, {"num_frames", 8}, {"fps", 8}};
     fields.update(given);
     say({{"checked", number}, {"fields", fields}});

@@ -245,6 +245,7 @@ json Videos::remix(const std::string& id, const std::string& prompt, const std::
                    "not_ready");
   json fields = from.fields;
   fields["prompt"] = prompt;
+  fields.erase("shots");  // the new prompt is for all of its length
   fields["model"] = from.model;
   fields["remixed_from"] = id;
   std::vector<GivenFile> files;

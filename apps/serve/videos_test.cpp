@@ -186,6 +186,15 @@ TEST_F(VideosTest, ARemixHasItsOwnCopyOfTheFiles) {
   EXPECT_EQ(bytes_of(folder_of(id) / "given_image"), "picture");
 }
 
+TEST_F(VideosTest, ARemixOfShotsHasOnePrompt) {
+  const auto videos = serve();
+  const std::string from = videos->create({{"shots", json::array({R"({"prompt":"a"})"})}}, {}, "").at("id");
+  ASSERT_TRUE(becomes(*videos, from, "completed"));
+  const json made = videos->remix(from, "b", "");
+  EXPECT_EQ(made.at("prompt"), "b");
+  EXPECT_EQ(made.at("seconds"), "2");  // as long as the other
+}
+
 TEST_F(VideosTest, GoesOnWithItsQueueAfterARestart) {
   fs::create_directories(folder_ / "videos/video_left");
   auto videos = serve();
