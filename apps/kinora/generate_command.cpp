@@ -206,7 +206,6 @@ core::JobSpec wished(core::Runtime& runtime, const core::RunFile& run, const po:
     options["shots"] = json::array();
   for (const char* path : {"image", "video"})
     if (given.count(path)) options[path] = fs::absolute(asked(path)).string();
-  if (given.count("requests")) options["requests"] = given["requests"].as<int64_t>();
   if (given.count("seed")) options["seed"] = given["seed"].as<int64_t>();
   for (const auto& one : sets_in(given))  // again, because they override --from
     if (given.count("from") && one.starts_with(of.name + ".") &&
@@ -248,7 +247,7 @@ std::string usage_problem(const po::variables_map& given) {
                  "kinora generate --pipeline FOLDER --prompt \"...\"";
   if (given.count("job")) return "--job chooses a job of a run file; leave it out with --pipeline";
   const auto sets = sets_in(given);
-  const bool has_prompts = given.count("requests") || given.count("prompt") || given.count("from") ||
+  const bool has_prompts = given.count("prompt") || given.count("from") ||
                            std::any_of(sets.begin(), sets.end(), [](const std::string& set) {
                              return set.starts_with("generate.prompts=") ||
                                     set.starts_with("generate.prompts_file=") ||
@@ -267,8 +266,7 @@ void say_results(const core::RunFile& run, const std::string& job) {
 int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto visible = generate_flags();
   po::options_description all;
-  all.add(visible).add_options()("file", po::value<std::string>())(
-      "requests", po::value<int64_t>());  // for `kinora serve`
+  all.add(visible).add_options()("file", po::value<std::string>());
   po::positional_options_description positional;
   positional.add("file", 1);
   po::variables_map given;

@@ -1,5 +1,6 @@
 #include "apps/serve/access.hpp"
 
+#include <boost/algorithm/string/predicate.hpp>
 #include <openssl/crypto.h>
 
 #include "apps/serve/api_error.hpp"
@@ -15,7 +16,7 @@ bool is_secret(std::string_view text, std::string_view secret) {
 
 std::string_view bearer_of(std::string_view header) {
   constexpr std::string_view kScheme = "Bearer ";
-  return header.starts_with(kScheme) ? header.substr(kScheme.size()) : std::string_view();
+  return boost::istarts_with(header, kScheme) ? header.substr(kScheme.size()) : std::string_view();
 }
 
 }  // namespace

@@ -43,7 +43,12 @@ pid_t started(const ModelCommand& command, int socket) {
   for (auto& text : texts) arguments.push_back(text.data());
   arguments.push_back(nullptr);
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);
+  std::string told = fmt::format("KINORA_REQUESTS={}", kSocketOfModel);
+  std::vector<char*> variables{told.data()};
+  for (char** one = environ; *one; ++one) variables.push_back(*one);
+  variables.push_back(nullptr);
+  const int error =
+      posix_spawn(&pid, arguments[0], &actions, &attributes, arguments.data(), variables.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (error != 0)

@@ -1,5 +1,5 @@
-// The process that makes the videos of one model: `kinora generate` with option `requests`, at the other end of a
-// socket. Messages are JSON, one a line.
+// The process that makes the videos of one model: `kinora generate` at the other end of a
+// socket, whose descriptor KINORA_REQUESTS tells it. Messages are JSON, one a line.
 #pragma once
 #include <condition_variable>
 #include <filesystem>

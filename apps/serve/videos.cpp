@@ -119,7 +119,7 @@ void Videos::start(Model& model) {
   if (!of.job.empty()) arguments.insert(arguments.end(), {"--job", of.job});
   const std::string job = is_folder || of.job.empty() ? "" : of.job + ".";
   for (const auto& option : of.set) arguments.insert(arguments.end(), {"--set", job + option});
-  arguments.insert(arguments.end(), {"--requests", "3", "--name", "serve", "--out", out.string()});
+  arguments.insert(arguments.end(), {"--prompt", "", "--name", "serve", "--out", out.string()});
   model.process = std::make_unique<ModelProcess>(
       ModelCommand{of.name, std::move(arguments), out / "process.log"},
       [this, &model](const json& message) { take(model, message); },
@@ -227,6 +227,13 @@ json Videos::create(json fields, const std::vector<GivenFile>& files, const std:
   lock.lock();
   if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
   video.fields = checked(lock, of, fields);
+  if (const double fps = core::number_in(video.fields, "fps"),
+      all = core::number_in(video.fields, "num_frames");
+      fps > 0 && all / fps > static_cast<double>(settings_.seconds))
+    throw ApiError(
+        400,
+        fmt::format("the video has {:.4g} s; this server makes at most {}", all / fps, settings_.seconds),
+        "too_long", "seconds");
   require_room();  // others were accepted meanwhile
   const std::string id = store_.add(video, key);
   if (id == video.id) {  // else a repeated request

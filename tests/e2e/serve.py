@@ -104,7 +104,8 @@ def check_wrong_requests(server):
         code, _, said = server.ask("POST", "/v1/videos", fields)
         error = json.loads(said)["error"]
         assert code in (400, 404) and error["param"] == param, (fields, code, error)
-    for fields, word in (({"prompt": "a", "size": "17x16"}, "17"), ({"prompt": "a", "seconds": 1, "num_frames": 9}, "seconds")):
+    for fields, word in (({"prompt": "a", "size": "17x16"}, "17"),
+                         ({"prompt": "a", "seconds": 1, "num_frames": 9}, "seconds")):
         error = server.json("POST", "/v1/videos", fields, status=400)["error"]
         assert word in error["message"], error
     assert server.ask("POST", "/v1/videos", b"{", {"Content-Type": "application/json"})[0] == 400
@@ -154,7 +155,8 @@ def check_live(server):
     assert headers["x-should-retry"] == "false", headers
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     with contextlib.closing(connection):
-        connection.request("GET", f"/v1/videos/{video['id']}/content?live=1", headers={"Authorization": "Bearer " + TOKEN})
+        connection.request("GET", f"/v1/videos/{video['id']}/content?live=1",
+                           headers={"Authorization": "Bearer " + TOKEN})
         answer = connection.getresponse()
         begin = answer.read1()
         assert begin[4:8] == b"ftyp", begin[:16]

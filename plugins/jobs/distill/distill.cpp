@@ -3,7 +3,7 @@
 #include "plugins/jobs/distill/causal_starts.hpp"
 #include "plugins/jobs/distill/check_distill.hpp"
 #include "plugins/jobs/distill/matching.hpp"
-#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/media/strip.hpp"
 #include "plugins/jobs/inference/tensor_job.hpp"
 
 namespace kinora::core {

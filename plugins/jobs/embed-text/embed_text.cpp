@@ -17,7 +17,7 @@
 #include "plugins/jobs/curation/search/caption_encoder.hpp"
 #include "plugins/jobs/embed-text/text_vectors.hpp"
 #include "plugins/jobs/inference/encoders.hpp"
-#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/media/strip.hpp"
 #include "plugins/jobs/inference/network_checks.hpp"
 #include "plugins/jobs/inference/paths_option.hpp"
 #include "plugins/jobs/inference/tensor_job.hpp"

@@ -15,7 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/media/clips.hpp"
 #include "plugins/jobs/windows/encode_options.hpp"
 
 namespace kinora::core {

@@ -25,7 +25,6 @@ json AboutVideo::settings(const Request& request) const {
   if (request.shots.empty()) options["prompts"] = {request.prompt};
   options.update({{"prompts_file", ""},
                   {"stream", ""},
-                  {"requests", -1},
                   {"shots", request.shots},
                   {"negative", request.negative},
                   {"seed", request.seed},

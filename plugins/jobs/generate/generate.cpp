@@ -19,14 +19,14 @@
 #include "plugins/jobs/generate/check_generate.hpp"
 #include "plugins/jobs/generate/measured_drift.hpp"
 #include "plugins/jobs/generate/serving.hpp"
-#include "plugins/jobs/inference/media/growing_video.hpp"
-#include "plugins/jobs/inference/media/strip.hpp"
-#include "plugins/jobs/inference/media/video_files.hpp"
 #include "plugins/jobs/inference/parts.hpp"
 #include "plugins/jobs/inference/requests.hpp"
 #include "plugins/jobs/inference/rules.hpp"
 #include "plugins/jobs/inference/session.hpp"
 #include "plugins/jobs/inference/tensor_job.hpp"
+#include "plugins/jobs/media/growing_video.hpp"
+#include "plugins/jobs/media/strip.hpp"
+#include "plugins/jobs/media/video_files.hpp"
 
 namespace kinora::core {
 namespace {
@@ -346,8 +346,8 @@ void Generate::work(JobContext& context) const {
   const auto options = context.options<GenerateOptions>();
   use_threads(options.threads);
   const at::NoGradGuard off;
-  if (options.requests >= 0) {
-    serve_requests(context, options);
+  if (const int socket = socket_of_requests(); socket >= 0) {
+    serve_requests(context, options, socket);
     throw Error(KINORA_ERROR_CANCELLED, "the requests have ended");  // there is no result to keep
   }
   const auto all = requests(context, options);

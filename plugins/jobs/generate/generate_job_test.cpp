@@ -10,8 +10,8 @@
 #include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/generate/generate_job_testing.hpp"
 #include "plugins/jobs/inference/encoders.hpp"
-#include "plugins/jobs/inference/media/clips.hpp"
 #include "plugins/jobs/latents/latents.hpp"
+#include "plugins/jobs/media/clips.hpp"
 
 namespace kinora::core::generate_job {
 namespace {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/cpu/drift.hpp"
-#include "plugins/jobs/inference/media/decode_thread.hpp"
+#include "plugins/jobs/media/decode_thread.hpp"
 
 namespace kinora::core {
 

@@ -4,23 +4,28 @@
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <csignal>
+#include <cstdlib>
 #include <deque>
+#include <fcntl.h>
 #include <thread>
 #include <unistd.h>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 
 #include "core/base/cancel.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
+#include "core/base/paths.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/generate/about_video.hpp"
-#include "plugins/jobs/inference/media/growing_video.hpp"
 #include "plugins/jobs/inference/parts.hpp"
 #include "plugins/jobs/inference/request_inputs.hpp"
 #include "plugins/jobs/inference/requests.hpp"
+#include "plugins/jobs/media/growing_video.hpp"
 
 namespace kinora::core {
 namespace {
@@ -69,13 +74,13 @@ class Messages {
 
 class Serving {
  public:
-  Serving(JobContext& context, const GenerateOptions& options)
+  Serving(JobContext& context, const GenerateOptions& options, int socket)
       : context_(context),
         options_(options),
         parallel_(context),
         pipeline_(context.runtime(), inference::pipeline_spec(context, options), parallel_),
         made_with_(core::made_with(context, pipeline_.spec().parts, pipeline_.spec().kept)),
-        messages_(static_cast<int>(options.requests)) {
+        messages_(socket) {
     if (parallel_.world() > 1)
       raise(KINORA_ERROR_UNSUPPORTED, "{}: requests are served by one rank", context.spec().name);
   }
@@ -224,7 +229,6 @@ class Serving {
       end["failed"] = e.what();
     }
     const std::scoped_lock lock(mutex_);
-    session_ = nullptr;
     at_work_.clear();
     is_cancelled_ = false;
     if (!is_over_) messages_.send(end);
@@ -236,7 +240,7 @@ class Serving {
     const AboutVideo about(context_, options, pipeline_, made_with_);
     const auto start = std::chrono::steady_clock::now();
     inference::Session session(pipeline_, request, {.step = [&](int64_t) { tell(id); }});
-    begin(session);
+    const Cancellable here(*this, session);
     MadeVideo made;
     {
       GrowingVideo growing(context_.runtime().registry(), (folder / "live.mp4").string(),
@@ -260,13 +264,25 @@ class Serving {
     return {{"num_frames", made.frames}, {"width", made.width}, {"height", made.height}};
   }
 
-  // The session can be cancelled from now on.
-  void begin(inference::Session& session) {
-    const std::scoped_lock lock(mutex_);
-    session_ = &session;
-    told_ = -1;
-    if (is_cancelled_ || is_over_) session.cancel();
-  }
+  // While it lives, the session can be cancelled.
+  class Cancellable {
+   public:
+    Cancellable(Serving& serving, inference::Session& session) : serving_(serving) {
+      const std::scoped_lock lock(serving.mutex_);
+      serving.session_ = &session;
+      serving.told_ = -1;
+      if (serving.is_cancelled_ || serving.is_over_) session.cancel();
+    }
+    Cancellable(const Cancellable&) = delete;
+    Cancellable& operator=(const Cancellable&) = delete;
+    ~Cancellable() {
+      const std::scoped_lock lock(serving_.mutex_);
+      serving_.session_ = nullptr;
+    }
+
+   private:
+    Serving& serving_;
+  };
 
   // Work that is done of all work: each chunk has its steps, its clean pass and its decoding.
   void tell(const std::string& id) {
@@ -296,6 +312,15 @@ class Serving {
 
 }  // namespace
 
-void serve_requests(JobContext& context, const GenerateOptions& options) { Serving(context, options).run(); }
+int socket_of_requests() {
+  const std::string number = environment("KINORA_REQUESTS");
+  return number.empty() ? -1 : std::atoi(number.c_str());
+}
+
+void serve_requests(JobContext& context, const GenerateOptions& options, int socket) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // the next server begins this video again
+  fcntl(socket, F_SETFD, FD_CLOEXEC);
+  Serving(context, options, socket).run();
+}
 
 }  // namespace kinora::core

@@ -8,13 +8,16 @@ namespace kinora::core {
 // Loads the pipeline once and makes the videos that messages ask for, one after the other, until the socket ends.
 // Messages are JSON, one a line:
 //
-//   {"check": N, "fields": {...}}               -> {"checked": N, "fields": {...}} with every default, or "error", "param"
+//   {"check": N, "fields": {...}}                -> {"checked": N, "fields": {...}} with every default, or "error"
 //   {"make": ID, "folder": DIR, "fields": {...}} -> {"progress": 0.4, "video": ID}, ..., then
-//                                                 {"done": {...}, "video": ID} or {"failed": WHY, "video": ID}
+//                                                   {"done": {...}, "video": ID} or {"failed": WHY, "video": ID}
 //   {"cancel": ID}
 //
 // fields: those of apps/serve/fields.hpp. DIR gets live.mp4, which plays while it grows, and video.mp4 at the end.
 // {"ready": {...}}, with the defaults of a request, is the first message of all.
-void serve_requests(JobContext& context, const GenerateOptions& options);
+void serve_requests(JobContext& context, const GenerateOptions& options, int socket);
+
+// The descriptor that `kinora serve` gives its processes, in KINORA_REQUESTS; -1: it did not start this one.
+int socket_of_requests();
 
 }  // namespace kinora::core

@@ -11,7 +11,7 @@
 #include "core/runtime/call.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/aten.hpp"
-#include "plugins/jobs/inference/media/decode_thread.hpp"
+#include "plugins/jobs/media/decode_thread.hpp"
 #include "plugins/jobs/inference/session_video.hpp"
 
 namespace kinora::core::inference {

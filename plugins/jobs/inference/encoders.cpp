@@ -11,7 +11,7 @@
 #include "core/plugin/opening.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/media/clips.hpp"
 #include "plugins/jobs/inference/paths_option.hpp"
 
 namespace kinora::core {

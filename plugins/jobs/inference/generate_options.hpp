@@ -16,7 +16,7 @@ struct GenerateOptions : FrameOptions, ShotOptions {
   std::vector<double> guidance_interval;
   int64_t count = 1, first = 0, seed = -1, frames = 0, height = 0, width = 0, condition_frames = 1,
           preview_every = 0, crf = 16, max_tokens = 32, threads = 0, top_k = 0, resident_experts = 2,
-          steps = 0, requests = -1;
+          steps = 0;
   double temperature = 1, top_p = 1, guidance = 1, condition_sigma = 1e-4, strength = 1, fps = 0,
          sigma_data = 1, guidance_2 = -1, boundary = 0;
   bool batch_guidance = false, pad_text = false, encode_negative = false, cuda_graphs = true;
@@ -181,10 +181,6 @@ struct GenerateOptions : FrameOptions, ShotOptions {
             "MP4 that plays while the video is made, a fragment a chunk; \"-\": standard output. At the end "
             "a file "
             "gets its index in front and its settings; for one video");
-    d.option("requests", &O::requests)
-        .how_only()
-        .at_least(-1)
-        .help("descriptor of the socket from which requests come, for `kinora serve`; -1: none");
     d.option("crf", &O::crf).range(0, 51).help("H.264 quality, lower is better");
   }
   static void describe_experts(Describe<O>& d) {

@@ -8,7 +8,7 @@
 #include "core/sample/sample.hpp"
 #include "core/stages/one_stage.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/media/clips.hpp"
 
 namespace kinora::core {
 namespace {

@@ -123,7 +123,6 @@ std::vector<Request> requests(const JobView& context, const GenerateOptions& o) 
       read_line(o.prompts_file, number, line, made.back());
     }
   }
-  if (made.empty() && o.requests >= 0) made.push_back(common);  // of the options alone
   if (made.empty())
     throw Error(KINORA_ERROR_INVALID,
                 "no prompts; set prompts, one text per video, shots of one video, or prompts_file");

@@ -1,7 +1,7 @@
 #include <mutex>
 
 #include "core/torch/media/streaming.hpp"
-#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/media/strip.hpp"
 #include "plugins/jobs/train-tokenizer/tokenizer_clips.hpp"
 #include "plugins/jobs/windows/live_split.hpp"
 #include "plugins/jobs/windows/live_windows.hpp"

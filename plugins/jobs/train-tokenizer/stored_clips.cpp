@@ -2,7 +2,7 @@
 
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/media/clips.hpp"
 #include "plugins/jobs/loading/held_out.hpp"
 #include "plugins/jobs/train-tokenizer/tokenizer_clips.hpp"
 

@@ -13,7 +13,7 @@
 #include "core/run/job.hpp"
 #include "core/torch/network/instances.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/media/clips.hpp"
 #include "plugins/jobs/latents/latents.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"

@@ -15,7 +15,7 @@
 #include "core/torch/weights/partial_init.hpp"
 #include "core/torch/weights/published.hpp"
 #include "core/weights/weights.hpp"
-#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/media/strip.hpp"
 #include "plugins/jobs/inference/tensor_job.hpp"
 #include "plugins/jobs/train-tokenizer/check_train_tokenizer.hpp"
 #include "plugins/jobs/train-tokenizer/reconstruction_scores.hpp"

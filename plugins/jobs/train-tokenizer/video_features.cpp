@@ -9,7 +9,7 @@
 
 #include "core/io/byte_source.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/media/clips.hpp"
 #include "plugins/jobs/inference/paths_option.hpp"
 
 namespace kinora::core {

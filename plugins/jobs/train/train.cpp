@@ -8,7 +8,7 @@
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/inference/frames.hpp"
-#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/media/strip.hpp"
 #include "plugins/jobs/inference/tensor_job.hpp"
 #include "plugins/jobs/train/check_train.hpp"
 #include "plugins/jobs/training/batch_ahead.hpp"

@@ -40,7 +40,7 @@ ErrorRecycling always() {
 // A bank with the errors of one sample, whose prediction is given, in step 0.
 struct Filled {
   explicit Filled(const ErrorRecycling& how = always(), const std::vector<double>& chunks = {0.1, 0.3, 0.9})
-      : bank(how, kChunk, kRunSeed), levels(levels_of(chunks)) {
+      : bank(how, {kChunk}, kRunSeed), levels(levels_of(chunks)) {
     add(bank, 40);
   }
   void add(ErrorBank& to, int64_t sample) const {

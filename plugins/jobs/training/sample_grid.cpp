@@ -8,8 +8,8 @@
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
-#include "plugins/jobs/inference/media/clips.hpp"
-#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/media/clips.hpp"
+#include "plugins/jobs/media/strip.hpp"
 #include "plugins/jobs/inference/parts.hpp"
 
 namespace kinora::core {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job.hpp"
-#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/media/clips.hpp"
 #include "plugins/jobs/latents/latents.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/refusal.hpp"

@@ -10,7 +10,7 @@
 
 #include "core/run/job.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/media/clips.hpp"
 #include "plugins/jobs/latents/latents.hpp"
 #include "plugins/jobs/training/checkpoint.hpp"
 #include "tests/support/refusal.hpp"

@@ -13,7 +13,7 @@
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/inference/encoders.hpp"
-#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/media/clips.hpp"
 #include "plugins/jobs/latents/latents.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/refusal.hpp"

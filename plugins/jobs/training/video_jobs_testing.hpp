@@ -10,7 +10,7 @@
 
 #include "core/run/job.hpp"
 #include "core/stages/one_stage.hpp"
-#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/media/clips.hpp"
 #include "tests/support/run_file.hpp"
 
 namespace kinora::core {

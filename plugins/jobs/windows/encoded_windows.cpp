@@ -7,7 +7,7 @@
 
 #include "core/base/facts.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/media/clips.hpp"
 
 namespace kinora::core {
 

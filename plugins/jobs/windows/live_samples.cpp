@@ -2,7 +2,7 @@
 
 #include "core/base/facts.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/media/strip.hpp"
 #include "plugins/jobs/windows/encode_options.hpp"
 
 namespace kinora::core {

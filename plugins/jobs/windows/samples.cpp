@@ -7,7 +7,7 @@
 
 #include "core/base/log.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/media/clips.hpp"
 #include "plugins/jobs/loading/held_out.hpp"
 #include "plugins/jobs/windows/live_samples.hpp"
 #include "plugins/jobs/windows/shared_samples.hpp"

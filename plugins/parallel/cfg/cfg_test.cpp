@@ -6,7 +6,7 @@
 
 #include "core/run/job.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
-#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/media/strip.hpp"
 #include "plugins/jobs/latents/latent_cache.hpp"
 #include "plugins/jobs/latents/latents.hpp"
 #include "tests/support/ranks.hpp"

@@ -1,5 +1,5 @@
 // The thread sanitizer runs these tests too.
-#include "plugins/jobs/inference/media/decode_thread.hpp"
+#include "plugins/jobs/media/decode_thread.hpp"
 
 #include <atomic>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "plugins/jobs/inference/media/growing_video.hpp"
+#include "plugins/jobs/media/growing_video.hpp"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

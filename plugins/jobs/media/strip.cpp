@@ -1,4 +1,4 @@
-#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/media/strip.hpp"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 
 #include "core/io/atomic_file.hpp"
 #include "core/stages/one_stage.hpp"
-#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/media/clips.hpp"
 
 namespace kinora::core {
 

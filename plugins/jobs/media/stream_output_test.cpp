@@ -1,4 +1,4 @@
-#include "plugins/jobs/inference/media/stream_output.hpp"
+#include "plugins/jobs/media/stream_output.hpp"
 
 #include <atomic>
 #include <csignal>

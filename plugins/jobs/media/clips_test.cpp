@@ -1,4 +1,4 @@
-#include "plugins/jobs/inference/media/clips.hpp"
+#include "plugins/jobs/media/clips.hpp"
 
 #include <chrono>
 #include <set>

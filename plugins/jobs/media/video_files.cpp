@@ -1,4 +1,4 @@
-#include "plugins/jobs/inference/media/video_files.hpp"
+#include "plugins/jobs/media/video_files.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -12,9 +12,9 @@
 #include "core/plugin/service.hpp"
 #include "core/stages/one_stage.hpp"
 #include "plugins/jobs/fragments/video_fragments.hpp"
-#include "plugins/jobs/inference/media/clips.hpp"
-#include "plugins/jobs/inference/media/decode_thread.hpp"
-#include "plugins/jobs/inference/media/strip.hpp"
+#include "plugins/jobs/media/clips.hpp"
+#include "plugins/jobs/media/decode_thread.hpp"
+#include "plugins/jobs/media/strip.hpp"
 
 namespace kinora::core {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "core/plugin/service.hpp"
 #include "plugins/jobs/fragments/video_fragments.hpp"
-#include "plugins/jobs/inference/media/decode_thread.hpp"
-#include "plugins/jobs/inference/media/stream_output.hpp"
+#include "plugins/jobs/media/decode_thread.hpp"
+#include "plugins/jobs/media/stream_output.hpp"
 
 namespace kinora::core {
 

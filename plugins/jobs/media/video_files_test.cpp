@@ -1,5 +1,5 @@
 // The files of a generated video: as they come in chunks, and as a whole.
-#include "plugins/jobs/inference/media/video_files.hpp"
+#include "plugins/jobs/media/video_files.hpp"
 
 #include <algorithm>
 #include <set>
