@@ -104,7 +104,7 @@ def check_wrong_requests(server):
         code, _, said = server.ask("POST", "/v1/videos", fields)
         error = json.loads(said)["error"]
         assert code in (400, 404) and error["param"] == param, (fields, code, error)
-    for fields, word in (({"prompt": "a", "size": "17x16"}, "17"),
+    for fields, word in (({"prompt": "a", "size": "17x16"}, "17"), ({"prompt": "a", "size": "24x16"}, "24"),
                          ({"prompt": "a", "seconds": 1, "num_frames": 9}, "seconds")):
         error = server.json("POST", "/v1/videos", fields, status=400)["error"]
         assert word in error["message"], error

@@ -144,15 +144,6 @@ void check_noise(JobCheck& check, const GenerateOptions& o, const std::vector<in
   for (const auto& request : requests(check, o)) require_noise(o.noise, request.number, shape);
 }
 
-// Rows (dimension 1) or columns (2) of latents in a token of the model. 1 for a model without such an option.
-int64_t patch_of(const ComponentUse& model, size_t dimension) {
-  const json& options = model.options.values();
-  const json sizes = options.value("patch_size", json());
-  const json size =
-      sizes.is_array() && sizes.size() == 3 ? sizes[dimension] : options.value("patch_space", json());
-  return size.is_number_integer() ? std::max<int64_t>(size.get<int64_t>(), 1) : 1;
-}
-
 // Checks each given dimension for the tokenizer and for the patches of the model. Returns whether all fit.
 bool check_given_size(JobCheck& check, const GenerateOptions& o, const kinora_tokenizer_info& info,
                       const ComponentUse& model, const std::string& tokenizer) {

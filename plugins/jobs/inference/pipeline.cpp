@@ -144,6 +144,9 @@ std::vector<int64_t> Pipeline::shape_of(const Request& request) const {
   if (makes_codes())
     raise(KINORA_ERROR_INVALID,
           "{}: this pipeline draws codes, whose size is the model's; leave out the size", spec_.name);
+  const auto& model = spec_.use("model");
+  require_divided("height", request.height, info_.height * patch_of(model, 1), model.id);
+  require_divided("width", request.width, info_.width * patch_of(model, 2), model.id);
   const auto& size = spec_.size;
   return shape_of_size({request.frames > 0 ? request.frames : size.frames,
                         request.height > 0 ? request.height : size.height,

@@ -36,6 +36,14 @@ int64_t latent_columns(const kinora_tokenizer_info& info, const std::string& tok
   return require_divided("width", width, info.width, tokenizer);
 }
 
+int64_t patch_of(const ComponentUse& model, size_t dimension) {
+  const json& options = model.options.values();
+  const json sizes = options.value("patch_size", json());
+  const json size =
+      sizes.is_array() && sizes.size() == 3 ? sizes[dimension] : options.value("patch_space", json());
+  return size.is_number_integer() ? std::max<int64_t>(size.get<int64_t>(), 1) : 1;
+}
+
 std::vector<int64_t> latent_shape(const kinora_tokenizer_info& info, const std::string& tokenizer,
                                   std::vector<int64_t> shape, const RequestedSize& o) {
   // Codes have no channel: [t, h, w]. A size of 0 is unknown.

@@ -9,6 +9,8 @@ namespace kinora::core {
 
 // pixels / factor; the error says that `option` must be a multiple of it for `by`, and the nearest values.
 int64_t require_divided(const char* option, int64_t pixels, int64_t factor, const std::string& by);
+// Latents in a token of the model along time (0), rows (1) or columns (2); 1 for a model without such an option.
+int64_t patch_of(const ComponentUse& model, size_t dimension);
 // Latent frames, rows and columns of a video of this size. Frames are 1 + n * info.time.
 int64_t latent_frames(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t frames);
 // The frames of the shortest whole latent that has this many; 0 stays 0.
