@@ -6,6 +6,7 @@ namespace kinora::core::train_recycling {
 namespace {
 
 using namespace by_hand;
+using by_hand::trained;
 using at::Tensor;
 
 const std::string kForced =
