@@ -133,7 +133,7 @@ VideoFields fields_of(const std::vector<FormPart>& form) {
     } else if (!out.files.empty()) {
       refuse(part.name, "one file");
     } else {
-      out.files.push_back({"input_reference", part.file->path()});
+      out.files.push_back({"input_reference", part.file->path(), part.file});
     }
   }
   require_prompt(out.fields);

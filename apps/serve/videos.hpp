@@ -14,6 +14,7 @@
 #include "apps/serve/model_process.hpp"
 #include "apps/serve/settings.hpp"
 #include "apps/serve/video_store.hpp"
+#include "apps/web/server.hpp"
 
 namespace kinora::serve {
 
@@ -21,6 +22,7 @@ namespace kinora::serve {
 struct GivenFile {
   std::string field;  // of the request: image or video
   std::filesystem::path file;
+  std::shared_ptr<const web::TemporaryFile> upload{};  // keeps it
 };
 
 // [any-thread] Errors are ApiError.
