@@ -25,7 +25,7 @@ TEST_P(Cached, IsMaskedAttentionOverAllFrames) {
   };
   for (int64_t steps : {1, 2, 4}) {
     Small small(GetParam(), steps);
-    for (int round = 0; round < 6; ++round) {
+    for (int64_t round = 0; round < rounds(6); ++round) {
       const int64_t window = draw(0, 3);
       FrameOptions rule = in_chunks(draw(1, 4), window, window > 0 ? draw(0, 2) : 0);
       rule.first_chunk = draw(0, 4);
@@ -34,13 +34,14 @@ TEST_P(Cached, IsMaskedAttentionOverAllFrames) {
       guidance.scale = std::array{1.0, 0.0, 2.5}[static_cast<size_t>(draw(0, 2))];
       guidance.batched = draw(0, 1) == 1;
       if (draw(0, 2) == 0) guidance.from = 0.3, guidance.to = 2;
-      const int64_t frames = draw(1, 9);
+      const int64_t frames = draw(1, 9), more = draw(-2, 3);
+      const json cache = more < 0 ? json::object() : with_room(rule, frames, more);
       const at::Tensor want = small.made(rule, request, frames, nullptr);
-      const at::Tensor got = small.made(rule, request, frames, json::object());
+      const at::Tensor got = small.made(rule, request, frames, cache);
       ASSERT_LT(apart(got, want), 1e-12)
-          << frames << " frames in chunks of " << rule.chunk << ", the first of " << rule.first_chunk
-          << ", window " << rule.window << ", sink " << rule.sink << ", guidance " << guidance.scale
-          << (guidance.batched ? " batched" : "") << " from " << guidance.from;
+          << cache << ", " << frames << " frames in chunks of " << rule.chunk << ", the first of "
+          << rule.first_chunk << ", window " << rule.window << ", sink " << rule.sink << ", guidance "
+          << guidance.scale << (guidance.batched ? " batched" : "") << " from " << guidance.from;
     }
   }
 }

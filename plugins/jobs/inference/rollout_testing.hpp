@@ -1,6 +1,8 @@
 // Small models that make videos chunk by chunk, with a cache and without, in float64.
 #pragma once
+#include <cstdlib>
 #include <functional>
+#include <string>
 #include <utility>
 
 #include "plugins/jobs/inference/plain_pipeline_testing.hpp"
@@ -82,6 +84,19 @@ inline FrameOptions in_chunks(int64_t chunk, int64_t window = 0, int64_t sink = 
   out.teacher_forcing = true;
   out.chunk = chunk, out.window = window, out.sink = sink;
   return out;
+}
+
+// Options of a cache that has room for all that the rule lets a chunk of a video of `frames` latent frames see, and
+// for `more` frames.
+inline json with_room(const FrameOptions& rule, int64_t frames, int64_t more) {
+  const int64_t seen = rule.window > 0 ? rule.sink_frames() + rule.window_frames() : frames;
+  return json::object({{"capacity", seen + more}});
+}
+
+// Number of drawn settings: the slow test rollout_rounds draws more of them.
+inline int64_t rounds(int64_t few) {
+  const char* times = std::getenv("KINORA_TEST_ROUNDS");
+  return times ? few * std::stoll(times) : few;
 }
 
 // The largest difference, relative to the largest number.

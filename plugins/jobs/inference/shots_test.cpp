@@ -90,9 +90,10 @@ TEST(ShotVideo, OnACacheIsMaskedAttentionOverAllFrames) {
     return std::uniform_int_distribution<int64_t>(least, most)(random);
   };
   Small small(kDeepDit, 2);
-  for (int round = 0; round < 40; ++round) {
+  for (int64_t round = 0; round < rounds(40); ++round) {
     Request request{.seed = 2, .prompt = "red sea"};
-    for (int64_t left = draw(2, 7); left > 0;) {
+    const int64_t all = draw(2, 7);
+    for (int64_t left = all; left > 0;) {
       const int64_t chunks = draw(1, left);
       request.shots.push_back(shot("red sea", chunks, draw(0, 3) > 0));
       left -= chunks;
@@ -101,11 +102,13 @@ TEST(ShotVideo, OnACacheIsMaskedAttentionOverAllFrames) {
     const int64_t window = draw(0, 3);
     FrameOptions rule = in_chunks(draw(1, 2), window, window > 0 ? draw(0, 2) : 0);
     rule.first_chunk = draw(0, 3);
-    const at::Tensor want = small.made(rule, request, 1, nullptr), got = small.made(rule, request, 1);
+    const int64_t more = draw(-2, 3);
+    const json cache = more < 0 ? json::object() : with_room(rule, rule.chunks().begin(all), more);
+    const at::Tensor want = small.made(rule, request, 1, nullptr), got = small.made(rule, request, 1, cache);
     ASSERT_LT(apart(got, want), 1e-12)
-        << round << ": chunk " << rule.chunk << ", the first " << rule.first_chunk << ", window " << window
-        << ", sink " << rule.sink << ", pin " << static_cast<int>(small.shots.pin) << ", "
-        << testing::PrintToString(request.shots);
+        << cache << ", " << round << ": chunk " << rule.chunk << ", the first " << rule.first_chunk
+        << ", window " << window << ", sink " << rule.sink << ", pin " << static_cast<int>(small.shots.pin)
+        << ", " << testing::PrintToString(request.shots);
   }
 }
 
