@@ -183,9 +183,13 @@ void Session::DenoisedVideo::read(int64_t first, const FrameCondition& finished)
 
 at::Tensor Session::DenoisedVideo::sampled(const Rollout::Piece& piece) {
   GuidedConditions video = prepared(piece);
+  // In the place of earlier chunks, which are given.
+  const at::Tensor earlier = piece.noise.narrow(2, 0, piece.before);
   int64_t number = 0;
   FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
-    const at::Tensor x0 = estimate(video, x, sigma, piece.given);
+    const at::Tensor x0 = estimate(video, at::cat({earlier, x}, 2), sigma, piece.given)
+                              .narrow(2, piece.before, x.size(2))
+                              .contiguous();
     require_finite(x0,
                    fmt::format("{}: the latent of video {:03} in denoiser call {}", pipeline_.model_spec().id,
                                request_.number, ++number),
@@ -214,7 +218,8 @@ at::Tensor Session::DenoisedVideo::sampled(const Rollout::Piece& piece) {
     const auto& session = static_cast<OfVideo*>(static_cast<Call*>(self))->self->session_;
     return guard([&] { session.stop_if_alone(); });
   };
-  const at::Tensor latent = sampler_->sample(abi, piece.noise, run);
+  const at::Tensor noise = piece.noise.narrow(2, piece.before, piece.frames() - piece.before).contiguous();
+  const at::Tensor latent = at::cat({earlier, sampler_->sample(abi, noise, run)}, 2);
   session_.made_.nfe += denoiser.calls();
   session_.made_.model_calls += video.calls;
   session_.made_.steps += steps_ - first_;

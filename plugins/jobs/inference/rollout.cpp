@@ -75,14 +75,16 @@ void Rollout::read_chunks(int64_t first, int64_t end, const Read& read) {
 
 // Known frames are never sampled again.
 void Rollout::next(const Sample& sample, const Read& read) {
-  const int64_t end = end_after(known_), begin = plan_.keeps ? plan_.chunks.begin(next_chunk()) : 0;
+  const int64_t end = end_after(known_), chunk = has_chunks() ? plan_.chunks.begin(next_chunk()) : 0,
+                begin = plan_.keeps ? chunk : 0;
   if (plan_.keeps) read_finished(read);
   std::optional<FrameCondition> before;
   if (!has_chunks())
     before = given_;
   else if (known_ > begin)
     before.emplace(known(begin, known_), plan_.mix, plan_.sigma);
-  const at::Tensor made = sample({begin, noise_(begin, end - begin), before ? &*before : nullptr});
+  const at::Tensor made =
+      sample({begin, noise_(begin, end - begin), before ? &*before : nullptr, chunk - begin});
   store(made.narrow(2, known_ - begin, end - known_));
   finished_ = end;
 }

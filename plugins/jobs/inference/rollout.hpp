@@ -34,12 +34,14 @@ RolloutPlan rollout_plan(const FrameOptions&, const LossInstance&, double condit
 // written; they are what the result, a rewind and a chunk that is read again need. And the noise of one piece.
 class Rollout {
  public:
-  // What a call of the sampler makes: latent frames [first, first + T) from noise [1, C, T, H, W], of which the first
-  // ones may be given.
+  // What the model computes for a chunk: latent frames [first, first + T) from noise [1, C, T, H, W], of which
+  // the first ones may be given. The first `before` are earlier chunks; a sampler that does not see them draws
+  // for the chunk alone, as on a cache.
   struct Piece {
     int64_t first = 0;
     at::Tensor noise;
     const FrameCondition* given = nullptr;
+    int64_t before = 0;
     int64_t frames() const { return noise.size(2); }
   };
   using Sample = std::function<at::Tensor(const Piece&)>;

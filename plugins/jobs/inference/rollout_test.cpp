@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/torch/open.hpp"
 #include "plugins/jobs/inference/rollout_testing.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/worst.hpp"
@@ -68,6 +69,33 @@ TEST(CachedRollout, KeepsTheTokensOfTheWindowAndTheSinkAlone) {
   rule.first_chunk = 3, rule.sink = 0;
   small.made(rule, {.prompt = "red sea"}, 15, json::object());
   EXPECT_EQ(small.kept, 5 * area) << "the most that a chunk sees, the second one";
+}
+
+// The fresh noise of a step is that of the chunk's own frames.
+TEST(CachedRollout, DrawsTheNoiseOfStepsAsMaskedAttentionOverAllFrames) {
+  const at::NoGradGuard off;
+  test::runtime();
+  offer_tensors(torch_tensors());  // as a program does: the sampler draws noise
+  struct Case {
+    const char *model, *sampler;
+    json options;
+  };
+  for (const auto& c : {Case{kWan, "flow-renoise", json::object()},
+                        {kDeepDit, "edm-heun", {{"steps", 3}, {"s_churn", 4.0}}},
+                        {kDeepDit, "res", {{"steps", 3}, {"s_churn", 4.0}}}}) {
+    Small small(c.model);
+    small.sampler = small.component("sampler", c.sampler, c.options);
+    for (const auto& [chunk, first, given] : {std::tuple{1, 0, 0}, {2, 1, 0}, {3, 0, 5}}) {
+      FrameOptions rule = in_chunks(chunk);
+      rule.first_chunk = first;
+      Request request{.seed = 5, .prompt = "red sea"};
+      if (given > 0) request.video = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4";
+      request.condition_frames = given;
+      const at::Tensor want = small.made(rule, request, 6, nullptr), got = small.made(rule, request, 6);
+      EXPECT_LT(apart(got, want), 1e-12)
+          << c.sampler << ", chunks of " << chunk << ", " << given << " given frames";
+    }
+  }
 }
 
 TEST(Rollout, DrawsTheNoiseOfAFrameByItsNumber) {

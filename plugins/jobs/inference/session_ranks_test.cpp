@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/inference/plain_pipeline_testing.hpp"
+#include "plugins/jobs/inference/rollout_testing.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/refusal.hpp"
 
