@@ -10,8 +10,9 @@ void Session::DenoisedVideo::begin_shot(int64_t chunk) {
   if (!shot || loop_->finished() == 0) return;
   if (shot->change != PromptSwitch::recache) loop_->read_finished(reader());
   if (shot->change == PromptSwitch::flush) {
-    forget(rule().chunks().begin(pipeline_.sink_chunks()) * tokens_);
-    loop_->read_chunks(std::max(chunk - 1, std::min(pipeline_.sink_chunks(), chunk)), chunk, reader());
+    const int64_t sink = pipeline_.sink_frames();
+    forget(sink * tokens_);
+    loop_->read_chunks(std::max(chunk - 1, std::min(rule().chunks().of(sink), chunk)), chunk, reader());
   }
   inputs_.set_text(shot->prompt);
   if (shot->change == PromptSwitch::recache) read_again(chunk);

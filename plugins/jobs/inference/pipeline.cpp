@@ -1,5 +1,6 @@
 #include "plugins/jobs/inference/pipeline.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -62,6 +63,12 @@ void Pipeline::open_cache() {
   const int64_t capacity = options.value("capacity", int64_t{0});
   kept_sink_ = capacity > 0 ? options.value("sink", int64_t{0}) : spec_.rule.sink_frames();
   kept_window_ = capacity > 0 ? capacity - kept_sink_ : spec_.rule.window_frames();
+}
+
+int64_t Pipeline::window_chunks() const {
+  const FrameOptions& rule = spec_.rule;
+  const int64_t kept = (kept_window_ + rule.chunk - 1) / rule.chunk;
+  return rule.window > 0 ? std::min(kept, rule.window) : kept;
 }
 
 ChainOptions Pipeline::chain_options() const {

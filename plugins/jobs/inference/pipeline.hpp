@@ -36,9 +36,11 @@ class Pipeline {
   bool makes_codes() const { return makes_codes_; }  // the model predicts codes
   // A model that denoises chunk after chunk may keep keys and values of finished chunks.
   bool keeps() const { return cache_ != nullptr && !makes_codes_ && spec_.rule.teacher_forcing; }
-  // What a chunk sees on the cache, in chunks: the first ones, and the latest others with its own; 0: all.
-  int64_t sink_chunks() const { return spec_.rule.chunks().of(kept_sink_); }
-  int64_t window_chunks() const { return kept_window_ / spec_.rule.chunk; }
+  // What a chunk sees on the cache: the first latent frames, and the latest others with its own (0: all). In
+  // chunks: all that have such frames.
+  int64_t sink_frames() const { return kept_sink_; }
+  int64_t sink_chunks() const { return kept_sink_ > 0 ? spec_.rule.chunks().of(kept_sink_ - 1) + 1 : 0; }
+  int64_t window_chunks() const;
   bool reads_text() const { return text_ != nullptr; }
   bool reads_pictures() const { return image_ != nullptr; }
   bool takes(const std::string& input) const { return takes_input(model_spec_, input); }

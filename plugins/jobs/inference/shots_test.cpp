@@ -151,6 +151,70 @@ TEST(ShotVideo, ReadAgainHasTheSinkTheCutAndTheWindow) {
   EXPECT_EQ(small.kept, 2 * chunk) << "the sink ends behind the switch";
 }
 
+// The keys and values of a model's first block depend on their chunk alone, so that reading them again changes
+// nothing. The sink and the capacity are no whole chunks.
+TEST(ShotVideo, ReadAgainHasThePartsOfChunksThatTheNextOneSees) {
+  const at::NoGradGuard off;
+  Small small(
+      "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 1, heads = 2, "
+      "head_size = 12, adaln_lora = 4 }",
+      2);
+  struct Case {
+    int64_t chunk, first, capacity, sink;
+  };
+  for (const auto& c : {Case{2, 0, 5, 1}, {3, 0, 6, 1}, {3, 1, 8, 2}, {2, 3, 7, 2}, {2, 0, 6, 2}}) {
+    FrameOptions rule = in_chunks(c.chunk);
+    rule.first_chunk = c.first;
+    const auto made = [&](int64_t before, const char* how) {
+      Request request{.seed = 2, .prompt = "red sea"};
+      request.shots = {shot("red sea", before, false), shot("red sea", 2, false, how)};
+      return small.made(rule, request, 1, {{"capacity", c.capacity}, {"sink", c.sink}});
+    };
+    for (const int64_t before : {1, 2, 4})
+      EXPECT_LT(apart(made(before, "recache"), made(before, "none")), 1e-12)
+          << "chunks of " << c.chunk << ", capacity " << c.capacity << ", sink " << c.sink << ", " << before;
+  }
+}
+
+TEST(ShotVideo, FlushedKeepsASinkThatIsNoWholeChunk) {
+  const at::NoGradGuard off;
+  Small small(kDeepDit, 2);
+  const auto made = [&](const char* how, int64_t before) {
+    Request request{.seed = 2, .prompt = "red sea"};
+    request.shots = {shot("red sea", before, false), shot("red sea", 2, false, how)};
+    return small.made(in_chunks(2), request, 1, {{"capacity", 13}, {"sink", 1}});
+  };
+  const int64_t area = 2;  // tokens of a frame
+  made("flush", 5);
+  EXPECT_EQ(small.kept, 5 * area) << "a frame, the last chunk before the switch, the first one after it";
+  EXPECT_LT(apart(made("flush", 1), made("none", 1)), 1e-12) << "the last chunk has the sink";
+}
+
+TEST(ShotVideo, IsCancelledWhileItReadsGivenFrames) {
+  const at::NoGradGuard off;
+  Small small(kDeepDit, 1);
+  Parallelism parallel(test::runtime(), PlainPipeline::plan(*small.run));
+  Pipeline pipeline(test::runtime(), small.spec(in_chunks(2), 6), parallel);
+  Request request{.seed = 2, .prompt = "red sea", .video = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4"};
+  request.condition_frames = 5;
+  request.shots = {shot("red sea", 1), shot("blue", 2, false)};
+  Session session(pipeline, request);
+  int32_t code = KINORA_OK;
+  pipeline.turns().lock();
+  std::jthread maker([&] {
+    try {
+      session.next_chunk();
+    } catch (const Error& e) {
+      code = e.code();
+    }
+  });
+  while (pipeline.turns().waiting() == 0) std::this_thread::yield();
+  session.cancel();
+  pipeline.turns().unlock();
+  maker.join();
+  EXPECT_EQ(code, KINORA_ERROR_CANCELLED);
+}
+
 TEST(ShotVideo, BeginsInTheShotInWhichGivenFramesEnd) {
   const at::NoGradGuard off;
   Small small(kDeepDit, 1);
