@@ -168,7 +168,8 @@ class GenerateJob {
     if (writes() && !options_.stream.empty())
       growing = std::make_unique<GrowingVideo>(
           context_.runtime().registry(), options_.stream, pipeline_.fps(request), options_.crf,
-          json{{"prompt", request.prompt}, {"options", about_.known(request).at("options")}}, patience);
+          json{{"prompt", request.prompt}, {"options", about_.known(request).at("options")}}, patience,
+          [&] { return session.has_ended(); });
     VideoFiles files(
         context_, {base_of(request), options_.format, writes() ? pipeline_.fps(request) : 0, options_.crf});
     const auto drift = measured_drift(request);

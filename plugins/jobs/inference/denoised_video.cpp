@@ -276,15 +276,19 @@ void Session::DenoisedVideo::make_rest(const Take& take) {
   DecodeThread<at::Tensor> thread([&](const at::Tensor& latent) {
     const at::NoGradGuard off;
     at::init_num_threads();
-    const auto on = cuda.guard();
     take(decode(latent, [&] { return thread.is_cancelled(); }));
   });
-  while (!loop_->done()) {
-    session_.stop_at_border();
-    sample_chunk();
-    thread.push(take_new());
+  try {
+    while (!loop_->done()) {
+      session_.stop_at_border();
+      sample_chunk();
+      thread.push(take_new());
+    }
+    thread.finish();
+  } catch (...) {
+    session_.control_.fail(false);  // now, since the thread may wait in take() for this
+    throw;
   }
-  thread.finish();
 }
 
 }  // namespace kinora::core::inference

@@ -76,6 +76,8 @@ class Session {
   using State = SessionControl::State;
   // [any-thread]
   State state() const { return control_.state(); }
+  // [any-thread] It was cancelled or has failed. What waits in a take() of make_rest() must then return.
+  bool has_ended() const { return control_.has_ended(); }
 
   // The results besides the frames, complete after the last chunk. The session then has the latents twice: these, and
   // normalised the ones that it read. Until then it has only the latter, the cache and the frames of one chunk, and in

@@ -21,6 +21,17 @@ void SessionControl::set_prompt(std::string prompt) {
                             "begun; set it earlier, or in another session",
                             pipeline_, state_.chunks, number_));
   prompt_ = std::move(prompt);
+  is_told_ = true;
+}
+
+void SessionControl::begin_with(std::string prompt) {
+  const std::scoped_lock lock(mutex_);
+  if (!is_told_) prompt_ = std::move(prompt);
+}
+
+bool SessionControl::has_ended() const {
+  const std::scoped_lock lock(mutex_);
+  return is_cancelled_ || has_failed_;
 }
 
 SessionControl::State SessionControl::state() const {

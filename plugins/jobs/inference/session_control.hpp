@@ -29,7 +29,12 @@ class SessionControl {
   };
   State state() const;
 
-  // [owner-thread] The following. begin_chunk returns the prompt if it has changed.
+  // It was cancelled or has failed.
+  bool has_ended() const;
+
+  // [owner-thread] The following. begin_with: the first prompt, unless set_prompt() gave one.
+  void begin_with(std::string prompt);
+  // begin_chunk returns the prompt if it has changed.
   std::optional<std::string> begin_chunk(int64_t chunks_left, int64_t steps);
   // The prompt that acted from this finished chunk on; nothing: that of the chunk before it stayed.
   std::optional<std::string> prompt_of(int64_t chunk) const;

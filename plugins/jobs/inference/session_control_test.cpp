@@ -23,6 +23,27 @@ bool is_of_one_moment(const SessionControl::State& state) {
          (steps == state.chunk + 1 || (steps == state.chunk && state.step == state.steps));
 }
 
+TEST(SessionControl, BeginsWithAnotherPromptUnlessOneWasSet) {
+  SessionControl plain("server", 0, "red"), told("server", 0, "red"), branch("server", 0, "red");
+  plain.begin_with("blue");
+  EXPECT_EQ(plain.begin_chunk(2, 1), "blue");
+  told.set_prompt("sea");
+  told.begin_with("blue");
+  branch.continue_from(told, 0);
+  branch.begin_with("blue");
+  for (SessionControl* one : {&told, &branch}) EXPECT_EQ(one->begin_chunk(2, 1), "sea");
+}
+
+TEST(SessionControl, HasEndedOnceItWasCancelledOrHasFailed) {
+  SessionControl cancelled("server", 0, "red"), failed("server", 0, "red");
+  EXPECT_FALSE(cancelled.has_ended());
+  cancelled.cancel();
+  failed.fail(false);
+  EXPECT_TRUE(cancelled.has_ended());
+  EXPECT_TRUE(failed.has_ended());
+  cancelled.begin_with("blue");  // the video's next step ends it
+}
+
 TEST(SessionControl, IsReadAndSteeredWhileAVideoIsMade) {
   constexpr int64_t kChunks = 60;
   SessionControl control("server", 3, "red sea");

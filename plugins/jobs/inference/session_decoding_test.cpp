@@ -161,6 +161,27 @@ TEST(Decoding, ItsErrorEndsTheSession) {
               HasSubstr("decodes pixels that are not finite"));
 }
 
+// As of a stream whose viewer has stalled.
+TEST(Decoding, AnErrorReachesATakeThatWaits) {
+  const at::NoGradGuard off;
+  Opened opened(4);
+  std::atomic<bool> is_inside{false}, is_told{false};
+  int64_t steps = 0;
+  Session session(opened.pipeline, Opened::request(), {.step = [&](int64_t) {
+                    if (++steps <= kSteps) return;
+                    EXPECT_TRUE(comes_true([&] { return is_inside.load(); }));
+                    throw Error(KINORA_ERROR_DATA, "the latent is lost");
+                  }});
+  EXPECT_THAT(test::refusal([&] {
+                session.make_rest([&](const at::Tensor&) {
+                  is_inside = true;
+                  is_told = comes_true([&] { return session.has_ended(); });
+                });
+              }),
+              HasSubstr("the latent is lost"));
+  EXPECT_TRUE(is_told);
+}
+
 TEST(Decoding, GivesAVideoThatComesAtOnce) {
   const at::NoGradGuard off;
   Small small(kDeepDit, kSteps);  // its tokenizer needs the whole latent

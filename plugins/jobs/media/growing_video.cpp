@@ -9,12 +9,17 @@
 namespace kinora::core {
 
 GrowingVideo::GrowingVideo(Registry& registry, const std::string& where, double fps, int64_t crf,
-                           const nlohmann::json& known, std::chrono::milliseconds patience)
+                           const nlohmann::json& known, std::chrono::milliseconds patience,
+                           std::function<bool()> is_ended)
     : writer_(service<VideoFragments>(registry)),
       where_(where),
       form_{.fps = fps, .crf = crf, .comment = known.dump()},
       out_(
-          where, [] { return cancelled(); }, patience),
+          where,
+          [this, is_ended = std::move(is_ended)] {
+            return cancelled() || thread_.is_cancelled() || (is_ended && is_ended());
+          },
+          patience),
       thread_([this](const at::Tensor& frames) { encode(frames); }) {}
 
 void GrowingVideo::encode(const at::Tensor& frames) {

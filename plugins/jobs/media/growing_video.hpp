@@ -1,6 +1,7 @@
 // A video that plays while it is made: its frames are encoded on a thread of their own, a fragment a chunk.
 #pragma once
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,9 +19,11 @@ namespace kinora::core {
 class GrowingVideo {
  public:
   // where: a file, or "-" for standard output. known: what is known of the video before it is made, its comment.
-  // patience: with a viewer that takes nothing, as in StreamOutput.
+  // patience: with a viewer that takes nothing, as in StreamOutput. is_ended: asked then, on any thread, whether the
+  // video is given up; null: never. The destructor gives it up too.
   GrowingVideo(Registry& registry, const std::string& where, double fps, int64_t crf,
-               const nlohmann::json& known, std::chrono::milliseconds patience);
+               const nlohmann::json& known, std::chrono::milliseconds patience,
+               std::function<bool()> is_ended = nullptr);
   // uint8 [T, H, W, 3].
   void add(const at::Tensor& frames) {
     unless_gone([&] { thread_.push(frames); });
