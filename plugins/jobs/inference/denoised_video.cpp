@@ -67,7 +67,7 @@ Session::DenoisedVideo::DenoisedVideo(Session& session)
   // A video that begins with given frames begins in the shot in which they end.
   if (session_.replayed_.defined() || !has_shots() || loop_->next_chunk() == 0) return;
   const ShotList& shots = inputs_.shots();
-  session_.control_.set_prompt(shots.beginning_at(shots.begin_of(loop_->next_chunk()))->prompt);
+  session_.control_.begin_with(shots.beginning_at(shots.begin_of(loop_->next_chunk()))->prompt);
 }
 
 Session::DenoisedVideo::~DenoisedVideo() {

@@ -80,6 +80,7 @@ void SessionControl::continue_from(const SessionControl& other, int64_t chunks) 
   const std::scoped_lock lock(mutex_, other.mutex_);
   prompt_ = other.prompt_;
   prompts_ = other.prompts_;
+  is_told_ = other.is_told_;
   state_ = {chunks, other.state_.chunks, 0, other.state_.steps};
   begun_ = chunks;
 }

@@ -58,7 +58,8 @@ class SessionControl {
   std::optional<std::string> prompt_;       // not encoded yet
   std::map<int64_t, std::string> prompts_;  // by the chunk from which each acts
   State state_;
-  int64_t begun_ = 0;  // chunks
+  int64_t begun_ = 0;     // chunks
+  bool is_told_ = false;  // set_prompt() was called
   bool has_failed_ = false;
 };
 

@@ -2,6 +2,7 @@
 #include "plugins/jobs/inference/shots.hpp"
 
 #include <random>
+#include <thread>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
