@@ -11,8 +11,8 @@
 #include "core/runtime/call.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/aten.hpp"
-#include "plugins/jobs/media/decode_thread.hpp"
 #include "plugins/jobs/inference/session_video.hpp"
+#include "plugins/jobs/media/decode_thread.hpp"
 
 namespace kinora::core::inference {
 namespace {
@@ -32,23 +32,16 @@ class Stopwatch {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// A CUDA stream for another thread, which begins after all that this thread has enqueued. On the processor: none.
-class OwnStream {
- public:
-  explicit OwnStream(at::Device device) {
-    if (!device.is_cuda()) return;
-    const c10::impl::VirtualGuardImpl cuda(device.type());
-    stream_ = cuda.getStreamFromGlobalPool(device);
-    c10::Event enqueued(device.type());
-    enqueued.record(cuda.getStream(device));
-    enqueued.block(*stream_);
-  }
-  // Makes it the calling thread's current stream.
-  c10::OptionalStreamGuard guard() const { return c10::OptionalStreamGuard(stream_); }
-
- private:
-  std::optional<c10::Stream> stream_;
-};
+// A CUDA stream for other work, which begins after all that this thread has enqueued. On the processor: none.
+std::optional<c10::Stream> own_stream(at::Device device) {
+  if (!device.is_cuda()) return std::nullopt;
+  const c10::impl::VirtualGuardImpl cuda(device.type());
+  const c10::Stream out = cuda.getStreamFromGlobalPool(device);
+  c10::Event enqueued(device.type());
+  enqueued.record(cuda.getStream(device));
+  enqueued.block(out);
+  return out;
+}
 
 }  // namespace
 
@@ -62,8 +55,7 @@ Session::DenoisedVideo::DenoisedVideo(Session& session)
   first_ = first;
   steps_ = static_cast<int64_t>(sampler_->levels().size()) - 1;
   begin(noise, std::move(given));
-  // Ranks that work on one video decode it together, each its own stretch of time.
-  if (loop_->chunks_left() > 1 && pipeline_.parallel().of_sample().size == 1) open_stream();
+  if (loop_->chunks_left() > 1) open_stream();
   // A video that begins with given frames begins in the shot in which they end.
   if (session_.replayed_.defined() || !has_shots() || loop_->next_chunk() == 0) return;
   const ShotList& shots = inputs_.shots();
@@ -86,6 +78,8 @@ void Session::DenoisedVideo::begin(const NoiseOf& noise, std::optional<FrameCond
 
 void Session::DenoisedVideo::open_stream() {
   const std::scoped_lock turn(pipeline_.coding_turns());
+  cuda_ = own_stream(pipeline_.device());
+  const c10::OptionalStreamGuard on(cuda_);
   stream_ = pipeline_.tokenizer().open_stream(true, &session_.run_);
 }
 
@@ -138,7 +132,8 @@ int64_t Session::DenoisedVideo::replay(const at::Tensor& latent, int64_t chunks)
   }
   if (loop_->done()) note_made();
   if (loop_->done() && kept_) free_cache();
-  return stream_ && chunks > 0 ? decode_new().size(0) : 0;
+  const at::Tensor frames = stream_ && chunks > 0 ? decode_new() : at::Tensor();
+  return frames.defined() ? frames.size(0) : 0;
 }
 
 // The decoder needs its memory.
@@ -260,7 +255,9 @@ at::Tensor Session::DenoisedVideo::decode_new() {
 }
 
 at::Tensor Session::DenoisedVideo::decode(const at::Tensor& latent, const std::function<bool()>& is_stopped) {
+  if (pipeline_.parallel().of_sample().rank != 0) return {};
   const Stopwatch watch(session_.made_.decode_seconds);
+  const c10::OptionalStreamGuard on(cuda_);
   std::vector<at::Tensor> frames;
   for (int64_t i = 0; i < latent.size(2); ++i) {
     const std::scoped_lock turn(pipeline_.coding_turns());
@@ -272,7 +269,6 @@ at::Tensor Session::DenoisedVideo::decode(const at::Tensor& latent, const std::f
 }
 
 void Session::DenoisedVideo::make_rest(const Take& take) {
-  const OwnStream cuda(pipeline_.device());
   DecodeThread<at::Tensor> thread([&](const at::Tensor& latent) {
     const at::NoGradGuard off;
     at::init_num_threads();

@@ -128,5 +128,46 @@ TEST(SessionsOfRanks, MakeTheChunksOfOneProcess) {
     });
 }
 
+// The frames that a session gives, and those from its third chunk on that it gives when they are made again.
+struct Given {
+  std::vector<at::Tensor> chunks, again;
+};
+
+Given given_by(const std::string& strategies) {
+  const ScratchRun run(
+      {{"tokenizer", kStreaming},
+       {"dit", kDeepDit},
+       {"film", "prompts = ['red sea']\nprecision = 'fp64'\nparallel = [" + strategies + "]"}});
+  EXPECT_EQ(run.problems(), "");
+  PipelineSpec spec = PlainPipeline::spec(run, PlainPipeline::latents_of_15_frames());
+  spec.rule = in_chunks(4);
+  Parallelism parallel(test::runtime(), PlainPipeline::plan(run));
+  Pipeline pipeline(test::runtime(), spec, parallel);
+  Session session(pipeline, Shared::request());
+  Given out;
+  while (const auto frames = session.next_chunk()) out.chunks.push_back(*frames);
+  session.rewind(2);
+  session.make_rest([&](const at::Tensor& frames) { out.again.push_back(frames); });
+  return out;
+}
+
+TEST(SessionsOfRanks, GiveTheChunksThatTheFirstOneDecodes) {
+  test::on_ranks(2, [](const Rank& me) {
+    const Given alone = given_by("'ddp'");
+    me.launched();
+    const Given together = given_by("'cfg'");
+    ASSERT_EQ(together.chunks.size(), 4U);
+    ASSERT_EQ(together.again.size(), 2U);
+    for (size_t i = 0; i < 4; ++i) {
+      const at::Tensor& got = together.chunks[i];
+      ASSERT_EQ(got.defined(), me.rank == 0) << i;
+      if (me.rank > 0) continue;
+      ASSERT_EQ(got.sizes(), alone.chunks[i].sizes());
+      EXPECT_LE((got.to(at::kInt) - alone.chunks[i].to(at::kInt)).abs().max().item<int>(), 1) << i;
+      if (i >= 2) EXPECT_TRUE(at::equal(together.again[i - 2], got)) << i;
+    }
+  });
+}
+
 }  // namespace
 }  // namespace kinora::core::inference

@@ -1,5 +1,7 @@
 // The two ways in which a session makes its video.
 #pragma once
+#include <c10/core/Stream.h>
+
 #include "core/torch/media/streaming.hpp"
 #include "core/torch/network/instances.hpp"
 #include "plugins/jobs/inference/next_token.hpp"
@@ -100,16 +102,19 @@ class Session::DenoisedVideo final : public Session::Video {
   at::Tensor take_new();
   // Frames of these; of a video that is decoded as a whole, all.
   at::Tensor decode_new();
-  // Frames of these latent frames, the next of the stream. is_stopped: asked before each; null: never.
+  // Frames of these latent frames, the next of the stream; undefined on all ranks of the video but the first.
+  // is_stopped: asked before each; null: never.
   at::Tensor decode(const at::Tensor& latent, const std::function<bool()>& is_stopped = nullptr);
 
   std::unique_ptr<SamplerInstance> sampler_;
   int64_t first_ = 0, steps_ = 0;  // the sampler's first level, and its number of steps
   std::optional<Rollout> loop_;
-  std::unique_ptr<Tokenizer::Stream> stream_;  // null: the video is decoded as a whole
-  int64_t decoded_ = 0;                        // latent frames that take_new() returned
-  int64_t tokens_ = 0;                         // of a latent frame, in the cache; 0: none was read
-  std::set<int64_t> pinned_;                   // cuts, by their first chunk
+  std::unique_ptr<Tokenizer::Stream> stream_;  // null: the video is decoded as a whole, by all ranks together
+  // All that stream_ decodes, on whatever thread: what it keeps is of one CUDA stream's memory.
+  std::optional<c10::Stream> cuda_;
+  int64_t decoded_ = 0;       // latent frames that take_new() returned
+  int64_t tokens_ = 0;        // of a latent frame, in the cache; 0: none was read
+  std::set<int64_t> pinned_;  // cuts, by their first chunk
 };
 
 class Session::DrawnVideo final : public Session::Video {
