@@ -7,6 +7,7 @@
 
 #include "apps/command/surroundings.hpp"
 #include "apps/kinora/command.hpp"
+#include "apps/serve/access.hpp"
 #include "apps/serve/serve.hpp"
 #include "apps/web/guard.hpp"
 #include "core/base/cancel.hpp"
@@ -25,6 +26,7 @@ Makes videos for programs that ask over HTTP, by OpenAI's Videos API: POST /v1/v
 /v1/videos/ID/content. FOLDER is a published pipeline, or a run file with a generate job; FILE.toml names several
 models and limits, see docs/serve.md. Prints "serving URL" when requests are answered, and the token that every
 request needs as Authorization: Bearer TOKEN; KINORA_SERVE_TOKEN sets it. What was accepted is there after a restart.
+The page for browsers is at the address that is printed on stderr.
 
 examples:
   kinora serve --pipeline Wan2.1-T2V-1.3B-Diffusers
@@ -117,7 +119,8 @@ int serve_command(core::Runtime&, const Arguments& arguments) {
                std::cout << nlohmann::json{{"url", url}, {"token", settings.token}}.dump() << std::endl;
              else
                std::cout << "serving " << url << "\ntoken " << settings.token << std::endl;
-             std::cerr << "Ctrl-C ends the server; videos that wait are made after its next start\n";
+             std::cerr << "the page for browsers is " << serve::page_address(url, settings.token) << "\n"
+                       << "Ctrl-C ends the server; videos that wait are made after its next start\n";
            },
        .stopped = core::cancelled});
   return kInterrupted;

@@ -1,6 +1,9 @@
 #include "apps/serve/access.hpp"
 
+#include <cctype>
+
 #include <boost/algorithm/string/predicate.hpp>
+#include <fmt/format.h>
 #include <openssl/crypto.h>
 
 #include "apps/serve/api_error.hpp"
@@ -19,10 +22,20 @@ std::string_view bearer_of(std::string_view header) {
   return boost::istarts_with(header, kScheme) ? header.substr(kScheme.size()) : std::string_view();
 }
 
+// Whether the cookie is enough for this: changes must come from the page, and from nothing that a form of another
+// page can send. Origin is ours if there is one.
+bool is_for_cookie(const web::Request& request, const web::Caller& asked) {
+  if (!asked.changes) return true;
+  return !asked.origin.empty() &&
+         (request.method == "DELETE" || asked.content_type.starts_with("application/json") ||
+          asked.content_type.starts_with("multipart/form-data"));
+}
+
 }  // namespace
 
-void guard_with(web::Server& server, const std::string& token) {
-  server.set_guard([token](const web::Request& request, web::Headers& added) -> std::optional<web::Answer> {
+void guard_with(web::Server& server, const std::string& token, int port) {
+  server.set_guard([token, page = web::Guard("serve", token, port)](
+                       const web::Request& request, web::Headers& added) -> std::optional<web::Answer> {
     added.emplace_back("x-request-id", "req_" + web::new_token());
     const std::string origin = request.header("origin");
     if (!origin.empty() && origin != "http://" + request.header("host") &&
@@ -30,13 +43,33 @@ void guard_with(web::Server& server, const std::string& token) {
       return answer_of(ApiError(403, "requests from pages of other sites are refused", "foreign_origin"));
     if (request.path == "/health") return std::nullopt;
     if (is_secret(bearer_of(request.header("authorization")), token)) return std::nullopt;
-    web::Answer out = answer_of(ApiError(401,
-                                         "the token is missing or wrong; send the one that kinora serve "
-                                         "printed, as Authorization: Bearer TOKEN",
-                                         "invalid_api_key"));
+    const web::Caller asked = web::caller_of(request);
+    if (request.path == "/" && page.knows_token(asked)) {
+      added.emplace_back("Set-Cookie", page.cookie(asked.owner()));
+      return std::nullopt;
+    }
+    if (page.knows_cookie(asked)) {
+      if (is_for_cookie(request, asked)) return std::nullopt;
+      return answer_of(ApiError(
+          403, "changes with the page's cookie must come from the page, as JSON or a form", "not_of_page"));
+    }
+    web::Answer out = answer_of(ApiError(
+        401,
+        "the token is missing or wrong; send the one that kinora serve printed, as Authorization: Bearer "
+        "TOKEN, or open the page's address in a browser",
+        "invalid_api_key"));
     out.headers.emplace_back("WWW-Authenticate", "Bearer");
     return out;
   });
+}
+
+std::string page_address(const std::string& url, const std::string& token) {
+  std::string out = url + "?t=";
+  for (const char c : token)
+    out += std::isalnum(static_cast<unsigned char>(c)) != 0
+               ? std::string(1, c)
+               : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  return out;
 }
 
 }  // namespace kinora::serve

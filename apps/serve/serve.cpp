@@ -15,9 +15,13 @@
 #include "apps/serve/fields.hpp"
 #include "apps/serve/videos.hpp"
 #include "apps/web/guard.hpp"
+#include "apps/web/pages.hpp"
 #include "core/base/facts.hpp"
 
 namespace kinora::serve {
+
+const std::vector<PageFile>& page_files();  // of page/, which the build has embedded
+
 namespace {
 
 using web::Answer;
@@ -150,10 +154,12 @@ void serve(const ServeCall& call) {
   limits.upload_folder = uploads;
   limits.body_bytes = kJsonBytes;
   web::Server http(limits);
-  guard_with(http, settings.token);
+  http.set_headers(web::page_headers("media-src 'self' blob:; "));  // blob: a video while it grows
+  web::serve_pages(http, page_files());
   Api api(http, videos, settings);
   const int port = http.bind(settings.port, settings.host);
   if (port == 0) throw Error(KINORA_ERROR_INVALID, web::port_problem(settings.port, errno));
+  guard_with(http, settings.token, port);
   if (!videos.ready(call.stopped)) return;
   call.ready(fmt::format("http://{}:{}/", settings.host, port));
   http.run(call.stopped);

@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "apps/serve/access.hpp"
 #include "apps/serve/videos_testing.hpp"
 #include "apps/web/client_testing.hpp"
 
@@ -94,6 +95,48 @@ TEST_F(Serve, AsksForItsToken) {
   EXPECT_THAT(ask("GET /health", "Origin: http://there\r\n"), StartsWith("HTTP/1.1 403"));
   EXPECT_THAT(ask("GET /health", "Origin: null\r\n"), StartsWith("HTTP/1.1 403"));
   EXPECT_THAT(ask("GET /health", "Origin: http://here\r\n"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(Serve, GivesBrowsersThatOpenThePageACookie) {
+  for (const char* wrong : {"GET /", "GET /?t=", "GET /?t=the+token+of+this+tesT", "GET /main.js",
+                            "GET /v1/videos?t=the+token+of+this+test"})
+    EXPECT_THAT(ask(wrong, ""), AllOf(StartsWith("HTTP/1.1 401"), Not(HasSubstr("Set-Cookie")))) << wrong;
+  EXPECT_EQ(page_address("http://here/", "a b/1"), "http://here/?t=a%20b%2F1");
+  const std::string page = ask("GET /?t=the%20token+of+this+test", "");
+  ASSERT_THAT(page, AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("; HttpOnly; SameSite=Strict\r\n"),
+                          HasSubstr("Content-Security-Policy: default-src 'self'; media-src 'self' blob:; "),
+                          HasSubstr("Content-Type: text/html"), HasSubstr("/main.js")));
+  const std::string name = "Set-Cookie: kinora_serve_" + std::to_string(port_) + "=";
+  const size_t at = page.find(name);
+  ASSERT_NE(at, std::string::npos);
+  const std::string cookie = page.substr(at + 4, page.find(';', at) - at - 4) + "\r\n",
+                    ours = "Origin: http://here\r\n";
+  const std::string text = R"({"prompt": "x"})", create = "POST /v1/videos";
+  EXPECT_THAT(ask("GET /main.js", cookie), HasSubstr("Content-Type: text/javascript"));
+  EXPECT_THAT(ask("GET /v1/videos", cookie), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(ask("GET /v1/videos", cookie.substr(0, cookie.size() - 3) + "\r\n"),
+              StartsWith("HTTP/1.1 401"));
+  EXPECT_THAT(ask(create, cookie + kJson, text), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(ask(create, cookie + kJson + "Origin: http://there\r\n", text), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(ask(create, cookie + ours + "Content-Type: text/plain\r\n", text), StartsWith("HTTP/1.1 403"));
+  EXPECT_EQ(body_of(ask("GET /v1/videos")).at("data"), json::array());
+  const std::string answer = ask(create, cookie + ours + kJson, text);
+  ASSERT_THAT(answer, StartsWith("HTTP/1.1 200"));
+  const std::string one = "DELETE /v1/videos/" + body_of(answer).at("id").get<std::string>();
+  EXPECT_THAT(ask(one, cookie), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(ask(one, cookie + ours), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(Serve, TellsTheSettingsThatMakeAVideoAgain) {
+  const json shots =
+      json::parse(R"([{"prompt": "a", "seconds": 1}, {"prompt": "b", "chunks": 2, "cut": false}])");
+  const json video = make(kJson, json{{"shots", shots}, {"steps", 3}, {"guidance_scale", 1.5}}.dump());
+  EXPECT_EQ(video.at("shots"), shots);
+  EXPECT_EQ(video.at("steps"), 3);
+  EXPECT_EQ(video.at("guidance_scale"), 1.5);
+  EXPECT_EQ(video.at("num_frames"), 8);
+  EXPECT_EQ(video.at("fps"), 8);
+  EXPECT_FALSE(video.contains("negative_prompt"));
 }
 
 TEST_F(Serve, AFormAndJsonMakeTheSame) {

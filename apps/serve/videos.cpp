@@ -403,7 +403,7 @@ json Videos::object(const StoredVideo& v) const {
   int64_t progress = v.status == Status::completed ? 100 : 0;
   if (const auto at = making_.find(v.id); at != making_.end())
     progress = std::clamp<int64_t>(static_cast<int64_t>(at->second.progress * 100), 0, 99);
-  return {
+  json out{
       {"id", v.id},
       {"object", "video"},
       {"created_at", v.created},
@@ -418,6 +418,13 @@ json Videos::object(const StoredVideo& v) const {
       {"status", name_of(v.status)},
       {"error", v.error},
       {"seed", v.fields.value("seed", json())}};
+  for (const char* name : {"num_frames", "fps", "steps", "guidance_scale", "negative_prompt"})
+    if (v.fields.contains(name)) out[name] = v.fields.at(name);
+  for (const char* name : {"image", "video"})
+    if (v.fields.contains(name)) out["input_reference"] = name;
+  for (const auto& shot : v.fields.value("shots", json::array()))
+    out["shots"].push_back(core::parse_facts(shot.get<std::string>()));
+  return out;
 }
 
 json Videos::get(const std::string& id) const {

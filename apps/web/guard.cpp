@@ -78,20 +78,24 @@ bool Guard::is_cookie(std::string_view value, const Caller& asked) const {
   return is_secret(value, cookie_value(owner)) && asked.owner() == owner;
 }
 
-std::string Guard::refusal(const Caller& asked) const {
-  const std::string here = fmt::format("127.0.0.1:{}", port_), local = fmt::format("localhost:{}", port_);
-  if (asked.host != here && asked.host != local) return "the Host header does not name this " + program_;
-  bool known = knows_token(asked);
+bool Guard::knows_cookie(const Caller& asked) const {
   const std::string name = cookie_name() + "=";
   std::string_view rest = asked.cookies;
   while (!rest.empty()) {
     const auto end = rest.find(';');
     std::string_view one = rest.substr(0, end);
     one.remove_prefix(std::min(one.find_first_not_of(' '), one.size()));
-    if (!known && one.starts_with(name)) known = is_cookie(one.substr(name.size()), asked);
+    if (one.starts_with(name) && is_cookie(one.substr(name.size()), asked)) return true;
     rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
   }
-  if (!known) return "open the address that kinora " + program_ + " printed; it changes with every start";
+  return false;
+}
+
+std::string Guard::refusal(const Caller& asked) const {
+  const std::string here = fmt::format("127.0.0.1:{}", port_), local = fmt::format("localhost:{}", port_);
+  if (asked.host != here && asked.host != local) return "the Host header does not name this " + program_;
+  if (!knows_token(asked) && !knows_cookie(asked))
+    return "open the address that kinora " + program_ + " printed; it changes with every start";
   if (!asked.origin.empty() && asked.origin != "http://" + asked.host)
     return "requests from other sites are refused";
   if (asked.changes && (asked.origin.empty() || !asked.content_type.starts_with("application/json")))

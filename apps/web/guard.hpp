@@ -34,6 +34,7 @@ class Guard {
   // Why a request is refused, or "". Asks for the owner only where the cookie is one of this program.
   std::string refusal(const Caller&) const;
   bool knows_token(const Caller&) const;
+  bool knows_cookie(const Caller&) const;
   // The value of Set-Cookie for a browser of this user. Its name contains the port, because cookies ignore
   // ports and two programs may run.
   std::string cookie(const std::string& owner) const;

@@ -8,10 +8,11 @@
 
 namespace kinora::web {
 
-// Headers of every answer of a page that loads nothing from other hosts and that no page may frame.
-inline Headers page_headers() {
+// Headers of every answer of a page that loads nothing from other hosts and that no page may frame. more: further
+// directives of its policy, such as "media-src 'self' blob:; ".
+inline Headers page_headers(const std::string& more = "") {
   return {{"Content-Security-Policy",
-           "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+           "default-src 'self'; " + more + "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
           {"X-Content-Type-Options", "nosniff"},
           {"Referrer-Policy", "no-referrer"},
           {"Cross-Origin-Resource-Policy", "same-origin"},

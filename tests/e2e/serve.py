@@ -268,4 +268,5 @@ def main():
     check_restarts()
 
 
-main()
+if __name__ == "__main__":
+    main()

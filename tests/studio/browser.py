@@ -148,8 +148,8 @@ def page_of(chromium, studio, refused=(), is_lost=False, shows=".cell[aria-selec
         page = tab.new_page()
         page.set_default_timeout(60000)
         page.on("request",
-                lambda request: outside.append(request.url) if not request.url.startswith(studio.origin + "/")
-                else None)
+                lambda request: outside.append(request.url)
+                if not request.url.removeprefix("blob:").startswith(studio.origin + "/") else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console",
                 lambda message: errors.append(message.text)

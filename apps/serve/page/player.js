@@ -1,0 +1,111 @@
+// Shows one video: a finished one from its file, one that is being made while it grows.
+import { addressOf, contentOf, get, pause } from "./api.js";
+import { canPlay, Growing } from "./growing.js";
+import { parts, typeOf } from "./mp4.js";
+import { duration } from "./words.js";
+
+const kAgain = 1000; // milliseconds between looks whether a video is finished
+
+export class Player {
+  id = ""; // of the video that is shown
+  isLive = false; // it is not finished
+  #turn = new AbortController(); // of what is shown now
+  #growing = null;
+  #isWaiting = false; // for the end, since the browser cannot show it before
+
+  constructor(element, said, title) {
+    Object.assign(this, { element, said, title });
+    element.addEventListener("play", () => this.#growing?.follow());
+  }
+
+  clear() {
+    this.#turn.abort();
+    this.#turn = new AbortController();
+    Object.assign(this, { id: "", isLive: false });
+    this.#growing = null;
+    this.element.removeAttribute("src");
+    this.element.load();
+    this.title.textContent = "Nothing is shown";
+    this.said.textContent = "";
+  }
+
+  async show(video) {
+    this.clear();
+    const { signal } = this.#turn;
+    Object.assign(this, { id: video.id, isLive: video.status !== "completed" });
+    this.title.textContent = video.prompt || video.shots?.[0]?.prompt || video.id;
+    try {
+      await this.#watch(video.id, signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      this.isLive = false;
+      this.said.textContent = error.message;
+    }
+  }
+
+  /** Says how far the shown video is. video: its newest state. */
+  tell(video) {
+    if (video.id !== this.id || !this.isLive) return;
+    const grown = this.#growing?.end;
+    const state = video.status === "queued" ? "It waits in the queue." : `${video.progress} % are done.`;
+    this.said.textContent = grown ? `Live: ${duration(grown)} so far. ${state}`
+        : this.#isWaiting ? `${state} This browser shows it when it is finished.` : state;
+  }
+
+  async #watch(id, signal) {
+    this.#isWaiting = false;
+    for (;;) {
+      const video = await get(addressOf(id), signal);
+      if (video.status === "completed") return this.#finish(id);
+      if (video.status === "failed") throw new Error(video.error?.message ?? "the video failed");
+      this.tell(video);
+      if (!this.#isWaiting) this.#isWaiting = !(await this.#grow(id, signal));
+      await pause(kAgain, signal);
+    }
+  }
+
+  /** Shows the video while it is made, up to its end, or to the end of the connection: its state says what comes next.
+   * False: the browser cannot show it before it is finished. */
+  async #grow(id, signal) {
+    this.#growing = null;
+    const response = await fetch(`${contentOf(id)}?live=1`, { signal }).catch(() => null);
+    signal.throwIfAborted();
+    if (!response?.ok) return true;
+    const all = parts(response.body);
+    try {
+      for (let part = await next(all); part; part = await next(all)) {
+        if (!this.#growing) {
+          const type = typeOf(part);
+          if (!canPlay(type)) return false;
+          this.#growing = await Growing.open(this.element, type, signal);
+          this.#play();
+        }
+        await this.#growing.add(part);
+      }
+      return true;
+    } catch {
+      signal.throwIfAborted();
+      this.#growing = null;
+      return false;
+    } finally {
+      all.return();
+    }
+  }
+
+  #finish(id) {
+    const { currentTime, paused } = this.element, wasGrowing = Boolean(this.#growing);
+    this.#growing = null;
+    this.isLive = false;
+    this.element.src = contentOf(id);
+    if (wasGrowing) this.element.currentTime = currentTime;
+    if (!wasGrowing || !paused) this.#play();
+    this.said.textContent = "";
+  }
+
+  #play() {
+    this.element.play().catch(() => {}); // a browser may want a click first, or the next video is shown already
+  }
+}
+
+/** The next part of a stream, null at its end; the connection may end early too. */
+const next = (all) => all.next().then(({ done, value }) => (done ? null : value), () => null);
