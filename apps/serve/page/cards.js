@@ -44,8 +44,11 @@ export class Cards {
     const queued = videos.filter((video) => !isOver(video)).reverse();
     const before = (video) => queued.filter(({ model }) => model === video.model).indexOf(video);
     const elements = (some) => some.map((video) => this.#card(video, before(video), shown));
+    const { activeElement: focused } = document, id = focused?.closest(".card")?.dataset.id;
     place(this.queue, elements(queued));
     place(this.history, elements(videos.filter(isOver)));
+    if (id && document.activeElement !== focused)
+      document.querySelector(`.card[data-id="${CSS.escape(id)}"] .title`)?.focus();
   }
 
   #card(video, before, shown) {
@@ -96,12 +99,9 @@ export class Cards {
 
 /** Makes these the children of a list, and moves none that is in its place: a moved element loses the focus. */
 function place(list, elements) {
-  const wanted = new Set(elements), { activeElement } = document;
-  const id = activeElement?.closest(".card")?.dataset.id;
+  const wanted = new Set(elements);
   for (const child of [...list.children]) if (!wanted.has(child)) child.remove();
   elements.forEach((element, i) => {
     if (list.children[i] !== element) list.insertBefore(element, list.children[i] ?? null);
   });
-  if (id && document.activeElement !== activeElement)
-    list.querySelector(`.card[data-id="${CSS.escape(id)}"] .title`)?.focus();
 }
