@@ -39,9 +39,3 @@ export function create(fields, file) {
 
 export const addressOf = (id) => `/v1/videos/${encodeURIComponent(id)}`;
 export const contentOf = (id) => `${addressOf(id)}/content`;
-
-/** Ends when the time is over, or fails when the signal aborts. */
-export const pause = (milliseconds, signal) => new Promise((resolve, reject) => {
-  setTimeout(resolve, milliseconds);
-  signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-});

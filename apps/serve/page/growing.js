@@ -4,10 +4,17 @@ const Source = globalThis.ManagedMediaSource ?? globalThis.MediaSource;
 const kMost = 60, kLess = 30; // seconds in memory: at most, and left when older ones are removed
 const kBehind = 1; // seconds that a viewer may be behind the end, or a chunk where that is longer
 
-const once = (target, name, signal) => new Promise((resolve, reject) => {
-  target.addEventListener(name, resolve, { once: true });
-  signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+/** Begins something that calls back when it is done; fails when the signal aborts. */
+export const until = (begin, signal) => new Promise((resolve, reject) => {
+  const stop = () => reject(signal.reason);
+  signal.addEventListener("abort", stop, { once: true });
+  begin(() => {
+    signal.removeEventListener("abort", stop);
+    resolve();
+  });
 });
+
+const once = (target, name, signal) => until((done) => target.addEventListener(name, done, { once: true }), signal);
 
 export const canPlay = (type) => Boolean(Source) && type !== "" && Source.isTypeSupported(type);
 

@@ -1,6 +1,6 @@
 // Shows one video: a finished one from its file, one that is being made while it grows.
-import { addressOf, contentOf, get, pause } from "./api.js";
-import { canPlay, Growing } from "./growing.js";
+import { addressOf, contentOf, get } from "./api.js";
+import { canPlay, Growing, until } from "./growing.js";
 import { parts, typeOf } from "./mp4.js";
 import { duration } from "./words.js";
 
@@ -60,7 +60,7 @@ export class Player {
       if (video.status === "failed") throw new Error(video.error?.message ?? "the video failed");
       this.tell(video);
       if (!this.#isWaiting) this.#isWaiting = !(await this.#grow(id, signal));
-      await pause(kAgain, signal);
+      await until((done) => setTimeout(done, kAgain), signal);
     }
   }
 
