@@ -2,6 +2,7 @@
 import { addressOf, contentOf, get } from "./api.js";
 import { canPlay, Growing, until } from "./growing.js";
 import { parts, typeOf } from "./mp4.js";
+import { titleOf } from "./settings.js";
 import { duration } from "./words.js";
 
 const kAgain = 1000; // milliseconds between looks whether a video is finished
@@ -33,7 +34,7 @@ export class Player {
     this.clear();
     const { signal } = this.#turn;
     Object.assign(this, { id: video.id, isLive: video.status !== "completed" });
-    this.title.textContent = video.prompt || video.shots?.[0]?.prompt || video.id;
+    this.title.textContent = titleOf(video);
     try {
       await this.#watch(video.id, signal);
     } catch (error) {
@@ -56,6 +57,7 @@ export class Player {
     this.#isWaiting = false;
     for (;;) {
       const video = await get(addressOf(id), signal);
+      signal.throwIfAborted();
       if (video.status === "completed") return this.#finish(id);
       if (video.status === "failed") throw new Error(video.error?.message ?? "the video failed");
       this.tell(video);
