@@ -42,7 +42,7 @@ venv_packages=(
   scenedetect-headless==0.7.2 opencv-python-headless==5.0.0.93 click==8.5.1 platformdirs==4.14.7 tqdm==4.70.1
   av==18.1.0 # motion vectors for motion_oracle
   ftfy==6.3.1 wcwidth==0.9.4 # for repair_oracle
-  openai==3.54.0 annotated-types==0.8.0 anyio==4.16.0 h11==0.16.0 httpcore2==2.16.2 httpx2==2.16.2 idna==3.20
+  openai==3.57.0 annotated-types==0.8.0 anyio==4.16.0 h11==0.16.0 httpcore2==2.16.2 httpx2==2.16.2 idna==3.20
   jiter==0.19.0
   pydantic==2.14.3 pydantic_core==2.50.4 sniffio==1.3.1 truststore==0.10.5 typing_extensions==4.16.0
   typing-inspection==0.4.5
