@@ -117,9 +117,10 @@ class Video {
   Video(double fps, int64_t chunk, int64_t first_chunk)
       : fps_(fps), chunk_(chunk), first_(first_chunk > 0 ? first_chunk : chunk) {}
 
-  void add(const Row& frame) {
+  // is_cut: another shot begins, so that the change is meant and counts neither as a border's nor as another one.
+  void add(const Row& frame, bool is_cut = false) {
     const bool is_border = chunk_ > 0 && frames_ >= first_ && (frames_ - first_) % chunk_ == 0;
-    if (frames_ > 0 && chunk_ > 0) {
+    if (frames_ > 0 && chunk_ > 0 && !is_cut) {
       all_.add(is_border, frame.change);
       now_.add(is_border, frame.change);
     }

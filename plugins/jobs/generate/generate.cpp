@@ -20,6 +20,7 @@
 #include "plugins/jobs/generate/measured_drift.hpp"
 #include "plugins/jobs/generate/serving.hpp"
 #include "plugins/jobs/inference/parts.hpp"
+#include "plugins/jobs/inference/request_inputs.hpp"
 #include "plugins/jobs/inference/requests.hpp"
 #include "plugins/jobs/inference/rules.hpp"
 #include "plugins/jobs/inference/session.hpp"
@@ -203,8 +204,9 @@ class GenerateJob {
     if (fps < 1) return nullptr;
     const int64_t time = pipeline_.tokenizer_info().time;
     const auto& rule = pipeline_.spec().rule;
-    const int64_t chunk = rule.teacher_forcing ? rule.chunk * time : 0;
-    return std::make_unique<MeasuredDrift>(fps, chunk, chunk > 0 ? chunk - time + 1 : 0);
+    const int64_t chunk = rule.teacher_forcing ? rule.chunk * time : 0,
+                  first = chunk > 0 ? 1 + (rule.chunks().begin(1) - 1) * time : 0;
+    return std::make_unique<MeasuredDrift>(fps, chunk, first, inference::shots_in(pipeline_, request).cuts());
   }
 
   // Each chunk has steps of its own.

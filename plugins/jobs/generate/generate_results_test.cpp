@@ -201,6 +201,48 @@ TEST(GenerateJob, TellsTheDriftOfAVideoOfThreeSeconds) {
   EXPECT_GT(drift.at("mean").at(2), 0) << "the video changes";
 }
 
+// Chunks of a latent frame, the first, and of two: they begin with frames 0, 1 and 5. Shots begin with frames 0, 1, 3
+// and 5, of which 3 is a cut.
+TEST(GenerateJob, TellsTheJumpsAtBordersOfChunksWhichCutsAreNot) {
+  struct Case {
+    const char *dit, *film;
+    std::set<int64_t> borders, cuts;
+  };
+  for (const auto& [dit, film, borders, cuts] :
+       {Case{"chunk = 2\nfirst_chunk = 1", "prompts = ['sea']", {1, 5}, {}},
+        Case{"chunk = 1",
+             "prompts = []\nshots = [{ prompt = 'sea', chunks = 1 }, { prompt = 'red', chunks = 1, cut = "
+             "false }, "
+             "{ prompt = 'blue', chunks = 1 }, { prompt = 'blue', chunks = 2, cut = false }]",
+             {1, 5, 7},
+             {3}}}) {
+    const auto run = prepared({{"tokenizer", inference::kShallow},
+                               {"dit", std::string("teacher_forcing = true\n") + dit},
+                               {"film", std::string("format = ['png']\n") + film}});
+    encoded(*run);
+    generated_json(*run);
+    const json found = json::parse(std::ifstream(video(*run, 0, ".json"))).at("drift").at("border_jump");
+    ASSERT_EQ(found.size(), 3U) << film;
+    const auto frame = [&](int64_t t) {
+      return picture(video(*run, 0, fmt::format("/{:05}.png", t))).to(at::kDouble) / 255;
+    };
+    for (int64_t second = 0; second < 3; ++second) {
+      double sums[2] = {0, 0}, counts[2] = {0, 0};
+      for (int64_t t = std::max<int64_t>(3 * second, 1); t < 3 * second + 3; ++t) {
+        if (cuts.contains(t)) continue;
+        const size_t of = borders.contains(t) ? 1 : 0;
+        sums[of] += (frame(t) - frame(t - 1)).abs().mean().item<double>();
+        ++counts[of];
+      }
+      const bool has_both = counts[0] > 0 && counts[1] > 0;
+      EXPECT_NEAR(found.at(static_cast<size_t>(second)).get<double>(),
+                  has_both ? sums[1] / counts[1] - sums[0] / counts[0] : 0, 1e-6)
+          << film << ", second " << second;
+    }
+    EXPECT_NE(found.at(1), 0) << film;
+  }
+}
+
 TEST(GenerateJob, SaysWhatItWasMadeWith) {
   const auto run = ready("prompts = ['sea']\nformat = ['latents']");
   generated_json(*run);

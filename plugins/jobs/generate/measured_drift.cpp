@@ -26,7 +26,7 @@ void MeasuredDrift::measure(const at::Tensor& frames) {
   const uint8_t* before = before_.defined() ? before_.const_data_ptr<uint8_t>() : nullptr;
   for (int64_t t = 0; t < pixels.size(0); ++t) {
     const uint8_t* frame = pixels.const_data_ptr<uint8_t>() + t * rows * columns * 3;
-    video_.add(drift::row_of(frame, before, rows, columns));
+    video_.add(drift::row_of(frame, before, rows, columns), cuts_.contains(measured_++));
     before = frame;
   }
   before_ = pixels[-1].clone();  // a view would keep the chunk

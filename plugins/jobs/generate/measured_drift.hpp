@@ -1,5 +1,8 @@
 // The drift of a long video (kernels/cpu/drift.hpp), measured while it is made.
 #pragma once
+#include <set>
+#include <utility>
+
 #include <ATen/core/Tensor.h>
 #include <nlohmann/json.hpp>
 
@@ -13,9 +16,10 @@ class MeasuredDrift {
  public:
   static constexpr int64_t kLeast = 3;  // seconds; of a shorter video nothing is told
 
-  // chunk, first_chunk: frames; 0: no borders.
-  MeasuredDrift(double fps, int64_t chunk, int64_t first_chunk)
+  // chunk, first_chunk: frames; 0: no borders. cuts: the frames that begin with a cut, which are no borders.
+  MeasuredDrift(double fps, int64_t chunk, int64_t first_chunk, std::set<int64_t> cuts)
       : has_borders_(chunk > 0),
+        cuts_(std::move(cuts)),
         video_(fps, chunk, first_chunk),
         thread_([this](const at::Tensor& frames) { measure(frames); }) {}
 
@@ -33,8 +37,10 @@ class MeasuredDrift {
   void add_latent(nlohmann::json& to, const at::Tensor& latent, int64_t time) const;
 
   const bool has_borders_;
+  const std::set<int64_t> cuts_;
   drift::Video video_;
   at::Tensor before_;                           // the last frame
+  int64_t measured_ = 0;                        // frames
   inference::DecodeThread<at::Tensor> thread_;  // last, because it uses the others
 };
 

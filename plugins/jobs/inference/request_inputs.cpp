@@ -13,8 +13,6 @@
 
 namespace kinora::core::inference {
 
-namespace {
-
 // Without a cache the earlier chunks are computed again in each step, by the prompt of now.
 ShotList shots_in(Pipeline& pipeline, const Request& request) {
   if (request.shots.empty()) return {};
@@ -30,8 +28,6 @@ ShotList shots_in(Pipeline& pipeline, const Request& request) {
   return {std::move(shots), spec.shots, pipeline.fps(request), spec.rule.chunks(),
           pipeline.tokenizer_info().time};
 }
-
-}  // namespace
 
 RequestInputs::RequestInputs(Pipeline& pipeline, const Request& request, const kinora_run& run)
     : pipeline_(pipeline),

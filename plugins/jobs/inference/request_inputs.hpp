@@ -8,6 +8,9 @@
 
 namespace kinora::core::inference {
 
+// Those of the request, none without any. Throws Error(KINORA_ERROR_UNSUPPORTED) for a pipeline that cannot make them.
+ShotList shots_in(Pipeline& pipeline, const Request& request);
+
 // [owner-thread] It takes the pipeline's turns itself, and has one in the calls that take `run`.
 class RequestInputs {
  public:

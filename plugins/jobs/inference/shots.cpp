@@ -110,12 +110,22 @@ std::set<int64_t> ShotList::pinned_at(int64_t chunk) const {
 }
 
 // The first latent frame is one frame.
+int64_t ShotList::first_frame(size_t shot) const {
+  const int64_t latent = lengths_.begin(begins_[shot]);
+  return latent == 0 ? 0 : 1 + (latent - 1) * time_;
+}
+
+std::set<int64_t> ShotList::cuts() const {
+  std::set<int64_t> out;
+  for (size_t i = 1; i < shots_.size(); ++i)
+    if (shots_[i].cuts) out.insert(first_frame(i));
+  return out;
+}
+
 json ShotList::described() const {
   json out;
-  for (size_t i = 0; i < shots_.size(); ++i) {
-    const int64_t first = lengths_.begin(begins_[i]);
-    out.push_back({{"frame", first == 0 ? 0 : 1 + (first - 1) * time_}, {"prompt", shots_[i].prompt}});
-  }
+  for (size_t i = 0; i < shots_.size(); ++i)
+    out.push_back({{"frame", first_frame(i)}, {"prompt", shots_[i].prompt}});
   return out;
 }
 

@@ -58,12 +58,16 @@ class ShotList {
   // The cuts whose first chunks are kept while this chunk is made: its own and, at a cut, also the one before it if the
   // rule says `before`.
   std::set<int64_t> pinned_at(int64_t chunk) const;
+  // The pixel frames that begin with a cut.
+  std::set<int64_t> cuts() const;
   // [{"frame", "prompt"}]: the pixel frame with which each shot begins.
   nlohmann::json described() const;
   // The rule of a forward of `count` latent frames from `first` on.
   Frames at(Frames rule, int64_t first, int64_t count) const;
 
  private:
+  int64_t first_frame(size_t shot) const;
+
   std::vector<Shot> shots_;
   std::vector<int64_t> begins_;  // first chunk of each shot
   ShotRule rule_;

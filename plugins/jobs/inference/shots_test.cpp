@@ -71,6 +71,7 @@ TEST(Shots, CutsMoveTheFramesBehindThemInTime) {
   EXPECT_EQ(at.start, 2);
   EXPECT_THAT(at.cuts, testing::ElementsAre(2, 4));
   EXPECT_THAT(at.times, testing::ElementsAre(2, 3, 12, 13, 14, 15, 24, 25));
+  EXPECT_THAT(list.cuts(), testing::ElementsAre(1 + 3 * 2, 1 + 7 * 2)) << "latent frames 4 and 8";
 }
 
 // Chunks of 2 latent frames, the first of 1; a latent frame is 4 frames.
