@@ -71,13 +71,14 @@ TEST(SessionsOfRanks, AreCancelledTogetherByOneRank) {
       30);
 }
 
-// The latent of a video with two cuts, made chunk by chunk on a cache, in float64.
-at::Tensor in_chunks_by(const std::string& strategies, const Guidance& guidance) {
+// The latent of a video with two cuts, made chunk by chunk on a cache.
+at::Tensor in_chunks_by(const std::string& strategies, const Guidance& guidance,
+                        const std::string& precision = "fp64") {
   const ScratchRun run(
       {{"dit",
         "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, "
         "heads = 4, head_size = 12, adaln_lora = 4 }"},
-       {"film", "prompts = ['red sea']\nprecision = 'fp64'\nparallel = [" + strategies + "]"}});
+       {"film", "prompts = ['red sea']\nprecision = '" + precision + "'\nparallel = [" + strategies + "]"}});
   EXPECT_EQ(run.problems(), "");
   LatentFacts facts = PlainPipeline::latents_of_15_frames();
   PipelineSpec spec = PlainPipeline::spec(run, facts);
@@ -167,6 +168,22 @@ TEST(SessionsOfRanks, GiveTheChunksThatTheFirstOneDecodes) {
       if (i >= 2) EXPECT_TRUE(at::equal(together.again[i - 2], got)) << i;
     }
   });
+}
+
+TEST(SessionsOfRanks, MakeTheChunksOfOneProcessInFloat32) {
+  const Guidance always{.scale = 2};
+  for (const char* strategies :
+       {"'cfg'", "{ use = 'cp-ulysses', size = 2 }", "{ use = 'tp', size = 2 }", "'balanced-sp'", "'fsdp'"})
+    test::on_ranks(2, [&](const Rank& me) {
+      const at::Tensor exact = in_chunks_by("'ddp'", always), alone = in_chunks_by("'ddp'", always, "fp32");
+      me.launched();
+      const at::Tensor together = in_chunks_by(strategies, always, "fp32");
+      const auto apart = [](const at::Tensor& a, const at::Tensor& b) {
+        return ((a - b).abs().max() / b.abs().max()).item<double>();
+      };
+      EXPECT_LT(apart(together, alone), 1e-5) << strategies;
+      EXPECT_GT(apart(alone, exact), 1e-9) << "it is not in float32";
+    });
 }
 
 }  // namespace
