@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <fstream>
+#include <malloc.h>
 #include <string>
 
 namespace kinora::test {
@@ -25,6 +26,12 @@ inline int64_t resident() {
   for (std::string line; std::getline(in, line);)
     if (line.rfind("VmRSS:", 0) == 0) return std::stoll(line.substr(line.find(':') + 1)) * 1024;
   return -1;
+}
+
+// Of what is in use: freed memory goes back to the system first, so that none of it hides a leak.
+inline int64_t resident_in_use() {
+  malloc_trim(0);
+  return resident();
 }
 
 }  // namespace kinora::test

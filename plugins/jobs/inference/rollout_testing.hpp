@@ -61,6 +61,7 @@ struct Small {
     Parallelism parallel(test::runtime(), PlainPipeline::plan(*run));
     Pipeline pipeline(test::runtime(), spec(rule, frames, cache), parallel);
     Session session(pipeline, request);
+    if (makes_rest) session.make_rest([&](const at::Tensor&) { after_chunk(); });
     while (session.next_chunk()) {
       if (then_says) session.set_prompt(std::exchange(then_says, nullptr));
       if (after_chunk) after_chunk();
@@ -75,6 +76,7 @@ struct Small {
   Part sampler;
   ShotRule shots;
   const char* then_says = nullptr;  // the prompt of all chunks but the first
+  bool makes_rest = false;          // by make_rest(), where its thread calls after_chunk()
   std::function<void()> after_chunk;
   int64_t calls = 0, kept = 0, bytes = 0;
 };
