@@ -165,7 +165,7 @@ TEST(SessionsOfRanks, GiveTheChunksThatTheFirstOneDecodes) {
       if (me.rank > 0) continue;
       ASSERT_EQ(got.sizes(), alone.chunks[i].sizes());
       EXPECT_LE((got.to(at::kInt) - alone.chunks[i].to(at::kInt)).abs().max().item<int>(), 1) << i;
-      if (i >= 2) EXPECT_TRUE(at::equal(together.again[i - 2], got)) << i;
+      EXPECT_TRUE(i < 2 || at::equal(together.again[i - 2], got)) << i;
     }
   });
 }
