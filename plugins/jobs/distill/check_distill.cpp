@@ -35,6 +35,12 @@ void require_student(const JobView& job, const JobSpec& train, const LossInstanc
           "input: job '{}' trains the expert for {} noise alone, and a few-step student denoises from all "
           "levels to none; distill a model of one network",
           train.name, o.expert);
+  if (o.shots > 1)
+    raise(
+        KINORA_ERROR_UNSUPPORTED,
+        "input: job '{}' trains on shots = {}, and a rollout has one text and no cuts; distill a model that "
+        "is trained on single clips (shots = 1 there)",
+        train.name, o.shots);
   if (loss.mix() != KINORA_MIX_RECTIFIED_FLOW)
     raise(KINORA_ERROR_INVALID,
           "input: job '{}' trains on {}, and the few-step sampler needs a loss that blends; set loss = "
@@ -83,6 +89,11 @@ void require_cache(const JobView& job, const FrameOptions& rule) {
   const Component component = job.open(use);
   const json options = cache_of_frames(rule, use.options.values());
   CacheInstance(component, or_throw(Options::make(*component.spec, options)));
+  if (use.id == "cache/kv-fp8" || use.id == "cache/kv-nvfp4" ||
+      options.value("store", "as given") != "as given")
+    raise(KINORA_ERROR_INVALID,
+          "cache: rollouts on rounded keys and values are not what the forward with gradients computes; set "
+          "cache = \"kv\", without `store`");
   const auto number = [&](const char* name) { return options.value(name, int64_t{0}); };
   const int64_t sink = rule.sink_frames(), seen = rule.window == 0 ? 0 : sink + rule.window_frames();
   const bool is_less =

@@ -141,6 +141,9 @@ TEST(DistillJob, RefusesWhatMakesNoVideoChunkByChunk) {
   };
   EXPECT_THAT(said("", kStudent.substr(kStudent.find("loss"))),
               testing::HasSubstr("set teacher_forcing = true there"));
+  EXPECT_THAT(said("", kStudent + "shots = 2\n"), testing::HasSubstr("trains on shots = 2"));
+  for (const char* cache : {"'kv-nvfp4'", "'kv-fp8'", "{ use = 'kv', store = 'nvfp4' }"})
+    EXPECT_THAT(said(fmt::format("cache = {}\n", cache)), testing::HasSubstr("rollouts on rounded keys"));
   EXPECT_THAT(said("every = 6\n"), testing::HasSubstr("the student is never updated in 5 steps"));
   const auto normalised = [&](int64_t chunk, int64_t first) {
     return said("every = 1\nloss = { use = 'dmd', normalizer = 'chunk', chunk = 3 }\n",
