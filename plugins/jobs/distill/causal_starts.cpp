@@ -75,14 +75,8 @@ MicroLoss CausalOde::micro_loss(size_t, int64_t first, int64_t count) {
 
 at::Tensor CausalConsistency::average_estimate(const NamedTensors& batch, const at::Tensor& noisy,
                                                const at::Tensor& levels) {
-  auto& averages = trained_->averages();
-  const auto swap = [&] {
-    if (!averages.empty()) averages[0].swap(student_->chain().leaves());
-  };
-  swap();
-  const at::Tensor out = score(*student_, batch, noisy, levels);
-  swap();
-  return out;
+  const Averaged average(trained_->averages(), student_->chain().leaves());
+  return score(*student_, batch, noisy, levels);
 }
 
 MicroLoss CausalConsistency::micro_loss(size_t, int64_t first, int64_t count) {

@@ -38,4 +38,22 @@ class Ema {
   int64_t updates_ = 0;
 };
 
+// While it lives, the first averages are the weights; without averages the weights stay.
+class Averaged {
+ public:
+  Averaged(std::vector<Ema>& averages, std::vector<Leaf>& leaves) : averages_(averages), leaves_(leaves) {
+    swap();
+  }
+  ~Averaged() { swap(); }
+  Averaged(const Averaged&) = delete;
+  Averaged& operator=(const Averaged&) = delete;
+
+ private:
+  void swap() {
+    if (!averages_.empty()) averages_[0].swap(leaves_);
+  }
+  std::vector<Ema>& averages_;
+  std::vector<Leaf>& leaves_;
+};
+
 }  // namespace kinora::core

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <stdexcept>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -397,6 +398,14 @@ TEST(Ema, IsTheGeometricAverageAndSwapsBack) {
   EXPECT_NEAR(leaves[0].tensor.item<double>(), want, 1e-12);
   ema.swap(leaves);
   EXPECT_EQ(leaves[0].tensor.item<double>(), 30);
+  std::vector<Ema> averages{ema}, none;
+  try {
+    const Averaged average(averages, leaves), nothing(none, leaves);
+    EXPECT_NEAR(leaves[0].tensor.item<double>(), want, 1e-12);
+    throw std::runtime_error("while the averages are the weights");
+  } catch (const std::runtime_error&) {
+  }
+  EXPECT_EQ(leaves[0].tensor.item<double>(), 30) << "an exception swaps them back";
 }
 
 Schedule schedule(const std::string& kind) {

@@ -78,16 +78,8 @@ void Trainer::save() {
 }
 
 void Trainer::with_average(const std::function<void()>& f) {
-  if (result_.averages().empty()) return f();
-  const auto swap = [this] { result_.averages()[0].swap(network_.chain().leaves()); };
-  swap();
-  try {
-    f();
-  } catch (...) {
-    swap();
-    throw;
-  }
-  swap();
+  const Averaged average(result_.averages(), network_.chain().leaves());
+  f();
 }
 
 void Trainer::use_average() {
