@@ -48,9 +48,12 @@ def check_flow(out):
 
 
 def check_long_video(out):
-    """The shots have their lengths, the cache holds its capacity, and the streamed file has the video's frames."""
+    """The shots have their lengths, the distilled model makes them in its two steps, the cache holds its capacity, and the
+    streamed file has the video's frames."""
     video = json.loads((out / "film/videos/000.json").read_text())
     assert [shot["frame"] for shot in video["shots"]] == [0, 33, 57, 81] and video["frames"] == 105, video
+    chunks = 1 + 104 // 4
+    assert (video["sampler"], video["nfe"]) == ("sampler/flow-renoise", 2 * chunks), video
     assert video["cache_tokens"] == 4 * 4 * 6 and min(video["frames_per_second"].values()) > 0, video
     check_video(out / "film/videos/000.mp4", frames=105)
     check_video(STREAMED, frames=105)
@@ -195,8 +198,9 @@ CASES = {
     "flow": ([*small("latents"), "stdit.steps=2", "stdit.batch=2", "stdit.model.layers=1", "film.sampler.steps=4"],
              ["tokenizer", "stdit"], ["film"],
              check_flow),
-    "long-video": ([*small("latents"), "dit.steps=2", "dit.batch=2", "dit.model.layers=1", "film.sampler.steps=2",
-                    f"film.stream={STREAMED}"], ["tokenizer", "dit"], [], check_long_video),
+    "long-video": ([*small("latents"), "dit.steps=2", "dit.batch=2", "dit.model.layers=1", "few.steps=2", "few.every=1",
+                    "few.batch=2", "few.sampler.timesteps=[1000, 500]", f"film.stream={STREAMED}"],
+                   ["tokenizer", "dit", "few"], [], check_long_video),
     "nvfp4": ([*small("latents"), "bf16.steps=4", "nvfp4.steps=4", "bf16.model.layers=1", "nvfp4.model.layers=1",
                "film.sampler.steps=4"],
               ["tokenizer", "bf16", "nvfp4"], ["film"], check_nvfp4),
