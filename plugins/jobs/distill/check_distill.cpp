@@ -208,9 +208,12 @@ void check_distill(JobCheck& check) {
   check_training(check, o, use);
   check.holds("parallel", [&] { require_strategies(check); });
   check_method(check, o);
-  if (const auto& id = check.spec().component("sampler")->id; id != "sampler/flow-renoise")
-    check.problem("sampler", "rollouts mix fresh noise in between two steps, and " + id +
-                                 " does not; set sampler = { use = \"flow-renoise\", timesteps = [...] }");
+  const auto& id = check.spec().component("sampler")->id;
+  if (id != kFreshNoise && id != "sampler/flow-euler" && id != "sampler/unipc")
+    check.problem("sampler",
+                  "rollouts need a sampler of a blend of latent and noise with one call a step, and " + id +
+                      " is none; set sampler = { use = \"flow-renoise\", timesteps = [...] }, or "
+                      "flow-euler or unipc with few steps");
   check.made("loss", [&] {
     const auto& loss = *check.spec().component("loss");
     if (loss.id != "loss/dmd")

@@ -49,12 +49,6 @@ WeightsPaths base_of(const JobView& distill) {
   return {file_or_index(distill.folder_of(trained_by(distill)) / "weights.safetensors")};
 }
 
-std::vector<double> levels_of(const JobView& job) {
-  auto out = SamplerInstance(job.open_slot("sampler"), job.spec().component("sampler")->options).levels();
-  out.pop_back();
-  return out;
-}
-
 DistillTask::DistillTask(JobContext& context, const DistillOptions& o)
     : context_(context),
       options_(o),
@@ -70,6 +64,7 @@ DistillTask::DistillTask(JobContext& context, const DistillOptions& o)
       flow_(context.open(*trained_by(context).component("loss")),
             trained_by(context).component("loss")->options),
       no_text_(no_text_for(context, o, device_)),
+      sampler_(context.open_slot("sampler"), context.spec().component("sampler")->options),
       cache_options_(cache_options(context, train_)),
       cache_(context.open_slot("cache"), cache_options_),
       student_(made(student_links(), lora_, !lora_)),
@@ -135,9 +130,13 @@ Objective DistillTask::objective_of(Model& network) {
 }
 
 SelfForcing DistillTask::forcing_of(Model& network) {
+  auto levels = sampler_.levels();
+  levels.pop_back();  // 0
+  const bool is_fresh = context_.spec().component("sampler")->id == kFreshNoise;
   return {network, cache_, *model_.spec, flow_,
           SelfForcing::How{.rule = train_,
-                           .levels = levels_of(context_),
+                           .levels = std::move(levels),
+                           .sampler = is_fresh ? nullptr : &sampler_,
                            .condition_sigma = train_.condition_sigma,
                            .stream = parallel_.dtype(),
                            .seed = seed_,

@@ -16,6 +16,9 @@
 
 namespace kinora::core {
 
+// The sampler that mixes fresh noise in between two steps. Rollouts draw that noise for themselves, by video and frame.
+inline constexpr const char* kFreshNoise = "sampler/flow-renoise";
+
 // The options of the train job whose model a job distills, which say how it makes a video.
 TrainOptions options_of_student(const JobView& distill);
 // The weights from which all networks begin: `weights`, or those of the job that this one continues, or the train
@@ -75,6 +78,7 @@ class DistillTask : public TrainingTask {
   Component model_;
   LossInstance flow_;
   at::Tensor no_text_;
+  SamplerInstance sampler_;
   Options cache_options_;
   CacheInstance cache_;
   DetachCleanLink detached_;
@@ -90,8 +94,5 @@ class DistillTask : public TrainingTask {
   std::vector<const kinora_link*> student_links();
   std::vector<const kinora_link*> teacher_links();
 };
-
-// The levels that the job's sampler visits, without the last, 0.
-std::vector<double> levels_of(const JobView& distill);
 
 }  // namespace kinora::core

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "core/runtime/call.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
@@ -95,16 +96,28 @@ SelfForced SelfForcing::roll_out(const NamedTensors& conditions, const std::vect
   std::vector<at::Tensor> noisy, levels;
   const auto sample = [&](GuidedConditions& video, const Rollout::Piece& piece) {
     const auto last = static_cast<size_t>(exits.at(static_cast<size_t>(how_.rule.chunks().of(piece.first))));
-    at::Tensor x = piece.noise;
-    for (size_t step = 0;; ++step) {
-      const at::Tensor x0 = denoiser_(video, x, at::full({B}, how_.levels.at(step), at::kDouble));
-      if (step == last) {
+    at::Tensor x0;
+    size_t step = 0;  // calls of the network
+    const auto denoise = [&](const at::Tensor& x, const at::Tensor& level) {
+      if (step > last) return x0;  // what a sampler computes after the exit step does not count
+      x0 = denoiser_(video, x, level);
+      if (step++ == last) {
         noisy.push_back(x);
-        levels.push_back(at::full({B, piece.frames()}, how_.levels[step], at::kDouble));
-        return x0;
+        levels.push_back(level.unsqueeze(1).expand({B, piece.frames()}));
       }
-      const double next = how_.levels.at(step + 1);
-      x = (1 - next) * x0 + next * noise(piece.first, piece.frames(), step + 1);
+      return x0;
+    };
+    if (how_.sampler) {
+      NeededCall call;
+      FunctionDenoiser steps(denoise);
+      how_.sampler->sample(steps.abi(), piece.noise, run_of(call));
+      return x0;
+    }
+    for (at::Tensor x = piece.noise;;) {
+      denoise(x, at::full({B}, how_.levels.at(step), at::kDouble));
+      if (step > last) return x0;
+      const double next = how_.levels.at(step);
+      x = (1 - next) * x0 + next * noise(piece.first, piece.frames(), step);
     }
   };
   at::Tensor x = make({conditions, conditions, 1}, B, shape[2], noise, sample);

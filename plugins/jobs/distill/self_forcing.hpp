@@ -2,7 +2,7 @@
 // gradients on its cache, and one two-stream forward that has the rollout's gradients.
 //
 // Each chunk is denoised along a list of levels up to its exit step, whose estimate of the clean sample is the chunk;
-// between two steps fresh noise is mixed in. Later chunks read it from the cache, without gradients. So the derivative
+// between two steps fresh noise is mixed in, or a sampler that draws none steps on (LongLive 2.0: UniPC). Later chunks read it from the cache, without gradients. So the derivative
 // of each chunk is that of one forward, at its exit step, with earlier keys and values as constants. A teacher-forcing
 // forward computes all of them at once: its clean stream is the generated video with detached keys and values
 // (detach_clean_link.hpp), and its noisy stream is what each chunk's exit step read, at the chunk's own level.
@@ -39,7 +39,9 @@ class SelfForcing {
   struct How {
     FrameOptions rule{};           // with teacher_forcing
     std::vector<double> levels{};  // N of rectified flow, descending
-    double condition_sigma = 0;    // of finished frames, if the loss has no level 0
+    // Of these levels, with one denoiser call at each; null: fresh noise after each estimate.
+    const SamplerInstance* sampler = nullptr;
+    double condition_sigma = 0;  // of finished frames, if the loss has no level 0
     at::ScalarType stream = at::kFloat;
     uint64_t seed = 0;
     at::Device device = at::kCPU;

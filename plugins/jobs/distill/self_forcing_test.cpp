@@ -1,6 +1,7 @@
 // Self-forcing's gradient from one two-stream forward against its definition, chunk by chunk.
 #include "plugins/jobs/distill/self_forcing.hpp"
 
+#include <functional>
 #include <map>
 #include <random>
 
@@ -46,9 +47,11 @@ const json& small(const std::string& model) {
 struct ForcingCase {
   std::string model;
   int64_t frames, chunk, window = 0, sink = 0, first_chunk = 0;
+  std::string sampler = "";  // empty: fresh noise between steps
 };
 void PrintTo(const ForcingCase& c, std::ostream* out) {
-  *out << fmt::format("{}_{}_by_{}_window_{}_sink_{}", c.model, c.frames, c.chunk, c.window, c.sink);
+  *out << fmt::format("{}_{}_by_{}_window_{}_sink_{}{}", c.model, c.frames, c.chunk, c.window, c.sink,
+                      c.sampler.empty() ? "" : "_" + c.sampler.substr(c.sampler.find('-') + 1));
 }
 
 FrameOptions rule_of(const ForcingCase& c) {
@@ -141,6 +144,8 @@ struct Setting {
   Tensor weight() const { return numbers("weight", shape()); }
 };
 
+const std::vector<double> kFreshLevels{1, 0.9, 0.7, 0.4};
+
 struct Parallel {
   SelfForced made;
   Tensor x;  // of the two-stream forward
@@ -159,8 +164,16 @@ Parallel in_parallel(Setting& s, bool detaches, uint32_t seed) {
   Student student(c.model, training_rule(rule_of(c)), links);
   const Objective objective(s.loss, student.network(), student.spec(), at::kDouble, at::kDouble, at::kCPU, {},
                             C, 0.0);
-  SelfForcing forcing(student.network(), cache, student.spec(), s.loss,
-                      {.rule = rule_of(c), .levels = {1, 0.9, 0.7, 0.4}, .stream = at::kDouble, .seed = 5});
+  SelfForcing::How how{.rule = rule_of(c), .levels = kFreshLevels, .stream = at::kDouble, .seed = 5};
+  const Opened steps("sampler/" + (c.sampler.empty() ? "flow-renoise" : c.sampler),
+                     c.sampler.empty() ? json::object() : json{{"steps", 3}, {"shift", 2.0}});
+  const SamplerInstance sampler(steps.component, steps.options);
+  if (!c.sampler.empty()) {
+    how.sampler = &sampler;
+    how.levels = sampler.levels();
+    how.levels.pop_back();
+  }
+  SelfForcing forcing(student.network(), cache, student.spec(), s.loss, how);
   std::mt19937 random(seed);
   std::vector<int64_t> exits;
   for (int64_t i = 0; i < forcing.chunks(c.frames); ++i)
@@ -171,6 +184,28 @@ Parallel in_parallel(Setting& s, bool detaches, uint32_t seed) {
   (out.x * s.weight()).sum().backward();
   out.gradients = student.gradients();
   return out;
+}
+
+// What an exit step reads, by Euler's method from the noise of its frames: three levels u from 1 to 0.001, at shift 2.
+void expect_euler_steps(const std::function<Tensor(const Tensor&, const Tensor&)>& estimate,
+                        const std::function<Tensor(const Tensor&)>& own, const SelfForced& made,
+                        int64_t first) {
+  const at::NoGradGuard off;
+  const Tensor want = own(made.noisy), end = own(made.levels);
+  std::vector<Tensor> frames;
+  for (int64_t f = first; f < first + want.size(2); ++f)
+    frames.push_back(
+        sample_noise(at::empty({B, C, kRows, kColumns}, at::kDouble), 5, 0, fmt::format("test.{}.0", f)));
+  Tensor x = at::stack(frames, 2);
+  const auto level = [](double u) { return 2 * u / (1 + u); };
+  const std::vector<double> levels{level(1), level(0.5005), level(0.001)};
+  size_t i = 0;
+  for (; i < 2 && levels[i] > end[0][0].item<double>() + 1e-9; ++i) {
+    const Tensor x0 = estimate(x, at::full_like(end, levels[i]));
+    x = x0 + levels[i + 1] / levels[i] * (x - x0);
+  }
+  EXPECT_NEAR(end[0][0].item<double>(), levels[i], 1e-12);
+  EXPECT_LT(furthest(want, x), 1e-10) << "Euler's steps, frame " << first;
 }
 
 // The definition: each chunk's exit step with gradients, after clean passes without.
@@ -191,6 +226,7 @@ Gradients chunk_by_chunk(Setting& s, const SelfForced& made) {
           network.forward({{"latent", in.latent}, {"timestep", in.timestep}, {"text", s.text}}).at(0);
       return s.loss.estimate(x, levels, out);
     };
+    if (c.sampler == "flow-euler") expect_euler_steps(estimate, own, made, first);
     const Tensor x0 = estimate(own(made.noisy), own(made.levels));
     EXPECT_LT(furthest(x0.detach(), own(made.x)), 1e-10) << "the rollout on the cache, frame " << first;
     (x0 * own(s.weight())).sum().backward();
@@ -233,8 +269,9 @@ TEST_P(SelfForcingGradient, IsAnotherOneUnlessTheCleanStreamIsDetached) {
 INSTANTIATE_TEST_SUITE_P(Of, SelfForcingGradient,
                          testing::Values(ForcingCase{"dit", 5, 2}, ForcingCase{"dit", 6, 1, 3, 1},
                                          ForcingCase{"dit", 6, 1, 2}, ForcingCase{"wan", 7, 2, 2, 1},
-                                         ForcingCase{"dit", 6, 2, 2, 1, 1},
-                                         ForcingCase{"dit", 7, 2, 2, 0, 3}),
+                                         ForcingCase{"dit", 6, 2, 2, 1, 1}, ForcingCase{"dit", 7, 2, 2, 0, 3},
+                                         ForcingCase{"dit", 6, 1, 3, 1, 0, "flow-euler"},
+                                         ForcingCase{"wan", 7, 2, 2, 1, 0, "unipc"}),
                          [](const auto& info) { return testing::PrintToString(info.param); });
 
 }  // namespace
