@@ -76,7 +76,7 @@ MicroLoss CausalOde::micro_loss(size_t, int64_t first, int64_t count) {
 at::Tensor CausalConsistency::average_estimate(const NamedTensors& batch, const at::Tensor& noisy,
                                                const at::Tensor& levels) {
   const Averaged average(trained_->averages(), student_->chain().leaves());
-  return score(*student_, batch, noisy, levels);
+  return score(*student_, objective_, batch, noisy, levels);
 }
 
 MicroLoss CausalConsistency::micro_loss(size_t, int64_t first, int64_t count) {

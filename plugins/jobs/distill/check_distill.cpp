@@ -53,6 +53,14 @@ void require_levels(const DistillOptions& o) {
     raise(KINORA_ERROR_INVALID, "level_min = {} must be below level_max = {}", o.level_min, o.level_max);
 }
 
+void require_channels(const char* of, const std::string& model, const Options& its, int64_t channels) {
+  if (its.values().value("in_channels", channels) != channels)
+    raise(KINORA_ERROR_UNSUPPORTED,
+          "{}: {} reads a picture or a mask among its channels, which distillation cannot give it yet; "
+          "choose a model whose in_channels are the {} of the latent",
+          of, model, channels);
+}
+
 void require_latents(const JobView& job, const Encoded& data, const ComponentSpec& model,
                      const Options& its) {
   if (data.of_codes() || data.sizes > 1)
@@ -61,12 +69,7 @@ void require_latents(const JobView& job, const Encoded& data, const ComponentSpe
           data.of_codes() ? "codes" : "several sizes",
           data.of_codes() ? "choose a tokenizer of latents" : "remove `sizes` there");
   require_levels(options_of_student(job), model, its, data.shape[1]);
-  if (its.values().value("in_channels", data.shape[0]) != data.shape[0])
-    raise(KINORA_ERROR_UNSUPPORTED,
-          "input: {} reads a picture or a mask among its channels, which distillation cannot give it yet; "
-          "distill a "
-          "model whose in_channels are the {} of the latent",
-          model.id, data.shape[0]);
+  require_channels("input", model.id, its, data.shape[0]);
 }
 
 // The loss divides by the chunks that the student makes.
@@ -156,11 +159,21 @@ void check_method(JobCheck& check, const DistillOptions& o) {
     check.holds("input", [&] { require_continued(o, *before); });
   if (o.method == "ode" && o.pairs < o.batch)
     check.problem("pairs", fmt::format("pairs = {} must be at least batch = {}", o.pairs, o.batch));
+  const bool has_teacher = check.spec().component("teacher") != nullptr;
   if (o.method != "dmd") {
+    if (o.scores != "causal" || has_teacher)
+      check.problem(
+          has_teacher ? "teacher" : "scores",
+          "only method = \"dmd\" has scores and a teacher of another architecture; leave both options out");
     if (!o.critic_weights.empty())
       check.problem("critic_weights", "critic_weights: only method = \"dmd\" has a critic; leave it out");
     return;
   }
+  if (o.scores != "causal" && (o.teacher_weights.empty() || o.critic_weights.empty()))
+    check.problem(
+        "scores",
+        "scores = \"bidirectional\" needs networks that were trained without chunks, and the train job's "
+        "model is not; set teacher_weights and critic_weights");
   check.holds("level_min", [&] { require_levels(o); });
   if (o.every > o.steps)
     check.problem("every",
@@ -184,13 +197,24 @@ void check_another(JobCheck& check, const std::string& option, const WeightsPath
                               "or leave lora out");
 }
 
+// A teacher of another architecture has weights of its own, also with lora.
+void check_teacher(JobCheck& check, const DistillOptions& o, const ComponentUse& use) {
+  if (o.teacher_weights.empty())
+    return check.problem("teacher", "teacher: set its weights: teacher_weights = \"FILE or FOLDER\"");
+  check_weights(check, "teacher_weights", use);
+  if (const auto model = check.made("teacher", [&] { return on_meta<Model>(check, use); }))
+    check_fit(check, "teacher_weights", **model, o.teacher_weights);
+}
+
 void check_networks(JobCheck& check, const DistillOptions& o, const ComponentUse& use) {
   const auto lora = check_lora(check, o, use);
+  const ComponentUse* teacher = check.spec().component("teacher");
+  if (teacher) check_teacher(check, o, *teacher);
   const auto model = check.made("input", [&] { return on_meta<Model>(check, use); });
   if (model) {
     check_fit(check, "weights", **model, o.weights);
     const bool shares = !(o.lora.empty() && o.adapter.empty());
-    check_another(check, "teacher_weights", o.teacher_weights, use, **model, shares);
+    if (!teacher) check_another(check, "teacher_weights", o.teacher_weights, use, **model, shares);
     check_another(check, "critic_weights", o.critic_weights, use, **model, shares);
   }
   check_layout(check, model ? &use : nullptr, lora, o.accumulate);
@@ -211,9 +235,9 @@ void check_distill(JobCheck& check) {
   const auto& id = check.spec().component("sampler")->id;
   if (id != kFreshNoise && id != "sampler/flow-euler" && id != "sampler/unipc")
     check.problem("sampler",
-                  "rollouts need a sampler of a blend of latent and noise with one call a step, and " + id +
-                      " is none; set sampler = { use = \"flow-renoise\", timesteps = [...] }, or "
-                      "flow-euler or unipc with few steps");
+                  "rollouts cannot be made by " + id +
+                      "; set sampler = { use = \"flow-renoise\", timesteps = [...] }, or flow-euler or unipc "
+                      "with few steps");
   check.made("loss", [&] {
     const auto& loss = *check.spec().component("loss");
     if (loss.id != "loss/dmd")
@@ -233,6 +257,10 @@ void check_distill(JobCheck& check) {
       require_chunks(*check.spec().component("loss"), options_of_student(check), data->shape[1]);
     });
   if (data) check.holds("input", [&] { require_latents(check, *data, spec, use.options); });
+  const ComponentUse* teacher = check.spec().component("teacher");
+  if (data && teacher)
+    check.holds("teacher",
+                [&] { require_channels("teacher", teacher->id, teacher->options, data->shape[0]); });
 }
 
 }  // namespace kinora::core

@@ -6,7 +6,7 @@
 namespace kinora::core {
 
 struct DistillOptions : OptimizerOptions {
-  std::string method = "dmd";
+  std::string method = "dmd", scores = "causal";
   int64_t every = 5, teacher_steps = 48, pairs = 1000;
   double guidance = 4, critic_learning_rate = 4e-7, shift = 5, level_min = 0.02, level_max = 0.98;
   bool reuse_rollouts = false;
@@ -50,6 +50,12 @@ struct DistillOptions : OptimizerOptions {
         .help("shift of the uniform levels at which teacher and critic are asked, one per sample");
     d.option("level_min", &O::level_min).range(0, 1).help("lower limit of those levels");
     d.option("level_max", &O::level_max).range(0, 1).help("upper limit of those levels");
+    d.option("scores", &O::scores)
+        .choices({"causal", "bidirectional"})
+        .help(
+            "what teacher and critic see. causal: each noisy chunk after the clean chunks of the student's "
+            "video; bidirectional: the whole noisy video at once, as Self-Forcing's, for networks trained "
+            "so");
     d.option("reuse_rollouts", &O::reuse_rollouts)
         .help(
             "let the critic learn the student's videos, with other noise, in the steps that update both; "
@@ -75,8 +81,8 @@ struct DistillOptions : OptimizerOptions {
   static void describe_networks(Describe<DistillOptions>& d) {
     d.option("teacher_weights", &O::teacher_weights)
         .help(
-            "file or folder of the teacher, a network of the student's architecture, or with lora its "
-            "adapter; empty: the weights from which the student starts");
+            "file or folder of the teacher, a network of the student's architecture or of the slot "
+            "`teacher`, or with lora its adapter; empty: the weights from which the student starts");
     d.option("critic_weights", &O::critic_weights)
         .help(
             "file or folder from which the critic starts, likewise; empty: the weights from which the "

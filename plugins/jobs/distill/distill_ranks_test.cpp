@@ -83,6 +83,12 @@ TEST(DistillRanks, DistillAdaptersOnOneBaseAsOneProcess) {
                         "lora = 'rank=2 alpha=3 targets=linear_qkv,linear_proj'\n");
 }
 
+TEST(DistillRanks, DistillByBidirectionalScoresAsOneProcess) {
+  expect_as_one_process({"['fsdp', 'recompute']", "['tp']", "['balanced-sp']"},
+                        "scores = 'bidirectional'\nteacher_weights = 'FOLDER/dit/weights.safetensors'\n"
+                        "critic_weights = 'FOLDER/dit/weights.safetensors'\n");
+}
+
 TEST(DistillRanks, DistillTheTeachersStepsAsOneProcess) {
   for (const char* method : {"ode", "consistency"})
     expect_as_one_process({"['fsdp', 'recompute']", "['balanced-sp']"},

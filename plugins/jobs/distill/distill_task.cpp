@@ -67,9 +67,10 @@ DistillTask::DistillTask(JobContext& context, const DistillOptions& o)
       sampler_(context.open_slot("sampler"), context.spec().component("sampler")->options),
       cache_options_(cache_options(context, train_)),
       cache_(context.open_slot("cache"), cache_options_),
-      student_(made(student_links(), lora_, !lora_)),
-      teacher_(another(teacher_links(), o.teacher_weights, false)),
-      objective_(objective_of(*student_)) {
+      student_(made(*part_.use, training_rule(train_), student_links(), lora_, !lora_)),
+      teacher_(teacher()),
+      objective_(objective_of(*student_, *part_.use, training_rule(train_))),
+      teacher_objective_(objective_of(*teacher_, teacher_use(), scores_rule())) {
   const JobSpec* before = distilled_before(context);
   std::filesystem::path adapter = o.adapter;
   if (lora_ && before) adapter = context.folder_of(*before) / "adapter";
@@ -88,13 +89,26 @@ std::vector<const kinora_link*> DistillTask::teacher_links() {
   return out;
 }
 
-std::unique_ptr<Model> DistillTask::made(std::vector<const kinora_link*> links,
+const ComponentUse& DistillTask::teacher_use() const {
+  const ComponentUse* own = context_.spec().component("teacher");
+  return own ? *own : *part_.use;
+}
+
+std::unique_ptr<Model> DistillTask::teacher() {
+  if (!context_.spec().component("teacher")) return another(teacher_links(), options_.teacher_weights, false);
+  auto out = made(teacher_use(), scores_rule(), teacher_links(), {}, true);
+  out->load(options_.teacher_weights);
+  return out;
+}
+
+std::unique_ptr<Model> DistillTask::made(const ComponentUse& use, const Frames& rule,
+                                         std::vector<const kinora_link*> links,
                                          std::optional<LoraOptions> lora, bool blank) const {
-  return std::make_unique<Model>(model_, part_.use->options,
+  return std::make_unique<Model>(context_.open(use), use.options,
                                  ChainOptions{.seed = seed_,
                                               .device = device_,
                                               .dtype = parallel_.parameter_dtype(),
-                                              .frames = training_rule(train_),
+                                              .frames = rule,
                                               .token_multiple = parallel_.token_multiple(),
                                               .lora = std::move(lora),
                                               .mesh = parallel_.mesh(),
@@ -106,26 +120,29 @@ std::unique_ptr<Model> DistillTask::made(std::vector<const kinora_link*> links,
 std::unique_ptr<Model> DistillTask::another(std::vector<const kinora_link*> links, const WeightsPaths& own,
                                             bool trained) {
   if (!lora_) {
-    auto out = made(std::move(links), {}, true);
+    auto out = made(*part_.use, scores_rule(), std::move(links), {}, true);
     out->load(own.empty() ? base_ : own);
     return out;
   }
-  auto out = made(std::move(links), own.empty() ? lora_ : parse_lora(own.at(0).string()), !trained);
+  auto out = made(*part_.use, scores_rule(), std::move(links),
+                  own.empty() ? lora_ : parse_lora(own.at(0).string()), !trained);
   share_base(*student_, *out);
   if (!own.empty()) out->load_adapter(own[0]);
   return out;
 }
 
-Objective DistillTask::objective_of(Model& network) {
+Objective DistillTask::objective_of(Model& network, const ComponentUse& use, const Frames& rule) {
+  std::optional<double> clean;
+  if (rule.streams == 2) clean = level_of(clean_sigma(flow_, train_.condition_sigma), flow_.mix());
   return {flow_,
           network,
-          *model_.spec,
+          *context_.open(use).spec,
           parallel_.parameter_dtype(),
           parallel_.dtype(),
           device_,
-          signals_of(part_.use->options),
+          signals_of(use.options),
           0,
-          level_of(clean_sigma(flow_, train_.condition_sigma), flow_.mix()),
+          clean,
           no_text_};
 }
 
@@ -174,8 +191,8 @@ DistillTask::Batch DistillTask::drawn(int64_t first, int64_t count) const {
   return batch(items);
 }
 
-at::Tensor DistillTask::score(Model& network, const NamedTensors& batch, const at::Tensor& noisy,
-                              const at::Tensor& levels) {
+at::Tensor DistillTask::score(Model& network, const Objective& objective, const NamedTensors& batch,
+                              const at::Tensor& noisy, const at::Tensor& levels) {
   const at::NoGradGuard off;
   kinora_pass before = network.chain().pass(), pass = before;
   pass.struct_size = before.struct_size = sizeof pass;
@@ -184,21 +201,21 @@ at::Tensor DistillTask::score(Model& network, const NamedTensors& batch, const a
   pass.step = student_->chain().pass().step;  // on which a precision may depend
   pass.steps = student_->chain().pass().steps;
   network.chain().begin(pass);
-  const at::Tensor out = two_stream_estimate(network, objective_, batch, noisy, levels);
+  const at::Tensor out = noisy_estimate(network, objective, batch, noisy, levels);
   network.chain().begin(before);
   return out;
 }
 
 at::Tensor DistillTask::guided_score(const Batch& in, const at::Tensor& noisy, const at::Tensor& levels) {
-  const at::Tensor with = score(*teacher_, in.with, noisy, levels);
+  const at::Tensor with = score(*teacher_, teacher_objective_, in.with, noisy, levels);
   if (options_.guidance == 1 || !in.with.contains("text")) return with;
-  const at::Tensor none = score(*teacher_, in.none, noisy, levels);
+  const at::Tensor none = score(*teacher_, teacher_objective_, in.none, noisy, levels);
   return none + options_.guidance * (with - none);
 }
 
 at::Tensor DistillTask::student_estimate(const NamedTensors& batch, const at::Tensor& noisy,
                                          const at::Tensor& levels) {
-  return two_stream_estimate(*student_, objective_, batch, on_device(noisy), levels.to(device_));
+  return noisy_estimate(*student_, objective_, batch, on_device(noisy), levels.to(device_));
 }
 
 }  // namespace kinora::core

@@ -47,14 +47,16 @@ class DistillTask : public TrainingTask {
   // adapter must not begin as zeros.
   std::unique_ptr<Model> another(std::vector<const kinora_link*> links, const WeightsPaths& own,
                                  bool trained);
-  Objective objective_of(Model& network);
+  Objective objective_of(Model& network, const ComponentUse& use, const Frames& rule);
+  // What teacher and critic see.
+  Frames scores_rule() const { return options_.scores == "causal" ? training_rule(train_) : Frames(); }
   // Makes videos with a network whose chain has the rollouts' link.
   SelfForcing forcing_of(Model& network);
 
-  // A network's estimate of the clean sample, without gradients, as two_stream_estimate() has it. Its chain then begins
+  // A network's estimate of the clean sample, without gradients, as noisy_estimate() has it. Its chain then begins
   // its pass of before again: a forward with gradients comes after it, and its backward next.
-  at::Tensor score(Model& network, const NamedTensors& batch, const at::Tensor& noisy,
-                   const at::Tensor& levels);
+  at::Tensor score(Model& network, const Objective& objective, const NamedTensors& batch,
+                   const at::Tensor& noisy, const at::Tensor& levels);
   // The teacher's, with guidance.
   at::Tensor guided_score(const Batch& in, const at::Tensor& noisy, const at::Tensor& levels);
   // The student's, with its graph.
@@ -84,13 +86,18 @@ class DistillTask : public TrainingTask {
   DetachCleanLink detached_;
   RolloutCacheLink rollouts_{cache_.link()};
   std::unique_ptr<Model> student_, teacher_;
-  Objective objective_;         // the student's; its inputs are those of all networks
+  Objective objective_;  // the student's; its batches are those of all networks
+  Objective teacher_objective_;
   Trained* trained_ = nullptr;  // the student's, while it runs
   int64_t step_ = 0;            // the current one
 
  private:
-  std::unique_ptr<Model> made(std::vector<const kinora_link*> links, std::optional<LoraOptions> lora,
+  std::unique_ptr<Model> made(const ComponentUse& use, const Frames& rule,
+                              std::vector<const kinora_link*> links, std::optional<LoraOptions> lora,
                               bool blank) const;
+  // The teacher's component: its own, or the student's.
+  const ComponentUse& teacher_use() const;
+  std::unique_ptr<Model> teacher();
   std::vector<const kinora_link*> student_links();
   std::vector<const kinora_link*> teacher_links();
 };

@@ -18,7 +18,7 @@ Matching::Matching(JobContext& context, const DistillOptions& o)
     : DistillTask(context, o),
       matching_(context.open_slot("loss"), context.spec().component("loss")->options),
       critic_(another(parallel_.more_links(), o.critic_weights, true)),  // a checkpoint's weights follow
-      critic_objective_(objective_of(*critic_)),
+      critic_objective_(objective_of(*critic_, *part_.use, scores_rule())),
       forcing_(forcing_of(*student_)),
       exits_(static_cast<size_t>(forcing_.steps())) {}
 
@@ -42,15 +42,14 @@ int64_t Matching::exit(const std::string& role, int64_t step) const {
   return static_cast<int64_t>(u * static_cast<double>(forcing_.steps()));
 }
 
-// One level a sample (Self-Forcing, model/dmd.py), [count, frames] float64.
+// One level a sample (Self-Forcing, model/dmd.py), float64: [count, frames], or [count] where all frames are seen at once.
 at::Tensor Matching::score_levels(const std::string& role, int64_t first, int64_t count,
                                   int64_t frames) const {
   const at::Tensor u = sample_uniform({count}, seed_, first, "distill.level." + role);
   const at::Tensor levels = options_.shift * u / (1 + (options_.shift - 1) * u);
-  return levels.clamp(options_.level_min, options_.level_max)
-      .unsqueeze(1)
-      .expand({count, frames})
-      .contiguous();
+  const at::Tensor limited = levels.clamp(options_.level_min, options_.level_max);
+  if (options_.scores != "causal") return limited;
+  return limited.unsqueeze(1).expand({count, frames}).contiguous();
 }
 
 Matching::Rolled Matching::rolled(const std::string& role, int64_t first, int64_t count) {
@@ -108,7 +107,7 @@ bool Matching::after_step(int64_t step, nlohmann::json& line) {
 // The student's forward comes last: its chain must not begin another pass before the backward.
 MicroLoss Matching::student_loss(const Rolled& in) {
   const at::Tensor noisy = flow_.noisy(in.with.at("latent"), in.noise, in.levels),
-                   fake = score(*critic_, in.with, noisy, in.levels),
+                   fake = score(*critic_, critic_objective_, in.with, noisy, in.levels),
                    real = guided_score(in, noisy, in.levels),
                    x = student_estimate(in.with, in.made.noisy, in.made.levels);
   const auto by_frame = [](const at::Tensor& t) { return t.transpose(1, 2); };  // [B, T, C, H, W]

@@ -1,9 +1,9 @@
 // Distribution matching distillation (DMD, arXiv 2311.18828 and 2405.14867) on the student's own rollouts
 // (Self-Forcing, arXiv 2506.08009), for a model that makes a video chunk by chunk.
 //
-// Student, teacher (the real score, frozen) and critic (the fake score) are networks of one architecture. The scores
-// are those of teacher forcing: each noisy chunk after the clean chunks of the rollout. (Self-Forcing's are of a
-// bidirectional network, LongLive 2.0's of a causal one without the clean chunks.)
+// The teacher gives the real score and is frozen, the critic gives the fake one. `scores` says what both see: each noisy
+// chunk after the clean chunks of the rollout, as in teacher forcing, or the whole noisy video at once (Self-Forcing).
+// (LongLive 2.0's are of a causal network without the clean chunks.) The teacher may have an architecture of its own.
 #pragma once
 #include "plugins/jobs/distill/distill_task.hpp"
 
@@ -17,7 +17,7 @@ class Matching final : public DistillTask {
   // A microbatch whose latent is the student's own video.
   struct Rolled : Batch {
     SelfForced made;
-    at::Tensor levels, noise;  // of the scores: [B, T], and of the latent's shape
+    at::Tensor levels, noise;  // of the scores: [B] or [B, T], and of the latent's shape
   };
   // The student's video of a microbatch, for the critic.
   struct Kept {

@@ -14,11 +14,11 @@ constexpr uint64_t kSession = 1;  // of the cache; 0 goes past it
 
 }  // namespace
 
-at::Tensor two_stream_estimate(Model& network, const Objective& objective, const NamedTensors& batch,
-                               const at::Tensor& noisy, const at::Tensor& levels) {
-  const at::Tensor out = network.forward(objective.two_stream_inputs(batch, noisy, levels)).at(0);
+at::Tensor noisy_estimate(Model& network, const Objective& objective, const NamedTensors& batch,
+                          const at::Tensor& noisy, const at::Tensor& levels) {
+  const at::Tensor out = network.forward(objective.noisy_inputs(batch, noisy, levels)).at(0);
   const int64_t T = noisy.size(2);
-  return objective.loss().estimate(noisy.to(at::kDouble), levels, out.narrow(2, T, T));
+  return objective.loss().estimate(noisy.to(at::kDouble), levels, out.narrow(2, out.size(2) - T, T));
 }
 
 SelfForcing::SelfForcing(Model& student, CacheInstance& cache, const ComponentSpec& model,

@@ -30,9 +30,10 @@ struct SelfForced {
 };
 
 // The network's estimates of the clean sample, float64 [B, C, T, H, W], with their graph: `noisy` [B, C, T, H, W] at
-// `levels` [B, T], each chunk after the clean ones of batch["latent"]. The chain has the rule of two streams.
-at::Tensor two_stream_estimate(Model& network, const Objective& objective, const NamedTensors& batch,
-                               const at::Tensor& noisy, const at::Tensor& levels);
+// `levels` [B, T], each chunk after the clean ones of batch["latent"]. The chain has the rule of two streams. Or, if
+// objective and chain are of one stream, all of `noisy` at `levels` [B] at once.
+at::Tensor noisy_estimate(Model& network, const Objective& objective, const NamedTensors& batch,
+                          const at::Tensor& noisy, const at::Tensor& levels);
 
 class SelfForcing {
  public:

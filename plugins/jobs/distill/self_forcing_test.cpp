@@ -179,8 +179,8 @@ Parallel in_parallel(Setting& s, bool detaches, uint32_t seed) {
   for (int64_t i = 0; i < forcing.chunks(c.frames); ++i)
     exits.push_back(std::uniform_int_distribution<int64_t>(0, forcing.steps() - 1)(random));
   Parallel out{forcing.roll_out({{"text", s.text}}, s.shape(), exits, 0, "test"), {}, {}};
-  out.x = two_stream_estimate(student.network(), objective, {{"latent", out.made.x}, {"text", s.text}},
-                              out.made.noisy, out.made.levels);
+  out.x = noisy_estimate(student.network(), objective, {{"latent", out.made.x}, {"text", s.text}},
+                         out.made.noisy, out.made.levels);
   (out.x * s.weight()).sum().backward();
   out.gradients = student.gradients();
   return out;

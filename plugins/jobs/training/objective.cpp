@@ -183,16 +183,17 @@ NamedTensors Objective::inputs(const NamedTensors& batch, const at::Tensor& leve
   return inputs(batch, noised(latent->second, level.to(device_), noise, given));
 }
 
-NamedTensors Objective::two_stream_inputs(const NamedTensors& batch, const at::Tensor& noisy,
-                                          const at::Tensor& levels) const {
-  return inputs(batch, joined_streams(batch.at("latent"), noisy, levels));
+NamedTensors Objective::noisy_inputs(const NamedTensors& batch, const at::Tensor& noisy,
+                                     const at::Tensor& levels) const {
+  return inputs(batch,
+                clean_ ? joined_streams(batch.at("latent"), noisy, levels) : Noised{noisy, levels, {}, {}});
 }
 
 NamedTensors Objective::disturbed_inputs(NamedTensors batch, const at::Tensor& sigma, const at::Tensor& noise,
                                          const Disturbed& disturbed) const {
   const at::Tensor levels = by_frame(sigma).expand({sigma.size(0), noise.size(2)});
   batch["latent"] = disturbed.context;
-  return two_stream_inputs(batch, loss_.noisy(disturbed.latent, noise, levels), levels);
+  return noisy_inputs(batch, loss_.noisy(disturbed.latent, noise, levels), levels);
 }
 
 NamedTensors Objective::inputs(const NamedTensors& batch, const Noised& noised) const {

@@ -71,10 +71,10 @@ class Objective {
   // The model's inputs for a batch; given frames appear as in a generation.
   NamedTensors inputs(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise,
                       const Given& given = {}) const;
-  // The same with teacher forcing, for a noisy stream that is not batch["latent"] with noise: noisy [B, C, T, H, W] at
-  // levels [B, T], on the device. Its clean stream is batch["latent"], of noisy's shape.
-  NamedTensors two_stream_inputs(const NamedTensors& batch, const at::Tensor& noisy,
-                                 const at::Tensor& levels) const;
+  // The same for a noisy latent that is not batch["latent"] with noise: noisy [B, C, T, H, W] at levels [B] or [B, T],
+  // on the device. With teacher forcing its clean stream is batch["latent"], of noisy's shape, and levels are [B, T].
+  NamedTensors noisy_inputs(const NamedTensors& batch, const at::Tensor& noisy,
+                            const at::Tensor& levels) const;
 
   // Whether the loss draws noise; if not, sigma and noise below are left out.
   bool noisy() const { return loss_.draws_noise(); }
