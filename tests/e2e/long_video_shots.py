@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A video of several shots, made chunk by chunk on a cache, and shown while it is made: as a file, on standard output
 and after kill -9; made again from what the file says; other bounds of the cache; and what is refused. configs/
-long-video.toml with few steps and without its distill job. usage: long_video_shots.py KINORA ROOT SCRATCH"""
+long-video.toml with few steps. usage: long_video_shots.py KINORA ROOT SCRATCH"""
 import json, pathlib, shutil, signal, struct, subprocess, sys, time
 
 import av
@@ -25,7 +25,8 @@ def shots(last=2):
 FRAMES = 1 + 4 * 7  # of 8 latent frames, each a chunk
 # Enough training for attention to count: its gates begin at zero.
 FEW = [*quick.FEW, "dit.steps=20", "dit.learning_rate=1e-2", "dit.ema=0.5", "dit.batch=2", "dit.model.layers=1",
-       "film.input=dit", 'film.sampler={use="flow-euler", steps=2, shift=2.0}', 'film.stream=""', 'film.format=["mp4", "latents"]']
+       "few.steps=1", "few.every=1", "few.batch=2", "few.sampler.timesteps=[1000, 500]", 'film.stream=""',
+       'film.format=["mp4", "latents"]']
 TOKENS = 4 * 6  # of a latent frame
 
 
@@ -183,7 +184,7 @@ def main():
     quick.begun(KINORA, ROOT, OUT, ["clips", "shards"])
     start = time.monotonic()
     file = SCRATCH / "whole.mp4"
-    kinora("run", "--only", "dit")
+    kinora("run", "--only", "few")
     print(f"trained: {time.monotonic() - start:.0f} s", flush=True)
     frames, latent = check_file(file)
     for check, arguments in ((check_standard_output, [frames]), (check_killed, [frames]), (check_cache, [latent]),

@@ -39,7 +39,7 @@ Tensor videos(const ScratchRun& run, const std::string& role) {
   rule.teacher_forcing = true;
   rule.window = 2, rule.sink = 1;
   const ComponentUse &kv = *run.spec("few").component("cache"), &flow = *run.spec("dit").component("loss");
-  const auto& registry = test::runtime().registry();
+  auto& registry = test::runtime().registry();
   const Component cache_component = or_throw(registry.open(kv.id));
   const Options options =
       or_throw(Options::make(*cache_component.spec, cache_of_frames(rule, kv.options.values())));
