@@ -147,7 +147,7 @@ class Twins {
                                     [&](const Row& row) { return !key.empty() && row.key == key; });
     ASSERT_EQ(store_->add(v, key), known == rows_.end() ? v.id : known->video.id);
     if (known == rows_.end()) rows_.push_back({v, key});
-    most_ = std::max(most_, rows_.size());
+    if (rows_.size() > most_) most_ = rows_.size();
   }
   void begin() {
     const std::string model = random_() % 2 ? "m" : "n";

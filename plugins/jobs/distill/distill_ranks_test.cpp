@@ -44,7 +44,8 @@ void expect_near(const NamedTensors& got, const NamedTensors& want, const std::s
   }
 }
 
-// figures: of distribution matching, the critic's in each step and the student's in the second. has_critic: the method's.
+// figures: of distribution matching, the critic's in each step and the student's in the second. has_critic: the
+// method's.
 void expect_as_one_process(const std::vector<const char*>& strategies, const std::string& more,
                            size_t figures = 9, bool has_critic = true) {
   for (const char* parallel : strategies)

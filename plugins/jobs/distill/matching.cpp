@@ -42,7 +42,8 @@ int64_t Matching::exit(const std::string& role, int64_t step) const {
   return static_cast<int64_t>(u * static_cast<double>(forcing_.steps()));
 }
 
-// One level a sample (Self-Forcing, model/dmd.py), float64: [count, frames], or [count] where all frames are seen at once.
+// One level a sample (Self-Forcing, model/dmd.py), float64: [count, frames], or [count] where all frames are
+// seen at once.
 at::Tensor Matching::score_levels(const std::string& role, int64_t first, int64_t count,
                                   int64_t frames) const {
   const at::Tensor u = sample_uniform({count}, seed_, first, "distill.level." + role);

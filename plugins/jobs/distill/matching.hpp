@@ -1,9 +1,10 @@
 // Distribution matching distillation (DMD, arXiv 2311.18828 and 2405.14867) on the student's own rollouts
 // (Self-Forcing, arXiv 2506.08009), for a model that makes a video chunk by chunk.
 //
-// The teacher gives the real score and is frozen, the critic gives the fake one. `scores` says what both see: each noisy
-// chunk after the clean chunks of the rollout, as in teacher forcing, or the whole noisy video at once (Self-Forcing).
-// (LongLive 2.0's are of a causal network without the clean chunks.) The teacher may have an architecture of its own.
+// The teacher gives the real score and is frozen, the critic gives the fake one. `scores` says what both see:
+// each noisy chunk after the clean chunks of the rollout, as in teacher forcing, or the whole noisy video at
+// once (Self-Forcing). (LongLive 2.0's are of a causal network without the clean chunks.) The teacher may have
+// an architecture of its own.
 #pragma once
 #include "plugins/jobs/distill/distill_task.hpp"
 
