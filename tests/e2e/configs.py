@@ -48,8 +48,8 @@ def check_flow(out):
 
 
 def check_long_video(out):
-    """The shots have their lengths, the distilled model makes them in its two steps, the cache holds its capacity and the
-    streamed file has the video's frames."""
+    """The shots have their lengths, the distilled model makes them in its two steps, the cache holds its capacity and
+    the streamed file has the video's frames."""
     video = json.loads((out / "film/videos/000.json").read_text())
     assert [shot["frame"] for shot in video["shots"]] == [0, 33, 57, 81] and video["frames"] == 105, video
     chunks = 1 + 104 // 4
