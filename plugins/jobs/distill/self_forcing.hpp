@@ -2,9 +2,10 @@
 // gradients on its cache, and one two-stream forward that has the rollout's gradients.
 //
 // Each chunk is denoised along a list of levels up to its exit step, whose estimate of the clean sample is the chunk;
-// between two steps fresh noise is mixed in, or a sampler that draws none steps on (LongLive 2.0: UniPC). Later
-// chunks read it from the cache, without gradients. So the derivative of each chunk is that of one forward, at
-// its exit step, with earlier keys and values as constants. A teacher-forcing forward computes all of them at once: its clean stream is the generated video with detached keys and values
+// between two steps fresh noise is mixed in, or a sampler that draws none steps on (LongLive 2.0: UniPC).
+// Later chunks read it from the cache, without gradients. So the derivative of each chunk is that of one
+// forward, at its exit step, with earlier keys and values as constants. A teacher-forcing forward computes
+// all of them at once: its clean stream is the generated video with detached keys and values
 // (detach_clean_link.hpp), and its noisy stream is what each chunk's exit step read, at the chunk's own level.
 //
 // B samples, C channels, T latent frames, H rows, W columns, N levels.
