@@ -22,6 +22,13 @@ std::string_view bearer_of(std::string_view header) {
   return boost::istarts_with(header, kScheme) ? header.substr(kScheme.size()) : std::string_view();
 }
 
+// Of a WebSocket of a browser, which cannot set other headers: its subprotocol kinora.TOKEN.
+std::string_view token_of_socket(std::string_view protocols) {
+  constexpr std::string_view kBegin = "kinora.";
+  protocols = protocols.substr(0, protocols.find(','));
+  return protocols.starts_with(kBegin) ? protocols.substr(kBegin.size()) : std::string_view();
+}
+
 // Whether the cookie is enough for this: changes must come from the page, and from nothing that a form of another
 // page can send. Origin is ours if there is one.
 bool is_for_cookie(const web::Request& request, const web::Caller& asked) {
@@ -43,6 +50,7 @@ void guard_with(web::Server& server, const std::string& token, int port) {
       return answer_of(ApiError(403, "requests from pages of other sites are refused", "foreign_origin"));
     if (request.path == "/health") return std::nullopt;
     if (is_secret(bearer_of(request.header("authorization")), token)) return std::nullopt;
+    if (is_secret(token_of_socket(request.header("sec-websocket-protocol")), token)) return std::nullopt;
     const web::Caller asked = web::caller_of(request);
     if (request.path == "/" && page.knows_token(asked)) {
       added.emplace_back("Set-Cookie", page.cookie(asked.owner()));

@@ -1,5 +1,6 @@
-// Who may ask the server: whoever has its token, as `Authorization: Bearer TOKEN`, and browsers that opened the page's
-// address /?t=TOKEN, which gives them a cookie. /health is for everybody.
+// Who may ask the server: whoever has its token, as `Authorization: Bearer TOKEN` or as the first subprotocol
+// `kinora.TOKEN` of a WebSocket, and browsers that opened the page's address /?t=TOKEN, which gives them a cookie.
+// /health is for everybody.
 #pragma once
 #include <string>
 

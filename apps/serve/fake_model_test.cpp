@@ -6,7 +6,10 @@
 //   dies_loading  as dies_once, and the next process ends before it is ready
 //   stops         the process reads no more, the first time
 //   refused       by the check; check_dies: the process is killed by the check
-// Any other is made at once.
+// Any other is made at once. A live session has six chunks of text, each with the prompt of then, or as many as it likes:
+//   long          chunks; big: of 4 MiB each
+//   fails, dies   as a video
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -43,7 +46,8 @@ class Fake {
   int run() {
     std::ofstream(out_ / "pid") << getpid();
     if (fs::remove(out_ / "dies_loading")) return 3;
-    say({{"ready", {{"width", 64}, {"height", 48}, {"num_frames", 8}, {"fps", 8}}}});
+    say({{"ready", {{"width", 64}, {"height", 48}, {"num_frames", 8}, {"fps", 8}}},
+         {"makes_live", !fs::exists(out_ / "no_live")}});
     std::string have;
     for (;;) {
       pollfd in{kSocket, POLLIN, 0};
@@ -56,6 +60,7 @@ class Fake {
       have.append(piece, static_cast<size_t>(n));
       for (size_t end; (end = have.find('\n')) != std::string::npos; have.erase(0, end + 1))
         take(json::parse(have.substr(0, end)));
+      make_chunks();
     }
   }
 
@@ -66,6 +71,12 @@ class Fake {
     } else if (message.contains("make")) {
       make(message.at("make"), message.at("folder").get<std::string>(),
            message.at("fields").value("prompt", ""));
+    } else if (message.contains("live")) {
+      begin_live(message);
+    } else if (message.contains("steer")) {
+      if (message.at("steer") == live_) steer(message);
+    } else if (message.at("cancel") == live_) {
+      end_live("stopped");
     } else if (message.at("cancel") == waiting_) {
       say({{"failed", "cancelled"}, {"video", waiting_}});
       waiting_.clear();
@@ -107,9 +118,64 @@ class Fake {
     waiting_.clear();
   }
 
+  void begin_live(const json& message) {
+    live_ = message.at("live");
+    folder_ = message.at("folder").get<std::string>();
+    prompt_ = message.at("fields").value("prompt", "");
+    if (prompt_ == "dies") raise(SIGKILL);
+    if (prompt_ == "fails") {
+      say({{"failed", "no memory is left"}, {"live", live_}});
+      return live_.clear();
+    }
+    is_endless_ = prompt_ == "long" || prompt_ == "big";
+    sent_ = taken_ = chunk_ = 0;
+    is_paused_ = false;
+    events_.clear();
+    say({{"start", {{"mime", "video/mp4"}, {"seed", message.at("fields").at("seed")}}}, {"live", live_}});
+    give({{"kind", "init"}}, "the beginning");
+  }
+  void steer(const json& message) {
+    if (message.contains("taken")) taken_ = std::max(taken_, message.at("taken").get<int64_t>());
+    if (message.contains("pause")) is_paused_ = message.at("pause");
+    if (is_paused_) std::ofstream(out_ / "paused") << sent_;
+    if (message.contains("rewind")) {
+      if (message.at("rewind") >= chunk_)
+        say({{"error", {{"code", "invalid_value"}, {"message", "it is not finished"}}}, {"live", live_}});
+      else
+        chunk_ = message.at("rewind");
+    }
+    if (!message.contains("prompt")) return;
+    prompt_ = message.at("prompt");
+    events_.push_back(message.at("event_id"));
+  }
+  // At most two more than were taken.
+  void make_chunks() {
+    while (!live_.empty() && !is_paused_ && sent_ - taken_ < 2) {
+      if (chunk_ == 6 && !is_endless_) return end_live("completed");
+      std::string bytes = std::to_string(chunk_) + " " + prompt_;
+      if (prompt_ == "big") bytes.resize(4 << 20, 'b');
+      give({{"kind", "media"}, {"generation_chunk_index", chunk_++}, {"started_event_ids", events_}}, bytes);
+      events_.clear();
+    }
+  }
+  void give(const json& chunk, const std::string& bytes) {
+    const fs::path file = folder_ / std::to_string(++sent_);
+    std::ofstream(file) << bytes;
+    std::ofstream(out_ / "sent") << sent_;
+    say({{"chunk", chunk}, {"file", file.string()}, {"number", sent_}, {"live", live_}});
+  }
+  void end_live(const std::string& reason) {
+    say({{"done", {{"reason", reason}, {"chunks", chunk_}}}, {"live", live_}});
+    live_.clear();
+  }
+
   const fs::path out_;
   fs::path folder_;
   std::string waiting_, prompt_;  // the video that waits
+  std::string live_;              // the session that is made
+  int64_t sent_ = 0, taken_ = 0, chunk_ = 0;
+  bool is_paused_ = false, is_endless_ = false;
+  std::vector<std::string> events_;
 };
 
 // Before main(): what is started as a model's process is no test.

@@ -13,6 +13,7 @@
 #include "apps/serve/access.hpp"
 #include "apps/serve/api_error.hpp"
 #include "apps/serve/fields.hpp"
+#include "apps/serve/live.hpp"
 #include "apps/serve/videos.hpp"
 #include "apps/web/guard.hpp"
 #include "apps/web/pages.hpp"
@@ -157,6 +158,7 @@ void serve(const ServeCall& call) {
   http.set_headers(web::page_headers("media-src 'self' blob:; "));  // blob: a video while it grows
   web::serve_pages(http, page_files());
   Api api(http, videos, settings);
+  serve_live(http, videos);
   const int port = http.bind(settings.port, settings.host);
   if (port == 0) throw Error(KINORA_ERROR_INVALID, web::port_problem(settings.port, errno));
   guard_with(http, settings.token, port);

@@ -14,6 +14,7 @@
 #include <sys/file.h>
 
 #include "apps/serve/api_error.hpp"
+#include "apps/serve/videos_model.hpp"
 #include "apps/web/guard.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
@@ -71,21 +72,6 @@ std::string seconds_of(const json& fields) {
 }
 
 }  // namespace
-
-struct Videos::Model {
-  ModelSettings settings;
-  json defaults;                   // of its videos; null: it is not loaded yet
-  std::string broken;              // why it cannot be loaded
-  std::string at_work;             // the video that it makes; "": none
-  steady_clock::time_point began;  // of it
-  bool was_loaded = false;         // once at least
-  bool is_gone = false;            // its process, which starts again
-  steady_clock::time_point again;  // not before
-  int64_t processes = 0;           // started
-  int64_t asked = 0;               // number of the last question
-  std::map<int64_t, json> answers;
-  std::unique_ptr<ModelProcess> process;  // last: its end writes to the others
-};
 
 Videos::Videos(const Settings& settings, fs::path program)
     : settings_(settings),
@@ -185,6 +171,15 @@ void Videos::require_room() const {
   throw full;
 }
 
+void Videos::require_length(const json& fields) const {
+  const double fps = core::number_in(fields, "fps"), all = core::number_in(fields, "num_frames");
+  if (fps > 0 && all / fps > static_cast<double>(settings_.seconds))
+    throw ApiError(
+        400,
+        fmt::format("the video has {:.4g} s; this server makes at most {}", all / fps, settings_.seconds),
+        "too_long", "seconds");
+}
+
 json Videos::checked(std::unique_lock<std::mutex>& lock, Model& of, const json& fields) {
   const int64_t question = ++of.asked;
   json answer;
@@ -227,13 +222,7 @@ json Videos::create(json fields, const std::vector<GivenFile>& files, const std:
   lock.lock();
   if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
   video.fields = checked(lock, of, fields);
-  if (const double fps = core::number_in(video.fields, "fps"),
-      all = core::number_in(video.fields, "num_frames");
-      fps > 0 && all / fps > static_cast<double>(settings_.seconds))
-    throw ApiError(
-        400,
-        fmt::format("the video has {:.4g} s; this server makes at most {}", all / fps, settings_.seconds),
-        "too_long", "seconds");
+  require_length(video.fields);
   require_room();  // others were accepted meanwhile
   const std::string id = store_.add(video, key);
   if (id == video.id) {  // else a repeated request
@@ -263,6 +252,7 @@ json Videos::remix(const std::string& id, const std::string& prompt, const std::
 
 void Videos::dispatch(Model& model) {
   if (is_stopping_ || model.defaults.is_null() || !model.at_work.empty()) return;
+  if (!model.was_live && dispatch_live(model)) return;
   try {
     while (auto video = store_.begin_next(model.settings.name)) {
       if (video->starts > kMostStarts) {
@@ -273,6 +263,7 @@ void Videos::dispatch(Model& model) {
         continue;
       }
       model.at_work = video->id;
+      model.was_live = false;
       model.began = steady_clock::now();
       making_[video->id] = {};
       model.process->send(
@@ -282,14 +273,17 @@ void Videos::dispatch(Model& model) {
   } catch (const std::exception& e) {  // a full disk: what is queued stays so
     core::log_error("model '{}': its next video cannot begin: {}", model.settings.name, e.what());
   }
+  dispatch_live(model);
 }
 
 void Videos::take(Model& model, const json& message) {
+  if (message.contains("live")) return take_live(model, message);
   const std::scoped_lock lock(mutex_);
   if (is_stopping_) return;
   try {
     if (message.contains("ready")) {
       model.defaults = message.at("ready");
+      model.is_live = message.value("makes_live", false);
       model.was_loaded = true;
       dispatch(model);
     } else if (message.contains("checked")) {
@@ -342,6 +336,7 @@ void Videos::end(Model& model, const std::string& why) {
     return;
   }
   core::log_error("model '{}': its process is gone: {}; it starts again", model.settings.name, why);
+  lose_live(model);
   if (!model.at_work.empty()) {
     if (making_[model.at_work].is_removed) {
       std::error_code ignored;
@@ -487,6 +482,8 @@ std::string Videos::metrics() const {
   out +=
       fmt::format("kinora_serve_jobs{{state=\"queued\"}} {}\nkinora_serve_jobs{{state=\"in_progress\"}} {}\n",
                   store_.queued(), making_.size());
+  out +=
+      fmt::format("# TYPE kinora_serve_live_sessions gauge\nkinora_serve_live_sessions {}\n", lives_.size());
   for (const char* name : {"accepted", "completed", "failed", "cancelled"}) {
     const auto at = counts_.find(name);
     out += fmt::format("# TYPE kinora_serve_{0}_total counter\nkinora_serve_{0}_total {1}\n", name,
@@ -531,6 +528,7 @@ std::optional<std::string> Videos::next(Viewer& viewer) const {
 void Videos::clean_up() const {
   std::set<std::string> known;
   for (auto& id : store_.ids()) known.insert(id);
+  fs::remove_all(settings_.folder / "live");
   for (const auto& entry : fs::directory_iterator(settings_.folder / "videos"))
     if (!known.contains(entry.path().filename().string())) fs::remove_all(entry.path());
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "apps/serve/model_process.hpp"
 #include "apps/serve/settings.hpp"
@@ -62,24 +63,49 @@ class Videos {
   // does: it has failed, is deleted or begins again, or the server ends.
   std::optional<std::string> next(Viewer& viewer) const;
 
+  // What the process says of a live session, as plugins/jobs/generate/serving.hpp has it. [one thread]
+  using TellViewer = std::function<void(const std::string& id, const nlohmann::json& message)>;
+  // Begins a live session when its turn comes, and returns its id. queued: called with it and the number of sessions
+  // and videos before it, before anything is told; it must not call this object.
+  std::string begin_live(nlohmann::json fields, TellViewer tell,
+                         const std::function<void(const std::string& id, int64_t ahead)>& queued);
+  // A message to its process: prompt and event_id, pause, rewind or taken.
+  void steer(const std::string& id, nlohmann::json message);
+  // Ends it within a step; its viewer is told.
+  void stop_live(const std::string& id);
+  // The same for one whose viewer is gone.
+  void end_live(const std::string& id);
+
  private:
   struct Model;
   struct Making {
     double progress = 0;
     bool is_removed = false;
   };
+  struct Live {
+    std::string model;
+    nlohmann::json fields;
+    TellViewer tell;                       // null: its viewer is gone
+    bool has_begun = false;                // else it waits
+    std::vector<nlohmann::json> unsent{};  // to its process, until it begins
+  };
   std::filesystem::path folder_of(const std::string& id) const { return settings_.folder / "videos" / id; }
   Model& model(const std::string& name);
   const Model& model(const std::string& name) const;
   nlohmann::json object(const StoredVideo& video) const;
   StoredVideo stored(const std::string& id) const;
-  // With the lock, as those that follow but take() and end().
+  // With the lock, as those that follow but take(), take_live() and end().
   void start(Model& model);
   void take(Model& model, const nlohmann::json& message);
   void finish(Model& model, const nlohmann::json& message);
   void end(Model& model, const std::string& why);
-  // Gives the model its next video, if it has none.
+  // Gives the model its next video or live session in turn, if it has none.
   void dispatch(Model& model);
+  bool dispatch_live(Model& model);
+  void take_live(Model& model, const nlohmann::json& message);
+  void forget_live(Model& model);
+  void lose_live(Model& model);
+  void require_length(const nlohmann::json& fields) const;
   // The fields of the video that the model would make of these. Gives the lock up while it waits.
   nlohmann::json checked(std::unique_lock<std::mutex>& lock, Model& model, const nlohmann::json& fields);
   void start_again(std::unique_lock<std::mutex>& lock);
@@ -96,6 +122,7 @@ class Videos {
   std::condition_variable changed_;
   std::map<std::string, std::unique_ptr<Model>> models_;
   std::map<std::string, Making> making_;
+  std::map<std::string, Live> lives_;
   std::atomic<bool> is_stopping_{false};
   double mean_seconds_ = 60;  // of making a video, measured
   std::map<std::string, int64_t> counts_;

@@ -61,6 +61,18 @@ class Client {
     arrived_.erase(0, taken);
     return out;
   }
+  // Fewer bytes than asked for: the server has closed the connection.
+  std::string receive_bytes(size_t count) {
+    char bytes[4096];
+    while (arrived_.size() < count) {
+      const ssize_t n = recv(socket_, bytes, sizeof bytes, 0);
+      if (n <= 0) break;
+      arrived_.append(bytes, static_cast<size_t>(n));
+    }
+    std::string out = arrived_.substr(0, count);
+    arrived_.erase(0, count);
+    return out;
+  }
   End end() const {
     sockaddr_in here{};
     socklen_t size = sizeof here;

@@ -19,8 +19,11 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/status.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <boost/beast/websocket/rfc6455.hpp>
 #include <fmt/format.h>
 #include <sys/socket.h>
+
+#include "apps/web/websocket.hpp"
 
 namespace kinora::web {
 
@@ -56,6 +59,7 @@ struct Route {
   std::string method, path;
   Handler handler;
   bool uploads = false;
+  OpenSocket opens{};  // instead of `handler`
 };
 
 // Whether a path is one of the route; its places are then filled.
@@ -199,6 +203,7 @@ class Session : public std::enable_shared_from_this<Session> {
     if (state_.guard)
       if (auto no = state_.guard(request_, added_)) return refuse(std::move(*no));
     route_ = state_.route(request_);
+    if (route_ && route_->opens) return open();
     const bool is_done = parser_->is_done();
     if (!open_body()) return;  // which takes the headers from the parser
     const std::string expected = request_.header("expect");
@@ -210,6 +215,24 @@ class Session : public std::enable_shared_from_this<Session> {
     asio::async_write(stream_, asio::buffer(out_), [self = shared_from_this()](Problem problem, size_t) {
       problem ? self->close() : self->take_body();
     });
+  }
+
+  // From now on a WebSocket has the connection.
+  void open() {
+    if (!boost::beast::websocket::is_upgrade(parser_->get()))
+      return refuse(state_.refuse(426, "this address is a WebSocket"));
+    if (buffer_.size() > 0) return refuse(state_.refuse(400, "bytes came before the WebSocket was open"));
+    request_.owner = nullptr;
+    Headers headers = state_.headers;
+    headers.insert(headers.end(), added_.begin(), added_.end());
+    if (const std::string offered = request_.header("sec-websocket-protocol"); !offered.empty())
+      headers.emplace_back("Sec-WebSocket-Protocol",
+                           offered.substr(0, offered.find(',')));  // a browser needs one
+    open_socket({state_.io, state_.pool, state_.limits, std::move(stream_), parser_->release(),
+                 std::move(headers), shared_from_this()},
+                [open = route_->opens, request = request_](std::shared_ptr<Socket> socket) {
+                  return open(request, std::move(socket));
+                });
   }
 
   // A client that is refused keeps no connection.
@@ -470,6 +493,10 @@ void Server::upload(std::string path, Handler handler) {
 }
 void Server::remove(std::string path, Handler handler) {
   state_->add({"DELETE", std::move(path), std::move(handler)});
+}
+
+void Server::socket(std::string path, OpenSocket open) {
+  state_->add({.method = "GET", .path = std::move(path), .handler = {}, .opens = std::move(open)});
 }
 
 int Server::bind(int port, const std::string& address) {

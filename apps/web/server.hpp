@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "apps/web/socket.hpp"
+
 namespace kinora::web {
 
 using Parameters = std::multimap<std::string, std::string>;
@@ -70,6 +72,10 @@ struct Limits {
   std::chrono::milliseconds request{20'000};
   std::chrono::milliseconds write{5'000};  // for each part of an answer (256 KiB of a file)
   size_t threads = 16;                     // of handlers
+  // Of a WebSocket: bytes of a client's message, and of all that waits for the client; time for the first message, and
+  // without a sign of life, to which a ping asks the client halfway.
+  size_t socket_message = 128 << 10, socket_queue = 64 << 20;
+  std::chrono::milliseconds socket_first{10'000}, socket_idle{60'000};
 };
 
 using Handler = std::function<Answer(const Request&)>;
@@ -98,6 +104,8 @@ class Server {
   // Its bodies go to files.
   void upload(std::string path, Handler handler);
   void remove(std::string path, Handler handler);  // DELETE
+  // Its requests become WebSockets.
+  void socket(std::string path, OpenSocket open);
 
   // Listens on an IPv4 address; port 0: any. Returns the port, or 0 with errno set.
   int bind(int port, const std::string& address = "127.0.0.1");

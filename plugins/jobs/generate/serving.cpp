@@ -20,8 +20,10 @@
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/base/paths.hpp"
+#include "core/plugin/service.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/generate/about_video.hpp"
+#include "plugins/jobs/generate/live_video.hpp"
 #include "plugins/jobs/inference/parts.hpp"
 #include "plugins/jobs/inference/request_inputs.hpp"
 #include "plugins/jobs/inference/requests.hpp"
@@ -86,7 +88,8 @@ class Serving {
   }
 
   void run() {
-    messages_.send({{"ready", defaults()}});
+    messages_.send({{"ready", defaults()},
+                    {"makes_live", pipeline_.spec().rule.teacher_forcing && !pipeline_.makes_codes()}});
     std::thread reader([this] { read(); });
     for (json wanted; next(wanted);) make(wanted);
     messages_.end();
@@ -94,6 +97,11 @@ class Serving {
   }
 
  private:
+  static bool is_live(const json& message) { return message.contains("live"); }
+  static std::string id_of(const json& message) {
+    return text_in(message, is_live(message) ? "live" : "make");
+  }
+
   // The next video to make. False: there is none any more.
   bool next(json& out) {
     std::unique_lock lock(mutex_);
@@ -102,7 +110,7 @@ class Serving {
     if (is_over_ || cancelled()) return false;
     out = std::move(waiting_.front());
     waiting_.pop_front();
-    at_work_ = text_in(out, "make");
+    at_work_ = id_of(out);
     return true;
   }
 
@@ -112,14 +120,19 @@ class Serving {
         messages_.send(checked(*message));
         continue;
       }
+      if (message->contains("steer")) {
+        mail_.push(std::move(*message));
+        continue;
+      }
       const std::scoped_lock lock(mutex_);
-      if (message->contains("make")) waiting_.push_back(std::move(*message));
+      if (message->contains("make") || is_live(*message)) waiting_.push_back(std::move(*message));
       if (message->contains("cancel")) cancel(text_in(*message, "cancel"));
       changed_.notify_all();
     }
     const std::scoped_lock lock(mutex_);
     is_over_ = true;
     if (session_) session_->cancel();
+    mail_.push({{"steer", at_work_}, {"stop", true}});
     changed_.notify_all();
   }
 
@@ -128,10 +141,11 @@ class Serving {
     if (at_work_ == id) {
       is_cancelled_ = true;
       if (session_) session_->cancel();
+      mail_.push({{"steer", id}, {"stop", true}});
     }
     for (auto& one : waiting_)
-      if (one.at("make") == id) messages_.send({{"failed", "cancelled"}, {"video", id}});
-    std::erase_if(waiting_, [&](const json& one) { return one.at("make") == id; });
+      if (id_of(one) == id) messages_.send({{"failed", "cancelled"}, {is_live(one) ? "live" : "video", id}});
+    std::erase_if(waiting_, [&](const json& one) { return id_of(one) == id; });
   }
 
   json defaults() const {
@@ -219,10 +233,11 @@ class Serving {
   }
 
   void make(const json& message) {
-    const std::string id = text_in(message, "make");
-    json end{{"video", id}};
+    const std::string id = id_of(message), folder = text_in(message, "folder");
+    json end{{is_live(message) ? "live" : "video", id}};
     try {
-      end["done"] = made(id, text_in(message, "folder"), message.at("fields"));
+      const json& fields = message.at("fields");
+      end["done"] = is_live(message) ? shown(id, folder, fields) : made(id, folder, fields);
     } catch (const Error& e) {
       end["failed"] = e.what();
     } catch (const std::exception& e) {
@@ -264,6 +279,25 @@ class Serving {
     return {{"num_frames", made.frames}, {"width", made.width}, {"height", made.height}};
   }
 
+  // A live session.
+  json shown(const std::string& id, const fs::path& folder, const json& fields) {
+    const GenerateOptions options = options_of(fields);
+    const Request request = request_of(fields);
+    const AboutVideo about(context_, options, pipeline_, made_with_);
+    inference::Session session(pipeline_, request);
+    const Cancellable here(*this, session);
+    LiveVideo video(
+        {id, folder, request.prompt}, session, service<VideoFragments>(context_.runtime().registry()),
+        {.fps = pipeline_.fps(request), .crf = options.crf, .comment = about.known(request).dump()}, mail_,
+        [&](json message) {
+          message["live"] = id;
+          messages_.send(message);
+        });
+    json out = video.run();
+    out["seed"] = request.seed;
+    return out;
+  }
+
   // While it lives, the session can be cancelled.
   class Cancellable {
    public:
@@ -301,6 +335,7 @@ class Serving {
   inference::Pipeline pipeline_;
   const json made_with_;
   Messages messages_;
+  LiveMail mail_;
   double told_ = -1;  // the progress that was sent last
   std::mutex mutex_;  // of the following
   std::condition_variable changed_;

@@ -11,10 +11,16 @@ namespace kinora::core {
 //   {"check": N, "fields": {...}}                -> {"checked": N, "fields": {...}} with every default, or "error"
 //   {"make": ID, "folder": DIR, "fields": {...}} -> {"progress": 0.4, "video": ID}, ..., then
 //                                                   {"done": {...}, "video": ID} or {"failed": WHY, "video": ID}
+//   {"live": ID, "folder": DIR, "fields": {...}} -> {"start": {"mime", ...}, "live": ID}, then
+//                                                   {"chunk": {...}, "file": FILE, "number": N, "live": ID}, ...,
+//                                                   {"done": {...}, "live": ID} or {"failed": WHY, "live": ID}
+//   {"steer": ID, ...}, of a live session: "taken": N, "pause": true, "rewind": CHUNK, or "prompt" with its "event_id";
+//                                                -> {"error": {...}, "live": ID} if it cannot
 //   {"cancel": ID}
 //
-// fields: those of apps/serve/fields.hpp. DIR gets live.mp4, which plays while it grows, and video.mp4 at the end.
-// {"ready": {...}}, with the defaults of a request, is the first message of all.
+// fields: those of apps/serve/fields.hpp. DIR gets live.mp4, which plays while it grows, and video.mp4 at the end,
+// or a FILE for each chunk of a live session; the first FILE is the beginning of the MP4.
+// {"ready": {...}, "makes_live": true}, with the defaults of a request, is the first message of all.
 void serve_requests(JobContext& context, const GenerateOptions& options, int socket);
 
 // The descriptor that `kinora serve` gives its processes, in KINORA_REQUESTS; -1: it did not start this one.

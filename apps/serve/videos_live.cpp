@@ -1,0 +1,135 @@
+// Live sessions of the models: each takes its turn between the videos.
+#include <algorithm>
+
+#include "apps/serve/api_error.hpp"
+#include "apps/serve/videos.hpp"
+#include "apps/serve/videos_model.hpp"
+#include "apps/web/guard.hpp"
+#include "core/base/facts.hpp"
+
+namespace kinora::serve {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+constexpr size_t kMostUnsent = 100;  // messages to a session that waits
+}
+
+std::string Videos::begin_live(json fields, TellViewer tell,
+                               const std::function<void(const std::string&, int64_t)>& queued) {
+  std::unique_lock lock(mutex_);
+  if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
+  Model& of = model(core::text_in(fields, "model"));
+  fields.erase("model");
+  if (!of.is_live)
+    throw ApiError(400,
+                   "model '" + of.settings.name +
+                       "' makes its video at once; live sessions are for models with teacher_forcing",
+                   "unsupported", "model");
+  if (static_cast<int64_t>(of.lives.size()) >= settings_.max_queue)
+    throw ApiError(429, "as many sessions wait as this server takes; try again later", "queue_full");
+  if (!fields.contains("seed")) fields["seed"] = std::stoull(web::new_token().substr(0, 8), nullptr, 16);
+  const bool has_length = fields.contains("seconds") || fields.contains("num_frames");
+  if (!has_length) fields["seconds"] = settings_.seconds;
+  fields = checked(lock, of, fields);
+  if (has_length) require_length(fields);
+  const std::string id = "live_" + web::new_token().substr(0, 24);
+  queued(id, static_cast<int64_t>(of.lives.size()) + (of.at_work.empty() ? 0 : 1));
+  lives_[id] = {.model = of.settings.name, .fields = std::move(fields), .tell = std::move(tell)};
+  of.lives.push_back(id);
+  dispatch(of);
+  return id;
+}
+
+bool Videos::dispatch_live(Model& model) {
+  if (model.lives.empty() || !model.at_work.empty()) return false;
+  const std::string id = model.lives.front();
+  model.lives.pop_front();
+  const fs::path folder = settings_.folder / "live" / id;
+  std::error_code ignored;  // the process says that it cannot write there
+  fs::create_directories(folder, ignored);
+  Live& live = lives_.at(id);
+  model.at_work = id;
+  model.was_live = live.has_begun = true;
+  model.process->send({{"live", id}, {"folder", folder.string()}, {"fields", live.fields}});
+  for (const auto& message : live.unsent) model.process->send(message);
+  live.unsent.clear();
+  return true;
+}
+
+void Videos::steer(const std::string& id, json message) {
+  const std::scoped_lock lock(mutex_);
+  const auto at = lives_.find(id);
+  if (at == lives_.end() || is_stopping_) return;  // it has ended meanwhile
+  message["steer"] = id;
+  Live& live = at->second;
+  if (live.has_begun)
+    models_.at(live.model)->process->send(message);
+  else if (live.unsent.size() < kMostUnsent)
+    live.unsent.push_back(std::move(message));
+  else
+    throw ApiError(429, "the session waits; send this when it has begun", "not_started");
+}
+
+void Videos::stop_live(const std::string& id) {
+  TellViewer tell;
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto at = lives_.find(id);
+    if (at == lives_.end() || is_stopping_) return;
+    Model& of = *models_.at(at->second.model);
+    if (at->second.has_begun) {
+      of.process->send({{"cancel", id}});
+      return;
+    }
+    tell = std::move(at->second.tell);
+    std::erase(of.lives, id);
+    lives_.erase(at);
+  }
+  if (tell) tell(id, {{"done", {{"reason", "stopped"}, {"num_frames", 0}}}});
+}
+
+void Videos::end_live(const std::string& id) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto at = lives_.find(id); at != lives_.end()) at->second.tell = nullptr;
+  }
+  stop_live(id);
+}
+
+void Videos::take_live(Model& model, const json& message) {
+  const std::string id = core::text_in(message, "live");
+  TellViewer tell;
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto at = lives_.find(id);
+    if (is_stopping_ || at == lives_.end() || model.at_work != id) return;
+    tell = at->second.tell;
+    if (message.contains("done") || message.contains("failed")) {
+      forget_live(model);
+      dispatch(model);
+      changed_.notify_all();
+    }
+  }
+  // Without the lock: the viewer's connection has one of its own.
+  if (tell) tell(id, message);
+}
+
+// Of the session at work.
+void Videos::forget_live(Model& model) {
+  std::error_code ignored;
+  fs::remove_all(settings_.folder / "live" / model.at_work, ignored);
+  lives_.erase(model.at_work);
+  model.at_work.clear();
+}
+
+void Videos::lose_live(Model& model) {
+  const auto at = lives_.find(model.at_work);
+  if (at == lives_.end()) return;
+  if (at->second.tell)
+    at->second.tell(at->first, {{"failed", "the model's process has ended; start another session"}});
+  forget_live(model);
+}
+
+}  // namespace kinora::serve

@@ -1,0 +1,28 @@
+// A model of the server, for the parts of Videos.
+#pragma once
+#include <chrono>
+#include <deque>
+
+#include "apps/serve/videos.hpp"
+
+namespace kinora::serve {
+
+struct Videos::Model {
+  ModelSettings settings;
+  nlohmann::json defaults;                      // of its videos; null: it is not loaded yet
+  std::string broken;                           // why it cannot be loaded
+  std::string at_work;                          // the video or live session that it makes; "": none
+  std::chrono::steady_clock::time_point began;  // of it
+  bool was_loaded = false;                      // once at least
+  bool is_gone = false;                         // its process, which starts again
+  std::chrono::steady_clock::time_point again;  // not before
+  bool is_live = false;                         // makes live sessions
+  std::deque<std::string> lives;                // live sessions that wait
+  bool was_live = false;                        // what it made last
+  int64_t processes = 0;                        // started
+  int64_t asked = 0;                            // number of the last question
+  std::map<int64_t, nlohmann::json> answers;
+  std::unique_ptr<ModelProcess> process;  // last: its end writes to the others
+};
+
+}  // namespace kinora::serve
