@@ -21,8 +21,6 @@ using Frame = SocketClient::Frame;
 struct Seen {
   std::atomic<int> closed{0}, refused{0}, taken{0}, at_once{0};
   std::atomic<bool> overlap{false};
-  std::mutex mutex;
-  std::shared_ptr<Socket> socket;  // the last one that opened
 };
 
 // "big N": N bytes of binary come back; "throw", "bye": the end; any other text comes back.
@@ -60,9 +58,9 @@ class WebSocket : public testing::Test {
       return Answer{.status = 401, .body = "no"};
     });
     server_.socket("/echo/{id}", [this](const Request& request, std::shared_ptr<Socket> socket) {
-      const std::scoped_lock lock(seen_.mutex);
+      const std::scoped_lock lock(mutex_);
       id_ = request.places.at("id");
-      seen_.socket = socket;
+      socket_ = socket;
       return std::make_shared<Echo>(seen_, std::move(socket));
     });
     port_ = server_.bind(0);
@@ -88,12 +86,20 @@ class WebSocket : public testing::Test {
     return client.receive();
   }
 
+  // The last one that opened, with the {id} of its path.
+  std::pair<std::shared_ptr<Socket>, std::string> last() {
+    const std::scoped_lock lock(mutex_);
+    return {socket_, id_};
+  }
+
   static constexpr const char* kPath = "/echo/a?t=secret";
   Seen seen_;
-  std::string id_;
   int port_ = 0;
 
  private:
+  std::mutex mutex_;  // of the two that follow
+  std::string id_;
+  std::shared_ptr<Socket> socket_;
   Server server_;
   std::atomic<bool> ends_{false};
   std::thread thread_;
@@ -114,7 +120,7 @@ TEST_F(WebSocket, OpensAsTheStandardSays) {
             HasSubstr("Sec-WebSocket-Protocol: one\r\n"), HasSubstr("X-Content-Type-Options: nosniff\r\n")));
   client.text("hello");
   expect(client.next(), SocketClient::kText, "hello");
-  EXPECT_EQ(id_, "a");
+  EXPECT_EQ(last().second, "a");
 }
 
 TEST_F(WebSocket, CarriesMessagesOfEveryLength) {
@@ -159,7 +165,7 @@ TEST_F(WebSocket, RefusesWhatIsNoWebSocket) {
   EXPECT_THAT(ask(upgrade + "Sec-WebSocket-Version: 8\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"),
               StartsWith("HTTP/1.1 4"));
   EXPECT_THAT(ask(upgrade + "Sec-WebSocket-Version: 13\r\n"), StartsWith("HTTP/1.1 4"));
-  EXPECT_EQ(seen_.socket, nullptr);
+  EXPECT_EQ(last().first, nullptr);
 }
 
 TEST_F(WebSocket, ClosesWithTheCodeOfEachFault) {
@@ -194,7 +200,7 @@ TEST_F(WebSocket, ClosesWithTheCodeOfEachFault) {
     ++ended;
     EXPECT_TRUE(eventually([&] { return seen_.closed == ended; })) << one.what;
   }
-  EXPECT_FALSE(seen_.socket->text("to nobody"));
+  EXPECT_FALSE(last().first->text("to nobody"));
 }
 
 TEST_F(WebSocket, EndsWithAConnectionThatIsDroppedOrSilent) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`kinora serve` of a tiny pipeline, by plain HTTP and by OpenAI's own client: videos are made, shown while they grow,
 cancelled, remixed, and there again after any end of the server. usage: serve.py KINORA ROOT SCRATCH"""
-import contextlib, http.client, json, os, pathlib, shutil, signal, subprocess, sys, time, uuid
+import contextlib, http.client, json, os, pathlib, shutil, signal, socket, struct, subprocess, sys, time, uuid
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3]).resolve()
 PIPELINE = ROOT / "tests/data/oracle/wan_t2v"
@@ -62,6 +62,83 @@ class Server:
         self.process.send_signal(how)
         self.process.wait(60)
         return self.process.returncode
+
+
+class Viewer:
+    """A live session: a WebSocket (RFC 6455) to /v1/realtime/video, with the token as a browser sends it."""
+
+    def __init__(self, server, token=TOKEN):
+        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+        self.arrived = b""
+        self.socket.sendall((f"GET /v1/realtime/video HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+                             "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                             f"Origin: http://127.0.0.1:{server.port}\r\nSec-WebSocket-Protocol: kinora.{token}\r\n"
+                             "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n").encode())
+        while b"\r\n\r\n" not in self.arrived:
+            self.arrived += self.received()
+        head, self.arrived = self.arrived.split(b"\r\n\r\n", 1)
+        self.status = int(head.split()[1])
+
+    def received(self):
+        got = self.socket.recv(65536)
+        assert got, "the server ended the connection"
+        return got
+
+    def take(self, count):
+        while len(self.arrived) < count:
+            self.arrived += self.received()
+        out, self.arrived = self.arrived[:count], self.arrived[count:]
+        return out
+
+    def send(self, kind, message):
+        mask = os.urandom(4)
+        size = len(message)
+        length = struct.pack("!B", 128 | size) if size < 126 else struct.pack("!BH", 254, size)
+        self.socket.sendall(bytes([128 | kind]) + length + mask +
+                            bytes(byte ^ mask[i % 4] for i, byte in enumerate(message)))
+
+    def say(self, type, **members):
+        self.send(1, json.dumps({"type": type, **members}).encode())
+
+    def frame(self):
+        """A text as what it says, or bytes."""
+        while True:
+            kind, size = self.take(2)
+            if size >= 126:
+                size = int.from_bytes(self.take(2 if size == 126 else 8), "big")
+            message = self.take(size)
+            if kind & 15 in (1, 2):
+                return json.loads(message) if kind & 15 == 1 else message
+            assert kind & 15 == 9, (kind, message)  # a ping
+            self.send(10, message)
+
+    def next(self, type):
+        """The next message, which must be of this type."""
+        message = self.frame()
+        assert isinstance(message, dict) and message["type"] == type, message
+        return message
+
+    def watch(self, after=lambda chunk: None):
+        """Calls after() with what is said of each chunk. The bytes of the video, these chunks, and session.done."""
+        video, chunks = b"", []
+        while True:
+            message = self.frame()
+            if message["type"] == "session.done":
+                return video, chunks, message
+            assert message["type"] in ("video.start", "session.interaction.queued", "video.chunk_metadata"), message
+            if message["type"] == "video.start":
+                assert message["mime"].startswith("video/mp4; codecs=") and message["width"] == 16, message
+            if message["type"] != "video.chunk_metadata":
+                continue
+            part = self.frame()
+            assert len(part) == message["byte_length"], message
+            video += part
+            if message["kind"] == "init":
+                assert part[4:8] == b"ftyp" and not chunks
+            else:
+                assert part[4:8] == b"moof"
+                chunks.append(message)
+                after(message)
 
 
 def form(fields, files=()):
@@ -137,14 +214,14 @@ def check_videos(server):
     return contents[0][2]
 
 
-def check_repeats(server, video):
+def check_repeats(server, video, name="again"):
     """The video's file makes the same video by `kinora generate --from`."""
     file = SCRATCH / "served.mp4"
     file.write_bytes(video)
     done = subprocess.run([KINORA, "generate", "--pipeline", PIPELINE, "--from", file, "--out", SCRATCH / "again",
-                           "--name", "again", "--stream", SCRATCH / "again.mp4"], capture_output=True, text=True)
+                           "--name", name, "--stream", SCRATCH / f"{name}.mp4"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert frames((SCRATCH / "again.mp4").read_bytes()) == frames(video)
+    assert frames((SCRATCH / f"{name}.mp4").read_bytes()) == frames(video)
 
 
 def check_live(server):
@@ -166,6 +243,71 @@ def check_live(server):
     server.wait(video["id"])
     whole = server.ask("GET", f"/v1/videos/{video['id']}/content")[2]
     assert frames(live) == frames(whole) and len(frames(live)) == 161
+
+
+def check_sessions(server):
+    """A live session shows its video while it is made, takes another prompt, and is the video of its shots."""
+    error = Viewer(server, token="wrong").status
+    assert error == 401, error
+    viewer = Viewer(server)
+    assert viewer.status == 101
+    settings = {"seed": 11, "size": "16x16", "fps": 25, "steps": 2, "guidance_scale": 8}
+    viewer.say("session.start", prompt="a red sea", num_frames=41, **settings)
+    queued = viewer.next("session.queued")
+    assert queued["ahead"] == 0, queued
+
+    def change(chunk):
+        if chunk["generation_chunk_index"] == 2:
+            viewer.say("session.interaction", event_id="e1", transition_chunks=0,
+                       event={"prompt": "a long walk at night through the city"})
+
+    live, chunks, done = viewer.watch(change)
+    assert done["reason"] == "completed" and done["num_frames"] == 41 and done["seed"] == 11, done
+    assert [c["generation_chunk_index"] for c in chunks] == list(range(11)), chunks
+    assert [c["first_frame"] for c in chunks] == [0, *range(1, 41, 4)], chunks
+    begun = [c["generation_chunk_index"] for c in chunks if c["started_event_ids"] == ["e1"]]
+    assert len(begun) == 1 and begun[0] >= 3, chunks
+    assert [shot["chunks"] for shot in done["shots"]] == [begun[0], 11 - begun[0]], done
+    same = server.create(shots=done["shots"], **settings)
+    assert server.wait(same["id"])["status"] == "completed"
+    video = server.ask("GET", f"/v1/videos/{same['id']}/content")[2]
+    assert frames(live) == frames(video) and len(frames(live)) == 41
+    other = server.create(prompt="a red sea", num_frames=41, **settings)
+    server.wait(other["id"])
+    unchanged = frames(server.ask("GET", f"/v1/videos/{other['id']}/content")[2])
+    first = chunks[begun[0]]["first_frame"]
+    assert unchanged[:first] == frames(live)[:first] and unchanged[first:] != frames(live)[first:]
+    check_repeats(server, video, "live")
+
+
+def check_session_ends(server):
+    """It is rewound and stopped; one whose viewer is gone ends within a step, for the next video."""
+    viewer = Viewer(server)
+    viewer.say("session.start", prompt="long", size="16x16", fps=50, steps=2)  # as long as the server allows
+
+    def steer(chunk):
+        if chunk["generation_chunk_index"] == 4 and not rewound:
+            viewer.say("session.rewind", chunk=1)
+            rewound.append(True)
+        elif rewound and chunk["generation_chunk_index"] == 2:
+            viewer.say("session.stop")
+
+    rewound = []
+    viewer.next("session.queued")
+    _, chunks, done = viewer.watch(steer)
+    numbers = [c["generation_chunk_index"] for c in chunks]
+    back = next(i for i in range(1, len(numbers)) if numbers[i] <= numbers[i - 1])
+    assert numbers[:back] == list(range(back)) and numbers[back:back + 2] == [1, 2], numbers
+    assert done["reason"] == "stopped", done
+    gone = Viewer(server)
+    gone.say("session.start", prompt="long", size="16x16", fps=8, steps=40)
+    gone.next("session.queued")
+    gone.next("video.start")
+    video = server.create(prompt="next", num_frames=5)
+    assert server.json("GET", f"/v1/videos/{video['id']}")["status"] == "queued"
+    gone.socket.close()
+    assert server.wait(video["id"], 20)["status"] == "completed"
+    assert not list((SCRATCH / "served/live").iterdir())
 
 
 def check_delete(server):
@@ -260,7 +402,8 @@ def main():
         check_access(server)
         check_wrong_requests(server)
         check_repeats(server, check_videos(server))
-        for check in (check_live, check_delete, check_remix_and_keys, check_pictures, check_metrics, check_openai):
+        for check in (check_live, check_sessions, check_session_ends, check_delete, check_remix_and_keys,
+                      check_pictures, check_metrics, check_openai):
             check(server)
     finally:
         code = server.end()
