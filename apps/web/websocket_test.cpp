@@ -34,7 +34,8 @@ class Echo : public SocketHandler {
       throw std::runtime_error("it broke");
     }
     if (message.starts_with("big ")) {
-      if (!socket_->binary(std::string(std::stoul(message.substr(4)), 'b'), [this] { ++seen_.taken; }))
+      if (!socket_->binary(std::string(std::stoul(message.substr(4)), 'b'),
+                           [&seen = seen_] { ++seen.taken; }))
         ++seen_.refused;
     } else if (!socket_->text(message)) {
       ++seen_.refused;
