@@ -6,8 +6,8 @@
 //   dies_loading  as dies_once, and the next process ends before it is ready
 //   stops         the process reads no more, the first time
 //   refused       by the check; check_dies: the process is killed by the check
-// Any other is made at once. A live session has six chunks of text, each with the prompt of then, or as many as it likes:
-//   long          chunks; big: of 4 MiB each
+// Any other is made at once. A live session has six chunks of text, each with the prompt of then, but with the prompt
+//   long          as many as there is time for; big: the same, of 4 MiB each
 //   fails, dies   as a video
 #include <algorithm>
 #include <csignal>
