@@ -9,7 +9,6 @@
 // Any other is made at once. A live session has six chunks of text, each with the prompt of then, but with the prompt
 //   long          as many as there is time for; big: the same, of 4 MiB each
 //   fails, dies   as a video
-#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -135,7 +134,7 @@ class Fake {
     give({{"kind", "init"}}, "the beginning");
   }
   void steer(const json& message) {
-    if (message.contains("taken")) taken_ = std::max(taken_, message.at("taken").get<int64_t>());
+    if (message.contains("taken") && message.at("taken") > taken_) taken_ = message.at("taken");
     if (message.contains("pause")) is_paused_ = message.at("pause");
     if (is_paused_) std::ofstream(out_ / "paused") << sent_;
     if (message.contains("rewind")) {
