@@ -13,7 +13,7 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 namespace {
-constexpr size_t kMostUnsent = 100;  // messages to a session that waits
+constexpr size_t kMostUnsentOfLive = 100;  // messages to a session that waits
 }
 
 std::string Videos::begin_live(json fields, TellViewer tell,
@@ -66,7 +66,7 @@ void Videos::steer(const std::string& id, json message) {
   Live& live = at->second;
   if (live.has_begun)
     models_.at(live.model)->process->send(message);
-  else if (live.unsent.size() < kMostUnsent)
+  else if (live.unsent.size() < kMostUnsentOfLive)
     live.unsent.push_back(std::move(message));
   else
     throw ApiError(429, "the session waits; send this when it has begun", "not_started");
