@@ -73,7 +73,10 @@ serve::Settings settings_of(const po::variables_map& given) {
   if (given.count("host")) out.host = given["host"].as<std::string>();
   if (given.count("port")) out.port = given["port"].as<int>();
   if (given.count("folder")) out.folder = fs::absolute(given["folder"].as<std::string>());
-  if (const auto token = core::environment("KINORA_SERVE_TOKEN"); !token.empty()) out.token = token;
+  if (const auto token = core::environment("KINORA_SERVE_TOKEN"); !token.empty()) {
+    serve::require_token(token, "KINORA_SERVE_TOKEN");
+    out.token = token;
+  }
   if (out.token.empty()) out.token = web::new_token();
   return out;
 }
@@ -108,6 +111,11 @@ int serve_command(core::Runtime&, const Arguments& arguments) {
     return complain(kUsage, "serve: " + wrong);
   const serve::Settings settings = settings_of(given);
   own_process();
+  if (!settings.host.starts_with("127."))
+    std::cerr
+        << "opens " << settings.host << ":" << settings.port
+        << " to the network: whoever reaches it and has the token makes videos and sees all of them; the "
+           "connections are not encrypted, so put a proxy with TLS before it\n";
   std::cerr << "loading " << settings.models.size() << (settings.models.size() == 1 ? " model" : " models")
             << "\n";
   serve::serve(
@@ -120,7 +128,11 @@ int serve_command(core::Runtime&, const Arguments& arguments) {
              else
                std::cout << "serving " << url << "\ntoken " << settings.token << std::endl;
              std::cerr << "the page for browsers is " << serve::page_address(url, settings.token) << "\n"
-                       << "Ctrl-C ends the server; videos that wait are made after its next start\n";
+                       << "Ctrl-C ends the server"
+                       << (settings.drain > 0
+                               ? fmt::format(", at the end of its video or after {} s", settings.drain)
+                               : "")
+                       << "; videos that wait are made after its next start\n";
            },
        .stopped = core::cancelled});
   return kInterrupted;

@@ -6,7 +6,8 @@
 //   dies_loading  as dies_once, and the next process ends before it is ready
 //   stops         the process reads no more, the first time
 //   refused       by the check; check_dies: the process is killed by the check
-// Any other is made at once. A live session has six chunks of text, each with the prompt of then, but with the prompt
+// Any other is made at once. The model has 1000 bytes of weights, and a video needs 100 a frame.
+// A live session has six chunks of text, each with the prompt of then, but with the prompt
 //   long          as many as there is time for; big: the same, of 4 MiB each
 //   fails, dies   as a video
 #include <csignal>
@@ -46,7 +47,8 @@ class Fake {
     std::ofstream(out_ / "pid") << getpid();
     if (fs::remove(out_ / "dies_loading")) return 3;
     say({{"ready", {{"width", 64}, {"height", 48}, {"num_frames", 8}, {"fps", 8}}},
-         {"makes_live", !fs::exists(out_ / "no_live")}});
+         {"makes_live", !fs::exists(out_ / "no_live")},
+         {"weights", 1000}});
     std::string have;
     for (;;) {
       pollfd in{kSocket, POLLIN, 0};
@@ -68,8 +70,9 @@ class Fake {
     if (message.contains("check")) {
       check(message.at("check"), message.at("fields"));
     } else if (message.contains("make")) {
-      make(message.at("make"), message.at("folder").get<std::string>(),
-           message.at("fields").value("prompt", ""));
+      const fs::path folder = message.at("folder").get<std::string>();
+      std::ofstream(folder / "fields") << message.at("fields");
+      make(message.at("make"), folder, message.at("fields").value("prompt", ""));
     } else if (message.contains("live")) {
       begin_live(message);
     } else if (message.contains("steer")) {
@@ -90,7 +93,7 @@ class Fake {
       return say({{"checked", number}, {"error", "shots have their own lengths"}});
     json fields{{"width", 64}, {"height", 48}, {"num_frames", 8}, {"fps", 8}};
     fields.update(given);
-    say({{"checked", number}, {"fields", fields}});
+    say({{"checked", number}, {"fields", fields}, {"bytes", 100 * fields.at("num_frames").get<int>()}});
   }
   void make(const std::string& id, const fs::path& folder, const std::string& prompt) {
     folder_ = folder;
@@ -103,6 +106,7 @@ class Fake {
       if (prompt == "dies" || is_first) raise(prompt == "stops" ? SIGSTOP : SIGKILL);
     }
     waiting_ = id;
+    std::ofstream(folder / "thumbnail.webp") << "thumbnail";
     std::ofstream(folder / "live.mp4") << "a part";
     say({{"progress", 0.5}, {"video", id}});
     say({{"progress", 0.25}, {"video", id}});
@@ -113,7 +117,11 @@ class Fake {
     std::ofstream(folder_ / "new") << "video " + waiting_ + " of " + prompt_;
     fs::rename(folder_ / "new", folder_ / "live.mp4");  // with its index in front, as kinora does
     fs::rename(folder_ / "live.mp4", folder_ / "video.mp4");
-    say({{"done", {{"num_frames", 16}}}, {"video", waiting_}});
+    std::ofstream(folder_ / "spritesheet.jpg") << "sheet";
+    std::ofstream(folder_ / "picture.png") << "picture of " + prompt_;
+    say({{"done", {{"num_frames", 16}}},
+         {"times", {{"first_frame", 0.2}, {"chunk", {0.3, 0.4}}, {"step", 0.01}}},
+         {"video", waiting_}});
     waiting_.clear();
   }
 

@@ -91,7 +91,14 @@ const std::map<std::string, Take>& takers() {
       {"steps", [](const json& v, json& out) { out["steps"] = whole("steps", v, 1, 10000); }},
       {"seed", [](const json& v, json& out) { out["seed"] = whole("seed", v, 0, 9007199254740991.0); }},
       {"guidance_scale",
-       [](const json& v, json& out) { out["guidance_scale"] = number("guidance_scale", v, 0, 1000); }}};
+       [](const json& v, json& out) { out["guidance_scale"] = number("guidance_scale", v, 0, 1000); }},
+      {"strength", [](const json& v, json& out) { out["strength"] = number("strength", v, 0.01, 1); }},
+      {"lora", [](const json&, json&) {
+         throw ApiError(400,
+                        "lora is not supported yet; merge the adapter (kinora convert --merge) and serve the "
+                        "result as a model of its own",
+                        "not_supported", "lora");
+       }}};
   return all;
 }
 
@@ -123,13 +130,13 @@ VideoFields fields_of(const json& body) {
   return out;
 }
 
-VideoFields fields_of(const std::vector<FormPart>& form) {
+VideoFields fields_of(const std::vector<FormPart>& form, const std::string& file) {
   VideoFields out{.fields = json::object()};
   for (const auto& part : form) {
     if (!part.file) {
       take(part.name, part.value, out.fields);
-    } else if (part.name != "input_reference") {
-      refuse(part.name, "a value, not a file; a file is an input_reference");
+    } else if (part.name != file) {
+      refuse(part.name, "a value, not a file; a file is called " + file);
     } else if (!out.files.empty()) {
       refuse(part.name, "one file");
     } else {

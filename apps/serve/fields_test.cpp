@@ -83,6 +83,7 @@ TEST(Fields, EveryWrongValueNamesItsParameter) {
       {"steps", {0, 10001, "2.5", "many"}},
       {"seed", {-1, 0.5, 9007199254740992, "18446744073709551615", "1e300"}},
       {"guidance_scale", {-0.1, 1001, "high"}},
+      {"strength", {0, 1.5, "some"}},
       {"shots",
        {json::array(), json::object(), 3, json::array({1}), json::array({"a"}), "", "[]", "x", "[1]", "{",
         deep, "[{\"a\":" + deep + std::string(100'000, ']') + "}]"}}};
@@ -165,6 +166,10 @@ TEST(Fields, OneFileIsTheReference) {
   EXPECT_THAT(refused({file_of("prompt")}), StartsWith("prompt|prompt: expected a value"));
   EXPECT_THAT(refused({value_of("prompt", "x"), value_of("input_reference", "http://x/a.png")}),
               StartsWith("input_reference|input_reference: expected a file"));
+  EXPECT_EQ(fields_of({value_of("prompt", "x"), file_of("video")}, "video").files.at(0).field,
+            "input_reference");
+  EXPECT_THAT(refused({value_of("prompt", "x"), file_of("video")}),
+              StartsWith("video|video: expected a value"));
   const auto e = error_of(json{{"prompt", "x"}, {"input_reference", "x"}});
   ASSERT_TRUE(e);
   EXPECT_EQ(e->param, "input_reference");

@@ -1,11 +1,15 @@
 #include "apps/serve/serve.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -18,6 +22,7 @@
 #include "apps/web/guard.hpp"
 #include "apps/web/pages.hpp"
 #include "core/base/facts.hpp"
+#include "plugins/jobs/data/base64.hpp"
 
 namespace kinora::serve {
 
@@ -32,13 +37,20 @@ using web::Request;
 constexpr size_t kJsonBytes = 1 << 20;
 constexpr int64_t kMostOfPage = 100;
 constexpr size_t kConnections = 2000;  // a viewer has one while it watches
+constexpr double kStrength = 0.7;      // of an edit: the share of steps that change the video
+constexpr int kMostWaiting = 8;        // half of the server's threads
 
 class Api {
  public:
   Api(web::Server& http, Videos& videos, const Settings& settings)
       : http_(http), videos_(videos), uploads_(settings.folder / "uploads") {
     http_.set_refuse([](int status, const std::string& why) { return answer_of(ApiError(status, why)); });
+    http_.set_watch([&videos](const std::string& route, int status) {
+      if (status == 0) return videos.measured().count("disconnects_total");
+      videos.measured().count("requests_total", fmt::format("route=\"{}\",status=\"{}\"", route, status));
+    });
     make();
+    make_of_video();
     look();
     about();
   }
@@ -67,6 +79,50 @@ class Api {
                  }));
   }
 
+  void make_of_video() {
+    http_.upload("/v1/videos/edits", answering([this](const Request& r) {
+                   VideoFields given = fields_in(r, "video");
+                   if (!given.fields.contains("strength")) given.fields["strength"] = kStrength;
+                   return json_answer(200, create_of_video(given, r));
+                 }));
+    http_.upload("/v1/videos/extensions", answering([this](const Request& r) {
+                   VideoFields given = fields_in(r, "video");
+                   if (!given.fields.contains("seconds"))
+                     throw ApiError(400, "seconds is missing", "missing", "seconds");
+                   given.fields["strength"] = 1;
+                   return json_answer(200, create_of_video(given, r));
+                 }));
+    http_.upload("/v1/images/generations", answering([this](const Request& r) { return picture(r); }));
+  }
+
+  nlohmann::json create_of_video(const VideoFields& given, const Request& r) {
+    if (given.files.empty())
+      throw ApiError(400, "video is missing: a file in the form, or {\"id\": ...} in JSON", "missing",
+                     "video");
+    return videos_.create(given.fields, given.files, r.header("idempotency-key"));
+  }
+
+  // A video of one frame. It has a thread of the server until it is made.
+  Answer picture(const Request& r) {
+    nlohmann::json body = json_in(r);
+    for (const auto& [name, only] : {std::pair{"n", nlohmann::json(1)}, {"response_format", "b64_json"}}) {
+      if (!body.value(name, nlohmann::json()).is_null() && body.at(name) != only)
+        throw ApiError(400, fmt::format("{}: expected {}", name, only.dump()), "invalid_value", name);
+      body.erase(name);
+    }
+    VideoFields given = fields_of(body);
+    given.fields["num_frames"] = 1;
+    const Waiting here(waiting_);
+    const nlohmann::json made = videos_.create(given.fields, {}, r.header("idempotency-key"));
+    const std::string id = made.at("id");
+    videos_.wait(id);
+    std::ifstream in(videos_.content(id, "picture.png"), std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    if (bytes.empty()) throw ApiError(500, "the picture of video " + id + " is missing", "not_found");
+    return json_answer(200, {{"created", made.at("created_at")},
+                             {"data", nlohmann::json::array({{{"b64_json", core::base64(bytes)}}})}});
+  }
+
   void look() {
     http_.get("/v1/videos", answering([this](const Request& r) {
                 const std::string order = r.parameter("order"), limit = r.parameter("limit");
@@ -88,17 +144,31 @@ class Api {
               }));
   }
 
-  VideoFields fields_in(const Request& r) const {
+  // file: the name of the file that a form may have, or in JSON of the video that is meant.
+  VideoFields fields_in(const Request& r, const std::string& file = "input_reference") const {
     const std::string type = r.header("content-type");
     if (type.starts_with("multipart/form-data"))
-      return fields_of(read_form(r.upload->path(), type, uploads_));
-    if (!type.starts_with("application/json"))
+      return fields_of(read_form(r.upload->path(), type, uploads_), file);
+    nlohmann::json body = json_in(r);
+    const std::string id = file == "video" ? core::text_in(core::object_in(body, "video"), "id") : "";
+    if (id.empty()) return fields_of(body);
+    body.erase("video");
+    VideoFields out = fields_of(body);
+    out.files.push_back({"input_reference", videos_.content(id)});
+    return out;
+  }
+
+  // An object.
+  static nlohmann::json json_in(const Request& r) {
+    if (!r.header("content-type").starts_with("application/json"))
       throw ApiError(415, "expected a body of type multipart/form-data or application/json",
                      "unsupported_type");
     if (std::filesystem::file_size(r.upload->path()) > kJsonBytes)
       throw ApiError(413, fmt::format("JSON of more than {} bytes", kJsonBytes), "too_large");
     std::ifstream in(r.upload->path());
-    return fields_of(core::parse_facts(std::string(std::istreambuf_iterator<char>(in), {})));
+    nlohmann::json out = core::parse_facts(std::string(std::istreambuf_iterator<char>(in), {}));
+    if (!out.is_object()) throw ApiError(400, "the body is not a JSON object", "invalid_json");
+    return out;
   }
 
   static int64_t page_size(const std::string& text) {
@@ -111,11 +181,18 @@ class Api {
   }
 
   Answer content(const Request& r) const {
-    const std::string id = r.places.at("id"), variant = r.parameter("variant");
-    if (!variant.empty() && variant != "video")
-      throw ApiError(400, "variant: expected video", "invalid_value", "variant");
-    if (r.parameter("live") != "1") {
-      auto out = web::file_answer(r, videos_.content(id).string(), "video/mp4");
+    static const std::map<std::string, std::pair<const char*, const char*>> kFiles{
+        {"", {"video.mp4", "video/mp4"}},
+        {"video", {"video.mp4", "video/mp4"}},
+        {"thumbnail", {"thumbnail.webp", "image/webp"}},
+        {"spritesheet", {"spritesheet.jpg", "image/jpeg"}}};
+    const std::string id = r.places.at("id");
+    const auto of = kFiles.find(r.parameter("variant"));
+    if (of == kFiles.end())
+      throw ApiError(400, "variant: expected video, thumbnail or spritesheet", "invalid_value", "variant");
+    const auto [name, type] = of->second;
+    if (r.parameter("live") != "1" || type != std::string("video/mp4")) {
+      auto out = web::file_answer(r, videos_.content(id, name).string(), type);
       if (!out) throw ApiError(404, "the content of video " + id + " is gone", "not_found", "id");
       return std::move(*out);
     }
@@ -127,9 +204,28 @@ class Api {
     return out;
   }
 
+  // Counts who waits.
+  class Waiting {
+   public:
+    explicit Waiting(std::atomic<int>& all) : all_(all) {
+      if (++all_ <= kMostWaiting) return;
+      --all_;
+      ApiError busy(429, "other pictures are being made; try again", "queue_full");
+      busy.headers = {{"Retry-After", "2"}};
+      throw busy;
+    }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+    ~Waiting() { --all_; }
+
+   private:
+    std::atomic<int>& all_;
+  };
+
   web::Server& http_;
   Videos& videos_;
   const std::filesystem::path uploads_;
+  std::atomic<int> waiting_{0};
 };
 
 // A connection and its file: more than the 1024 of most systems.
@@ -164,7 +260,15 @@ void serve(const ServeCall& call) {
   guard_with(http, settings.token, port);
   if (!videos.ready(call.stopped)) return;
   call.ready(fmt::format("http://{}:{}/", settings.host, port));
-  http.run(call.stopped);
+  std::optional<std::chrono::steady_clock::time_point> end;
+  http.run([&] {
+    if (!call.stopped()) return false;
+    if (!end) {
+      end = std::chrono::steady_clock::now() + std::chrono::seconds(settings.drain);
+      videos.drain();
+    }
+    return videos.is_idle() || std::chrono::steady_clock::now() >= *end;
+  });
   videos.stop();
 }
 

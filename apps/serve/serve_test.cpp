@@ -185,6 +185,18 @@ TEST_F(Serve, EveryErrorHasTheFormThatClientsRead) {
       {"GET /v1/videos/none/content", "", "", "404", "not_found", "id"},
       {"GET /v1/videos/none/content?live=1", "", "", "404", "not_found", "id"},
       {"GET /v1/videos/none/content?variant=x", "", "", "400", "invalid_value", "variant"},
+      {"GET /v1/videos/none/content?variant=thumbnail", "", "", "404", "not_found", "id"},
+      {create, kJson, R"({"prompt": "x", "lora": "a"})", "400", "not_supported", "lora"},
+      {"POST /v1/videos/edits", kJson, R"({"prompt": "x"})", "400", "missing", "video"},
+      {"POST /v1/videos/edits", kJson, R"({"prompt": "x", "video": {"id": "none"}})", "404", "not_found",
+       "id"},
+      {"POST /v1/videos/edits", kJson, R"({"prompt": "x", "video": "x"})", "400", "unknown_parameter",
+       "video"},
+      {"POST /v1/videos/extensions", kJson, R"({"prompt": "x"})", "400", "missing", "seconds"},
+      {"POST /v1/images/generations", kJson, R"({"prompt": "x", "n": 2})", "400", "invalid_value", "n"},
+      {"POST /v1/images/generations", kJson, R"({"prompt": "x", "response_format": "url"})", "400",
+       "invalid_value", "response_format"},
+      {"POST /v1/images/generations", kForm, "--b--", "415", "unsupported_type", ""},
       {"DELETE /v1/videos/none", "", "", "404", "not_found", "id"},
       {"GET /v1/videos?limit=0", "", "", "400", "invalid_value", "limit"},
       {"GET /v1/videos?limit=x", "", "", "400", "invalid_value", "limit"},
@@ -228,6 +240,87 @@ TEST_F(Serve, ShowsAVideoWhileItIsMade) {
               AllOf(StartsWith("HTTP/1.1 200"), EndsWith("\r\n\r\n")));
   EXPECT_EQ(body_of(ask("DELETE /v1/videos/" + id)).at("deleted"), true);
   EXPECT_THAT(ask(content), StartsWith("HTTP/1.1 404"));
+}
+
+TEST_F(Serve, GivesPicturesOfAVideo) {
+  const std::string id = make(kJson, R"({"prompt": "waits"})").at("id"),
+                    content = "GET /v1/videos/" + id + "/content?variant=";
+  ASSERT_TRUE(eventually([&] { return ask(content + "thumbnail").starts_with("HTTP/1.1 200"); }));
+  EXPECT_THAT(ask(content + "thumbnail"),
+              AllOf(HasSubstr("Content-Type: image/webp"), EndsWith("\r\n\r\nthumbnail")));
+  EXPECT_THAT(ask(content + "spritesheet"), AllOf(StartsWith("HTTP/1.1 409"), HasSubstr("\"not_ready\"")));
+  std::ofstream(folder_of(id) / "go") << "x";
+  ASSERT_TRUE(eventually([&] { return status(id) == "completed"; }));
+  EXPECT_THAT(ask(content + "spritesheet"),
+              AllOf(HasSubstr("Content-Type: image/jpeg"), EndsWith("\r\n\r\nsheet")));
+  EXPECT_THAT(ask(content + "video"), EndsWith("video " + id + " of waits"));
+}
+
+TEST_F(Serve, EditsAndExtendsAVideo) {
+  const auto part = [](const std::string& name, const std::string& value) {
+    return "--b\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + value + "\r\n";
+  };
+  const auto fields = [&](const std::string& route, const std::string& type, const std::string& body) {
+    const std::string answer = ask("POST /v1/videos/" + route, kToken + type, body);
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+    const std::string id = body_of(answer).value("id", "");
+    EXPECT_TRUE(eventually([&] { return status(id) == "completed"; }));
+    json out = json::parse(bytes_of(folder_of(id) / "fields"));
+    out["given"] = bytes_of(folder_of(id) / "given_input_reference");
+    return out;
+  };
+  const std::string file = part("video\"; filename=\"a.mp4", "a video");
+  const json edit = fields("edits", kForm, part("prompt", "x") + file + "--b--\r\n");
+  EXPECT_EQ(edit.at("given"), "a video");
+  EXPECT_EQ(edit.at("strength"), 0.7);
+  const json extension =
+      fields("extensions", kForm, part("prompt", "x") + file + part("seconds", "3") + "--b--\r\n");
+  EXPECT_EQ(extension.at("given"), "a video");
+  EXPECT_EQ(extension.at("strength"), 1);
+  EXPECT_EQ(extension.at("seconds"), 3);
+  const std::string id = make(kJson, R"({"prompt": "first"})").at("id");
+  ASSERT_TRUE(eventually([&] { return status(id) == "completed"; }));
+  const json of_id =
+      fields("edits", kJson, R"({"prompt": "x", "strength": 0.25, "video": {"id": ")" + id + "\"}}");
+  EXPECT_EQ(of_id.at("given"), "video " + id + " of first");
+  EXPECT_EQ(of_id.at("strength"), 0.25);
+}
+
+TEST_F(Serve, MakesAPicture) {
+  const std::string answer =
+      ask("POST /v1/images/generations", kToken + kJson, R"({"prompt": "a", "n": 1, "size": "32x16"})");
+  ASSERT_THAT(answer, StartsWith("HTTP/1.1 200"));
+  const json made = body_of(answer);
+  EXPECT_EQ(made.at("data"), json::array({{{"b64_json", "cGljdHVyZSBvZiBh"}}}));  // "picture of a"
+  EXPECT_GT(made.at("created"), 1'700'000'000);
+  EXPECT_THAT(
+      ask("POST /v1/images/generations", kToken + kJson, R"({"prompt": "fails"})"),
+      AllOf(StartsWith("HTTP/1.1 500"), HasSubstr("no memory is left"), HasSubstr("x-should-retry: false")));
+}
+
+TEST_F(Serve, CountsItsRequests) {
+  ask("GET /v1/videos/none");
+  ask("GET /v1/videos/other");
+  ask("GET /v1/videos", "");
+  ask("GET /nothing/of/mine");
+  const std::string id = make(kJson, R"({"prompt": "waits"})").at("id");
+  {
+    web::Client viewer(port_);
+    viewer.send(request("GET /v1/videos/" + id + "/content?live=1", kToken));
+    viewer.receive("a part\r\n");
+  }
+  std::string text;
+  EXPECT_TRUE(eventually([&] {
+    text = ask("GET /metrics");
+    return text.find("kinora_serve_disconnects_total 1\n") != std::string::npos;
+  }));
+  for (const char* line :
+       {"requests_total{route=\"/v1/videos/{id}\",status=\"404\"} 2",
+        "requests_total{route=\"/v1/videos/{id}/content\",status=\"200\"} 1",
+        "requests_total{route=\"\",status=\"401\"} 1", "requests_total{route=\"\",status=\"404\"} 1",
+        "requests_total{route=\"/v1/videos\",status=\"200\"} 1"})
+    EXPECT_THAT(text, HasSubstr(std::string("kinora_serve_") + line + "\n"));
+  EXPECT_THAT(text, Not(HasSubstr(id)));
 }
 
 TEST_F(Serve, CutsTheLiveAnswerOfADeletedVideo) {

@@ -6,6 +6,7 @@
 
 #include <fmt/ranges.h>
 
+#include "core/base/quantity.hpp"
 #include "core/base/suggest.hpp"
 #include "core/config/document.hpp"
 #include "kinora/error.hpp"
@@ -44,6 +45,14 @@ class Reader {
       fail(name, fmt::format("{}: expected a whole number from {} to {}", name, least, most), false);
     return value;
   }
+  int64_t bytes(const std::string& name, int64_t otherwise) const {
+    if (!has(name)) return otherwise;
+    const json& value = table_.at(name);
+    if (value.is_number_integer() && value > 0) return value;
+    const auto size = value.is_string() ? core::parse_size(value.get<std::string>()) : core::parse_size("");
+    if (!size || *size < 1) fail(name, name + ": expected bytes, such as 4096 or \"12 GiB\"", false);
+    return *size;
+  }
   json table(const std::string& name) const {
     if (!has(name)) return json::object();
     if (!table_.at(name).is_object()) fail(name, name + ": expected a table", false);
@@ -78,14 +87,17 @@ ModelSettings model_of(const core::Document& document, size_t number, const fs::
 
 }  // namespace
 
+void require_token(const std::string& token, const std::string& whence) {
+  if (token.size() < 16)
+    throw Error(KINORA_ERROR_INVALID, whence + ": expected a token of at least 16 letters");
+}
+
 std::string read_token(const fs::path& file) {
   std::ifstream in(file);
   std::string out;
   std::getline(in, out);
   while (!out.empty() && (out.back() == '\r' || out.back() == ' ')) out.pop_back();
-  if (out.size() < 16)
-    throw Error(KINORA_ERROR_INVALID,
-                file.string() + ": expected a token of at least 16 letters in its first line");
+  require_token(out, file.string());
   return out;
 }
 
@@ -94,9 +106,9 @@ Settings read_settings(const fs::path& file) {
   const fs::path folder = fs::absolute(file).parent_path();
   const Reader top(document, "", {"serve"});
   if (!top.has("serve")) top.fail("", "the table [serve] is missing", false);
-  const Reader serve(
-      document, "/serve",
-      {"host", "port", "token_file", "folder", "max_queue", "keep", "upload", "seconds", "models"});
+  const Reader serve(document, "/serve",
+                     {"host", "port", "token_file", "folder", "max_queue", "memory", "keep", "drain",
+                      "upload", "seconds", "models"});
   Settings out;
   out.host = serve.text("host", out.host);
   out.port = static_cast<int>(serve.whole("port", out.port, 0, 65535));
@@ -105,6 +117,8 @@ Settings read_settings(const fs::path& file) {
   out.keep = serve.whole("keep", out.keep, 1, int64_t{10} * 365 * 86400);
   out.upload = serve.whole("upload", out.upload, 1, int64_t{1} << 40);
   out.seconds = serve.whole("seconds", out.seconds, 1, 86400);
+  out.memory = serve.bytes("memory", out.memory);
+  out.drain = serve.whole("drain", out.drain, 0, 86400);
   if (const auto from = serve.text("token_file"); !from.empty()) out.token = read_token(folder / from);
   const json models = document.root().at("serve").value("models", json::array());
   if (!models.is_array() || models.empty())

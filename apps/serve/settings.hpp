@@ -20,8 +20,13 @@ struct Settings {
   int port = 8000;
   std::filesystem::path folder = "runs/serve";  // of the videos and of their list
   int64_t max_queue = 64, keep = 24 * 3600, upload = 256 << 20, seconds = 120;
+  int64_t memory = 0;  // bytes of all models and of the videos that they make; 0: no bound
+  int64_t drain = 0;   // seconds that a video may take after the end was asked for
   std::vector<ModelSettings> models;
 };
+
+// Throws Error(KINORA_ERROR_INVALID) for a token of fewer than 16 letters. whence: where it comes from.
+void require_token(const std::string& token, const std::string& whence);
 
 // The first line of a file. Throws Error.
 std::string read_token(const std::filesystem::path& file);

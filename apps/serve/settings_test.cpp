@@ -51,7 +51,7 @@ const std::string kModels = "models = [{ name = \"wan\", pipeline = \"wan\" }]\n
 TEST_F(ServeSettings, ReadsEveryKeyRelativeToItsFile) {
   const Settings s = read_settings(file(
       "[serve]\nhost = \"0.0.0.0\"\nport = 0\ntoken_file = \"token.txt\"\nfolder = \"../videos\"\n"
-      "max_queue = 3\nkeep = 60\nupload = 1000\nseconds = 7\n"
+      "max_queue = 3\nkeep = 60\nupload = 1000\nseconds = 7\nmemory = \"1.5 KiB\"\ndrain = 9\n"
       "[[serve.models]]\nname = \"a\"\npipeline = \"wan\"\njob = \"g\"\nset = { steps = 30, cut = \"x\" }\n"
       "[[serve.models]]\nname = \"b\"\npipeline = \"" +
       (folder_ / "wan").string() + "\"\n"));
@@ -60,6 +60,8 @@ TEST_F(ServeSettings, ReadsEveryKeyRelativeToItsFile) {
   EXPECT_EQ(s.token, "0123456789abcdef");
   EXPECT_EQ(s.folder, folder_.parent_path() / "videos");
   EXPECT_EQ(std::make_tuple(s.max_queue, s.keep, s.upload, s.seconds), std::make_tuple(3, 60, 1000, 7));
+  EXPECT_EQ(s.memory, 1536);
+  EXPECT_EQ(s.drain, 9);
   ASSERT_EQ(s.models.size(), 2U);
   EXPECT_EQ(s.models[0].name, "a");
   EXPECT_EQ(s.models[0].pipeline, folder_ / "wan");
@@ -79,6 +81,8 @@ TEST_F(ServeSettings, HasDefaults) {
   EXPECT_EQ(s.folder, folder_ / "runs/serve");
   EXPECT_EQ(std::tie(s.max_queue, s.keep, s.upload, s.seconds),
             std::tie(none.max_queue, none.keep, none.upload, none.seconds));
+  EXPECT_EQ(s.memory, 0);
+  EXPECT_EQ(s.drain, 0);
 }
 
 TEST_F(ServeSettings, EveryWrongKeyOrValueHasItsPlace) {
@@ -98,6 +102,10 @@ TEST_F(ServeSettings, EveryWrongKeyOrValueHasItsPlace) {
       {"[serve]\nkeep = 0\n", "2:8: ", "keep: expected a whole number from 1 to"},
       {"[serve]\nupload = 0\n", "2:10: ", "upload: expected a whole number from 1 to"},
       {"[serve]\nseconds = 86401\n", "2:11: ", "seconds: expected a whole number from 1 to 86400"},
+      {"[serve]\nmemory = \"much\"\n", "2:10: ", "memory: expected bytes, such as 4096 or \"12 GiB\""},
+      {"[serve]\nmemory = 0\n", "2:10: ", "memory: expected bytes"},
+      {"[serve]\nmemory = 1.5\n", "2:10: ", "memory: expected bytes"},
+      {"[serve]\ndrain = -1\n", "2:9: ", "drain: expected a whole number from 0 to 86400"},
       {"[serve]\nfolder = []\n", "2:10: ", "folder: expected a text"},
       {"[serve]\nmodels = 3\n", "2:10: ", "models: expected a list"},
       {"[serve]\nmodels = []\n", "2:10: ", "models: expected a list"},

@@ -76,16 +76,28 @@ std::string VideoStore::id_of_key(const std::string& key) const {
   return key.empty() ? "" : database_.text("SELECT id FROM videos WHERE key = ?", key);
 }
 
+std::optional<StoredVideo> VideoStore::oldest(const std::string& model) const {
+  Query row(database_, "SELECT " KINORA_COLUMNS
+                       " FROM videos WHERE status = 'queued' AND model = ? ORDER BY number LIMIT 1");
+  row.bind(1, model);
+  if (!row.next()) return std::nullopt;
+  return read(row);
+}
+
+std::optional<StoredVideo> VideoStore::next(const std::string& model) const {
+  const std::scoped_lock lock(mutex_);
+  return oldest(model);
+}
+
+std::vector<std::string> VideoStore::models_of_queued() const {
+  const std::scoped_lock lock(mutex_);
+  return database_.texts("SELECT DISTINCT model FROM videos WHERE status = 'queued'");
+}
+
 std::optional<StoredVideo> VideoStore::begin_next(const std::string& model) {
   const std::scoped_lock lock(mutex_);
   Database::Transaction both(database_);
-  std::optional<StoredVideo> out;
-  {
-    Query row(database_, "SELECT " KINORA_COLUMNS
-                         " FROM videos WHERE status = 'queued' AND model = ? ORDER BY number LIMIT 1");
-    row.bind(1, model);
-    if (row.next()) out = read(row);
-  }
+  auto out = oldest(model);
   if (!out) return out;
   out->status = Status::in_progress;
   ++out->starts;

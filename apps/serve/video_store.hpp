@@ -38,7 +38,11 @@ class VideoStore {
   std::optional<StoredVideo> find(const std::string& id) const;
   // "": none has this key.
   std::string id_of_key(const std::string& idempotency_key) const;
-  // The next queued one of a model, the oldest first; it is in progress from now on.
+  // The oldest queued one of a model.
+  std::optional<StoredVideo> next(const std::string& model) const;
+  // The models of all queued ones.
+  std::vector<std::string> models_of_queued() const;
+  // The oldest queued one of a model; it is in progress from now on.
   std::optional<StoredVideo> begin_next(const std::string& model);
   // Back to the queue, in its old place.
   void requeue(const std::string& id);
@@ -57,6 +61,7 @@ class VideoStore {
 
  private:
   StoredVideo read(const core::Query& row) const;
+  std::optional<StoredVideo> oldest(const std::string& model) const;  // with the lock
   mutable std::mutex mutex_;
   mutable core::Database database_;
 };

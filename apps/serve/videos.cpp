@@ -32,6 +32,7 @@ constexpr std::chrono::seconds kAnswer{20};
 constexpr double kLetEnd = 5;  // seconds that a process has to end by itself
 constexpr size_t kLivePiece = 256 << 10;
 constexpr std::chrono::seconds kCheck{1};  // between looks for what has expired
+constexpr uint64_t kLongestLog = 8 << 20;  // bytes of process.log
 
 int64_t now() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
@@ -65,6 +66,19 @@ int own_folder(const fs::path& folder) {
               folder.string() + " is the folder of a server that runs; choose another with --folder");
 }
 
+double since(steady_clock::time_point then) {
+  return std::chrono::duration<double>(steady_clock::now() - then).count();
+}
+
+// The process appends to the file, so that it goes on at the new end; at most a line between the two is lost.
+void bound_log(const fs::path& log) {
+  std::error_code ignored;
+  const auto bytes = fs::file_size(log, ignored);
+  if (ignored || bytes <= kLongestLog) return;
+  fs::copy_file(log, log.string() + ".old", fs::copy_options::overwrite_existing, ignored);
+  fs::resize_file(log, 0, ignored);
+}
+
 // "4" or "4.25": seconds of a video with these fields.
 std::string seconds_of(const json& fields) {
   const double fps = core::number_in(fields, "fps");
@@ -79,6 +93,7 @@ Videos::Videos(const Settings& settings, fs::path program)
       folder_(own_folder(settings.folder)),
       store_(settings.folder / "videos.sqlite") {
   clean_up();
+  fail_unserved();
   const std::scoped_lock lock(mutex_);
   for (const auto& one : settings_.models) {
     auto& model = *(models_[one.name] = std::make_unique<Model>());
@@ -122,6 +137,7 @@ bool Videos::ready(const std::function<bool()>& stopped) {
                     fmt::format("model '{}' cannot be loaded: {}", name, model->broken));
       changed_.wait_for(lock, std::chrono::milliseconds(50));
     }
+  require_models_fit();
   return true;
 }
 
@@ -193,7 +209,11 @@ json Videos::checked(std::unique_lock<std::mutex>& lock, Model& of, const json& 
     answer = at->second;
     of.answers.erase(at);
   }
-  if (answer.contains("fields")) return answer.at("fields");
+  if (answer.contains("fields")) {
+    json out = answer.at("fields");
+    out["bytes"] = core::number_in(answer, "bytes");
+    return out;
+  }
   if (answer.contains("error"))
     throw ApiError(400, core::text_in(answer, "error"), "invalid_value", core::text_in(answer, "param"));
   throw ApiError(503, "the model '" + of.settings.name + "' does not answer; it may be starting again",
@@ -205,6 +225,7 @@ json Videos::create(json fields, const std::vector<GivenFile>& files, const std:
   std::unique_lock lock(mutex_);
   // A repeated request has its video, however full the queue is now.
   if (const auto known = store_.id_of_key(key); !known.empty()) return object(stored(known));
+  if (is_draining_) throw ApiError(503, "the server ends", "server_ends");
   Model& of = model(core::text_in(fields, "model"));
   video.model = of.settings.name;
   video.remixed_from = core::text_in(fields, "remixed_from");
@@ -223,13 +244,15 @@ json Videos::create(json fields, const std::vector<GivenFile>& files, const std:
   if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
   video.fields = checked(lock, of, fields);
   require_length(video.fields);
+  require_fit(video.fields);
   require_room();  // others were accepted meanwhile
   const std::string id = store_.add(video, key);
   if (id == video.id) {  // else a repeated request
     folder.is_kept = true;
     ++counts_["accepted"];
+    accepted_[id] = steady_clock::now();
   }
-  dispatch(of);
+  dispatch_all();
   return object(stored(id));
 }
 
@@ -251,21 +274,24 @@ json Videos::remix(const std::string& id, const std::string& prompt, const std::
 }
 
 void Videos::dispatch(Model& model) {
-  if (is_stopping_ || model.defaults.is_null() || !model.at_work.empty()) return;
+  if (is_stopping_ || is_draining_ || model.defaults.is_null() || !model.at_work.empty()) return;
   if (!model.was_live && dispatch_live(model)) return;
   try {
-    while (auto video = store_.begin_next(model.settings.name)) {
+    while (has_room_for_next(model)) {
+      const auto video = store_.begin_next(model.settings.name);
+      if (!video) break;
       if (video->starts > kMostStarts) {
-        store_.fail(video->id, now(), now() + settings_.keep,
-                    {{"code", "model_failed"},
-                     {"message", "the model's process ended twice while it made this video"}});
-        ++counts_["failed"];
+        fail(*video, "model_failed", "the model's process ended twice while it made this video");
         continue;
       }
       model.at_work = video->id;
       model.was_live = false;
       model.began = steady_clock::now();
-      making_[video->id] = {};
+      making_[video->id] = {.bytes = static_cast<int64_t>(core::number_in(video->fields, "bytes"))};
+      if (const auto at = accepted_.find(video->id); at != accepted_.end()) {
+        measured_.observe("queue_seconds", since(at->second));
+        accepted_.erase(at);
+      }
       model.process->send(
           {{"make", video->id}, {"folder", folder_of(video->id).string()}, {"fields", video->fields}});
       return;
@@ -274,6 +300,11 @@ void Videos::dispatch(Model& model) {
     core::log_error("model '{}': its next video cannot begin: {}", model.settings.name, e.what());
   }
   dispatch_live(model);
+}
+
+void Videos::fail(const StoredVideo& video, const std::string& code, const std::string& why) {
+  store_.fail(video.id, now(), now() + settings_.keep, {{"code", code}, {"message", why}});
+  ++counts_["failed"];
 }
 
 void Videos::take(Model& model, const json& message) {
@@ -285,7 +316,8 @@ void Videos::take(Model& model, const json& message) {
       model.defaults = message.at("ready");
       model.is_live = message.value("makes_live", false);
       model.was_loaded = true;
-      dispatch(model);
+      model.weights = static_cast<int64_t>(core::number_in(message, "weights"));
+      dispatch_all();
     } else if (message.contains("checked")) {
       model.answers[message.at("checked").get<int64_t>()] = message;
     } else if (core::text_in(message, "video") != model.at_work || model.at_work.empty()) {
@@ -304,26 +336,37 @@ void Videos::take(Model& model, const json& message) {
 
 void Videos::finish(Model& model, const json& message) {
   const std::string id = core::text_in(message, "video");
-  const bool is_removed = making_[id].is_removed;
-  making_.erase(id);
+  const Making making = making_[id];
   model.at_work.clear();
-  const auto video = is_removed ? std::nullopt : store_.find(id);
+  const auto video = making.is_removed ? std::nullopt : store_.find(id);
   if (!video) {
     std::error_code ignored;
     fs::remove_all(folder_of(id), ignored);
+    making_.erase(id);
     ++counts_["cancelled"];
+    if (making.is_removed) measured_.observe("cancel_seconds", since(making.removed));
   } else if (message.contains("done")) {
     json fields = video->fields;
     fields.update(message.at("done"));
-    store_.complete(id, now(), now() + settings_.keep, fields);
-    const double seconds = std::chrono::duration<double>(steady_clock::now() - model.began).count();
+    save(id, [this, id, fields] { store_.complete(id, now(), now() + settings_.keep, fields); });
+    const double seconds = since(model.began);
     mean_seconds_ = counts_["completed"]++ == 0 ? seconds : 0.8 * mean_seconds_ + 0.2 * seconds;
+    note_times(core::object_in(message, "times"));
+    if (const double fps = core::number_in(fields, "fps"); fps > 0 && seconds > 0)
+      measured_.observe("realtime_factor", core::number_in(fields, "num_frames") / fps / seconds);
   } else {
-    store_.fail(id, now(), now() + settings_.keep,
-                {{"code", "generation_failed"}, {"message", core::text_in(message, "failed")}});
     ++counts_["failed"];
+    const json error{{"code", "generation_failed"}, {"message", core::text_in(message, "failed")}};
+    save(id, [this, id, error] { store_.fail(id, now(), now() + settings_.keep, error); });
   }
-  dispatch(model);
+  dispatch_all();
+}
+
+// What the process measured of a video.
+void Videos::note_times(const json& times) {
+  for (const auto& [name, value] : times.items())
+    for (const auto& one : value.is_array() ? value : json::array({value}))
+      if (one.is_number()) measured_.observe(name + "_seconds", one);
 }
 
 // The video that it made is begun again, once.
@@ -379,7 +422,11 @@ void Videos::keep_running() {
       start_again(lock);
       if (steady_clock::now() >= look) {  // not with each step of a video
         look = steady_clock::now() + kCheck;
+        for (const auto& one : settings_.models)
+          bound_log(settings_.folder / "models" / one.name / "process.log");
         drop_expired();
+        save_again();
+        dispatch_all();
       }
     } catch (const std::exception& e) {
       core::log_error("serve: {}", e.what());
@@ -413,7 +460,7 @@ json Videos::object(const StoredVideo& v) const {
       {"status", name_of(v.status)},
       {"error", v.error},
       {"seed", v.fields.value("seed", json())}};
-  for (const char* name : {"num_frames", "fps", "steps", "guidance_scale", "negative_prompt"})
+  for (const char* name : {"num_frames", "fps", "steps", "guidance_scale", "strength", "negative_prompt"})
     if (v.fields.contains(name)) out[name] = v.fields.at(name);
   for (const char* name : {"image", "video"})
     if (v.fields.contains(name)) out["input_reference"] = name;
@@ -446,12 +493,15 @@ json Videos::remove(const std::string& id) {
   stored(id);
   store_.remove(id);
   if (const auto at = making_.find(id); at != making_.end()) {
+    at->second.removed = steady_clock::now();
     at->second.is_removed = true;  // its folder goes when the process is done with it
     for (auto& [_, model] : models_)
       if (model->at_work == id) model->process->send({{"cancel", id}});
   } else {
     std::error_code ignored;
     fs::remove_all(folder_of(id), ignored);
+    accepted_.erase(id);
+    dispatch_all();
   }
   changed_.notify_all();
   return {{"id", id}, {"object", "video.deleted"}, {"deleted", true}};
@@ -489,15 +539,19 @@ std::string Videos::metrics() const {
     out += fmt::format("# TYPE kinora_serve_{0}_total counter\nkinora_serve_{0}_total {1}\n", name,
                        at == counts_.end() ? 0 : at->second);
   }
-  return out;
+  return out + measured_.text();
 }
 
-fs::path Videos::content(const std::string& id) const {
+fs::path Videos::content(const std::string& id, const std::string& name) const {
   const StoredVideo video = stored(id);
-  if (video.status == Status::completed) return folder_of(id) / "video.mp4";
+  const fs::path file = folder_of(id) / name;
+  if (video.status == Status::completed) return file;
+  if (name == "thumbnail.webp" && video.status == Status::in_progress && fs::exists(file)) return file;
   ApiError not_yet(409,
                    fmt::format("video {} is {}{}", id, name_of(video.status),
-                               video.status == Status::failed ? "" : "; ask again later, or with ?live=1"),
+                               video.status == Status::failed ? ""
+                               : name == "video.mp4"          ? "; ask again later, or with ?live=1"
+                                                              : "; ask again later"),
                    video.status == Status::failed ? "failed" : "not_ready");
   not_yet.headers = {{"x-should-retry", "false"}};
   throw not_yet;

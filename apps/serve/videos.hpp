@@ -1,6 +1,7 @@
 // The videos of a server: accepted, queued, made by the models' processes, kept for a while.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <fstream>
 #include <functional>
@@ -12,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "apps/serve/metrics.hpp"
 #include "apps/serve/model_process.hpp"
 #include "apps/serve/settings.hpp"
 #include "apps/serve/video_store.hpp"
@@ -35,8 +37,13 @@ class Videos {
   Videos& operator=(const Videos&) = delete;
   ~Videos();
 
-  // Waits until every model is loaded. Throws Error with the reason of one that cannot be; false: stopped() was true.
+  // Waits until every model is loaded. Throws Error with the reason of one that cannot be, or if they do not fit in the
+  // memory; false: stopped() was true.
   bool ready(const std::function<bool()>& stopped);
+  // From now on no video or live session begins, and none is accepted.
+  void drain();
+  // None is being made.
+  bool is_idle() const;
   // Ends the models' processes; work that is not done stays in the queue.
   void stop();
 
@@ -50,9 +57,13 @@ class Videos {
   nlohmann::json models() const;
   nlohmann::json health() const;
   std::string metrics() const;
+  Metrics& measured() { return measured_; }
 
-  // The finished MP4. Throws ApiError 409 `not_ready` while it is made.
-  std::filesystem::path content(const std::string& id) const;
+  // A file of a finished video: video.mp4, spritesheet.jpg, picture.png of a single frame, or thumbnail.webp, which is
+  // there from its first chunk on. Throws ApiError 409 `not_ready` while it is made.
+  std::filesystem::path content(const std::string& id, const std::string& name = "video.mp4") const;
+  // Waits until it is completed. Throws ApiError if it fails, is deleted or the server ends.
+  void wait(const std::string& id);
   // Who watches a video that is being made, or a finished one.
   struct Viewer {
     std::string id;
@@ -80,7 +91,9 @@ class Videos {
   struct Model;
   struct Making {
     double progress = 0;
+    int64_t bytes = 0;  // that it needs, as far as its model knows
     bool is_removed = false;
+    std::chrono::steady_clock::time_point removed{};
   };
   struct Live {
     std::string model;
@@ -106,6 +119,21 @@ class Videos {
   void forget_live(Model& model);
   void lose_live(Model& model);
   void require_length(const nlohmann::json& fields) const;
+  void dispatch_all();
+  // Changes the store at the end of a video; where the disk is full, again and again until it takes it.
+  void save(const std::string& id, std::function<void()> change);
+  void save_again();
+  void note_times(const nlohmann::json& times);
+  void fail(const StoredVideo& video, const std::string& code, const std::string& why);
+  // Of settings_.memory, in videos_memory.cpp: whether the model's next video has room now. It fails if it never will.
+  bool has_room_for_next(const Model& model);
+  // Whether work of these fields has room now; if not, no other model begins any before it.
+  bool has_room(const Model& model, const nlohmann::json& fields);
+  void require_fit(const nlohmann::json& fields) const;
+  void require_models_fit() const;
+  int64_t bytes_of_models() const;
+  // Fails what waits for models that this server does not have.
+  void fail_unserved();
   // The fields of the video that the model would make of these. Gives the lock up while it waits.
   nlohmann::json checked(std::unique_lock<std::mutex>& lock, Model& model, const nlohmann::json& fields);
   void start_again(std::unique_lock<std::mutex>& lock);
@@ -124,6 +152,11 @@ class Videos {
   std::map<std::string, Making> making_;
   std::map<std::string, Live> lives_;
   std::atomic<bool> is_stopping_{false};
+  bool is_draining_ = false;
+  std::map<std::string, std::chrono::steady_clock::time_point> accepted_;  // that wait
+  std::map<std::string, std::function<void()>> unsaved_;                   // by video
+  std::string first_;  // the model whose next video waits for memory: the others begin none before it
+  Metrics measured_;
   double mean_seconds_ = 60;  // of making a video, measured
   std::map<std::string, int64_t> counts_;
   std::thread keeper_;  // starts processes again, and drops what has expired

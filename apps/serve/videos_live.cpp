@@ -19,7 +19,7 @@ constexpr size_t kMostUnsentOfLive = 100;  // messages to a session that waits
 std::string Videos::begin_live(json fields, TellViewer tell,
                                const std::function<void(const std::string&, int64_t)>& queued) {
   std::unique_lock lock(mutex_);
-  if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
+  if (is_stopping_ || is_draining_) throw ApiError(503, "the server ends", "server_ends");
   Model& of = model(core::text_in(fields, "model"));
   fields.erase("model");
   if (!of.is_live)
@@ -34,6 +34,7 @@ std::string Videos::begin_live(json fields, TellViewer tell,
   if (!has_length) fields["seconds"] = settings_.seconds;
   fields = checked(lock, of, fields);
   if (has_length) require_length(fields);
+  require_fit(fields);
   const std::string id = "live_" + web::new_token().substr(0, 24);
   queued(id, static_cast<int64_t>(of.lives.size()) + (of.at_work.empty() ? 0 : 1));
   lives_[id] = {.model = of.settings.name, .fields = std::move(fields), .tell = std::move(tell)};
@@ -45,6 +46,7 @@ std::string Videos::begin_live(json fields, TellViewer tell,
 bool Videos::dispatch_live(Model& model) {
   if (model.lives.empty() || !model.at_work.empty()) return false;
   const std::string id = model.lives.front();
+  if (!has_room(model, lives_.at(id).fields)) return false;
   model.lives.pop_front();
   const fs::path folder = settings_.folder / "live" / id;
   std::error_code ignored;  // the process says that it cannot write there
@@ -108,7 +110,7 @@ void Videos::take_live(Model& model, const json& message) {
     tell = at->second.tell;
     if (message.contains("done") || message.contains("failed")) {
       forget_live(model);
-      dispatch(model);
+      dispatch_all();
       changed_.notify_all();
     }
   }

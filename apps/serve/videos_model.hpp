@@ -19,6 +19,7 @@ struct Videos::Model {
   bool is_live = false;                         // makes live sessions
   std::deque<std::string> lives;                // live sessions that wait
   bool was_live = false;                        // what it made last
+  int64_t weights = 0;                          // bytes
   int64_t processes = 0;                        // started
   int64_t asked = 0;                            // number of the last question
   std::map<int64_t, nlohmann::json> answers;

@@ -96,6 +96,7 @@ struct Server::State {
   Headers headers;
   Guard guard;
   Refuse refuse = line_of_text;
+  Watch watch = [](const std::string&, int) {};
   std::vector<Route> routes;    // the first that fits
   size_t open = 0;              // connections
   std::list<Session*> waiting;  // those that wait for a request, the longest first
@@ -328,8 +329,11 @@ class Session : public std::enable_shared_from_this<Session> {
     });
   }
 
+  void watch(int status) const { state_.watch(route_ ? route_->path : std::string(), status); }
+
   void send(Answer answer) {
     answer_ = std::move(answer);
+    watch(answer_.status);
     const bool is_text = !answer_.next, is_head = request_.method == "HEAD";
     if (is_text) answer_.length = answer_.body.size();
     is_chunked_ = !answer_.length && version_ >= 11;
@@ -361,10 +365,16 @@ class Session : public std::enable_shared_from_this<Session> {
     out_ = std::move(bytes);
     stream_.expires_after(state_.limits.write);
     asio::async_write(stream_, asio::buffer(out_), [self = shared_from_this()](Problem problem, size_t) {
-      if (problem) return self->close();
+      if (problem) return self->lose();
       if (self->answer_.next && self->left_ > 0) return self->make_next();
       self->finish();
     });
+  }
+
+  // The client is gone, or takes nothing.
+  void lose() {
+    watch(0);
+    close();
   }
 
   void make_next() {
@@ -385,7 +395,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void ask_again() {
     char byte = 0;  // a client that is gone is seen here alone, since nothing is written
     const ssize_t n = recv(stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return close();
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return lose();
     again_.expires_after(kAskAgain);
     again_.async_wait(
         [self = shared_from_this()](Problem stopped) { stopped ? self->close() : self->make_next(); });
@@ -482,6 +492,7 @@ Server::~Server() {
 void Server::set_headers(Headers headers) { state_->headers = std::move(headers); }
 void Server::set_guard(Guard guard) { state_->guard = std::move(guard); }
 void Server::set_refuse(Refuse refuse) { state_->refuse = std::move(refuse); }
+void Server::set_watch(Watch watch) { state_->watch = std::move(watch); }
 void Server::get(std::string path, Handler handler) {
   state_->add({"GET", std::move(path), std::move(handler)});
 }

@@ -98,6 +98,10 @@ class Server {
   // The answer where no handler is asked, instead of a line of text. Called before and after the guard.
   using Refuse = std::function<Answer(int status, const std::string& why)>;
   void set_refuse(Refuse refuse);
+  // Called with each answer that begins, by its route's path ("": none), and again with status 0 if the client is gone
+  // before its end. In the thread of run().
+  using Watch = std::function<void(const std::string& route, int status)>;
+  void set_watch(Watch watch);
   // A handler of GET also answers HEAD. Handlers run on several threads at a time.
   void get(std::string path, Handler handler);
   void post(std::string path, Handler handler);

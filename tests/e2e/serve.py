@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 """`kinora serve` of a tiny pipeline, by plain HTTP and by OpenAI's own client: videos are made, shown while they grow,
 cancelled, remixed, and there again after any end of the server. usage: serve.py KINORA ROOT SCRATCH"""
-import contextlib, http.client, json, os, pathlib, shutil, signal, socket, struct, subprocess, sys, time, uuid
+import base64, configparser, contextlib, http.client, json, os, pathlib, re, shutil, signal, socket, struct, subprocess
+import sys, time, uuid
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3]).resolve()
 PIPELINE = ROOT / "tests/data/oracle/wan_t2v"
 TOKEN = "a-token-of-the-test-0123456789"
 # Chunk by chunk, so that a video grows.
 SETS = ["teacher_forcing=true", "chunk=1", "height=16", "width=16", "fps=8.0", "frames=9", "steps=2", "guidance=1.0"]
+WHAT = ["--pipeline", PIPELINE, *(word for one in SETS for word in ("--set", one))]
 
 
 class Server:
-    def __init__(self, folder, *more):
+    def __init__(self, folder, what=WHAT):
         self.process = subprocess.Popen(
-            [KINORA, "serve", "--pipeline", PIPELINE, "--port", "0", "--json", "--folder", SCRATCH / folder,
-             *(word for one in SETS for word in ("--set", one)), *more],
+            [KINORA, "serve", *what, "--port", "0", "--json", "--folder", SCRATCH / folder],
             stdout=subprocess.PIPE, stderr=open(SCRATCH / f"{folder}.log", "a"), text=True,
             env=os.environ | {"KINORA_SERVE_TOKEN": TOKEN})
         line = self.process.stdout.readline()
@@ -160,6 +161,14 @@ def frames(video):
     return [line.split(",")[-1].strip() for line in done.stdout.decode().splitlines() if not line.startswith("#")]
 
 
+def size(picture):
+    """Width and height."""
+    done = subprocess.run(["ffprobe", "-v", "error", "-show_entries", "stream=width,height", "-of", "csv=p=0", "-"],
+                          input=picture, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    return tuple(int(n) for n in done.stdout.decode().strip().strip(",").split(","))
+
+
 def check_access(server):
     assert server.json("GET", "/health", token="")["status"] == "ok"
     for token in ("", "wrong", TOKEN + "x"):
@@ -237,10 +246,16 @@ def check_live(server):
         answer = connection.getresponse()
         begin = answer.read1()
         assert begin[4:8] == b"ftyp", begin[:16]
+        until = time.monotonic() + 10
+        while (still := server.ask("GET", f"/v1/videos/{video['id']}/content?variant=thumbnail"))[0] != 200:
+            assert time.monotonic() < until, still
+        assert still[1]["Content-Type"] == "image/webp" and size(still[2]) == (16, 16), still[1]
         state = server.json("GET", f"/v1/videos/{video['id']}")
         assert state["status"] == "in_progress", state  # it is shown before it is complete
         live = begin + answer.read()
     server.wait(video["id"])
+    code, headers, sheet = server.ask("GET", f"/v1/videos/{video['id']}/content?variant=spritesheet")
+    assert code == 200 and headers["Content-Type"] == "image/jpeg" and size(sheet) == (160, 16), (code, headers)
     whole = server.ask("GET", f"/v1/videos/{video['id']}/content")[2]
     assert frames(live) == frames(whole) and len(frames(live)) == 161
 
@@ -347,9 +362,123 @@ def check_pictures(server):
     assert server.wait(video["id"])["status"] == "completed", video
 
 
+def check_edits(server):
+    """An edit is as long as its video; an extension begins with its end."""
+    base = server.create(prompt="a red sea", seed=5, num_frames=13, steps=4)
+    assert server.wait(base["id"])["status"] == "completed"
+    edit = server.json("POST", "/v1/videos/edits",
+                       {"prompt": "a blue sea", "video": {"id": base["id"]}, "strength": 0.25, "steps": 4, "seed": 6})
+    edit = server.wait(edit["id"])
+    assert edit["status"] == "completed" and edit["seconds"] == "1.625", edit
+    file = SCRATCH / "base.mp4"
+    file.write_bytes(server.ask("GET", f"/v1/videos/{base['id']}/content")[2])
+    body, headers = form({"prompt": "it goes on", "seconds": "1"}, [("video", file)])
+    longer = server.json("POST", "/v1/videos/extensions", body, headers=headers)
+    assert server.wait(longer["id"])["status"] == "completed", longer
+    body, headers = form({"prompt": "x"}, [("input_reference", file)])
+    assert server.json("POST", "/v1/videos/edits", body, headers=headers, status=400)["error"]["param"] == (
+        "input_reference")
+
+
+def check_images(server):
+    made = server.json("POST", "/v1/images/generations", {"prompt": "a red sea", "seed": 3, "size": "16x16"})
+    assert made["created"] > 0 and len(made["data"]) == 1, made
+    picture = base64.b64decode(made["data"][0]["b64_json"])
+    assert picture.startswith(b"\x89PNG") and size(picture) == (16, 16), picture[:16]
+
+
 def check_metrics(server):
     text = server.ask("GET", "/metrics")[2].decode()
-    assert 'kinora_serve_jobs{state="queued"} 0' in text and "kinora_serve_completed_total " in text, text
+    found = {name: float(value) for name, value in re.findall(r"(?m)^kinora_serve_(\S+) (\S+)$", text)}
+    assert found['jobs{state="queued"}'] == 0 and found["completed_total"] > 0, text
+    for name in ("queue", "first_frame", "chunk", "step", "denoise", "decode", "cancel"):
+        assert found[f"{name}_seconds_count"] > 0 and 0 <= found[f"{name}_seconds_sum"] < 600, (name, text)
+    assert found["realtime_factor_count"] > 0, text
+    assert found['requests_total{route="/v1/videos/{id}",status="200"}'] > 10, text
+    assert "red sea" not in text and "video_" not in text.replace("/v1/videos", ""), text
+
+
+def settings(name, **more):
+    """A file for `kinora serve`."""
+    sets = ", ".join(one.replace("=", " = ") for one in SETS)
+    lines = [f"{key} = {json.dumps(value)}" for key, value in more.items()]
+    models = f'models = [{{ name = "wan_t2v", pipeline = "{PIPELINE}", set = {{ {sets} }} }}]'
+    file = SCRATCH / name
+    file.write_text("\n".join(["[serve]", *lines, models, ""]))
+    return file
+
+
+def check_memory():
+    """What never fits is refused: a video, and models."""
+    server = Server("bounded", [settings("bounded.toml", memory="256 MiB")])
+    try:
+        error = server.json("POST", "/v1/videos", {"prompt": "large", "size": "1024x1024", "num_frames": 401},
+                            status=400)["error"]
+        assert error["code"] == "does_not_fit" and "256" in error["message"], error
+        assert server.wait(server.create(prompt="small")["id"])["status"] == "completed"
+    finally:
+        server.end()
+    refused(["--folder", SCRATCH / "none", settings("none.toml", memory="1 KiB")], "memory is 1.00 KiB")
+
+
+def refused(arguments, *words, **environment):
+    done = subprocess.run([KINORA, "serve", *arguments], capture_output=True, text=True, timeout=60,
+                          env=os.environ | {"KINORA_SERVE_TOKEN": TOKEN} | environment)
+    assert done.returncode == 2 and all(word in done.stderr for word in words), done
+
+
+def check_refusals():
+    what = ["--pipeline", PIPELINE, "--folder", SCRATCH / "refused"]
+    refused(what, "KINORA_SERVE_TOKEN: expected a token of at least 16 letters", KINORA_SERVE_TOKEN="short")
+    # An address for documentation (RFC 5737), which no machine has.
+    refused([*what, "--host", "192.0.2.1"], "opens 192.0.2.1:8000 to the network", "TLS")
+
+
+def check_drain():
+    """SIGTERM lets the video in work end, and keeps the next one for the next start."""
+    server = Server("drained", [settings("drained.toml", drain=60)])
+    runs, waits = server.create(prompt="a", num_frames=81, steps=6), server.create(prompt="b", num_frames=5)
+    while server.json("GET", f"/v1/videos/{runs['id']}")["status"] == "queued":
+        time.sleep(0.01)
+    server.process.send_signal(signal.SIGTERM)
+    until = time.monotonic() + 10
+    while (code := server.ask("POST", "/v1/videos", {"prompt": "c"})[0]) != 503:
+        assert code == 200 and time.monotonic() < until, code
+    assert server.process.wait(60) == 130
+    server = Server("drained")
+    made = server.json("GET", f"/v1/videos/{runs['id']}")
+    assert made["status"] == "completed", made
+    assert server.wait(waits["id"])["status"] == "completed"
+    server.end()
+
+
+def check_packaging():
+    """The unit for systemd calls what exists; nginx does not hold answers back, and takes what the server takes."""
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str
+    file = ROOT / "packaging/kinora-serve.service"
+    unit.read(file)
+    program, command, *words = unit["Service"]["ExecStart"].split()
+    help = subprocess.run([KINORA, "serve", "--help"], capture_output=True, text=True, check=True).stdout
+    assert program == "/usr/bin/kinora" and command == "serve", unit["Service"]["ExecStart"]
+    assert all(f"{word} " in help for word in words if word.startswith("--")), words
+    # The models, in the same group of the system, must not be ended before the server.
+    assert unit["Service"]["KillMode"] == "mixed" and unit["Service"]["SuccessExitStatus"] == "130"
+    if shutil.which("systemd-analyze"):
+        copy = SCRATCH / file.name
+        copy.write_text(file.read_text().replace(program, KINORA))
+        done = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True)
+        assert done.returncode == 0 and file.name not in done.stderr, done.stderr
+    page = (ROOT / "docs/serve.md").read_text()
+    lines = dict(re.findall(r"(?m)^    (\w+) (.+);$", re.search(r"```nginx\n(.*?)```", page, re.S)[1]))
+    upload = int(re.search(r"\| `upload` \| (\d+) \|", page)[1])
+    assert lines["client_max_body_size"] == f"{upload >> 20}m" and lines["proxy_buffering"] == "off", lines
+    if shutil.which("nginx"):
+        conf = SCRATCH / "nginx.conf"
+        body = re.search(r"```nginx\n(.*?)```", page, re.S)[1]
+        conf.write_text(f"pid {SCRATCH}/nginx.pid; error_log stderr; events {{}}\nhttp {{ access_log off; "
+                        f"server {{ listen 127.0.0.1:1; {body} }} }}\n")
+        subprocess.run(["nginx", "-t", "-c", conf], check=True, capture_output=True)
 
 
 def check_restarts():
@@ -403,12 +532,16 @@ def main():
         check_wrong_requests(server)
         check_repeats(server, check_videos(server))
         for check in (check_live, check_sessions, check_session_ends, check_delete, check_remix_and_keys,
-                      check_pictures, check_metrics, check_openai):
+                      check_pictures, check_edits, check_images, check_metrics, check_openai):
             check(server)
     finally:
         code = server.end()
     assert code == 130, code
     check_restarts()
+    check_memory()
+    check_refusals()
+    check_drain()
+    check_packaging()
 
 
 if __name__ == "__main__":

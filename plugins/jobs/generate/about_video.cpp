@@ -39,6 +39,7 @@ json AboutVideo::settings(const Request& request) const {
                                   {"steps", request.steps}})
     if (its > 0) options[name] = its;
   if (request.fps > 0) options["fps"] = request.fps;
+  if (request.strength != 1) options["strength"] = request.strength;
   options["guidance"] = options_.guidance;
   return options;
 }

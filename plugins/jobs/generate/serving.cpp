@@ -24,10 +24,13 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/generate/about_video.hpp"
 #include "plugins/jobs/generate/live_video.hpp"
+#include "plugins/jobs/generate/video_bytes.hpp"
+#include "plugins/jobs/generate/video_times.hpp"
 #include "plugins/jobs/inference/parts.hpp"
 #include "plugins/jobs/inference/request_inputs.hpp"
 #include "plugins/jobs/inference/requests.hpp"
 #include "plugins/jobs/media/growing_video.hpp"
+#include "plugins/jobs/media/stills.hpp"
 
 namespace kinora::core {
 namespace {
@@ -89,7 +92,8 @@ class Serving {
 
   void run() {
     messages_.send({{"ready", defaults()},
-                    {"makes_live", pipeline_.spec().rule.teacher_forcing && !pipeline_.makes_codes()}});
+                    {"makes_live", pipeline_.spec().rule.teacher_forcing && !pipeline_.makes_codes()},
+                    {"weights", pipeline_.weight_bytes()}});
     std::thread reader([this] { read(); });
     for (json wanted; next(wanted);) make(wanted);
     messages_.end();
@@ -169,6 +173,7 @@ class Serving {
       if (const inference::RequestInputs inputs(pipeline_, request, run); !request.shots.empty())
         fields["num_frames"] = inputs.pixel_frames();
       pipeline_.open_sampler(request);
+      out["bytes"] = bytes_.of(fields);
       out["fields"] = std::move(fields);
     } catch (const std::exception& e) {
       out["error"] = e.what();
@@ -181,9 +186,12 @@ class Serving {
     json all = defaults();
     all.update(fields);
     if (const std::string given = text_in(all, "input_reference"); !given.empty()) {
-      const bool is_picture = pipeline_.files().length(given) == 1;
-      all[is_picture ? "image" : "video"] = given;
+      const int64_t length = pipeline_.files().length(given);
+      all[length == 1 ? "image" : "video"] = given;
       all.erase("input_reference");
+      const bool has_length =
+          fields.contains("num_frames") || fields.contains("seconds") || fields.contains("shots");
+      if (fields.value("strength", 1.0) < 1 && !has_length) all["num_frames"] = most_whole(length);
     }
     const double fps = number_in(all, "fps");
     if (all.contains("shots")) {
@@ -204,6 +212,13 @@ class Serving {
     if (pipeline_.spec().rule.teacher_forcing) return least;  // a longer last chunk is cut
     const int64_t time = pipeline_.tokenizer_info().time;
     return 1 + (least - 1 + time - 1) / time * time;
+  }
+
+  // The most frames that the pipeline makes of a video of this length.
+  int64_t most_whole(int64_t length) const {
+    if (pipeline_.spec().rule.teacher_forcing) return length;
+    const int64_t time = pipeline_.tokenizer_info().time;
+    return 1 + (length - 1) / time * time;
   }
 
   Request request_of(const json& fields) const {
@@ -229,6 +244,7 @@ class Serving {
     if (fields.contains("image")) o.image = text_in(fields, "image");
     if (fields.contains("video")) o.video = text_in(fields, "video");
     o.guidance = fields.at("guidance_scale");
+    o.strength = fields.value("strength", o.strength);
     return o;
   }
 
@@ -237,7 +253,10 @@ class Serving {
     json end{{is_live(message) ? "live" : "video", id}};
     try {
       const json& fields = message.at("fields");
-      end["done"] = is_live(message) ? shown(id, folder, fields) : made(id, folder, fields);
+      if (is_live(message))
+        end["done"] = shown(id, folder, fields);
+      else
+        end.update(made(id, folder, fields));
     } catch (const Error& e) {
       end["failed"] = e.what();
     } catch (const std::exception& e) {
@@ -249,19 +268,27 @@ class Serving {
     if (!is_over_) messages_.send(end);
   }
 
+  // What "done" and "times" tell.
   json made(const std::string& id, const fs::path& folder, const json& fields) {
     const GenerateOptions options = options_of(fields);
     const Request request = request_of(fields);
     const AboutVideo about(context_, options, pipeline_, made_with_);
     const auto start = std::chrono::steady_clock::now();
-    inference::Session session(pipeline_, request, {.step = [&](int64_t) { tell(id); }});
+    VideoTimes times;
+    Stills stills(context_, folder, fields.at("num_frames"));
+    inference::Session session(pipeline_, request, {.step = [&](int64_t) {
+                                 times.step();
+                                 tell(id);
+                               }});
     const Cancellable here(*this, session);
     MadeVideo made;
     {
       GrowingVideo growing(context_.runtime().registry(), (folder / "live.mp4").string(),
                            pipeline_.fps(request), options_.crf, about.known(request), {});
       session.make_rest([&](const at::Tensor& frames) {
+        times.frames();
         growing.add(frames);
+        stills.add(frames);
         made.frames += frames.size(0);
         made.height = frames.size(1);
         made.width = frames.size(2);
@@ -275,8 +302,11 @@ class Serving {
       if (!growing.is_whole())
         throw Error(KINORA_ERROR_IO, "the video cannot be written; the model's log says why");
     }
+    stills.finish();
     fs::rename(folder / "live.mp4", folder / "video.mp4");
-    return {{"num_frames", made.frames}, {"width", made.width}, {"height", made.height}};
+    const json done{{"num_frames", made.frames}, {"width", made.width}, {"height", made.height}};
+    bytes_.learn(done, made.cache_bytes);
+    return {{"done", done}, {"times", times.told(made)}};
   }
 
   // A live session.
@@ -334,6 +364,7 @@ class Serving {
   Parallelism parallel_;
   inference::Pipeline pipeline_;
   const json made_with_;
+  VideoBytes bytes_{pipeline_};
   Messages messages_;
   LiveMail mail_;
   double told_ = -1;  // the progress that was sent last

@@ -8,9 +8,11 @@ namespace kinora::core {
 // Loads the pipeline once and makes the videos that messages ask for, one after the other, until the socket ends.
 // Messages are JSON, one a line:
 //
-//   {"check": N, "fields": {...}}                -> {"checked": N, "fields": {...}} with every default, or "error"
+//   {"check": N, "fields": {...}}                -> {"checked": N, "fields": {...}, "bytes": B} with every default and
+//                                                   the memory of such a video, or "error"
 //   {"make": ID, "folder": DIR, "fields": {...}} -> {"progress": 0.4, "video": ID}, ..., then
-//                                                   {"done": {...}, "video": ID} or {"failed": WHY, "video": ID}
+//                                                   {"done": {...}, "times": {...}, "video": ID} or
+//                                                   {"failed": WHY, "video": ID}
 //   {"live": ID, "folder": DIR, "fields": {...}} -> {"start": {"mime", ...}, "live": ID}, then
 //                                                   {"chunk": {...}, "file": FILE, "number": N, "live": ID}, ...,
 //                                                   {"done": {...}, "live": ID} or {"failed": WHY, "live": ID}
@@ -18,9 +20,10 @@ namespace kinora::core {
 //                                                -> {"error": {...}, "live": ID} if it cannot
 //   {"cancel": ID}
 //
-// fields: those of apps/serve/fields.hpp. DIR gets live.mp4, which plays while it grows, and video.mp4 at the end,
-// or a FILE for each chunk of a live session; the first FILE is the beginning of the MP4.
-// {"ready": {...}, "makes_live": true}, with the defaults of a request, is the first message of all.
+// fields: those of apps/serve/fields.hpp. DIR gets live.mp4, which plays while it grows, video.mp4 at the end, and the
+// pictures of Stills, or a FILE for each chunk of a live session; the first FILE is the beginning of the MP4. times:
+// seconds, see VideoTimes. {"ready": {...}, "makes_live": true, "weights": B}, with the defaults of a request and the
+// bytes of the weights, is the first message of all.
 void serve_requests(JobContext& context, const GenerateOptions& options, int socket);
 
 // The descriptor that `kinora serve` gives its processes, in KINORA_REQUESTS; -1: it did not start this one.

@@ -36,6 +36,7 @@ class TextEncoder {
   // program saved in another encoding is converted (utf8_text). whose: for messages, such as the warning that
   // the end of a long text is cut off. Throws Error(KINORA_ERROR_DATA) if it is not text.
   at::Tensor operator()(const std::string& text, const std::string& whose = "a text");
+  Model& network() { return *network_; }
 
  private:
   void note_cut(const std::string& whose, int64_t all, int64_t kept);
@@ -62,6 +63,7 @@ class ImageEncoder {
   static int64_t require(Runtime&, const Part&);
   // uint8 [H, W, 3] -> [L, D] float32.
   at::Tensor operator()(const at::Tensor& frame);
+  Model& network() { return *network_; }
 
  private:
   at::Device device_;

@@ -183,6 +183,16 @@ double Pipeline::fps(const Request& request) {
   return its > 0 ? its : spec_.latents.fps;
 }
 
+int64_t Pipeline::weight_bytes() const {
+  size_t out = 0;
+  for (Network* one : std::initializer_list<Network*>{model_.get(), low_.get(), tokenizer_.get(),
+                                                      text_ ? &text_->network() : nullptr,
+                                                      image_ ? &image_->network() : nullptr})
+    if (one)
+      for (const auto& leaf : one->chain().leaves()) out += leaf.tensor.nbytes();
+  return static_cast<int64_t>(out);
+}
+
 std::unique_ptr<SamplerInstance> Pipeline::open_sampler(const Request& request) const {
   const Component component = open("sampler");
   if (request.steps == 0) return std::make_unique<SamplerInstance>(component, spec_.use("sampler").options);

@@ -59,6 +59,8 @@ class Pipeline {
   const LatentScale& scale() const { return spec_.latents.scale; }
   // Frames per second: the spec's, else that of training, else that of the video it is made from.
   double fps(const Request& request);
+  // Of all networks, in this process.
+  int64_t weight_bytes() const;
 
   // [any-thread] Files that a request names.
   GivenFiles& files() { return *files_; }

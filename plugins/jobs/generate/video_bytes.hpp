@@ -1,0 +1,33 @@
+// The memory that a video needs beside the weights, as far as it is known before the video is made.
+#pragma once
+#include <atomic>
+
+#include <nlohmann/json.hpp>
+
+#include "plugins/jobs/inference/pipeline.hpp"
+
+namespace kinora::core {
+
+// [any-thread]
+class VideoBytes {
+ public:
+  explicit VideoBytes(const inference::Pipeline& pipeline) : pipeline_(pipeline) {}
+  // fields: num_frames, height and width. Counts the latents, the frames that are decoded at once, and the cache of
+  // keys and values. What a token takes in the cache is the model's matter, so that a cache counts 0 until learn().
+  // Not counted: what the networks need within a call.
+  int64_t of(const nlohmann::json& fields) const;
+  // cache_bytes: that a video of these fields had in the cache.
+  void learn(const nlohmann::json& fields, int64_t cache_bytes);
+
+ private:
+  struct Latent {
+    int64_t frames, places;  // places: of a frame
+  };
+  Latent latent(const nlohmann::json& fields) const;
+  // Latent frames of the cache.
+  int64_t kept(int64_t frames) const;
+  const inference::Pipeline& pipeline_;
+  std::atomic<double> of_place_{0};  // bytes in the cache
+};
+
+}  // namespace kinora::core
