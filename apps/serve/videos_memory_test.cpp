@@ -47,6 +47,24 @@ TEST_F(VideosMemory, WhatDoesNotFitNowWaitsAndWhatNeverFitsIsRefused) {
   EXPECT_TRUE(becomes(*videos, again, "completed"));
 }
 
+TEST_F(VideosMemory, ALiveSessionHasItsShare) {
+  serve_models({"a", "b"});
+  settings_.memory = 2800;
+  const auto videos = serve();
+  const auto begin = [&](int frames) {
+    return videos->begin_live(
+        {{"model", "a"}, {"prompt", "long"}, {"num_frames", frames}}, [](const std::string&, const json&) {},
+        [](const std::string&, int64_t) {});
+  };
+  EXPECT_EQ(refusal([&] { begin(9); }), "400 does_not_fit");
+  const std::string session = begin(8), waits = create(*videos, "b", "x", 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_FALSE(videos->is_idle());
+  EXPECT_EQ(status_of(*videos, waits), "queued");
+  videos->stop_live(session);
+  EXPECT_TRUE(becomes(*videos, waits, "completed"));
+}
+
 TEST_F(VideosMemory, ModelsThatDoNotFitAreNotServed) {
   serve_models({"a", "b"});
   settings_.memory = 1999;

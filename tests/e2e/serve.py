@@ -517,6 +517,15 @@ def check_openai(server):
     video = client.videos.create_and_poll(prompt="a red sea", model="wan_t2v", size="16x16", seconds="1")
     assert video.status == "completed" and video.seconds == "1" and video.progress == 100, video
     assert len(frames(client.videos.download_content(video.id).read())) == 8
+    for variant, begin in (("video", b"\0\0"), ("thumbnail", b"RIFF"), ("spritesheet", b"\xff\xd8")):
+        assert client.videos.download_content(video.id, variant=variant).read().startswith(begin), variant
+    file = SCRATCH / "of_client.mp4"
+    file.write_bytes(client.videos.download_content(video.id).read())
+    edit = client.videos.poll(client.videos.edit(prompt="a blue sea", video=file).id)
+    assert edit.status == "completed" and edit.seconds == "1", edit
+    assert client.videos.poll(client.videos.extend(prompt="on", video=file, seconds="1").id).status == "completed"
+    picture = client.images.generate(prompt="a red sea", model="wan_t2v", size="16x16", response_format="b64_json")
+    assert base64.b64decode(picture.data[0].b64_json).startswith(b"\x89PNG"), picture
     other = client.videos.remix(video.id, prompt="a blue sea")
     assert client.videos.poll(other.id).status == "completed"
     assert {video.id, other.id} <= {v.id for v in client.videos.list(limit=3)}
