@@ -322,7 +322,8 @@ def check_examples(known):
                 continue
             if not uses:
                 failures.append(f"{document}: there is no component {table['use']}")
-            for id in uses[:1]:
+            # of components of one name, the one that knows most of the table
+            for id in sorted(uses, key=lambda id: len(known[id].keys() & table.keys()))[-1:]:
                 seen += 1
                 for name, value in table.items():
                     if name in known[id]:
