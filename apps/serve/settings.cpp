@@ -73,7 +73,8 @@ class Reader {
 ModelSettings model_of(const core::Document& document, size_t number, const fs::path& folder) {
   const Reader one(document, fmt::format("/serve/models/{}", number), {"name", "pipeline", "job", "set"});
   ModelSettings out{.name = one.text("name"), .pipeline = one.text("pipeline"), .job = one.text("job")};
-  for (const auto& [name, value] : one.table("set").items()) out.set.push_back(name + "=" + value.dump());
+  const json set = one.table("set");
+  for (const auto& [name, value] : set.items()) out.set.push_back(name + "=" + value.dump());
   if (out.name.empty()) one.fail("", "name is missing: what clients call the model", false);
   if (out.name.starts_with('.') || out.name.find('/') != std::string::npos)
     one.fail("name", "name: expected a name without '/' that does not begin with '.'", false);
