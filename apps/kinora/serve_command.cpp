@@ -22,11 +22,12 @@ namespace fs = std::filesystem;
 constexpr const char* kServeHelp = R"(usage: kinora serve --pipeline FOLDER [options]
        kinora serve FILE.toml [options]
 
-Makes videos for programs that ask over HTTP, by OpenAI's Videos API: POST /v1/videos, then GET /v1/videos/ID and
-/v1/videos/ID/content. FOLDER is a published pipeline, or a run file with a generate job; FILE.toml names several
-models and limits, see docs/serve.md. Prints "serving URL" when requests are answered, and the token that every
-request needs as Authorization: Bearer TOKEN; KINORA_SERVE_TOKEN sets it. What was accepted is there after a restart.
-The page for browsers is at the address that is printed on stderr.
+Makes videos for programs that ask over HTTP, by OpenAI's Videos API: POST /v1/videos, then GET
+/v1/videos/ID and /v1/videos/ID/content. FOLDER is a published pipeline, or a run file with a generate
+job; FILE.toml names several models and limits, see docs/serve.md. Prints "serving URL" when requests are
+answered, and the token that every request needs as Authorization: Bearer TOKEN; KINORA_SERVE_TOKEN sets
+it. What was accepted is there after a restart. The page for browsers is at the address that is printed on
+stderr.
 
 examples:
   kinora serve --pipeline Wan2.1-T2V-1.3B-Diffusers

@@ -199,16 +199,20 @@ void Videos::require_length(const json& fields) const {
 json Videos::checked(std::unique_lock<std::mutex>& lock, Model& of, const json& fields) {
   const int64_t question = ++of.asked;
   json answer;
-  const int64_t process = of.processes;
-  if (of.process && of.process->send({{"check", question}, {"fields", fields}}))
-    changed_.wait_for(lock, kAnswer, [&] {
-      return is_stopping_ || of.answers.contains(question) || of.is_gone || of.processes != process;
-    });
-  if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
-  if (const auto at = of.answers.find(question); at != of.answers.end()) {
-    answer = at->second;
-    of.answers.erase(at);
+  const auto until = steady_clock::now() + kAnswer;
+  // A process that starts again is asked when it is there.
+  for (int64_t asked = -1; !is_stopping_ && answer.is_null() && steady_clock::now() < until;) {
+    if (!of.defaults.is_null() && asked != of.processes &&
+        of.process->send({{"check", question}, {"fields", fields}}))
+      asked = of.processes;
+    changed_.wait_until(lock, until);
+    if (is_stopping_) break;  // the model may be gone
+    if (const auto at = of.answers.find(question); at != of.answers.end()) {
+      answer = at->second;
+      of.answers.erase(at);
+    }
   }
+  if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
   if (answer.contains("fields")) {
     json out = answer.at("fields");
     out["bytes"] = core::number_in(answer, "bytes");

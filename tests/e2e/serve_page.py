@@ -91,7 +91,7 @@ def check_grows(chromium, server):
     newest chunk, and keeps a minute of it; then the file is shown, from where the viewer was."""
     with on_page(chromium, server, MEASURE) as page:
         assert "t=" not in page.url, "the token stays in the address"
-        video = ask_for(page, server, "a walk", size="16x16", seconds=101, fps=1, steps=12, seed=5)
+        video = ask_for(page, server, "a walk", size="16x16", seconds=101, fps=1, steps=100, seed=5)
         eventually(lambda: page.evaluate("() => grown.parts") > 0, "parts of the video")
         state = server.json("GET", f"/v1/videos/{video['id']}")
         assert state["status"] == "in_progress", state

@@ -167,6 +167,15 @@ NoiseOf RequestInputs::drawn() const {
                                request_.number, "generate.noise"));
 }
 
+// The request's video. Its last frame stands for those behind the wanted ones, which are cut off in the end.
+at::Tensor RequestInputs::whole_video() {
+  const int64_t all = pixel_frames(), wanted = pipeline_.wanted_frames(request_);
+  const int64_t given = wanted > 0 ? std::min(all, wanted) : all;
+  const at::Tensor frames = pipeline_.files().video(request_.video, 0, given, frame_size());
+  return given == all ? frames
+                      : at::cat({frames, frames.narrow(0, given - 1, 1).expand({all - given, -1, -1, -1})});
+}
+
 std::pair<NoiseOf, int64_t> RequestInputs::beginning(const SamplerInstance& sampler) {
   const NoiseOf noise = drawn();
   if (request_.video.empty() || request_.strength == 1) return {noise, 0};
@@ -175,8 +184,7 @@ std::pair<NoiseOf, int64_t> RequestInputs::beginning(const SamplerInstance& samp
   const auto first = std::clamp<int64_t>(std::llround((1 - request_.strength) * steps), 1,
                                          static_cast<int64_t>(levels.size()) - 2);
   const double level = levels.at(static_cast<size_t>(first));
-  const at::Tensor clean =
-      encoded(pipeline_.files().video(request_.video, 0, pixel_frames(), frame_size())).to(at::kDouble);
+  const at::Tensor clean = encoded(whole_video()).to(at::kDouble);
   const double keep = sampler.mix() == KINORA_MIX_RECTIFIED_FLOW ? 1 - level : 1;
   return {[noise, clean, keep, level](int64_t first, int64_t count) {
             return keep * clean.narrow(2, first, count) + level * noise(first, count);

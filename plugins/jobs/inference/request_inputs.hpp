@@ -54,6 +54,7 @@ class RequestInputs {
   // The frames of the request's video that its continuation begins with; undefined: none.
   at::Tensor continued();
   at::Tensor first_frame_of_video();
+  at::Tensor whole_video();
   ConditionInput condition_input() const;
   at::Tensor channels_of_image();
   NoiseOf drawn() const;
