@@ -54,9 +54,9 @@ class Relay {
       std::string bytes = taken(core::text_in(message, "file"));
       json about = message.at("chunk");
       about["byte_length"] = bytes.size();
-      say("video.chunk_metadata", std::move(about));
+      about.update({{"type", "video.chunk_metadata"}, {"session_id", id}});
       const int64_t number = message.at("number");
-      socket_->binary(std::move(bytes), [this_videos = &videos_, id, number] {
+      socket_->binary(dumped(about), std::move(bytes), [this_videos = &videos_, id, number] {
         this_videos->steer(id, {{"taken", number}});
       });
     } else if (message.contains("error")) {

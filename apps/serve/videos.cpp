@@ -29,7 +29,8 @@ using std::chrono::steady_clock;
 
 constexpr int64_t kMostStarts = 2;  // of a video whose process ends under it
 constexpr std::chrono::seconds kAnswer{20};
-constexpr double kLetEnd = 5;  // seconds that a process has to end by itself
+constexpr int64_t kMostQuestions = 5;  // about one request, to processes that end under it
+constexpr double kLetEnd = 5;          // seconds that a process has to end by itself
 constexpr size_t kLivePiece = 256 << 10;
 constexpr std::chrono::seconds kCheck{1};  // between looks for what has expired
 constexpr uint64_t kLongestLog = 8 << 20;  // bytes of process.log
@@ -200,11 +201,16 @@ json Videos::checked(std::unique_lock<std::mutex>& lock, Model& of, const json& 
   const int64_t question = ++of.asked;
   json answer;
   const auto until = steady_clock::now() + kAnswer;
-  // A process that starts again is asked when it is there.
-  for (int64_t asked = -1; !is_stopping_ && answer.is_null() && steady_clock::now() < until;) {
-    if (!of.defaults.is_null() && asked != of.processes &&
-        of.process->send({{"check", question}, {"fields", fields}}))
+  // A process that starts again is asked when it is there. If several end under the question, they may do so of it.
+  int64_t asked = -1, times = 0;
+  const auto is_lost = [&] { return of.is_gone || of.processes != asked; };
+  while (!is_stopping_ && answer.is_null() && !(times == kMostQuestions && is_lost()) &&
+         steady_clock::now() < until) {
+    if (times < kMostQuestions && is_lost() && !of.defaults.is_null() &&
+        of.process->send({{"check", question}, {"fields", fields}})) {
       asked = of.processes;
+      ++times;
+    }
     changed_.wait_until(lock, until);
     if (is_stopping_) break;  // the model may be gone
     if (const auto at = of.answers.find(question); at != of.answers.end()) {

@@ -12,10 +12,11 @@ struct Request;
 class Socket {
  public:
   virtual ~Socket() = default;
-  // Both queue a message. False: the connection is over, or ends now because more than Limits::socket_queue waits.
+  // Both queue what they are given. False: the connection is over, or ends now because more than Limits::socket_queue waits.
   virtual bool text(std::string message) = 0;
-  // taken: called in a thread of the handlers when the client's system has room for all of the message.
-  virtual bool binary(std::string message, std::function<void()> taken) = 0;
+  // A text and the bytes that it describes, with nothing between them. taken: called in a thread of the handlers when
+  // the client's system has room for all of both.
+  virtual bool binary(std::string text, std::string bytes, std::function<void()> taken) = 0;
   // Ends the connection after what is queued.
   virtual void close(const std::string& reason) = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <deque>
+#include <vector>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -36,16 +37,17 @@ class Handle final : public Socket {
  public:
   Handle(asio::io_context& io, size_t most, std::weak_ptr<Connection> connection)
       : io_(io), most_(most), connection_(std::move(connection)) {}
-  bool text(std::string message) override { return send({.bytes = std::move(message)}); }
-  bool binary(std::string message, std::function<void()> taken) override {
-    return send({.bytes = std::move(message), .is_text = false, .taken = std::move(taken)});
+  bool text(std::string message) override { return send({{.bytes = std::move(message)}}); }
+  bool binary(std::string text, std::string bytes, std::function<void()> taken) override {
+    return send({{.bytes = std::move(text)},
+                 {.bytes = std::move(bytes), .is_text = false, .taken = std::move(taken)}});
   }
   void close(const std::string& reason) override;
   void note_written(size_t bytes) { queued_ -= bytes; }
   void note_end() { is_over_ = true; }
 
  private:
-  bool send(Message message);
+  bool send(std::vector<Message> messages);
   // Calls f with the connection in its thread.
   template <class F>
   void with_connection(F f);
@@ -191,15 +193,18 @@ void Handle::with_connection(F f) {
   });
 }
 
-bool Handle::send(Message message) {
+bool Handle::send(std::vector<Message> messages) {
   if (is_over_) return false;
-  const size_t bytes = message.bytes.size();
+  size_t bytes = 0;
+  for (const auto& message : messages) bytes += message.bytes.size();
   if (queued_.fetch_add(bytes) + bytes > most_) {
     is_over_ = true;
     with_connection([](Connection& c) { c.drop(); });
     return false;
   }
-  with_connection([message = std::move(message)](Connection& c) mutable { c.add(std::move(message)); });
+  with_connection([messages = std::move(messages)](Connection& c) mutable {
+    for (auto& message : messages) c.add(std::move(message));
+  });
   return true;
 }
 

@@ -23,7 +23,7 @@ struct Seen {
   std::atomic<bool> overlap{false};
 };
 
-// "big N": N bytes of binary come back; "throw", "bye": the end; any other text comes back.
+// "big N": the text "bytes" and N bytes of binary come back; "throw", "bye": the end; any other text comes back.
 class Echo : public SocketHandler {
  public:
   Echo(Seen& seen, std::shared_ptr<Socket> socket) : seen_(seen), socket_(std::move(socket)) {}
@@ -34,7 +34,7 @@ class Echo : public SocketHandler {
       throw std::runtime_error("it broke");
     }
     if (message.starts_with("big ")) {
-      if (!socket_->binary(std::string(std::stoul(message.substr(4)), 'b'),
+      if (!socket_->binary("bytes", std::string(std::stoul(message.substr(4)), 'b'),
                            [&seen = seen_] { ++seen.taken; }))
         ++seen_.refused;
     } else if (!socket_->text(message)) {
@@ -133,6 +133,7 @@ TEST_F(WebSocket, CarriesMessagesOfEveryLength) {
   }
   for (const size_t size : {125, 126, 65535, 65536, 3'000'000}) {
     client.text("big " + std::to_string(size));
+    expect(client.next(), SocketClient::kText, "bytes");
     expect(client.next(), SocketClient::kBinary, std::string(size, 'b'));
   }
   EXPECT_TRUE(eventually([&] { return seen_.taken == 5; }));
