@@ -7,6 +7,12 @@
 
 namespace kinora::serve {
 
+// Seconds since 1970.
+inline int64_t now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 struct Videos::Model {
   ModelSettings settings;
   nlohmann::json defaults;                      // of its videos; null: it is not loaded yet
