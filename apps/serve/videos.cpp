@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstring>
 #include <fcntl.h>
-#include <fstream>
 #include <set>
 #include <unistd.h>
 #include <utility>
@@ -15,7 +14,6 @@
 
 #include "apps/serve/api_error.hpp"
 #include "apps/serve/videos_model.hpp"
-#include "apps/web/guard.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/base/suggest.hpp"
