@@ -12,7 +12,8 @@ struct Request;
 class Socket {
  public:
   virtual ~Socket() = default;
-  // Both queue what they are given. False: the connection is over, or ends now because more than Limits::socket_queue waits.
+  // Both queue what they are given. False: the connection is over, or ends now because more than Limits::socket_queue
+  // waits.
   virtual bool text(std::string message) = 0;
   // A text and the bytes that it describes, with nothing between them. taken: called in a thread of the handlers when
   // the client's system has room for all of both.

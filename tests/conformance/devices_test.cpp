@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/io/io.hpp"
 #include "core/runtime/call.hpp"
 #include "tests/conformance/stages.hpp"
 
@@ -44,6 +45,8 @@ json of_gpu(const core::ComponentSpec& stage) {
 }
 
 TEST(Conformance, NoStageTouchesADeviceBeforeItIsStarted) {
+  core::Io io(test::plugins());
+  core::serve_io(&io);
   const test::Folder folder;
   size_t with_gpu = 0;
   for (const auto& id : test::plugins().ids("stage")) {
@@ -59,6 +62,7 @@ TEST(Conformance, NoStageTouchesADeviceBeforeItIsStarted) {
     with_gpu += gpu.empty() ? 0 : 1;
   }
   EXPECT_GE(with_gpu, 10U);
+  core::serve_io(nullptr);
 }
 
 // A model's device is the engine's, and where the engine has reserved none no GPU is looked for.

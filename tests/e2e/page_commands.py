@@ -75,6 +75,7 @@ NOT_RUN = [
     (r"kinora generate --pipeline Wan2\.1-I2V", "as with T2V: the test `engine`"),
     (r"kinora apply tokenizer/cosmos ", "as with sampler/edm-heun: the test `networks`"),
     (r"kinora apply loss/dmd ", "as with other numbers: the test `networks`"),
+    (r"kinora serve |curl ", "a server and its clients: the test `serve`"),
     (r"kinora data verify s3://", "needs a server: the test `data` verifies folders"),
     (r"kinora data order my\.toml", "the test `loading`"),
     (r"cut -c -300 runs/|sqlite3 runs/|mkdir videos$|cp tests/data/bbb_A|echo text > |kinora run small\.toml$|"

@@ -419,7 +419,8 @@ def check_memory():
         assert server.wait(server.create(prompt="small")["id"])["status"] == "completed"
     finally:
         server.end()
-    refused(["--folder", SCRATCH / "none", settings("none.toml", memory="1 KiB")], "memory is 1.00 KiB")
+    refused(["--folder", SCRATCH / "none", "--port", "0", settings("none.toml", memory="1 KiB")],
+            "memory is 1.00 KiB")
 
 
 def refused(arguments, *words, **environment):

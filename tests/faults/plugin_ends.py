@@ -107,8 +107,10 @@ def without_another_maker():
     """A crash while Kinora's own plugins work: it blames none, and names the component that was called last."""
     videos, out = SCRATCH / "videos", SCRATCH / "run-own"
     videos.mkdir()
-    for i in range(20):
-        (videos / f"{i}.mp4").symlink_to(ROOT / "tests/data/film.mp4")
+    for i in range(40):
+        # A last box that nobody reads makes each content another one.
+        (videos / f"{i}.mp4").write_bytes((ROOT / "tests/data/film.mp4").read_bytes()
+                                          + (12).to_bytes(4, "big") + b"free" + i.to_bytes(4, "big"))
     file = SCRATCH / "own.toml"
     file.write_text(f'[run]\nout = "{out}"\n[[job]]\nname = "look"\nkind = "curate"\ninput = "{videos}"\n'
                     'stages = ["shots.content"]\nengine = { use = "local", isolate = ["none"] }\n')
