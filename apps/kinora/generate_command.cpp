@@ -215,10 +215,11 @@ core::JobSpec wished(core::Runtime& runtime, const core::RunFile& run, const po:
   json decides = job.options;
   decides.erase("stream");
   std::string wishes = decides.dump();
-  if (const std::string stream = asked("stream"); !stream.empty())
-    job.options["stream"] = stream == "-" ? stream : fs::absolute(stream).string();
-  for (const char* slot : {"sampler", "cache"})
+  const std::string stream = asked("stream");  // the file's own is for its own video
+  job.options["stream"] = stream.empty() || stream == "-" ? stream : fs::absolute(stream).string();
+  for (const char* slot : {"model", "tokenizer", "precision", "sampler", "cache"})
     if (const auto* use = job.component(slot)) wishes += use->id + use->options.canonical();
+  for (const size_t input : job.inputs) wishes += run.jobs[input].name;
   job.name = asked("name", "generated-" + core::sha256(wishes).substr(0, 8));
   return job;
 }
@@ -285,10 +286,11 @@ int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   for (const auto& other : run->jobs)
     if (other.name == job.name)
       return complain(kUsage, "generate: a job is already called '" + job.name + "'; choose another --name");
-  const std::string name = job.name;
+  const std::string name = job.name, stream = core::text_in(job.options, "stream");
   if (const auto status = core::check_job_name(name); !status)
     return complain(kUsage, "--name: " + status.failure().message);
-  const bool streams_out = job.options.at("stream") == "-";  // standard output is the video
+  const bool streams_out = stream == "-";  // standard output is the video
+  const bool was_there = fs::exists(run->out / name / "videos/000.json");
   run->jobs.push_back(std::move(job));
   if (!runtime.has_log_level()) core::or_throw(core::set_log_level(run->log_level));
   std::error_code error;
@@ -306,6 +308,12 @@ int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   if (result.was_cancelled)
     return complain(kInterrupted, "interrupted; run the same command again to continue");
   if (!result.ok) return result.was_refused ? kUsage : kFailed;
+  if (was_there && !stream.empty())
+    core::log_warn(
+        "{}: the video was complete before, so nothing is written to {}; it is in {}, and another --name "
+        "makes "
+        "it again",
+        name, stream, (run->out / name / "videos").string());
   if (!streams_out) say_results(*run, name);
   return kDone;
 }

@@ -45,7 +45,8 @@ pid_t started(const ModelCommand& command, int socket) {
   pid_t pid = -1;
   std::string told = fmt::format("KINORA_REQUESTS={}", kSocketOfModel);
   std::vector<char*> variables{told.data()};
-  for (char** one = environ; *one; ++one) variables.push_back(*one);
+  for (char** one = environ; *one; ++one)
+    if (!std::string_view(*one).starts_with("KINORA_SERVE_TOKEN=")) variables.push_back(*one);
   variables.push_back(nullptr);
   const int error =
       posix_spawn(&pid, arguments[0], &actions, &attributes, arguments.data(), variables.data());

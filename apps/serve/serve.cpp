@@ -250,6 +250,7 @@ void serve(const ServeCall& call) {
   limits.upload_bytes = static_cast<uint64_t>(settings.upload);
   limits.upload_folder = uploads;
   limits.body_bytes = kJsonBytes;
+  limits.write = std::chrono::seconds(60);  // a viewer may pause, and systems free their buffers in lumps
   web::Server http(limits);
   http.set_headers(web::page_headers("media-src 'self' blob:; "));  // blob: a video while it grows
   web::serve_pages(http, page_files());

@@ -32,6 +32,8 @@ constexpr uint64_t kLongestLog = 8 << 20;  // bytes of process.log
 
 // The folder with its parts, for this process alone: a descriptor that holds it.
 int own_folder(const fs::path& folder) {
+  if (fs::create_directories(folder))
+    fs::permissions(folder, fs::perms::owner_all);  // it has prompts and videos
   fs::create_directories(folder / "videos");
   fs::create_directories(folder / "models");
   const int out = open((folder / "lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);

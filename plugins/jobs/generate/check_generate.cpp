@@ -1,5 +1,7 @@
 #include "plugins/jobs/generate/check_generate.hpp"
 
+#include <fstream>
+
 #include <ATen/ATen.h>
 
 #include "core/torch/media/signals.hpp"
@@ -56,7 +58,39 @@ void check_beginnings(JobCheck& check, const GenerateOptions& o, const std::vect
     refuse("video", !o.video.empty(), ", set strength below 1 to change it");
 }
 
+// Whether the file was made by a stream: it has the settings of a video from its beginning on.
+bool is_of_stream(const std::filesystem::path& file) {
+  constexpr size_t kBeginning = 1 << 20;
+  std::string begin(kBeginning, '\0');
+  std::ifstream in(file, std::ios::binary);
+  in.read(begin.data(), kBeginning);
+  begin.resize(static_cast<size_t>(in.gcount()));
+  return begin.empty() || (begin.find("ftyp") == 4 && begin.find("\"options\":") != begin.npos);
+}
+
+// Nothing but an earlier stream is overwritten.
+void check_stream(JobCheck& check, const std::string& stream) {
+  namespace fs = std::filesystem;
+  if (stream.empty() || stream == "-") return;
+  std::error_code none;
+  const fs::path file = fs::weakly_canonical(fs::absolute(stream), none),
+                 out = fs::weakly_canonical(check.run().out, none);
+  const auto within = file.lexically_relative(out);
+  if (!within.empty() && *within.begin() != "..")
+    check.problem("stream", fmt::format("{} is in the run's folder {}, whose files are its jobs'; choose a "
+                                        "place outside of it",
+                                        stream, out.string()));
+  else if (!fs::is_directory(file.parent_path(), none))
+    check.problem("stream", fmt::format("{}: the folder {} is missing; create it, or choose another", stream,
+                                        file.parent_path().string()));
+  else if (fs::is_regular_file(file, none) && !is_of_stream(file))
+    check.problem("stream", fmt::format("{} exists and was not made by a stream; remove it, or choose "
+                                        "another file",
+                                        stream));
+}
+
 void check_requests(JobCheck& check, const GenerateOptions& o) {
+  check_stream(check, o.stream);
   const auto all =
       check.made(o.prompts_file.empty() ? "prompts" : "prompts_file", [&] { return requests(check, o); });
   check.holds("format", [&] { require_formats(o); });

@@ -34,7 +34,7 @@ TEST(ShotsOfAFile, AreReadBeforeAnyJobRuns) {
            {R"({"shots": [{"prompt": "sea", "chunks": 1, "switch": "fade"}]})",
             "film.jsonl:2: shot 1: 'switch' is one of none, recache, blend and flush"},
            {R"({"shots": [{"prompt": "sea", "chunks": 1}, {"prompt": "sea", "seconds": 0}]})",
-            "film.jsonl:2: shot 2: give its length, in seconds or in chunks"},
+            "film.jsonl:2: shot 2: 'seconds' takes a number above 0"},
            {R"({"shots": [{"prompt": "sea", "chunks": 0}]})",
             "film.jsonl:2: shot 1: 'chunks' takes a number from 1 on"},
            {R"({"shots": ["sea"]})", "film.jsonl:2: shot 1: expected a table"},

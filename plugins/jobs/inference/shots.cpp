@@ -32,13 +32,15 @@ Shot shot_of(const std::string& text, size_t number) {
       (name == "chunks" ? out.chunks : out.blend) = static_cast<int64_t>(number_of(value, name.c_str(), 1));
     } else if (name == "seconds") {
       out.seconds = number_of(value, "seconds", 0);
+      if (out.seconds == 0) fail("'seconds' takes a number above 0");
     } else if (name == "cut" && value.is_boolean()) {
       out.cuts = value;
     } else if (name == "switch") {
       const std::vector<std::string> names{"none", "recache", "blend", "flush"};
       const auto at =
           std::find(names.begin(), names.end(), value.is_string() ? value.get<std::string>() : "");
-      if (at == names.end()) fail("'switch' is one of none, recache, blend and flush");
+      if (at == names.end())
+        fail(fmt::format("'switch' is one of none, recache, blend and flush, not {}", value.dump()));
       out.change = static_cast<PromptSwitch>(at - names.begin());
     } else {
       fail(fmt::format(
@@ -48,7 +50,9 @@ Shot shot_of(const std::string& text, size_t number) {
     }
   }
   if (!given.contains("prompt")) fail("prompt is missing");
-  if ((out.chunks > 0) == (out.seconds > 0)) fail("give its length, in seconds or in chunks");
+  if (given.contains("chunks") == given.contains("seconds"))
+    fail(given.contains("chunks") ? "give its length in seconds or in chunks, not in both"
+                                  : "give its length, in seconds or in chunks");
   return out;
 }
 

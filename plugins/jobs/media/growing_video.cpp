@@ -38,7 +38,7 @@ void GrowingVideo::finish(const nlohmann::json& about) {
   unless_gone([&] {
     thread_.finish();
     stream_->finish();
-    if (out_.is_file()) writer_.remux(where_, where_, about.dump());
+    if (out_.is_file() && where_ != "-") writer_.remux(where_, where_, about.dump());
   });
 }
 
