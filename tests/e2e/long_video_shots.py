@@ -162,7 +162,8 @@ def check_refusals():
          "stream is for one video, and this job makes 2"),
         ((shots(), 'film.parallel=["cp-ring"]'), "cache needs whole sequences, and parallel/cp-ring divides them"),
         ((shots(), 'film.cache={use="kv", capacity=2, sink=2}'), "capacity = 2 includes it; give a larger capacity"),
-        (('film.shots=[{prompt="a", chunks=2, seconds=1.0}]',), "shot 1: give its length in seconds or in chunks, not in both"),
+        (('film.shots=[{prompt="a", chunks=2, seconds=1.0}]',),
+         "shot 1: give its length in seconds or in chunks, not in both"),
         (('film.shots=[{prompt="a", chunks=2, pin=1}]',), "shot 1: 'pin' is unknown")):
         said = subprocess.run(command("check", sets=sets), capture_output=True, text=True)
         assert said.returncode == 2 and words in said.stdout + said.stderr, (words, said)

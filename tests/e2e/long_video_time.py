@@ -5,7 +5,7 @@ of 160 x 256, chunks of a latent frame. usage: long_video_time.py KINORA ROOT SC
 import json, pathlib, shutil, statistics, subprocess, sys
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-STEPS, ROUNDS = [int(given) for given in (sys.argv[4:6] + ["8", "3"][len(sys.argv[4:6]):])]
+STEPS, ROUNDS = [int(given) for given in (sys.argv[4:6] + ["24", "3"][len(sys.argv[4:6]):])]
 LEAST = 3  # times as fast
 SETS = ["teacher_forcing=true", "chunk=1", "frames=121", "fps=12.0", "height=160", "width=256", "guidance=1.0",
         f"steps={STEPS}"]
