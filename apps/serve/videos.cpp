@@ -318,10 +318,18 @@ void Videos::clean_up() const {
 }
 
 void Videos::drop_expired() {
-  for (const auto& id : store_.expired(now())) {
+  for (const auto& id : store_.expired(now())) forget(id);
+}
+
+// A full disk takes no change of the list before the files are gone.
+void Videos::forget(const std::string& id) {
+  std::error_code ignored;
+  try {
     store_.remove(id);
-    std::error_code ignored;
     fs::remove_all(folder_of(id), ignored);
+  } catch (const Error&) {
+    fs::remove_all(folder_of(id), ignored);
+    store_.remove(id);
   }
 }
 

@@ -140,6 +140,8 @@ class Videos {
   void keep_running();
   void clean_up() const;
   void drop_expired();
+  // A video that is not being made, with its files.
+  void forget(const std::string& id);
   void require_room() const;
 
   const Settings settings_;

@@ -209,15 +209,14 @@ json Videos::list(const std::string& after, int64_t limit, bool ascending) const
 json Videos::remove(const std::string& id) {
   const std::scoped_lock lock(mutex_);
   stored(id);
-  store_.remove(id);
   if (const auto at = making_.find(id); at != making_.end()) {
+    store_.remove(id);
     at->second.removed = steady_clock::now();
     at->second.is_removed = true;  // its folder goes when the process is done with it
     for (auto& [_, model] : models_)
       if (model->at_work == id) model->process->send({{"cancel", id}});
   } else {
-    std::error_code ignored;
-    fs::remove_all(folder_of(id), ignored);
+    forget(id);
     accepted_.erase(id);
     dispatch_all();
   }
