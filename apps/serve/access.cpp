@@ -4,7 +4,6 @@
 
 #include <boost/algorithm/string/predicate.hpp>
 #include <fmt/format.h>
-#include <openssl/crypto.h>
 
 #include "apps/serve/api_error.hpp"
 #include "apps/web/guard.hpp"
@@ -12,17 +11,12 @@
 namespace kinora::serve {
 namespace {
 
-// Takes the same time for every text of this length.
-bool is_secret(std::string_view text, std::string_view secret) {
-  return text.size() == secret.size() && CRYPTO_memcmp(text.data(), secret.data(), secret.size()) == 0;
-}
-
 std::string_view bearer_of(std::string_view header) {
   constexpr std::string_view kScheme = "Bearer ";
   return boost::istarts_with(header, kScheme) ? header.substr(kScheme.size()) : std::string_view();
 }
 
-// Of a WebSocket of a browser, which cannot set other headers: its subprotocol kinora.TOKEN.
+// A browser's WebSocket cannot set other headers, so it has the token in the subprotocol kinora.TOKEN.
 std::string_view token_of_socket(std::string_view protocols) {
   constexpr std::string_view kBegin = "kinora.";
   protocols = protocols.substr(0, protocols.find(','));
@@ -49,8 +43,8 @@ void guard_with(web::Server& server, const std::string& token, int port) {
         origin != "https://" + request.header("host"))
       return answer_of(ApiError(403, "requests from pages of other sites are refused", "foreign_origin"));
     if (request.path == "/health") return std::nullopt;
-    if (is_secret(bearer_of(request.header("authorization")), token)) return std::nullopt;
-    if (is_secret(token_of_socket(request.header("sec-websocket-protocol")), token)) return std::nullopt;
+    if (web::is_secret(bearer_of(request.header("authorization")), token)) return std::nullopt;
+    if (web::is_secret(token_of_socket(request.header("sec-websocket-protocol")), token)) return std::nullopt;
     const web::Caller asked = web::caller_of(request);
     if (request.path == "/" && page.knows_token(asked)) {
       added.emplace_back("Set-Cookie", page.cookie(asked.owner()));

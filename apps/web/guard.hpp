@@ -18,6 +18,9 @@ namespace kinora::web {
 // 128 random bits from the system as 32 hexadecimal digits. Throws Error KINORA_ERROR_FAILED.
 std::string new_token();
 
+// Takes the same time for every text of the secret's length.
+bool is_secret(std::string_view text, std::string_view secret);
+
 struct Caller {
   bool changes = false;  // any method but GET and HEAD
   std::string host, cookies, origin, content_type;

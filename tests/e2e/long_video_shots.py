@@ -99,7 +99,7 @@ def check_file(file):
     assert 0 < about["frames_per_second"]["end_to_end"] < about["frames_per_second"]["denoise"], about
     before = file.stat().st_mtime_ns
     said = kinora("generate", "--name", "whole", "--stream", file)
-    assert file.stat().st_mtime_ns == before, said
+    assert file.stat().st_mtime_ns == before and "was complete before, so nothing is written to" in said, said
     return frames, latent
 
 
@@ -107,7 +107,8 @@ def check_standard_output(frames):
     """Standard output has a fragment a chunk, and nothing else."""
     file = SCRATCH / "piped.mp4"
     with file.open("wb") as out:
-        made("piped", "--stream", "-", stdout=out)
+        said = kinora("generate", "--name", "piped", "--stream", "-", stdout=out)
+    assert "warning stream" not in said, said
     found = boxes(file)
     assert sum(size for _, size in found) == file.stat().st_size, found
     assert [kind for kind, _ in found][:2] == ["ftyp", "moov"], found
@@ -164,6 +165,9 @@ def check_refusals():
         ((shots(), 'film.cache={use="kv", capacity=2, sink=2}'), "capacity = 2 includes it; give a larger capacity"),
         (('film.shots=[{prompt="a", chunks=2, seconds=1.0}]',),
          "shot 1: give its length in seconds or in chunks, not in both"),
+        ((shots(), f'run.out="{OUT}"', f"film.stream={OUT}/dit/a.mp4"), "whose files are its jobs'"),
+        ((shots(), f"film.stream={SCRATCH}/none/a.mp4"), "/none is missing"),
+        ((shots(), f"film.stream={ROOT}/tests/data/film.mp4"), "exists and was not made by a stream"),
         (('film.shots=[{prompt="a", chunks=2, pin=1}]',), "shot 1: 'pin' is unknown")):
         said = subprocess.run(command("check", sets=sets), capture_output=True, text=True)
         assert said.returncode == 2 and words in said.stdout + said.stderr, (words, said)
@@ -172,7 +176,7 @@ def check_refusals():
 
 
 def check_training():
-    """The keys of the film's clips say which follow one another: two of them are a sample of four chunks."""
+    """The keys of a video's clips say which follow one another: two of them are a sample of four chunks."""
     kinora("run", "--only", "dit", sets=(shots(), "dit.shots=2", "dit.steps=3", "dit.error_recycling={start=1}"))
     summary = json.loads((OUT / "dit/summary.json").read_text())
     assert summary["samples"] > 0 and summary["windows_left_out"] >= 0, summary
