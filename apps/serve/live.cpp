@@ -39,7 +39,7 @@ std::string taken(const std::filesystem::path& file) {
   return out;
 }
 
-// What the model's process says of a session, for its viewer.
+// Passes what the model's process says of a session on to its viewer.
 class Relay {
  public:
   Relay(Videos& videos, std::shared_ptr<web::Socket> socket) : videos_(videos), socket_(std::move(socket)) {}

@@ -1,5 +1,5 @@
 // The process that makes the videos of one model: `kinora generate` at the other end of a
-// socket, whose descriptor KINORA_REQUESTS tells it. Messages are JSON, one a line.
+// socket, whose descriptor is in KINORA_REQUESTS. Messages are JSON, one a line.
 #pragma once
 #include <condition_variable>
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What a server serves, and its limits: from `kinora serve FILE.toml` or from flags.
+// The models and the limits of a server, from `kinora serve FILE.toml` or from flags.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -31,7 +31,7 @@ void require_token(const std::string& token, const std::string& whence);
 // The first line of a file. Throws Error.
 std::string read_token(const std::filesystem::path& file);
 
-// Of the table [serve]. Throws Error(KINORA_ERROR_INVALID) with FILE:LINE:COL and what is expected.
+// Reads the table [serve]. Throws Error(KINORA_ERROR_INVALID) with FILE:LINE:COL and what is expected.
 Settings read_settings(const std::filesystem::path& file);
 
 }  // namespace kinora::serve

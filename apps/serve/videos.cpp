@@ -235,7 +235,7 @@ void Videos::finish(Model& model, const json& message) {
   dispatch_all();
 }
 
-// What the process measured of a video.
+// Counts the times that the process measured for a video.
 void Videos::note_times(const json& times) {
   for (const auto& [name, value] : times.items())
     for (const auto& one : value.is_array() ? value : json::array({value}))
@@ -308,7 +308,7 @@ void Videos::keep_running() {
   }
 }
 
-// What no video of the store has, after an end in which a folder was left.
+// Removes folders that belong to no video of the store, as an end at a bad moment leaves them.
 void Videos::clean_up() const {
   std::set<std::string> known;
   for (auto& id : store_.ids()) known.insert(id);

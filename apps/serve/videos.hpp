@@ -64,7 +64,7 @@ class Videos {
   std::filesystem::path content(const std::string& id, const std::string& name = "video.mp4") const;
   // Waits until it is completed. Throws ApiError if it fails, is deleted or the server ends.
   void wait(const std::string& id);
-  // Who watches a video that is being made, or a finished one.
+  // A client that watches a video that is being made, or a finished one.
   struct Viewer {
     std::string id;
     std::ifstream file{};
@@ -82,7 +82,7 @@ class Videos {
                          const std::function<void(const std::string& id, int64_t ahead)>& queued);
   // A message to its process: prompt and event_id, pause, rewind or taken.
   void steer(const std::string& id, nlohmann::json message);
-  // Ends it within a step; its viewer is told.
+  // Ends it within a step, and says so to its viewer.
   void stop_live(const std::string& id);
   // The same for one whose viewer is gone.
   void end_live(const std::string& id);

@@ -118,7 +118,7 @@ void Videos::take_live(Model& model, const json& message) {
   if (tell) tell(id, message);
 }
 
-// Of the session at work.
+// It ends the session at work.
 void Videos::forget_live(Model& model) {
   std::error_code ignored;
   fs::remove_all(settings_.folder / "live" / model.at_work, ignored);

@@ -1,4 +1,4 @@
-// What clients ask of a server's videos.
+// Answers what clients ask of a server's videos.
 #include <algorithm>
 #include <chrono>
 #include <fstream>

@@ -22,7 +22,7 @@ class Socket {
   virtual void close(const std::string& reason) = 0;
 };
 
-// What answers a client. Its calls come one at a time, in threads of the server's handlers.
+// Answers a client. Its calls come one at a time, in threads of the server's handlers.
 class SocketHandler {
  public:
   virtual ~SocketHandler() = default;

@@ -19,7 +19,7 @@ using Problem = boost::system::error_code;
 
 namespace {
 
-// Of the system's buffer for a client, so that a slow one is seen soon.
+// Bytes of the system's buffer for a client: few, so that a slow one is seen soon.
 constexpr int kSystemQueue = 256 << 10;
 constexpr std::chrono::seconds kHandshake{5};  // for the opening and for the close
 constexpr size_t kLongestReason = 120;         // RFC 6455: 123 bytes

@@ -1,4 +1,4 @@
-// What instances of all stages need.
+// Folders and options that instances of stages need.
 #pragma once
 #include <filesystem>
 #include <fstream>

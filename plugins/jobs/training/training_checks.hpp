@@ -9,7 +9,7 @@
 
 namespace kinora::core {
 
-// What a job's options `lora` and `adapter` say, of which one is given, or none; throws Error(KINORA_ERROR_INVALID).
+// Reads a job's options `lora` and `adapter`, of which one is given, or none. Throws Error(KINORA_ERROR_INVALID).
 std::optional<LoraOptions> lora_of(const std::string& lora, const std::string& adapter);
 inline std::optional<LoraOptions> lora_of(const TrainOptions& o) { return lora_of(o.lora, o.adapter); }
 // Checks that an adapter has weights to adapt; throws Error(KINORA_ERROR_INVALID).
