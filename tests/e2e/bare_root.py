@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The lines of "Install" in docs/operate.md, run in a Debian 12 that has nothing else: the TGZ, the wheel and the DEB
-install and run the quickstart. Packages of
-Debian come from the mirror that apt uses here. The three large Python packages that the pages name are not fetched
+install and run the quickstart, and the container's recipe serves a video. Packages of Debian come from the mirror that
+apt uses here. The three large Python packages that the pages name are not fetched
 again: .deps has them. usage: bare_root.py KINORA ROOT SCRATCH"""
-import json, os, pathlib, re, shutil, subprocess, sys
+import json, os, pathlib, re, shutil, signal, subprocess, sys, time, urllib.request
 
 KINORA, ROOT, SCRATCH = (pathlib.Path(a).resolve() for a in sys.argv[1:4])
 BUILD, BARE = KINORA.parents[1], SCRATCH / "root"
@@ -79,7 +79,13 @@ def give(line):
     named = re.findall(r"([\w-]+)==([\w.]+)", line)
     if not line.startswith("pip install --no-deps") or not any(name in HAVE for name, _ in named):
         return False
-    site = next((BARE / "home/env/lib").glob("python3*/site-packages"))
+    link(named, BARE / "home/env")
+    return True
+
+
+def link(named, environment):
+    """The packages of .deps, names with versions, into an environment."""
+    site = next((environment / "lib").glob("python3*/site-packages"))
     for name, version in named:
         at = ROOT / ".deps" / HAVE[name]
         assert list(at.glob(f"{name.replace('-', '_')}-{version}*.dist-info")), (name, version)
@@ -87,7 +93,6 @@ def give(line):
         for entry in (ROOT / ".deps" / folder).resolve().iterdir():
             if entry.is_dir() and not (site / entry.name).exists():
                 shutil.copytree(entry, site / entry.name, copy_function=os.link, symlinks=True)
-    return True
 
 
 def check_archive():
@@ -125,6 +130,46 @@ def check_deb():
     assert not (BARE / "usr/share/kinora").exists()
 
 
+def check_container():
+    """The steps of the recipe as the container would take them, and its command as its user."""
+    recipe = (ROOT / "packaging/Containerfile").read_text().replace("\\\n", "")
+    for file in (BARE / "home").glob("kinora_*.deb"):
+        shutil.copyfile(file, BARE / "tmp" / file.name)
+    for line in re.findall(r"(?m)^RUN (.+)$", recipe):
+        if "pip install" in line:
+            inside("deactivate; " + line.split(" && ")[0])
+            link(re.findall(r"([\w-]+)==([\w.]+)", line), BARE / "opt/torch")
+        else:
+            inside(line)
+    shutil.copytree(ROOT / "tests/data/oracle/wan_t2v", BARE / "home/tiny")
+    token = "of-the-container-0123456789"
+    words = json.loads(re.search(r"(?m)^ENTRYPOINT (.+)$", recipe)[1])
+    environment = dict(line.split("=", 1) for line in re.findall(r"(?m)^ENV (.+)$", recipe))
+    server = subprocess.Popen(
+        ["chroot", "--userspec=10001:10001", BARE, *words, "--port", "0", "--pipeline", "/home/tiny"],
+        stdout=subprocess.PIPE, text=True,
+        env={"PATH": "/usr/bin:/bin", "HOME": "/videos", "KINORA_SERVE_TOKEN": token, **environment})
+    try:
+        port = re.search(r"serving http://[\d.]+:(\d+)", server.stdout.readline())[1]
+
+        def ask(path, fields=None):
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{port}{path}", json.dumps(fields).encode() if fields else None,
+                {"Authorization": "Bearer " + token, "Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.read()
+
+        video = json.loads(ask("/v1/videos", {"prompt": "a red sea", "size": "16x16", "num_frames": 5, "steps": 2}))
+        until = time.monotonic() + 60
+        while video["status"] in ("queued", "in_progress") and time.monotonic() < until:
+            time.sleep(0.1)
+            video = json.loads(ask(f"/v1/videos/{video['id']}"))
+        assert ask(f"/v1/videos/{video['id']}/content")[4:8] == b"ftyp", video
+    finally:
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 130
+
+
 def main():
     if os.geteuid():
         return skip("bare_root", "only root may make the root of a Debian")
@@ -142,7 +187,7 @@ def main():
     try:
         make_root(at)
         packages()
-        for check in (check_archive, check_wheel, check_deb):
+        for check in (check_archive, check_wheel, check_deb, check_container):
             check()
             print("ok   ", check.__name__, flush=True)
     finally:
