@@ -9,7 +9,7 @@ LINES = {"core without torch and cuda": (17380, 13000), "core/torch": (10370, 11
          "a folder of plugins/jobs": (6000, 6000)}
 # lines of more than 120
 COLUMNS = {"C and C++": (0, 0), "Python": (0, 0), "JavaScript": (0, 0), "CMake and shell": (0, 0),
-           "CSS and HTML": (79, 0), "templates": (76, 0)}
+           "CSS and HTML": (0, 0), "templates": (0, 0)}
 FUNCTIONS = {"C and C++": (60, 60), "Python": (60, 60)}  # lines of the longest function
 KINDS = {"C and C++": (".c", ".cpp", ".hpp", ".h", ".cu", ".cuh", ".inc", ".ipp"), "Python": (".py",),
          "JavaScript": (".js",), "CMake and shell": (".cmake", ".sh", ".txt"), "CSS and HTML": (".css", ".html"),
@@ -18,6 +18,7 @@ LONGEST_LINE = 120
 LEFT_OUT = re.compile("|".join((
     r"^tests/(abi/v1|data|fixtures)/",  # a frozen copy, and data
     r"/requirements.*\.txt$|html_entities\.inc$",  # data
+    r"\.toml\.in$",  # TOML keeps an inline table on one line
     r"^\.ci/skips\.txt$",  # data: a line is the whole reason of a skip
     # Fixtures hold the hashes of these (tests/oracle/provenance.py): a change costs that they are all made again.
     r"^tests/oracle/(make_\w+|oracle_numbers)\.py$")))
