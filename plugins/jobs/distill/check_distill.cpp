@@ -86,6 +86,24 @@ void require_chunks(const ComponentUse& loss, const FrameOptions& rule, int64_t 
         chunk, frames, rule.chunk, first);
 }
 
+// Every window is a video for teacher and critic, and the student has positions for all of them.
+void require_windows(int64_t windows, const ComponentUse& model, const FrameOptions& rule, int64_t frames) {
+  if (windows == 1) return;
+  if (frames % rule.chunk != 0 || rule.chunks().begin(1) != rule.chunk)
+    raise(KINORA_ERROR_INVALID,
+          "video_windows: a window has the {} latent frames of a sample, which are not whole chunks of {}, the "
+          "first of {}; set `frames` of the encode job, or chunk and first_chunk of the train job, so that "
+          "they are, or leave video_windows out",
+          frames, rule.chunk, rule.chunks().begin(1));
+  const json& its = model.options.values();
+  const auto largest = its.value("max_size", std::vector<int64_t>());
+  if (its.value("learnable_pos_embed", json()) == true && !largest.empty() && windows * frames > largest[0])
+    raise(KINORA_ERROR_INVALID,
+          "video_windows: the videos have {} latent frames, and {} has learnt {} positions in time (max_size); "
+          "lower video_windows, or train with a larger max_size",
+          windows * frames, model.id, largest[0]);
+}
+
 // Rollouts see what the forward with gradients sees: no less, and at the same positions.
 void require_cache(const JobView& job, const FrameOptions& rule) {
   const auto& use = *job.spec().component("cache");
@@ -167,14 +185,20 @@ void check_method(JobCheck& check, const DistillOptions& o) {
           "only method = \"dmd\" has scores and a teacher of another architecture; leave both options out");
     if (!o.critic_weights.empty())
       check.problem("critic_weights", "critic_weights: only method = \"dmd\" has a critic; leave it out");
+    if (o.video_windows > 1)
+      check.problem("video_windows", "video_windows: only method = \"dmd\" makes videos; leave it out");
     return;
   }
-  if (o.scores != "causal" && (o.teacher_weights.empty() || o.critic_weights.empty()))
+  if (o.scores == "bidirectional" && (o.teacher_weights.empty() || o.critic_weights.empty()))
     check.problem(
         "scores",
         "scores = \"bidirectional\" needs networks that were trained without chunks, and the train job's "
         "model is not; set teacher_weights and critic_weights");
   check.holds("level_min", [&] { require_levels(o); });
+  if (o.video_windows > 1 && o.reuse_rollouts)
+    check.problem("reuse_rollouts",
+                  "reuse_rollouts: with video_windows student and critic each continue videos of their own; "
+                  "leave one of the two out");
   if (o.every > o.steps)
     check.problem("every",
                   fmt::format("every = {}: the student is never updated in {} steps; raise steps, or lower "
@@ -255,6 +279,10 @@ void check_distill(JobCheck& check) {
   if (data)
     check.holds("loss", [&] {
       require_chunks(*check.spec().component("loss"), options_of_student(check), data->shape[1]);
+    });
+  if (data)
+    check.holds("video_windows", [&] {
+      require_windows(o.video_windows, use, options_of_student(check), data->shape[1]);
     });
   if (data) check.holds("input", [&] { require_latents(check, *data, spec, use.options); });
   const ComponentUse* teacher = check.spec().component("teacher");

@@ -7,7 +7,7 @@ namespace kinora::core {
 
 struct DistillOptions : OptimizerOptions {
   std::string method = "dmd", scores = "causal";
-  int64_t every = 5, teacher_steps = 48, pairs = 1000;
+  int64_t every = 5, video_windows = 1, teacher_steps = 48, pairs = 1000;
   double guidance = 4, critic_learning_rate = 4e-7, shift = 5, level_min = 0.02, level_max = 0.98;
   bool reuse_rollouts = false;
   WeightsPaths teacher_weights, critic_weights;
@@ -51,15 +51,20 @@ struct DistillOptions : OptimizerOptions {
     d.option("level_min", &O::level_min).range(0, 1).help("lower limit of those levels");
     d.option("level_max", &O::level_max).range(0, 1).help("upper limit of those levels");
     d.option("scores", &O::scores)
-        .choices({"causal", "bidirectional"})
+        .choices({"causal", "causal-noisy", "bidirectional"})
         .help(
             "what teacher and critic see. causal: each noisy chunk after the clean chunks of the student's "
-            "video; bidirectional: the whole noisy video at once, as Self-Forcing's, for networks trained "
-            "so");
+            "video; causal-noisy: each noisy chunk after the noisy ones before it, as LongLive 2.0's; "
+            "bidirectional: the whole noisy video at once, as Self-Forcing's, for networks trained so");
     d.option("reuse_rollouts", &O::reuse_rollouts)
         .help(
             "let the critic learn the student's videos, with other noise, in the steps that update both; "
             "saves a rollout there");
+    d.option("video_windows", &O::video_windows)
+        .range(1, 1e6)
+        .help(
+            "number of windows of a rollout's video, each as long as the samples' latents. Each update "
+            "continues the video by a window, which it learns and scores alone; 1: each makes a whole video");
     describe_teacher_steps(d);
     describe_networks(d);
   }

@@ -80,6 +80,7 @@ DistillTask::DistillTask(JobContext& context, const DistillOptions& o)
 std::vector<const kinora_link*> DistillTask::student_links() {
   auto out = parallel_.links();
   if (options_.method == "dmd") out.insert(out.end(), {detached_.get(), rollouts_.get()});
+  if (options_.video_windows > 1) out.push_back(earlier_.get());
   return out;
 }
 

@@ -7,6 +7,7 @@
 
 #include "plugins/jobs/distill/detach_clean_link.hpp"
 #include "plugins/jobs/distill/distill_options.hpp"
+#include "plugins/jobs/distill/earlier_keys_link.hpp"
 #include "plugins/jobs/distill/rollout_cache_link.hpp"
 #include "plugins/jobs/distill/self_forcing.hpp"
 #include "plugins/jobs/inference/parts.hpp"
@@ -49,7 +50,10 @@ class DistillTask : public TrainingTask {
                                  bool trained);
   Objective objective_of(Model& network, const ComponentUse& use, const Frames& rule);
   // What teacher and critic see.
-  Frames scores_rule() const { return options_.scores == "causal" ? training_rule(train_) : Frames(); }
+  Frames scores_rule() const {
+    if (options_.scores == "bidirectional") return {};
+    return options_.scores == "causal" ? training_rule(train_) : generating_rule(train_);
+  }
   // Makes videos with a network whose chain has the rollouts' link.
   SelfForcing forcing_of(Model& network);
 
@@ -85,6 +89,7 @@ class DistillTask : public TrainingTask {
   CacheInstance cache_;
   DetachCleanLink detached_;
   RolloutCacheLink rollouts_{cache_.link()};
+  EarlierKeysLink earlier_;
   std::unique_ptr<Model> student_, teacher_;
   Objective objective_;  // the student's; its batches are those of all networks
   Objective teacher_objective_;

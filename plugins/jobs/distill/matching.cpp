@@ -11,6 +11,7 @@ namespace kinora::core {
 namespace {
 
 constexpr const char* kSquare = "latent_square";  // the mean of squares, until all ranks have added theirs
+constexpr const char *kStudentRole = "student", *kCriticRole = "critic";
 
 }  // namespace
 
@@ -20,11 +21,38 @@ Matching::Matching(JobContext& context, const DistillOptions& o)
       critic_(another(parallel_.more_links(), o.critic_weights, true)),  // a checkpoint's weights follow
       critic_objective_(objective_of(*critic_, *part_.use, scores_rule())),
       forcing_(forcing_of(*student_)),
-      exits_(static_cast<size_t>(forcing_.steps())) {}
+      exits_(static_cast<size_t>(forcing_.steps())) {
+  for (const char* role : {kStudentRole, kCriticRole})
+    rollouts_by_.emplace(role, LongRollouts(forcing_, rollouts_of(role)));
+}
+
+LongRollouts::How Matching::rollouts_of(const std::string& role) {
+  const bool learns = role == kStudentRole;
+  return {.role = role,
+          .windows = options_.video_windows,
+          .every = learns ? options_.every : 1,
+          .batch = options_.batch,
+          .session = learns ? 1U : 2U,
+          .sessions = 2,
+          .earlier = learns && options_.video_windows > 1 ? &earlier_ : nullptr};
+}
 
 void Matching::begin_step(int64_t step) {
   DistillTask::begin_step(step);
   kept_.reset();
+  earlier_.clear();
+}
+
+NamedTensors Matching::state() const {
+  NamedTensors out;
+  for (const auto& [role, rollouts] : rollouts_by_)
+    if (at::Tensor latents = rollouts.state(step_ + 1, parallel_); latents.defined())
+      out.emplace(role + ".latents", std::move(latents));
+  return out;
+}
+
+void Matching::restore(NamedTensors state) {
+  for (auto& [role, rollouts] : rollouts_by_) rollouts.restore(state[role + ".latents"]);
 }
 
 std::unique_ptr<Trained> Matching::critic(const Trained::How& usual) {
@@ -42,22 +70,22 @@ int64_t Matching::exit(const std::string& role, int64_t step) const {
   return static_cast<int64_t>(u * static_cast<double>(forcing_.steps()));
 }
 
-// One level a sample (Self-Forcing, model/dmd.py), float64: [count, frames], or [count] where all frames are
-// seen at once.
+// One level a sample (Self-Forcing, model/dmd.py), float64: [count, frames], or [count] where no frame is seen clean.
 at::Tensor Matching::score_levels(const std::string& role, int64_t first, int64_t count,
                                   int64_t frames) const {
   const at::Tensor u = sample_uniform({count}, seed_, first, "distill.level." + role);
   const at::Tensor levels = options_.shift * u / (1 + (options_.shift - 1) * u);
   const at::Tensor limited = levels.clamp(options_.level_min, options_.level_max);
-  if (options_.scores != "causal") return limited;
+  if (scores_rule().streams == 1) return limited;
   return limited.unsqueeze(1).expand({count, frames}).contiguous();
 }
 
 Matching::Rolled Matching::rolled(const std::string& role, int64_t first, int64_t count) {
-  Rolled out{drawn(first, count), {}, {}, {}};
+  LongRollouts& rollouts = rollouts_by_.at(role);
+  Rolled out{drawn(rollouts.origin(first, step_), count), {}, {}, {}};
   const auto shape = out.with.at("latent").sizes().vec();
   const std::vector<int64_t> exits(static_cast<size_t>(forcing_.chunks(shape[2])), exit(role, step_));
-  out.made = forcing_.roll_out(out.with, shape, exits, first, "distill.rollout." + role);
+  out.made = rollouts.next(out.with, shape, exits, first, step_);
   out.set_latent(on_device(out.made.x));
   draw_noise(out, role, first);
   return out;
@@ -71,7 +99,7 @@ void Matching::draw_noise(Rolled& of, const std::string& role, int64_t first) co
 
 // The critic's inputs: the student's video of this microbatch with other noise, if it is kept, or an own one.
 Matching::Rolled Matching::for_critic(int64_t first, int64_t count) {
-  if (!kept_ || kept_->first != first) return rolled("critic", first, count);
+  if (!kept_ || kept_->first != first) return rolled(kCriticRole, first, count);
   Rolled out = std::move(kept_->video);
   kept_.reset();
   draw_noise(out, "critic", first);
@@ -80,7 +108,7 @@ Matching::Rolled Matching::for_critic(int64_t first, int64_t count) {
 
 MicroLoss Matching::micro_loss(size_t role, int64_t first, int64_t count) {
   if (role == 0) {
-    Rolled video = rolled("student", first, count);
+    Rolled video = rolled(kStudentRole, first, count);
     MicroLoss out = student_loss(video);
     if (options_.reuse_rollouts) kept_ = Kept{first, std::move(video)};
     return out;
@@ -94,7 +122,7 @@ MicroLoss Matching::micro_loss(size_t role, int64_t first, int64_t count) {
       {}};
 }
 
-// A run that continues counts the exits of the steps before it, which are functions of the seed.
+// The student's weights change in its own steps. A run that continues counts the exits of the steps before it, which are functions of the seed.
 bool Matching::after_step(int64_t step, nlohmann::json& line) {
   const double mean = line.at("latent_mean"), square = line.at(kSquare);
   line.erase(kSquare);
@@ -102,6 +130,9 @@ bool Matching::after_step(int64_t step, nlohmann::json& line) {
   for (; counted_ < step; ++counted_)
     if (trained_->is_due(counted_)) ++exits_.at(static_cast<size_t>(exit("student", counted_)));
   line["exits"] = exits_;
+  if (options_.video_windows > 1) line["window"] = rollouts_by_.at(kCriticRole).window(step - 1) + 1;
+  if (trained_->is_due(step - 1))
+    for (auto& [role, rollouts] : rollouts_by_) rollouts.forget();
   return false;
 }
 

@@ -23,6 +23,23 @@ at::Tensor RolloutCacheLink::attention(const at::Tensor& q, const at::Tensor& k,
   return adopt<at::Tensor>(out);
 }
 
+// The cache hands the declaration on.
+kinora_param RolloutCacheLink::parameter(const kinora_param_spec& spec) {
+  const kinora_context& cache = *cache_->context;
+  if (!cache.parameter) return next.parameter(spec);
+  kinora_param out = 0;
+  check(cache.parameter(cache.self, &spec, &out));
+  return out;
+}
+
+at::Tensor RolloutCacheLink::linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) {
+  const kinora_context& cache = *cache_->context;
+  if (!cache.linear || pass().session == 0) return next.linear(x, w, b, seq);
+  kinora_tensor out = nullptr;
+  check(cache.linear(cache.self, handle(x), w, b, seq, &out));
+  return adopt<at::Tensor>(out);
+}
+
 void RolloutCacheLink::begin(const kinora_pass& pass) {
   if (cache_->begin) check(cache_->begin(cache_->context->self, &pass));
 }

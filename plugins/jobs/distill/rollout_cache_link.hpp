@@ -7,7 +7,8 @@
 
 namespace kinora::core {
 
-// Passes of session 0 go past the cache. A cache owns no parameters, so it needs no other calls than those below.
+// Passes of session 0 go past the cache. A cache owns no parameters, so it needs no other calls than those below:
+// attention, and the linear layers of the text, whose results it keeps.
 class RolloutCacheLink final : public kinora::Link<at::Tensor> {
  public:
   // cache: the link of a CacheInstance, which outlives this object and is in no other chain.
@@ -17,6 +18,8 @@ class RolloutCacheLink final : public kinora::Link<at::Tensor> {
 
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                        const kinora_attention& how) override;
+  kinora_param parameter(const kinora_param_spec& spec) override;
+  at::Tensor linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
   void begin(const kinora_pass& pass) override;
 
  private:

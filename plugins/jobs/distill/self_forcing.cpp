@@ -8,11 +8,6 @@
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {
-namespace {
-
-constexpr uint64_t kSession = 1;  // of the cache; 0 goes past it
-
-}  // namespace
 
 at::Tensor noisy_estimate(Model& network, const Objective& objective, const NamedTensors& batch,
                           const at::Tensor& noisy, const at::Tensor& levels) {
@@ -38,7 +33,8 @@ SelfForcing::SelfForcing(Model& student, CacheInstance& cache, const ComponentSp
           loss.spec().id);
 }
 
-GuidedConditions SelfForcing::prepared(const Guided& conditions, const Rollout::Piece& piece) const {
+GuidedConditions SelfForcing::prepared(const Guided& conditions, const Rollout::Piece& piece,
+                                       uint64_t session) const {
   const auto own = [&](NamedTensors all) {
     all.erase("latent");
     return of_piece(std::move(all), piece);
@@ -47,7 +43,7 @@ GuidedConditions SelfForcing::prepared(const Guided& conditions, const Rollout::
                                             {Guidance{.scale = conditions.guidance}});
   Frames frames = generating_rule(how_.rule);
   frames.start = piece.first;
-  out.place = {kSession, frames};
+  out.place = {session, frames};
   return out;
 }
 
@@ -62,45 +58,64 @@ SelfForcing::NoiseOfStep SelfForcing::noise_of_step(const std::vector<int64_t>& 
   };
 }
 
+SelfForcing::Video SelfForcing::begin(const std::vector<int64_t>& shape, int64_t first_sample,
+                                      const std::string& key, uint64_t session,
+                                      const at::Tensor& known) const {
+  RolloutPlan plan = rollout_plan(how_.rule, loss_, how_.condition_sigma, shape[2]);
+  plan.keeps = true;
+  std::optional<FrameCondition> given;
+  if (known.defined()) given.emplace(known, plan.mix, plan.sigma);
+  const NoiseOfStep noise = noise_of_step(shape, first_sample, key);
+  const auto first_noise = [noise](int64_t first, int64_t count) { return noise(first, count, 0); };
+  return {Rollout(plan, first_noise, std::move(given)), noise, session};
+}
+
 at::Tensor SelfForcing::make(
-    const Guided& conditions, int64_t B, int64_t T, const NoiseOfStep& noise,
+    const Guided& conditions, Video& video, int64_t frames,
     const std::function<at::Tensor(GuidedConditions&, const Rollout::Piece&)>& sample) {
   const at::NoGradGuard off;
   kinora_pass before = student_.chain().pass();
   before.struct_size = sizeof before;  // 0 before the first pass
   denoiser_.work_for(before.step, before.steps);
-  RolloutPlan plan = rollout_plan(how_.rule, loss_, how_.condition_sigma, T);
-  plan.keeps = true;
-  Rollout loop(
-      plan, [&](int64_t first, int64_t count) { return noise(first, count, 0); }, std::nullopt);
   const auto sample_piece = [&](const Rollout::Piece& piece) {
-    GuidedConditions video = prepared(conditions, piece);
-    return sample(video, piece);
+    GuidedConditions in = prepared(conditions, piece, video.session);
+    return sample(in, piece);
   };
   const auto read = [&](int64_t first, const FrameCondition& finished) {
-    GuidedConditions video = prepared(conditions, {first, finished.clean(), &finished});
-    denoiser_.read(video, finished.clean(), finished.levels(B));
+    GuidedConditions in = prepared(conditions, {first, finished.clean(), &finished}, video.session);
+    denoiser_.read(in, finished.clean(), finished.levels(finished.clean().size(0)));
   };
-  while (!loop.done()) loop.next(sample_piece, read);
-  cache_.reset(kSession);
-  student_.chain().set_frames(training_rule(how_.rule));
+  Rollout& loop = video.loop;
+  const int64_t first = loop.known();
+  while (loop.known() < first + frames) loop.next(sample_piece, read);
+  if (loop.done()) cache_.reset(video.session);
+  Frames rule = training_rule(how_.rule);
+  rule.start = first;
+  student_.chain().set_frames(rule);
   student_.chain().begin(before);
-  return loop.latent();
+  return loop.latent(first);
 }
 
-SelfForced SelfForcing::roll_out(const NamedTensors& conditions, const std::vector<int64_t>& shape,
-                                 const std::vector<int64_t>& exits, int64_t first_sample,
-                                 const std::string& key) {
-  const int64_t B = shape[0];
-  const auto noise = noise_of_step(shape, first_sample, key);
+void SelfForcing::forget(Video& video) {
+  cache_.reset(video.session);
+  video.loop.rewind(video.loop.finished());
+}
+
+SelfForced SelfForcing::next(Video& video, int64_t frames, const NamedTensors& conditions,
+                             const std::vector<int64_t>& exits, EarlierKeysLink* earlier) {
+  const int64_t begin = video.loop.known(), first_chunk = how_.rule.chunks().of(begin);
   std::vector<at::Tensor> noisy, levels;
-  const auto sample = [&](GuidedConditions& video, const Rollout::Piece& piece) {
-    const auto last = static_cast<size_t>(exits.at(static_cast<size_t>(how_.rule.chunks().of(piece.first))));
+  if (earlier) earlier->clear();
+  const auto sample = [&](GuidedConditions& in, const Rollout::Piece& piece) {
+    if (earlier) earlier->note(piece.first == begin);
+    const auto chunk = static_cast<size_t>(how_.rule.chunks().of(piece.first) - first_chunk);
+    const int64_t B = piece.noise.size(0);
+    const auto last = static_cast<size_t>(exits.at(chunk));
     at::Tensor x0;
     size_t step = 0;  // calls of the network
     const auto denoise = [&](const at::Tensor& x, const at::Tensor& level) {
       if (step > last) return x0;  // what a sampler computes after the exit step does not count
-      x0 = denoiser_(video, x, level);
+      x0 = denoiser_(in, x, level);
       if (step++ == last) {
         noisy.push_back(x);
         levels.push_back(level.unsqueeze(1).expand({B, piece.frames()}));
@@ -117,10 +132,10 @@ SelfForced SelfForcing::roll_out(const NamedTensors& conditions, const std::vect
       denoise(x, at::full({B}, how_.levels.at(step), at::kDouble));
       if (step > last) return x0;
       const double next = how_.levels.at(step);
-      x = (1 - next) * x0 + next * noise(piece.first, piece.frames(), step);
+      x = (1 - next) * x0 + next * video.noise(piece.first, piece.frames(), step);
     }
   };
-  at::Tensor x = make({conditions, conditions, 1}, B, shape[2], noise, sample);
+  at::Tensor x = make({conditions, conditions, 1}, video, frames, sample);
   return {std::move(x), at::cat(noisy, 2), at::cat(levels, 1)};
 }
 
@@ -129,7 +144,7 @@ at::Tensor SelfForcing::trajectory(const NamedTensors& with, const NamedTensors&
                                    const std::string& key) {
   const int64_t B = shape[0];
   std::vector<std::vector<at::Tensor>> chunks(how_.levels.size());  // by level
-  const auto sample = [&](GuidedConditions& video, const Rollout::Piece& piece) {
+  const auto sample = [&](GuidedConditions& in, const Rollout::Piece& piece) {
     at::Tensor x = piece.noise;
     for (size_t i = 0; i < chunks.size(); ++i) {
       chunks[i].push_back(x);
@@ -139,13 +154,13 @@ at::Tensor SelfForcing::trajectory(const NamedTensors& with, const NamedTensors&
       };
       for (int64_t step = 0; step < steps; ++step) {
         const double share = level(step + 1) / level(step);
-        x = share * x + (1 - share) * denoiser_(video, x, at::full({B}, level(step), at::kDouble));
+        x = share * x + (1 - share) * denoiser_(in, x, at::full({B}, level(step), at::kDouble));
       }
     }
     return x;
   };
-  const at::Tensor end =
-      make({with, none, guidance}, B, shape[2], noise_of_step(shape, first_sample, key), sample);
+  Video video = begin(shape, first_sample, key);
+  const at::Tensor end = make({with, none, guidance}, video, shape[2], sample);
   std::vector<at::Tensor> out;
   for (const auto& of_level : chunks) out.push_back(at::cat(of_level, 2));
   out.push_back(end);

@@ -17,6 +17,7 @@
 
 #include "core/torch/network/cache_instance.hpp"
 #include "core/torch/network/model.hpp"
+#include "plugins/jobs/distill/earlier_keys_link.hpp"
 #include "plugins/jobs/inference/guidance.hpp"
 #include "plugins/jobs/inference/rollout.hpp"
 #include "plugins/jobs/training/objective.hpp"
@@ -55,11 +56,33 @@ class SelfForcing {
   SelfForcing(Model& student, CacheInstance& cache, const ComponentSpec& model, const LossInstance& loss,
               How how);
 
-  // conditions: the model's inputs besides the latent, [B, ...]. shape: B, C, T, H, W. exits: the step of each chunk
-  // after which it is finished, from 0 to N - 1. All noise is a function of (seed, sample, key, frame, step, element).
-  // The chain then has the rule of two streams, and begins its pass of before again.
+  // [B, C, count, H, W] for the step that it begins.
+  using NoiseOfStep = std::function<at::Tensor(int64_t first, int64_t count, size_t step)>;
+  // A video in the making. Its frames are on the CPU, and its keys and values in a session of the cache, until its end.
+  struct Video {
+    Rollout loop;
+    NoiseOfStep noise;
+    uint64_t session;
+  };
+  // shape: B, C, T, H, W of the whole video. known: its first frames, [B, C, K, H, W] in whole chunks, which were made
+  // before; undefined: none. session: from 1 on, of no other video. All noise is a function of (seed, sample, key,
+  // frame, step, element). This object must outlive the video.
+  Video begin(const std::vector<int64_t>& shape, int64_t first_sample, const std::string& key,
+              uint64_t session = 1, const at::Tensor& known = {}) const;
+  // The next `frames` frames, whole chunks unless the video ends there. conditions: the model's inputs besides the
+  // latent, [B, ...]. exits: the step of each of these chunks after which it is finished, from 0 to N - 1. earlier: a
+  // link of the student's chain, which then has the keys and values of earlier frames for a forward with gradients. The
+  // chain has the rule of two streams from these frames on, and begins its pass of before again.
+  SelfForced next(Video& video, int64_t frames, const NamedTensors& conditions,
+                  const std::vector<int64_t>& exits, EarlierKeysLink* earlier = nullptr);
+  // To be called for a video that goes on after the student's weights change: its keys and values are computed again.
+  void forget(Video& video);
+  // A whole video.
   SelfForced roll_out(const NamedTensors& conditions, const std::vector<int64_t>& shape,
-                      const std::vector<int64_t>& exits, int64_t first_sample, const std::string& key);
+                      const std::vector<int64_t>& exits, int64_t first_sample, const std::string& key) {
+    Video video = begin(shape, first_sample, key);
+    return next(video, shape[2], conditions, exits);
+  }
   // What a guided network makes of noise by this many Euler steps between two levels: at each level, and at the end the
   // video, [N + 1, B, C, T, H, W]. Otherwise like roll_out(), with its first noise.
   at::Tensor trajectory(const NamedTensors& with, const NamedTensors& none, double guidance, int64_t steps,
@@ -67,6 +90,7 @@ class SelfForcing {
   int64_t chunks(int64_t frames) const { return how_.rule.chunks().of(frames - 1) + 1; }
   int64_t steps() const { return static_cast<int64_t>(how_.levels.size()); }
   const std::vector<double>& levels() const { return how_.levels; }
+  at::ScalarType stream() const { return how_.stream; }
 
  private:
   // A video's conditions with and without text, and how it is guided away from the latter.
@@ -74,13 +98,11 @@ class SelfForcing {
     const NamedTensors &with, &none;
     double guidance;
   };
-  // [B, C, count, H, W] for the step that it begins.
-  using NoiseOfStep = std::function<at::Tensor(int64_t first, int64_t count, size_t step)>;
   NoiseOfStep noise_of_step(const std::vector<int64_t>& shape, int64_t first_sample,
                             const std::string& key) const;
-  GuidedConditions prepared(const Guided& conditions, const Rollout::Piece& piece) const;
-  // A video of T frames, each chunk by `sample`, from the noise of step 0.
-  at::Tensor make(const Guided& conditions, int64_t B, int64_t T, const NoiseOfStep& noise,
+  GuidedConditions prepared(const Guided& conditions, const Rollout::Piece& piece, uint64_t session) const;
+  // The next frames of a video, [B, C, frames, H, W], each chunk by `sample`, from the noise of step 0.
+  at::Tensor make(const Guided& conditions, Video& video, int64_t frames,
                   const std::function<at::Tensor(GuidedConditions&, const Rollout::Piece&)>& sample);
 
   Model& student_;
