@@ -24,7 +24,8 @@ struct Outcome {
 };
 
 std::unique_ptr<ScratchRun> distilled(const Rank& me, const std::string& parallel, const std::string& more) {
-  auto run = few_steps::distillation("steps = 3\nevery = 2\nparallel = " + parallel + "\n" + more);
+  const std::string every = more.find("every = ") == std::string::npos ? "every = 2\n" : "";
+  auto run = few_steps::distillation("steps = 3\n" + every + "parallel = " + parallel + "\n" + more);
   few_steps::distilled(*run, me.rank == 0);
   return run;
 }
@@ -44,8 +45,8 @@ void expect_near(const NamedTensors& got, const NamedTensors& want, const std::s
   }
 }
 
-// figures: of distribution matching, the critic's in each step and the student's in the second. has_critic: the
-// method's.
+// figures: of distribution matching, the critic's in each step and the student's in the second, unless `more` has
+// another `every`. has_critic: the method's.
 void expect_as_one_process(const std::vector<const char*>& strategies, const std::string& more,
                            size_t figures = 9, bool has_critic = true) {
   for (const char* parallel : strategies)
@@ -90,20 +91,31 @@ TEST(DistillRanks, DistillByBidirectionalScoresAsOneProcess) {
                         "critic_weights = 'FOLDER/dit/weights.safetensors'\n");
 }
 
+TEST(DistillRanks, DistillByNoisyCausalScoresAsOneProcess) {
+  expect_as_one_process({"['balanced-sp']"}, "scores = 'causal-noisy'\nguidance = 3.0\n");
+}
+
+// The second step's windows go on with the first one's videos.
+TEST(DistillRanks, DistillWindowsOfLongVideosAsOneProcess) {
+  expect_as_one_process({"['fsdp', 'recompute']", "['tp']", "['balanced-sp']"},
+                        "every = 1\nvideo_windows = 2\n", 15);
+}
+
 TEST(DistillRanks, DistillTheTeachersStepsAsOneProcess) {
   for (const char* method : {"ode", "consistency"})
     expect_as_one_process({"['fsdp', 'recompute']", "['balanced-sp']"},
                           fmt::format("method = '{}'\nteacher_steps = 3\n", method), 6, /*has_critic=*/false);
 }
 
-// Two ranks write shards after the first of three steps; one process resumes from them.
+// Two ranks write shards after the first of three steps; one process resumes from them, inside a video of windows.
 TEST(DistillRanks, ADistillationGoesOnAtAnotherNumberOfRanks) {
   test::on_ranks(2, [](const Rank& me) {
     me.launched();
-    const auto together = distilled(me, "['fsdp']", "");
+    const std::string windows = "video_windows = 4\n";
+    const auto together = distilled(me, "['fsdp']", windows);
     if (me.rank != 0) return;
     Rank::alone();
-    const auto alone = few_steps::distillation("steps = 3\nevery = 2\nparallel = ['fsdp']\n");
+    const auto alone = few_steps::distillation("steps = 3\nevery = 2\nparallel = ['fsdp']\n" + windows);
     fs::create_directories(checkpoint(*alone, 1).parent_path());
     fs::copy(checkpoint(*together, 1), checkpoint(*alone, 1), fs::copy_options::recursive);
     few_steps::distilled(*alone);
@@ -113,7 +125,7 @@ TEST(DistillRanks, ADistillationGoesOnAtAnotherNumberOfRanks) {
     expect_near(got.weights, want.weights, "student ");
     expect_near(got.optimizer, want.optimizer, "its optimizer ");
     expect_near(got.ema.at("0.9"), want.ema.at("0.9"), "its average ");
-    expect_near(got.more, want.more, "critic and its optimizer ");
+    expect_near(got.more, want.more, "critic, its optimizer and the videos ");
     expect_near(read_tensors(alone->of("few") / "weights.safetensors"),
                 read_tensors(together->of("few") / "weights.safetensors"), "result ");
   });

@@ -7,7 +7,9 @@
 #include "plugins/jobs/distill/rollout_cache_link.hpp"
 #include "plugins/jobs/distill/self_forcing.hpp"
 #include "plugins/jobs/inference/frames.hpp"
+#include "plugins/jobs/training/checkpoint.hpp"
 #include "tests/support/refusal.hpp"
+#include "tests/support/windowed.hpp"
 
 namespace kinora::core::distill_scores_test {
 namespace {
@@ -19,22 +21,23 @@ using at::Tensor;
 const std::string kTeacher =
     "teacher = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 1, heads = 2, "
     "head_size = 12, adaln_lora = 4 }\n";
-const std::string kBidirectional =
-    "steps = 1\nevery = 1\nguidance = 3.0\nscores = 'bidirectional'\n"
-    "teacher_weights = 'FOLDER/teacher.safetensors'\ncritic_weights = 'FOLDER/critic.safetensors'\n";
+const std::string kWeights =
+    "guidance = 3.0\nteacher_weights = 'FOLDER/teacher.safetensors'\ncritic_weights = "
+    "'FOLDER/critic.safetensors'\n";
 
 // Both samples of the batch have this text.
 Tensor text() { return sample_noise(at::empty({1, 1, 12}), 7, 0, "text").to(at::kDouble).expand({2, 1, 12}); }
 
-std::unique_ptr<Model> critic_of(const ScratchRun& run, at::ScalarType dtype) {
-  auto out = run.model("dit", "model", dtype);
+std::unique_ptr<Model> critic_of(const ScratchRun& run, at::ScalarType dtype,
+                                 const std::vector<const kinora_link*>& links = {}) {
+  auto out = run.model("dit", "model", dtype, links);
   const at::NoGradGuard off;
   for (auto& leaf : out->chain().leaves()) leaf.tensor.mul_(0.5);  // exact in float32
   return out;
 }
 
-// The student's videos of the first step, on a cache.
-Tensor videos(const ScratchRun& run, const std::string& role) {
+// The student's videos of four frames on a cache, one for each step so far. They are windows of one video.
+Tensor videos(const ScratchRun& run, const std::string& role, int64_t steps) {
   FrameOptions rule;
   rule.teacher_forcing = true;
   rule.window = 2, rule.sink = 1;
@@ -51,25 +54,30 @@ Tensor videos(const ScratchRun& run, const std::string& role) {
   for (const double u : {1.0, 0.7, 0.4}) levels.push_back(3 * u / (1 + 2 * u));
   SelfForcing forcing(*student, cache, *or_throw(registry.find("model", "model/dit")), loss,
                       {.rule = rule, .levels = levels, .stream = at::kDouble, .seed = kSeed});
-  const double u = sample_uniform({1}, kSeed, 0, "distill.exit." + role).item<double>();
-  return forcing
-      .roll_out({{"text", text()}}, {2, 2, 4, 2, 4}, std::vector<int64_t>(4, static_cast<int64_t>(3 * u)), 0,
-                "distill.rollout." + role)
-      .x;
+  SelfForcing::Video video = forcing.begin({2, 2, 4 * steps, 2, 4}, 0, "distill.rollout." + role);
+  Tensor last;
+  for (int64_t step = 0; step < steps; ++step) {
+    const double u = sample_uniform({1}, kSeed, step, "distill.exit." + role).item<double>();
+    const std::vector<int64_t> exits(4, static_cast<int64_t>(3 * u));
+    last = forcing.next(video, 4, {{"text", text()}}, exits).x;
+  }
+  return last;
 }
 
 struct Noisy {
   Tensor x, noise, level, noisy;
 };
 
-Noisy noisy_videos(const ScratchRun& run, const std::string& role) {
-  const Tensor x = videos(run, role), noise = sample_noise(x, kSeed, 0, "distill.noise." + role),
-               u = sample_uniform({2}, kSeed, 0, "distill.level." + role),
+// The last of these steps has the samples 2 * (steps - 1) and the one after.
+Noisy noisy_videos(const ScratchRun& run, const std::string& role, int64_t steps = 1) {
+  const int64_t first = 2 * (steps - 1);
+  const Tensor x = videos(run, role, steps), noise = sample_noise(x, kSeed, first, "distill.noise." + role),
+               u = sample_uniform({2}, kSeed, first, "distill.level." + role),
                level = (5 * u / (1 + 4 * u)).clamp(0.02, 0.98), s = level.view({2, 1, 1, 1, 1});
   return {x, noise, level, (1 - s) * x + s * noise};
 }
 
-// The velocity of all frames at once: the network's own rule, without chunks.
+// The velocity of all frames at once, by the rule of the network's chain.
 Tensor velocity(Model& network, const Noisy& in, const Tensor& with) {
   const at::NoGradGuard off;
   return network.forward({{"latent", in.noisy}, {"timestep", 1000 * in.level}, {"text", with}}).at(0);
@@ -79,29 +87,73 @@ Tensor score(Model& network, const Noisy& in, const Tensor& with) {
   return in.noisy - in.level.view({2, 1, 1, 1, 1}) * velocity(network, in, with);
 }
 
+double loss_of(Model& critic, const Noisy& in) {
+  return (velocity(critic, in, text()) - (in.noise - in.x)).square().mean().item<double>();
+}
+
+// A run whose teacher and critic have weights of their own.
+std::unique_ptr<ScratchRun> run_of_scores(const std::string& lines, bool is_other = false) {
+  auto run = distillation(lines + kWeights + (is_other ? kTeacher : ""));
+  write_latents(run->of("latents"), 1);
+  const auto teacher = is_other ? run->model("few", "teacher") : run->model("dit");
+  ScratchRun::save(*teacher, run->folder() / "teacher.safetensors");
+  ScratchRun::save(*critic_of(*run, at::kFloat), run->folder() / "critic.safetensors");
+  distilled(*run);
+  return run;
+}
+
+// The first step's, with the links of the networks that give them.
+void expect_scores(const ScratchRun& run, bool is_other, const std::vector<const kinora_link*>& of_teacher,
+                   const std::vector<const kinora_link*>& of_critic) {
+  const auto teacher = is_other ? run.model("few", "teacher", at::kDouble, of_teacher)
+                                : run.model("dit", "model", at::kDouble, of_teacher),
+             critic = critic_of(run, at::kDouble, of_critic);
+  const Noisy student = noisy_videos(run, "student");
+  const Tensor none = score(*teacher, student, at::zeros_like(text())),
+               real = none + 3 * (score(*teacher, student, text()) - none);
+  const double apart = (score(*critic, student, text()) - real).abs().mean().item<double>();
+  const json line = run.metrics("few").at(0);
+  EXPECT_NEAR(line.at("critic").get<double>() / loss_of(*critic, noisy_videos(run, "critic")), 1, 1e-9)
+      << is_other;
+  EXPECT_NEAR(line.at("score_distance").get<double>() / apart, 1, 1e-9) << is_other;
+}
+
 TEST(DistillScores, OfWholeVideosAreThoseOfTheNetworksWithoutChunks) {
-  for (const bool is_other : {false, true}) {
-    const auto run = distillation(kBidirectional + (is_other ? kTeacher : ""));
-    write_latents(run->of("latents"), 1);
-    const auto teacher_of = [&](at::ScalarType dtype) {
-      return is_other ? run->model("few", "teacher", dtype) : run->model("dit", "model", dtype);
-    };
-    ScratchRun::save(*teacher_of(at::kFloat), run->folder() / "teacher.safetensors");
-    ScratchRun::save(*critic_of(*run, at::kFloat), run->folder() / "critic.safetensors");
-    distilled(*run);
-    const auto teacher = teacher_of(at::kDouble), critic = critic_of(*run, at::kDouble);
-    const Noisy of_critic = noisy_videos(*run, "critic"), of_student = noisy_videos(*run, "student");
-    const double loss = (velocity(*critic, of_critic, text()) - (of_critic.noise - of_critic.x))
-                            .square()
-                            .mean()
-                            .item<double>();
-    const Tensor none = score(*teacher, of_student, at::zeros_like(text())),
-                 real = none + 3 * (score(*teacher, of_student, text()) - none);
-    const double apart = (score(*critic, of_student, text()) - real).abs().mean().item<double>();
-    const json line = run->metrics("few").at(0);
-    EXPECT_NEAR(line.at("critic").get<double>() / loss, 1, 1e-9) << is_other;
-    EXPECT_NEAR(line.at("score_distance").get<double>() / apart, 1, 1e-9) << is_other;
+  for (const bool is_other : {false, true})
+    expect_scores(*run_of_scores("steps = 1\nevery = 1\nscores = 'bidirectional'\n", is_other), is_other, {},
+                  {});
+}
+
+// The student's rule with its mask written out: a frame sees itself, the one before and the first, all noisy.
+class NoisyChunks final : public kinora::Link<Tensor> {
+ public:
+  NoisyChunks() : Link(KINORA_LEVEL_CACHE) { skip_inherited<NoisyChunks>(); }
+  Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const kinora_attention& how) override {
+    if (!how.kv_seq) return next.attention(q, k, v, how);
+    const int64_t tokens = q.size(1);
+    const Tensor frame = at::floor_divide(at::arange(tokens), tokens / 4), i = frame.unsqueeze(1),
+                 j = frame.unsqueeze(0);
+    return test::masked_attention(q, k, v, how.scale, (j <= i) & ((j > i - 2) | (j < 1)));
   }
+};
+
+TEST(DistillScores, OfNoisyChunksSeeTheNoisyOnesBeforeThem) {
+  const NoisyChunks teacher, critic;
+  expect_scores(*run_of_scores("steps = 1\nevery = 1\nscores = 'causal-noisy'\n"), false, {teacher.get()},
+                {critic.get()});
+}
+
+// The second window of the videos of the first step, by the critic of after that step.
+TEST(DistillScores, OfAWindowAreThoseOfAVideo) {
+  const auto run = run_of_scores("steps = 2\nevery = 2\nvideo_windows = 2\nscores = 'bidirectional'\n");
+  const auto critic = critic_of(*run, at::kDouble);
+  Checkpoint first = load_checkpoint(run->of("few") / "checkpoints/step-000001");
+  const NamedTensors weights = taken(first.more, "critic.weight.");
+  for (auto& leaf : critic->chain().leaves()) leaf.tensor.detach().copy_(weights.at(leaf.name));
+  const double loss = loss_of(*critic, noisy_videos(*run, "critic", 2));
+  const json line = run->metrics("few").at(1);
+  EXPECT_EQ(line.at("window").get<int64_t>(), 2);
+  EXPECT_NEAR(line.at("critic").get<double>() / loss, 1, 1e-9);
 }
 
 TEST(DistillScores, RefuseNetworksThatCannotGiveThem) {
