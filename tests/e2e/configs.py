@@ -48,8 +48,10 @@ def check_flow(out):
 
 
 def check_long_video(out):
-    """The shots have their lengths, the distilled model makes them in its two steps, the cache holds its capacity and
-    the streamed file has the video's frames."""
+    """The shots have their lengths, the model distilled on two windows of a video makes them in its two steps, the cache
+    holds its capacity and the streamed file has the video's frames."""
+    lines = [json.loads(line) for line in (out / "few/metrics.jsonl").read_text().splitlines()]
+    assert [line["window"] for line in lines] == [1, 2], lines
     video = json.loads((out / "film/videos/000.json").read_text())
     assert [shot["frame"] for shot in video["shots"]] == [0, 33, 57, 81] and video["frames"] == 105, video
     chunks = 1 + 104 // 4
@@ -199,7 +201,8 @@ CASES = {
              ["tokenizer", "stdit"], ["film"],
              check_flow),
     "long-video": ([*small("latents"), "dit.steps=2", "dit.batch=2", "dit.model.layers=1", "few.steps=2", "few.every=1",
-                    "few.batch=2", "few.sampler.timesteps=[1000, 500]", f"film.stream={STREAMED}"],
+                    "few.batch=2", "few.sampler.timesteps=[1000, 500]", "few.video_windows=2",
+                    f"film.stream={STREAMED}"],
                    ["tokenizer", "dit", "few"], [], check_long_video),
     "nvfp4": ([*small("latents"), "bf16.steps=4", "nvfp4.steps=4", "bf16.model.layers=1", "nvfp4.model.layers=1",
                "film.sampler.steps=4"],

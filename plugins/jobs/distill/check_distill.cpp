@@ -90,18 +90,20 @@ void require_chunks(const ComponentUse& loss, const FrameOptions& rule, int64_t 
 void require_windows(int64_t windows, const ComponentUse& model, const FrameOptions& rule, int64_t frames) {
   if (windows == 1) return;
   if (frames % rule.chunk != 0 || rule.chunks().begin(1) != rule.chunk)
-    raise(KINORA_ERROR_INVALID,
-          "video_windows: a window has the {} latent frames of a sample, which are not whole chunks of {}, the "
-          "first of {}; set `frames` of the encode job, or chunk and first_chunk of the train job, so that "
-          "they are, or leave video_windows out",
-          frames, rule.chunk, rule.chunks().begin(1));
+    raise(
+        KINORA_ERROR_INVALID,
+        "video_windows: a window has the {} latent frames of a sample, which are not whole chunks of {}, the "
+        "first of {}; set `frames` of the encode job, or chunk and first_chunk of the train job, so that "
+        "they are, or leave video_windows out",
+        frames, rule.chunk, rule.chunks().begin(1));
   const json& its = model.options.values();
   const auto largest = its.value("max_size", std::vector<int64_t>());
   if (its.value("learnable_pos_embed", json()) == true && !largest.empty() && windows * frames > largest[0])
-    raise(KINORA_ERROR_INVALID,
-          "video_windows: the videos have {} latent frames, and {} has learnt {} positions in time (max_size); "
-          "lower video_windows, or train with a larger max_size",
-          windows * frames, model.id, largest[0]);
+    raise(
+        KINORA_ERROR_INVALID,
+        "video_windows: the videos have {} latent frames, and {} has learnt {} positions in time (max_size); "
+        "lower video_windows, or train with a larger max_size",
+        windows * frames, model.id, largest[0]);
 }
 
 // Rollouts see what the forward with gradients sees: no less, and at the same positions.
@@ -281,9 +283,8 @@ void check_distill(JobCheck& check) {
       require_chunks(*check.spec().component("loss"), options_of_student(check), data->shape[1]);
     });
   if (data)
-    check.holds("video_windows", [&] {
-      require_windows(o.video_windows, use, options_of_student(check), data->shape[1]);
-    });
+    check.holds("video_windows",
+                [&] { require_windows(o.video_windows, use, options_of_student(check), data->shape[1]); });
   if (data) check.holds("input", [&] { require_latents(check, *data, spec, use.options); });
   const ComponentUse* teacher = check.spec().component("teacher");
   if (data && teacher)

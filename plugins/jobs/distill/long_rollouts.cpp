@@ -41,8 +41,8 @@ SelfForcing::Video& LongRollouts::video(const std::vector<int64_t>& shape, int64
   }
   const uint64_t session = how_.session + how_.sessions * static_cast<uint64_t>(place);
   return videos_
-      .emplace(place, forcing_.begin(whole, origin(first, step), "distill.rollout." + how_.role, session,
-                                     latents))
+      .emplace(place,
+               forcing_.begin(whole, origin(first, step), "distill.rollout." + how_.role, session, latents))
       .first->second;
 }
 

@@ -19,12 +19,12 @@ namespace kinora::core {
 class LongRollouts {
  public:
   struct How {
-    std::string role{};     // its random numbers have it in their keys
-    int64_t windows = 1;    // of a video; 1: a turn makes a whole one
-    int64_t every = 1;      // steps from turn to turn, of which the last one is the turn
-    int64_t batch = 1;      // samples of a step, over all ranks
-    uint64_t session = 1;   // of the cache, the first of those of this role
-    uint64_t sessions = 1;  // from a sample's session to the next one's
+    std::string role{};                  // its random numbers have it in their keys
+    int64_t windows = 1;                 // of a video; 1: a turn makes a whole one
+    int64_t every = 1;                   // steps from turn to turn, of which the last one is the turn
+    int64_t batch = 1;                   // samples of a step, over all ranks
+    uint64_t session = 1;                // of the cache, the first of those of this role
+    uint64_t sessions = 1;               // from a sample's session to the next one's
     EarlierKeysLink* earlier = nullptr;  // for forwards with gradients
   };
   // forcing outlives this object.
@@ -41,8 +41,9 @@ class LongRollouts {
                   const std::vector<int64_t>& exits, int64_t first, int64_t step);
   // The student's weights have changed.
   void forget();
-  // The latents [batch, C, frames, H, W] of the videos that go on after so many steps, the same on every rank; undefined
-  // if none does. They have the precision in which the student reads them. Collective over the ranks of other samples.
+  // The latents [batch, C, frames, H, W] of the videos that go on after so many steps, the same on every rank;
+  // undefined if none does. They have the precision in which the student reads them. Collective over the ranks of other
+  // samples.
   at::Tensor state(int64_t steps, const Parallelism&) const;
   void restore(at::Tensor latents) { restored_ = std::move(latents); }
 

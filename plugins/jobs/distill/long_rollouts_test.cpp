@@ -41,8 +41,7 @@ SelfForced in_windows(OnCache& on, const Setting& s, const std::vector<int64_t>&
     if (window > 0 && between == Between::kResumes)
       video.emplace(on.rolls.begin(s.shape(), 0, "test", 7, joined_windows(made).x));
     if (between == Between::kResumes) on.cache.reset(7);
-    made.push_back(
-        on.rolls.next(*video, s.c.frames / kWindows, on.conditions(), of_window(exits, window)));
+    made.push_back(on.rolls.next(*video, s.c.frames / kWindows, on.conditions(), of_window(exits, window)));
   }
   return joined_windows(made);
 }

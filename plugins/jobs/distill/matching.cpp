@@ -122,7 +122,8 @@ MicroLoss Matching::micro_loss(size_t role, int64_t first, int64_t count) {
       {}};
 }
 
-// The student's weights change in its own steps. A run that continues counts the exits of the steps before it, which are functions of the seed.
+// The student's weights change in its own steps. A run that continues counts the exits of the steps before it, which
+// are functions of the seed.
 bool Matching::after_step(int64_t step, nlohmann::json& line) {
   const double mean = line.at("latent_mean"), square = line.at(kSquare);
   line.erase(kSquare);

@@ -50,8 +50,8 @@ class Matching final : public DistillTask {
   Objective critic_objective_;
   SelfForcing forcing_;
   std::map<std::string, LongRollouts> rollouts_by_;  // by role
-  std::optional<Kept> kept_;    // between the student's and the critic's turn
-  std::vector<int64_t> exits_;  // of the student's updates in the first `counted_` steps
+  std::optional<Kept> kept_;                         // between the student's and the critic's turn
+  std::vector<int64_t> exits_;                       // of the student's updates in the first `counted_` steps
   int64_t counted_ = 0;
 };
 

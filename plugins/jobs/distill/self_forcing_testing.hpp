@@ -240,8 +240,8 @@ inline void expect_euler_steps(const std::function<Tensor(const Tensor&, const T
   EXPECT_LT(furthest(want, x), 1e-10) << "Euler's steps, frame " << first;
 }
 
-// The definition: each chunk's exit step with gradients, after clean passes without. weight: of each number of the video
-// in the loss.
+// The definition: each chunk's exit step with gradients, after clean passes without. weight: of each number of the
+// video in the loss.
 inline Gradients chunk_by_chunk(Setting& s, const SelfForced& made, const Tensor& weight) {
   const ForcingCase& c = s.c;
   KeptContext context;
