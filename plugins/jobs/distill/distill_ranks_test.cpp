@@ -95,7 +95,7 @@ TEST(DistillRanks, DistillByNoisyCausalScoresAsOneProcess) {
   expect_as_one_process({"['balanced-sp']"}, "scores = 'causal-noisy'\nguidance = 3.0\n");
 }
 
-// The second step's windows go on with the first one's videos.
+// The second step's windows continue the first one's videos.
 TEST(DistillRanks, DistillWindowsOfLongVideosAsOneProcess) {
   expect_as_one_process({"['fsdp', 'recompute']", "['tp']", "['balanced-sp']"},
                         "every = 1\nvideo_windows = 2\n", 15);

@@ -1,9 +1,9 @@
 // Rollouts of long videos window by window: streaming long tuning (LongLive 1, arXiv 2509.22622, section 3.2). Each
-// sample of the batch has a video of several windows. In a turn, a step in which the rollouts' loss is due, every video
-// goes on by its next window after the frames before it, whose keys and values are constants. After the last window new
-// videos begin, with the texts of other samples. Between two turns a video has its latents and, on the cache, its keys
-// and values. Those are of the student's weights of now: when these change, the clean passes are made again. So a
-// checkpoint needs the latents alone.
+// sample of the batch has a video of several windows. In a turn, a step in which the rollouts' loss is due, the student
+// makes the next window of each video after the frames before it, whose keys and values are constants. After the last
+// window new videos begin, with the texts of other samples. Between two turns a video has its latents and, on the
+// cache, its keys and values. These are always those of the student's current weights: when the weights change, the
+// clean passes are made again. So a checkpoint needs the latents alone.
 //
 // B samples, C channels, T latent frames of a window, H rows, W columns.
 #pragma once
@@ -32,7 +32,7 @@ class LongRollouts {
 
   // The window of a turn, from 0 on. step: steps done before it.
   int64_t window(int64_t step) const { return turn(step) % how_.windows; }
-  // Sample `first` of this step goes on with the video that began for this sample, which has its text and its noise.
+  // The sample for which the video began that sample `first` of this step continues: it has its text and its noise.
   int64_t origin(int64_t first, int64_t step) const;
   // The next window of the videos of the samples [first, first + B). conditions: those of the samples from origin() on.
   // shape: B, C, T, H, W. exits: of the window's chunks. Throws Error(KINORA_ERROR_UNSUPPORTED) for conditions with
@@ -41,8 +41,8 @@ class LongRollouts {
                   const std::vector<int64_t>& exits, int64_t first, int64_t step);
   // The student's weights have changed.
   void forget();
-  // The latents [batch, C, frames, H, W] of the videos that go on after so many steps, the same on every rank;
-  // undefined if none does. They have the precision in which the student reads them. Collective over the ranks of other
+  // The latents [batch, C, frames, H, W] of the videos that are unfinished after so many steps, the same on
+  // every rank; undefined if none is. They have the precision in which the student reads them. Collective over the ranks of other
   // samples.
   at::Tensor state(int64_t steps, const Parallelism&) const;
   void restore(at::Tensor latents) { restored_ = std::move(latents); }
@@ -54,7 +54,7 @@ class LongRollouts {
   SelfForcing& forcing_;
   const How how_;
   std::map<int64_t, SelfForcing::Video> videos_;  // by the first sample's place in its step
-  at::Tensor restored_;                           // latents of the videos that no turn has gone on with yet
+  at::Tensor restored_;                           // latents of the videos that no turn has continued yet
 };
 
 }  // namespace kinora::core

@@ -75,7 +75,8 @@ class SelfForcing {
   // chain has the rule of two streams from these frames on, and begins its pass of before again.
   SelfForced next(Video& video, int64_t frames, const NamedTensors& conditions,
                   const std::vector<int64_t>& exits, EarlierKeysLink* earlier = nullptr);
-  // To be called for a video that goes on after the student's weights change: its keys and values are computed again.
+  // To be called for an unfinished video when the student's weights have changed: the next call of next() computes its
+  // keys and values again.
   void forget(Video& video);
   // A whole video.
   SelfForced roll_out(const NamedTensors& conditions, const std::vector<int64_t>& shape,
