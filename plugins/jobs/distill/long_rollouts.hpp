@@ -1,4 +1,4 @@
-// Rollouts of long videos window by window: streaming long tuning (LongLive 1, arXiv 2509.22622, section 3.2). Each
+// Rollouts of long videos window by window: streaming long tuning (LongLive 1, arXiv 2509.22622). Each
 // sample of the batch has a video of several windows. In a turn, a step in which the rollouts' loss is due, the student
 // makes the next window of each video after the frames before it, whose keys and values are constants. After the last
 // window new videos begin, with the texts of other samples. Between two turns a video has its latents and, on the
@@ -41,8 +41,8 @@ class LongRollouts {
                   const std::vector<int64_t>& exits, int64_t first, int64_t step);
   // The student's weights have changed.
   void forget();
-  // The latents [batch, C, frames, H, W] of the videos that are unfinished after so many steps, the same on
-  // every rank; undefined if none is. They have the precision in which the student reads them. Collective over the ranks of other
+  // The latents [batch, C, frames, H, W] of the videos that are unfinished after so many steps, the same on every rank;
+  // undefined if none is. They have the precision in which the student reads them. Collective over the ranks of other
   // samples.
   at::Tensor state(int64_t steps, const Parallelism&) const;
   void restore(at::Tensor latents) { restored_ = std::move(latents); }
