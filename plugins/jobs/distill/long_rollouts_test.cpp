@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(Of, LongRollout,
                          [](const auto& info) { return testing::PrintToString(info.param); });
 
 // A window of two frames sees the sink and two frames before it, however long the video is.
-TEST(LongRollout, KeepsAsMuchInEveryWindow) {
+TEST(LongRolloutMemory, IsTheSameInEveryWindow) {
   constexpr int64_t kMany = 10, T = 2;
   Setting s(ForcingCase{"dit", kMany * T, 1, 3, 1});
   OnCache on(s);
