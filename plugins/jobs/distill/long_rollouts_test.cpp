@@ -1,6 +1,4 @@
 // Windows of a long rollout against the whole video: what they make, their gradient, and what they keep.
-#include "plugins/jobs/distill/long_rollouts.hpp"
-
 #include <optional>
 
 #include "plugins/jobs/distill/self_forcing_testing.hpp"
