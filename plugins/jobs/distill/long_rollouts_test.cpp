@@ -3,10 +3,8 @@
 
 #include "plugins/jobs/distill/self_forcing_testing.hpp"
 
-namespace kinora::core::long_rollouts_test {
+namespace kinora::core::forcing {
 namespace {
-
-using namespace forcing;
 
 constexpr int64_t kWindows = 3;
 
@@ -109,4 +107,4 @@ TEST(LongRolloutMemory, IsTheSameInEveryWindow) {
 }
 
 }  // namespace
-}  // namespace kinora::core::long_rollouts_test
+}  // namespace kinora::core::forcing

@@ -5,10 +5,8 @@
 
 #include "plugins/jobs/distill/self_forcing_testing.hpp"
 
-namespace kinora::core::self_forcing_test {
+namespace kinora::core::forcing {
 namespace {
-
-using namespace forcing;
 
 struct Parallel {
   SelfForced made;
@@ -85,4 +83,4 @@ TEST(SelfForcing, ProjectsTheTextOnceAVideo) {
 }
 
 }  // namespace
-}  // namespace kinora::core::self_forcing_test
+}  // namespace kinora::core::forcing
