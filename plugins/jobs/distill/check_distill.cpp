@@ -87,8 +87,14 @@ void require_chunks(const ComponentUse& loss, const FrameOptions& rule, int64_t 
 }
 
 // Every window is a video for teacher and critic, and the student has positions for all of them.
-void require_windows(int64_t windows, const ComponentUse& model, const FrameOptions& rule, int64_t frames) {
-  if (windows == 1) return;
+void require_windows(const DistillOptions& o, const ComponentUse& model, const FrameOptions& rule,
+                     int64_t frames) {
+  if (o.video_windows == 1) return;
+  if (o.window_overlap >= frames || o.window_overlap % rule.chunk != 0)
+    raise(KINORA_ERROR_INVALID,
+          "video_windows: window_overlap = {} must be whole chunks of {} and below the {} latent frames of a "
+          "sample",
+          o.window_overlap, rule.chunk, frames);
   if (frames % rule.chunk != 0 || rule.chunks().begin(1) != rule.chunk)
     raise(
         KINORA_ERROR_INVALID,
@@ -98,12 +104,13 @@ void require_windows(int64_t windows, const ComponentUse& model, const FrameOpti
         frames, rule.chunk, rule.chunks().begin(1));
   const json& its = model.options.values();
   const auto largest = its.value("max_size", std::vector<int64_t>());
-  if (its.value("learnable_pos_embed", json()) == true && !largest.empty() && windows * frames > largest[0])
+  const int64_t whole = frames + (o.video_windows - 1) * (frames - o.window_overlap);
+  if (its.value("learnable_pos_embed", json()) == true && !largest.empty() && whole > largest[0])
     raise(
         KINORA_ERROR_INVALID,
         "video_windows: the videos have {} latent frames, and {} has learnt {} positions in time (max_size); "
         "lower video_windows, or train with a larger max_size",
-        windows * frames, model.id, largest[0]);
+        whole, model.id, largest[0]);
 }
 
 // Rollouts see what the forward with gradients sees: no less, and at the same positions.
@@ -197,6 +204,10 @@ void check_method(JobCheck& check, const DistillOptions& o) {
         "scores = \"bidirectional\" needs networks that were trained without chunks, and the train job's "
         "model is not; set teacher_weights and critic_weights");
   check.holds("level_min", [&] { require_levels(o); });
+  if (o.video_windows == 1 && o.window_overlap > 0)
+    check.problem(
+        "window_overlap",
+        "window_overlap: only videos of several windows overlap; set video_windows, or leave it out");
   if (o.video_windows > 1 && o.reuse_rollouts)
     check.problem("reuse_rollouts",
                   "reuse_rollouts: with video_windows student and critic each continue videos of their own; "
@@ -283,8 +294,7 @@ void check_distill(JobCheck& check) {
       require_chunks(*check.spec().component("loss"), options_of_student(check), data->shape[1]);
     });
   if (data)
-    check.holds("video_windows",
-                [&] { require_windows(o.video_windows, use, options_of_student(check), data->shape[1]); });
+    check.holds("video_windows", [&] { require_windows(o, use, options_of_student(check), data->shape[1]); });
   if (data) check.holds("input", [&] { require_latents(check, *data, spec, use.options); });
   const ComponentUse* teacher = check.spec().component("teacher");
   if (data && teacher)

@@ -7,7 +7,7 @@ namespace kinora::core {
 
 struct DistillOptions : OptimizerOptions {
   std::string method = "dmd", scores = "causal";
-  int64_t every = 5, video_windows = 1, teacher_steps = 48, pairs = 1000;
+  int64_t every = 5, video_windows = 1, window_overlap = 0, teacher_steps = 48, pairs = 1000;
   double guidance = 4, critic_learning_rate = 4e-7, shift = 5, level_min = 0.02, level_max = 0.98;
   bool reuse_rollouts = false;
   WeightsPaths teacher_weights, critic_weights;
@@ -60,17 +60,27 @@ struct DistillOptions : OptimizerOptions {
         .help(
             "let the critic learn the student's videos, with other noise, in the steps that update both; "
             "saves a rollout there");
-    d.option("video_windows", &O::video_windows)
-        .range(1, 1e6)
-        .help(
-            "number of windows of a rollout's video, each as long as the samples' latents. Each update "
-            "continues the video by a window, which it learns and scores alone; 1: each makes a whole video");
+    describe_windows(d);
     describe_teacher_steps(d);
     describe_networks(d);
   }
 
  private:
   using O = DistillOptions;
+  static void describe_windows(Describe<DistillOptions>& d) {
+    d.option("video_windows", &O::video_windows)
+        .range(1, 1e6)
+        .help(
+            "number of windows of a rollout's video, each as long as the samples' latents. Each update "
+            "continues the video by a window, which it learns and scores alone; 1: each makes a whole video");
+    d.option("window_overlap", &O::window_overlap)
+        .range(0, 1e6)
+        .unit("latent frames")
+        .help(
+            "number of frames before a window, whole chunks, that teacher and critic see in front of it; it "
+            "is "
+            "so much shorter, and the student learns its own frames alone");
+  }
   static void describe_teacher_steps(Describe<DistillOptions>& d) {
     d.option("teacher_steps", &O::teacher_steps)
         .range(1, 1e5)

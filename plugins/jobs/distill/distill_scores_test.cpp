@@ -36,8 +36,22 @@ std::unique_ptr<Model> critic_of(const ScratchRun& run, at::ScalarType dtype,
   return out;
 }
 
-// The student's videos of four frames on a cache, one for each step so far. They are windows of one video.
-Tensor videos(const ScratchRun& run, const std::string& role, int64_t steps) {
+void load(Model& network, const NamedTensors& weights) {
+  for (auto& leaf : network.chain().leaves()) leaf.tensor.detach().copy_(weights.at(leaf.name));
+}
+
+Checkpoint after_step(const ScratchRun& run, int64_t step) {
+  return load_checkpoint(run.of("few") / fmt::format("checkpoints/step-{:06}", step));
+}
+
+// When a role makes windows of one video: steps done before each, and by how many frames later windows are shorter.
+struct Turns {
+  std::vector<int64_t> steps{0};
+  int64_t overlap = 0;
+};
+
+// The last four frames of the video that the student makes on a cache, each window with its weights of then.
+Tensor videos(const ScratchRun& run, const std::string& role, const Turns& turns) {
   FrameOptions rule;
   rule.teacher_forcing = true;
   rule.window = 2, rule.sink = 1;
@@ -54,24 +68,28 @@ Tensor videos(const ScratchRun& run, const std::string& role, int64_t steps) {
   for (const double u : {1.0, 0.7, 0.4}) levels.push_back(3 * u / (1 + 2 * u));
   SelfForcing forcing(*student, cache, *or_throw(registry.find("model", "model/dit")), loss,
                       {.rule = rule, .levels = levels, .stream = at::kDouble, .seed = kSeed});
-  SelfForcing::Video video = forcing.begin({2, 2, 4 * steps, 2, 4}, 0, "distill.rollout." + role);
-  Tensor last;
-  for (int64_t step = 0; step < steps; ++step) {
+  const int64_t later = 4 - turns.overlap, all = 4 + later * static_cast<int64_t>(turns.steps.size() - 1);
+  SelfForcing::Video video = forcing.begin({2, 2, all, 2, 4}, 2 * turns.steps[0], "distill.rollout." + role);
+  std::vector<Tensor> windows;
+  for (const int64_t step : turns.steps) {
+    if (!windows.empty()) {
+      load(*student, after_step(run, step).weights);
+      forcing.forget(video);
+    }
     const double u = sample_uniform({1}, kSeed, step, "distill.exit." + role).item<double>();
     const std::vector<int64_t> exits(4, static_cast<int64_t>(3 * u));
-    last = forcing.next(video, 4, {{"text", text()}}, exits).x;
+    windows.push_back(forcing.next(video, windows.empty() ? 4 : later, {{"text", text()}}, exits).x);
   }
-  return last;
+  return at::cat(windows, 2).narrow(2, all - 4, 4);
 }
 
 struct Noisy {
   Tensor x, noise, level, noisy;
 };
 
-// The last of these steps has the samples 2 * (steps - 1) and the one after.
-Noisy noisy_videos(const ScratchRun& run, const std::string& role, int64_t steps = 1) {
-  const int64_t first = 2 * (steps - 1);
-  const Tensor x = videos(run, role, steps), noise = sample_noise(x, kSeed, first, "distill.noise." + role),
+Noisy noisy_videos(const ScratchRun& run, const std::string& role, const Turns& turns = {}) {
+  const int64_t first = 2 * turns.steps.back();  // of the two samples of the last step
+  const Tensor x = videos(run, role, turns), noise = sample_noise(x, kSeed, first, "distill.noise." + role),
                u = sample_uniform({2}, kSeed, first, "distill.level." + role),
                level = (5 * u / (1 + 4 * u)).clamp(0.02, 0.98), s = level.view({2, 1, 1, 1, 1});
   return {x, noise, level, (1 - s) * x + s * noise};
@@ -102,16 +120,20 @@ std::unique_ptr<ScratchRun> run_of_scores(const std::string& lines, bool is_othe
   return run;
 }
 
+// The mean distance of the two scores in the last frames.
+double apart_in(Model& teacher, Model& critic, const Noisy& in, int64_t frames) {
+  const Tensor none = score(teacher, in, at::zeros_like(text())),
+               real = none + 3 * (score(teacher, in, text()) - none);
+  return (score(critic, in, text()) - real).narrow(2, 4 - frames, frames).abs().mean().item<double>();
+}
+
 // The first step's, with the links of the networks that give them.
 void expect_scores(const ScratchRun& run, bool is_other, const std::vector<const kinora_link*>& of_teacher,
                    const std::vector<const kinora_link*>& of_critic) {
   const auto teacher = is_other ? run.model("few", "teacher", at::kDouble, of_teacher)
                                 : run.model("dit", "model", at::kDouble, of_teacher),
              critic = critic_of(run, at::kDouble, of_critic);
-  const Noisy student = noisy_videos(run, "student");
-  const Tensor none = score(*teacher, student, at::zeros_like(text())),
-               real = none + 3 * (score(*teacher, student, text()) - none);
-  const double apart = (score(*critic, student, text()) - real).abs().mean().item<double>();
+  const double apart = apart_in(*teacher, *critic, noisy_videos(run, "student"), 4);
   const json line = run.metrics("few").at(0);
   EXPECT_NEAR(line.at("critic").get<double>() / loss_of(*critic, noisy_videos(run, "critic")), 1, 1e-9)
       << is_other;
@@ -143,17 +165,31 @@ TEST(DistillScores, OfNoisyChunksSeeTheNoisyOnesBeforeThem) {
                 {critic.get()});
 }
 
-// The second window of the videos of the first step, by the critic of after that step.
+// The second windows of the critic's videos and of the student's, by the networks before these steps.
 TEST(DistillScores, OfAWindowAreThoseOfAVideo) {
-  const auto run = run_of_scores("steps = 2\nevery = 2\nvideo_windows = 2\nscores = 'bidirectional'\n");
-  const auto critic = critic_of(*run, at::kDouble);
-  Checkpoint first = load_checkpoint(run->of("few") / "checkpoints/step-000001");
-  const NamedTensors weights = taken(first.more, "critic.weight.");
-  for (auto& leaf : critic->chain().leaves()) leaf.tensor.detach().copy_(weights.at(leaf.name));
-  const double loss = loss_of(*critic, noisy_videos(*run, "critic", 2));
-  const json line = run->metrics("few").at(1);
-  EXPECT_EQ(line.at("window").get<int64_t>(), 2);
-  EXPECT_NEAR(line.at("critic").get<double>() / loss, 1, 1e-9);
+  for (const int64_t overlap : {0, 2}) {
+    const auto run =
+        run_of_scores(fmt::format("steps = 4\nevery = 2\nvideo_windows = 2\nwindow_overlap = {}\n"
+                                  "scores = 'bidirectional'\n",
+                                  overlap));
+    const auto teacher = run->model("dit", "model", at::kDouble), critic = critic_of(*run, at::kDouble);
+    const auto before = [&](int64_t step) {
+      Checkpoint then = after_step(*run, step);
+      load(*critic, taken(then.more, "critic.weight."));
+      return run->metrics("few").at(static_cast<size_t>(step));
+    };
+    const json second = before(1);
+    EXPECT_EQ(second.at("window").get<int64_t>(), 2);
+    EXPECT_NEAR(
+        second.at("critic").get<double>() / loss_of(*critic, noisy_videos(*run, "critic", {{0, 1}, overlap})),
+        1, 1e-9)
+        << overlap;
+    const json fourth = before(3);
+    const Noisy student = noisy_videos(*run, "student", {{1, 3}, overlap});
+    EXPECT_NEAR(fourth.at("score_distance").get<double>() / apart_in(*teacher, *critic, student, 4 - overlap),
+                1, 1e-9)
+        << overlap;
+  }
 }
 
 TEST(DistillScores, RefuseNetworksThatCannotGiveThem) {

@@ -76,7 +76,7 @@ TEST(DistillWindows, BeginAsAVideoOfOneWindowAndGoOnOtherwise) {
 }
 
 TEST(DistillWindows, AreTheSameInMicrobatches) {
-  const std::string lines = "steps = 3\nevery = 1\nguidance = 3.0\nvideo_windows = 2\n";
+  const std::string lines = "steps = 3\nevery = 1\nguidance = 3.0\nvideo_windows = 2\nwindow_overlap = 2\n";
   const auto one = distillation(lines), two = distillation(lines + "accumulate = 2\n");
   distilled(*one);
   distilled(*two);
@@ -94,6 +94,10 @@ TEST(DistillWindows, AreRefusedWhereTheyCannotBe) {
     return test::refusal([&] { distilled(*run); });
   };
   EXPECT_THAT(said("method = 'consistency'\n"), testing::HasSubstr("only method = \"dmd\" makes videos"));
+  EXPECT_THAT(said("window_overlap = 4\n"),
+              testing::HasSubstr("whole chunks of 1 and below the 4 latent frames"));
+  EXPECT_THAT(said("window_overlap = 1\n", kStudent + "chunk = 2\n"),
+              testing::HasSubstr("whole chunks of 2"));
   EXPECT_THAT(said("reuse_rollouts = true\n"), testing::HasSubstr("each continue videos of their own"));
   EXPECT_THAT(said("", kStudent + "chunk = 3\n"),
               testing::HasSubstr("4 latent frames of a sample, which are not whole chunks of 3"));

@@ -24,12 +24,12 @@ int64_t LongRollouts::origin(int64_t first, int64_t step) const {
 }
 
 SelfForcing::Video& LongRollouts::video(const std::vector<int64_t>& shape, int64_t first, int64_t step) {
-  const int64_t place = first - step * how_.batch, known = window(step) * shape[2];
+  const int64_t place = first - step * how_.batch, known = begin(window(step), shape[2]);
   if (known == 0) restored_.reset();
   const auto found = videos_.find(place);
   if (found != videos_.end()) return found->second;
   auto whole = shape;
-  whole[2] *= how_.windows;
+  whole[2] = begin(how_.windows, shape[2]);
   at::Tensor latents;
   if (known > 0) {
     if (!restored_.defined() || restored_.size(2) != known)
@@ -46,12 +46,15 @@ SelfForcing::Video& LongRollouts::video(const std::vector<int64_t>& shape, int64
       .first->second;
 }
 
-SelfForced LongRollouts::next(const NamedTensors& conditions, const std::vector<int64_t>& shape,
-                              const std::vector<int64_t>& exits, int64_t first, int64_t step) {
+LongRollouts::Made LongRollouts::next(const NamedTensors& conditions, const std::vector<int64_t>& shape,
+                                      const std::vector<int64_t>& exits, int64_t first, int64_t step) {
   if (how_.windows > 1) require_no_frames(conditions);
-  SelfForcing::Video& goes_on = video(shape, first, step);
-  SelfForced out = forcing_.next(goes_on, shape[2], conditions, exits, how_.earlier);
-  if (goes_on.loop.done()) videos_.erase(first - step * how_.batch);
+  const int64_t T = shape[2];
+  SelfForcing::Video& continued = video(shape, first, step);
+  SelfForced window = forcing_.next(continued, frames(step, T), conditions, exits, how_.earlier);
+  const Rollout& loop = continued.loop;
+  Made out{std::move(window), loop.latent(loop.finished() - T)};
+  if (loop.done()) videos_.erase(first - step * how_.batch);
   return out;
 }
 

@@ -30,6 +30,7 @@ LongRollouts::How Matching::rollouts_of(const std::string& role) {
   const bool learns = role == kStudentRole;
   return {.role = role,
           .windows = options_.video_windows,
+          .overlap = options_.window_overlap,
           .every = learns ? options_.every : 1,
           .batch = options_.batch,
           .session = learns ? 1U : 2U,
@@ -84,9 +85,11 @@ Matching::Rolled Matching::rolled(const std::string& role, int64_t first, int64_
   LongRollouts& rollouts = rollouts_by_.at(role);
   Rolled out{drawn(rollouts.origin(first, step_), count), {}, {}, {}};
   const auto shape = out.with.at("latent").sizes().vec();
-  const std::vector<int64_t> exits(static_cast<size_t>(forcing_.chunks(shape[2])), exit(role, step_));
-  out.made = rollouts.next(out.with, shape, exits, first, step_);
-  out.set_latent(on_device(out.made.x));
+  const int64_t chunks = forcing_.chunks(rollouts.frames(step_, shape[2]));
+  const std::vector<int64_t> exits(static_cast<size_t>(chunks), exit(role, step_));
+  auto [window, scored] = rollouts.next(out.with, shape, exits, first, step_);
+  out.made = std::move(window);
+  out.set_latent(on_device(scored));
   draw_noise(out, role, first);
   return out;
 }
@@ -141,13 +144,18 @@ bool Matching::after_step(int64_t step, nlohmann::json& line) {
 MicroLoss Matching::student_loss(const Rolled& in) {
   const at::Tensor noisy = flow_.noisy(in.with.at("latent"), in.noise, in.levels),
                    fake = score(*critic_, critic_objective_, in.with, noisy, in.levels),
-                   real = guided_score(in, noisy, in.levels),
-                   x = student_estimate(in.with, in.made.noisy, in.made.levels);
-  const auto by_frame = [](const at::Tensor& t) { return t.transpose(1, 2); };  // [B, T, C, H, W]
+                   real = guided_score(in, noisy, in.levels);
+  NamedTensors own = in.with;
+  own["latent"] = on_device(in.made.x);
+  const at::Tensor x = student_estimate(own, in.made.noisy, in.made.levels);
+  // Of the frames that the student learns, [B, T, C, H, W].
+  const auto by_frame = [T = x.size(2)](const at::Tensor& t) {
+    return t.narrow(2, t.size(2) - T, T).transpose(1, 2);
+  };
   const auto made =
       matching_.evaluate({{"x", by_frame(x)}, {"real", by_frame(real)}, {"fake", by_frame(fake)}});
   const double share = 1 / static_cast<double>(options_.batch);
-  const double apart = (fake - real).abs().mean({1, 2, 3, 4}).sum().item<double>() * share;
+  const double apart = by_frame(fake - real).abs().mean({1, 2, 3, 4}).sum().item<double>() * share;
   return {matching_.of_samples(made, x.size(0)).sum() * share, {{"score_distance", apart}}, {}};
 }
 

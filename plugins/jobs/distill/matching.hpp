@@ -16,9 +16,9 @@ class Matching final : public DistillTask {
   Matching(JobContext&, const DistillOptions&);
 
  private:
-  // A microbatch whose latent is the student's own video.
+  // A microbatch whose latent is the student's own video, as teacher and critic see it.
   struct Rolled : Batch {
-    SelfForced made;
+    SelfForced made;           // the frames that the student learns: the last ones, or all
     at::Tensor levels, noise;  // of the scores: [B] or [B, T], and of the latent's shape
   };
   // The student's video of a microbatch, for the critic.
