@@ -48,8 +48,8 @@ def check_flow(out):
 
 
 def check_long_video(out):
-    """The shots have their lengths, the model distilled on two windows of a video makes them in its two steps, the cache
-    holds its capacity and the streamed file has the video's frames."""
+    """The shots have their lengths, the model distilled on two windows of a video makes them in its two steps, the
+    cache holds its capacity and the streamed file has the video's frames."""
     lines = [json.loads(line) for line in (out / "few/metrics.jsonl").read_text().splitlines()]
     assert [line["window"] for line in lines] == [1, 2], lines
     video = json.loads((out / "film/videos/000.json").read_text())
