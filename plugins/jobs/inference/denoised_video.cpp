@@ -92,20 +92,19 @@ std::optional<at::Tensor> Session::DenoisedVideo::next() {
 
 void Session::DenoisedVideo::sample_chunk() {
   const Stopwatch watch(session_.made_.denoise_seconds);
-  const auto prompt = session_.control_.begin_chunk(loop_->chunks_left(), steps_);
-  add_chunk(prompt, [&](const Rollout::Piece& piece) { return sampled(piece); });
+  const auto begins = session_.control_.begin_chunk(loop_->chunks_left(), steps_);
+  add_chunk(begins, [&](const Rollout::Piece& piece) { return sampled(piece); });
   session_.control_.end_chunk();
   if (loop_->done() && kept_) free_cache();
 }
 
-void Session::DenoisedVideo::add_chunk(const std::optional<std::string>& prompt,
-                                       const Rollout::Sample& sample) {
-  if (has_shots()) begin_shot(loop_->next_chunk());
-  if (prompt) {
-    if (kept_ && loop_->finished() > 0) loop_->read_finished(reader());  // by the prompt that made them
-    inputs_.set_text(*prompt);
-  }
-  if (has_shots()) blend(loop_->next_chunk());
+void Session::DenoisedVideo::add_chunk(const std::optional<Shot>& begins, const Rollout::Sample& sample) {
+  const int64_t chunk = loop_->next_chunk();
+  const bool is_first = loop_->finished() == 0;
+  if (begins && kept_ && !is_first) inputs_.add_shot(chunk, *begins);
+  if (begins && (!kept_ || is_first)) inputs_.set_text(begins->prompt);
+  if (has_shots()) begin_shot(chunk);
+  if (has_shots()) blend(chunk);
   const auto pinned = [&](const Rollout::Piece& piece) {
     if (has_shots()) pin_shot(rule().chunks().of(piece.first));
     return sample(piece);
@@ -115,7 +114,7 @@ void Session::DenoisedVideo::add_chunk(const std::optional<std::string>& prompt,
 
 void Session::DenoisedVideo::begin_again() {
   loop_->rewind(0);
-  inputs_.forget_text();
+  inputs_.begin_again();
   decoded_ = tokens_ = 0;
   if (kept_) forget(0);
   if (stream_) open_stream();
@@ -127,7 +126,7 @@ int64_t Session::DenoisedVideo::replay(const at::Tensor& latent, int64_t chunks)
   begin_again();
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
     session_.stop_at_border();
-    add_chunk(session_.control_.prompt_of(chunk),
+    add_chunk(session_.control_.shot_of(chunk),
               [&](const Rollout::Piece& piece) { return latent.narrow(2, piece.first, piece.frames()); });
   }
   if (loop_->done()) note_made();
@@ -239,7 +238,7 @@ at::Tensor Session::DenoisedVideo::denormalised(int64_t first) const {
 
 void Session::DenoisedVideo::note_made() {
   session_.made_.latent = denormalised(0);
-  session_.made_.shots = inputs_.shots().described();
+  if (!request_.shots.empty()) session_.made_.shots = inputs_.shots().described();
 }
 
 at::Tensor Session::DenoisedVideo::take_new() {

@@ -17,7 +17,8 @@ Session::DrawnVideo::DrawnVideo(Session& session) : Video(session) {
 std::optional<at::Tensor> Session::DrawnVideo::next() {
   Made& made = session_.made_;
   if (made.latent.defined()) return std::nullopt;
-  if (const auto prompt = session_.control_.begin_chunk(1, codes_->tokens())) inputs_.set_text(*prompt);
+  if (const auto begins = session_.control_.begin_chunk(1, codes_->tokens()))
+    inputs_.set_text(begins->prompt);
   inputs_.set_signals();
   const at::Tensor given = inputs_.begins_with();
   codes_->begin(inputs_.with(), inputs_.none(), given, request_.seed, request_.number);

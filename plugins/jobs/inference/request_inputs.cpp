@@ -15,11 +15,10 @@ namespace kinora::core::inference {
 
 // Without a cache the earlier chunks are computed again in each step, by the prompt of now.
 ShotList shots_in(Pipeline& pipeline, const Request& request) {
-  if (request.shots.empty()) return {};
   const auto& spec = pipeline.spec();
   auto shots = shots_of(request.shots);
   const bool is_one = std::ranges::all_of(shots, [&](const Shot& s) { return s.prompt == shots[0].prompt; });
-  if (!spec.rule.teacher_forcing || (!pipeline.keeps() && !is_one))
+  if (!shots.empty() && (!spec.rule.teacher_forcing || (!pipeline.keeps() && !is_one)))
     raise(
         KINORA_ERROR_UNSUPPORTED,
         "{}: shots are for a model that makes its video chunk by chunk on a cache: one with teacher_forcing, "
@@ -53,6 +52,11 @@ void RequestInputs::set_text(const std::string& prompt) {
   }
   text_before_ = text_.defined() ? text_ : text;
   text_ = text;
+}
+
+void RequestInputs::begin_again() {
+  text_ = text_before_ = at::Tensor();
+  shots_ = shots_in(pipeline_, request_);
 }
 
 // The shorter text ends in zeros, as a text that is absent.

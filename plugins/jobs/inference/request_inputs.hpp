@@ -8,7 +8,7 @@
 
 namespace kinora::core::inference {
 
-// Those of the request, none without any. Throws Error(KINORA_ERROR_UNSUPPORTED) for a pipeline that cannot make them.
+// Those of the request. Throws Error(KINORA_ERROR_UNSUPPORTED) for a pipeline that cannot make them.
 ShotList shots_in(Pipeline& pipeline, const Request& request);
 
 // [owner-thread] It takes the pipeline's turns itself, and has one in the calls that take `run`.
@@ -18,8 +18,8 @@ class RequestInputs {
   RequestInputs(Pipeline& pipeline, const Request& request, const kinora_run& run);
 
   void set_text(const std::string& prompt);
-  // As before the first set_text().
-  void forget_text() { text_ = text_before_ = at::Tensor(); }
+  // As before the first set_text() and add_shot().
+  void begin_again();
   // The text goes over from that of the last set_text() before to the present one: 0 is the one before, 1 the present.
   void blend_text(double share);
   // [C, t, h, w] of the request's size; a list of shots has another number of frames().
@@ -27,6 +27,8 @@ class RequestInputs {
   // Latent frames of the video.
   int64_t frames() const { return frames_; }
   const ShotList& shots() const { return shots_; }
+  // As ShotList::add(). frames() stays.
+  void add_shot(int64_t chunk, const Shot& shot) { shots_.add(chunk, shot); }
   int64_t pixel_frames() const { return 1 + (frames_ - 1) * pipeline_.tokenizer_info().time; }
   // The picture's embeddings, for both predictions.
   void set_image();
@@ -67,7 +69,7 @@ class RequestInputs {
     return {shape_[2] * info.height, shape_[3] * info.width};
   }
 
-  const ShotList shots_;
+  ShotList shots_;
   const std::vector<int64_t> shape_;
   const int64_t frames_;
   Conditions with_, none_;

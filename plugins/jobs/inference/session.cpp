@@ -171,6 +171,15 @@ void Session::set_prompt(std::string prompt) {
   control_.set_prompt(std::move(prompt));
 }
 
+void Session::set_shot(Shot shot) {
+  if (!pipeline_.reads_text() || !pipeline_.keeps())
+    raise(KINORA_ERROR_INVALID,
+          "{}: this pipeline keeps no keys and values of a text, so a prompt neither cuts nor switches; leave "
+          "out cut and switch",
+          pipeline_.spec().name);
+  control_.set_shot(std::move(shot));
+}
+
 void Session::note_step(int64_t done) {
   control_.note_step(done);
   if (watch_.step) watch_.step(done);

@@ -49,7 +49,7 @@ class Session {
   void make_rest(const Take& take);
 
   // [owner-thread] Forgets the chunks from this one on (0: the first that the session made). next_chunk() then makes
-  // them again: with the prompts that they had, bit for bit, or from the next set_prompt() on with its prompt. It first
+  // them again: with the prompts that they had, bit for bit, or from the next set_prompt() or set_shot() on with its prompt. It first
   // replays the clean passes and the decoding of the chunks that stay, a forward for each. A video that is complete may
   // be rewound too. If several ranks work on the video, all make this call. The counts of made() go on.
   // Throws Error(KINORA_ERROR_UNSUPPORTED) for a pipeline that makes its video at once, and
@@ -69,6 +69,9 @@ class Session {
   // [any-thread] Acts from the next chunk on that has not begun. Throws Error(KINORA_ERROR_INVALID) if there
   // is none, if the session was cancelled or has failed, or if the pipeline reads no text.
   void set_prompt(std::string prompt);
+  // [any-thread] The same with a cut or a switch, which need a model that keeps keys and values. The video is then the
+  // one of a list of these shots.
+  void set_shot(Shot shot);
   // [any-thread] Ends the session at its next step, and no other. If several ranks work on the video, a call
   // on any of them ends it on all of them, after the same step.
   void cancel() { control_.cancel(); }

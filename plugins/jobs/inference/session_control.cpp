@@ -8,7 +8,7 @@
 
 namespace kinora::core::inference {
 
-void SessionControl::set_prompt(std::string prompt) {
+void SessionControl::set_shot(Shot shot) {
   const std::scoped_lock lock(mutex_);
   if (is_cancelled_ || has_failed_)
     throw Error(KINORA_ERROR_INVALID,
@@ -20,13 +20,13 @@ void SessionControl::set_prompt(std::string prompt) {
                 fmt::format("{}: a prompt acts from the next chunk on, and the last of {} of video {:03} has "
                             "begun; set it earlier, or in another session",
                             pipeline_, state_.chunks, number_));
-  prompt_ = std::move(prompt);
+  next_ = std::move(shot);
   is_told_ = true;
 }
 
 void SessionControl::begin_with(std::string prompt) {
   const std::scoped_lock lock(mutex_);
-  if (!is_told_) prompt_ = std::move(prompt);
+  if (!is_told_) next_ = plain(std::move(prompt));
 }
 
 bool SessionControl::has_ended() const {
@@ -39,26 +39,26 @@ SessionControl::State SessionControl::state() const {
   return state_;
 }
 
-std::optional<std::string> SessionControl::begin_chunk(int64_t chunks_left, int64_t steps) {
+std::optional<Shot> SessionControl::begin_chunk(int64_t chunks_left, int64_t steps) {
   const std::scoped_lock lock(mutex_);
   const int64_t chunk = state_.chunk;
   state_ = {chunk, chunk + chunks_left, 0, steps};
   ++begun_;
-  if (prompt_) {  // no earlier plan for later chunks stays
-    prompts_.erase(prompts_.lower_bound(chunk), prompts_.end());
-    prompts_[chunk] = *std::exchange(prompt_, std::nullopt);
+  if (next_) {  // no earlier plan for later chunks stays
+    shots_.erase(shots_.lower_bound(chunk), shots_.end());
+    shots_[chunk] = *std::exchange(next_, std::nullopt);
   }
-  return acts_at(chunk);
+  return begins_at(chunk);
 }
 
-std::optional<std::string> SessionControl::acts_at(int64_t chunk) const {
-  const auto at = prompts_.find(chunk);
-  return at == prompts_.end() ? std::nullopt : std::optional(at->second);
+std::optional<Shot> SessionControl::begins_at(int64_t chunk) const {
+  const auto at = shots_.find(chunk);
+  return at == shots_.end() ? std::nullopt : std::optional(at->second);
 }
 
-std::optional<std::string> SessionControl::prompt_of(int64_t chunk) const {
+std::optional<Shot> SessionControl::shot_of(int64_t chunk) const {
   const std::scoped_lock lock(mutex_);
-  return acts_at(chunk);
+  return begins_at(chunk);
 }
 
 void SessionControl::rewind(int64_t chunk) {
@@ -78,8 +78,8 @@ void SessionControl::rewind(int64_t chunk) {
 
 void SessionControl::continue_from(const SessionControl& other, int64_t chunks) {
   const std::scoped_lock lock(mutex_, other.mutex_);
-  prompt_ = other.prompt_;
-  prompts_ = other.prompts_;
+  next_ = other.next_;
+  shots_ = other.shots_;
   is_told_ = other.is_told_;
   state_ = {chunks, other.state_.chunks, 0, other.state_.steps};
   begun_ = chunks;

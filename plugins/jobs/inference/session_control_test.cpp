@@ -26,12 +26,12 @@ bool is_of_one_moment(const SessionControl::State& state) {
 TEST(SessionControl, BeginsWithAnotherPromptUnlessOneWasSet) {
   SessionControl plain("server", 0, "red"), told("server", 0, "red"), branch("server", 0, "red");
   plain.begin_with("blue");
-  EXPECT_EQ(plain.begin_chunk(2, 1), "blue");
+  EXPECT_EQ(plain.begin_chunk(2, 1)->prompt, "blue");
   told.set_prompt("sea");
   told.begin_with("blue");
   branch.continue_from(told, 0);
   branch.begin_with("blue");
-  for (SessionControl* one : {&told, &branch}) EXPECT_EQ(one->begin_chunk(2, 1), "sea");
+  for (SessionControl* one : {&told, &branch}) EXPECT_EQ(one->begin_chunk(2, 1)->prompt, "sea");
 }
 
 TEST(SessionControl, HasEndedOnceItWasCancelledOrHasFailed) {
@@ -60,8 +60,8 @@ TEST(SessionControl, IsReadAndSteeredWhileAVideoIsMade) {
       control.cancel();
     });
     for (int64_t chunk = 0; chunk < kChunks; ++chunk) {
-      if (const auto prompt = control.begin_chunk(kChunks - chunk, 10 * (chunk + 1))) {
-        EXPECT_TRUE(*prompt == "blue" || (chunk == 0 && *prompt == "red sea")) << *prompt;
+      if (const auto shot = control.begin_chunk(kChunks - chunk, 10 * (chunk + 1))) {
+        EXPECT_TRUE(shot->prompt == "blue" || (chunk == 0 && shot->prompt == "red sea")) << shot->prompt;
         ++prompts;
         std::this_thread::yield();
       }
@@ -78,11 +78,11 @@ TEST(SessionControl, IsReadAndSteeredWhileAVideoIsMade) {
 
 TEST(SessionControl, TakesNoPromptAfterTheLastChunkHasBegun) {
   SessionControl control("server", 3, "red sea");
-  EXPECT_EQ(control.begin_chunk(2, 5), "red sea");
+  EXPECT_EQ(control.begin_chunk(2, 5)->prompt, "red sea");
   control.set_prompt("sea");
   control.set_prompt("blue");
   control.end_chunk();
-  EXPECT_EQ(control.begin_chunk(1, 5), "blue") << "the later one";
+  EXPECT_EQ(control.begin_chunk(1, 5)->prompt, "blue") << "the later one";
   EXPECT_THAT(
       test::refusal([&] { control.set_prompt("sea"); }),
       HasSubstr("server: a prompt acts from the next chunk on, and the last of 2 of video 003 has begun"));
@@ -92,7 +92,8 @@ TEST(SessionControl, TakesNoPromptAfterTheLastChunkHasBegun) {
 std::vector<std::string> acted(SessionControl& control, int64_t chunks) {
   std::vector<std::string> out;
   for (int64_t left = chunks; left > 0; --left) {
-    out.push_back(control.begin_chunk(left, 5).value_or("-"));
+    const auto shot = control.begin_chunk(left, 5);
+    out.push_back(shot ? shot->prompt : "-");
     control.end_chunk();
   }
   return out;
@@ -115,8 +116,8 @@ TEST(SessionControl, KeepsThePromptsOfRewoundChunksUntilItTakesAnother) {
   control.set_prompt("sea");
   EXPECT_THAT(acted(control, 4), ElementsAre("sea", "-", "-", "-"));
   EXPECT_THAT(acted(branch, 4), ElementsAre("red sea", "blue", "-", "-"));
-  EXPECT_EQ(branch.prompt_of(1), "blue");
-  EXPECT_FALSE(branch.prompt_of(2));
+  EXPECT_EQ(branch.shot_of(1)->prompt, "blue");
+  EXPECT_FALSE(branch.shot_of(2));
   EXPECT_THAT(test::refusal([&] { control.rewind(4); }),
               HasSubstr("server: chunk 4 of video 003 is not finished, so it is not made again; finished "
                         "chunks: 4, counted from 0"));

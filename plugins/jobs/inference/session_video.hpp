@@ -67,8 +67,8 @@ class Session::DenoisedVideo final : public Session::Video {
   void begin(const NoiseOf& noise, std::optional<FrameCondition> given);
   void open_stream();
   void sample_chunk();
-  // prompt: what control_.begin_chunk() returned.
-  void add_chunk(const std::optional<std::string>& prompt, const Rollout::Sample& sample);
+  // begins: what control_.begin_chunk() returned.
+  void add_chunk(const std::optional<Shot>& begins, const Rollout::Sample& sample);
   void begin_again();
   const FrameOptions& rule() const { return pipeline_.spec().rule; }
   bool has_shots() const { return kept_ && !inputs_.shots().empty(); }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -72,35 +74,47 @@ ShotRule shot_rule(const ShotOptions& o) {
 }
 
 ShotList::ShotList(std::vector<Shot> shots, const ShotRule& rule, double fps, Chunks lengths, int64_t time)
-    : shots_(std::move(shots)), rule_(rule), lengths_(lengths), time_(time) {
+    : rule_(rule), lengths_(lengths), time_(time) {
   int64_t at = 0;
-  for (auto& shot : shots_) {
-    begins_.push_back(at);
+  for (auto& shot : shots) {
     if (shot.chunks == 0) {
       const auto others = shot.seconds * fps / static_cast<double>(time) -
                           static_cast<double>(lengths.begin(at + 1) - lengths.begin(at));
       shot.chunks = std::max<int64_t>(1 + std::llround(others / static_cast<double>(lengths.each)), 1);
     }
-    at += shot.chunks;
+    const int64_t chunks = shot.chunks;
+    shots_[at] = std::move(shot);
+    at += chunks;
   }
 }
 
-int64_t ShotList::chunks() const { return shots_.empty() ? 0 : begins_.back() + shots_.back().chunks; }
+void ShotList::add(int64_t chunk, const Shot& shot) {
+  const auto [at, is_new] = shots_.try_emplace(chunk, shot);
+  if (is_new) return;
+  if (shot.cuts || shot.change != PromptSwitch::none)
+    at->second = shot;
+  else
+    at->second.prompt = shot.prompt;
+}
+
+int64_t ShotList::chunks() const {
+  return shots_.empty() ? 0 : shots_.rbegin()->first + shots_.rbegin()->second.chunks;
+}
 
 const Shot* ShotList::beginning_at(int64_t chunk) const {
-  const auto at = std::find(begins_.begin(), begins_.end(), chunk);
-  return at == begins_.end() ? nullptr : &shots_[static_cast<size_t>(at - begins_.begin())];
+  const auto at = shots_.find(chunk);
+  return at == shots_.end() ? nullptr : &at->second;
 }
 
 int64_t ShotList::begin_of(int64_t chunk) const {
-  const auto after = std::upper_bound(begins_.begin(), begins_.end(), chunk);
-  return after == begins_.begin() ? 0 : *(after - 1);
+  const auto after = shots_.upper_bound(chunk);
+  return after == shots_.begin() ? 0 : std::prev(after)->first;
 }
 
 int64_t ShotList::last_cut(int64_t chunk) const {
   int64_t out = 0;
-  for (size_t i = 1; i < shots_.size() && begins_[i] <= chunk; ++i)
-    if (shots_[i].cuts) out = begins_[i];
+  for (const auto& [begin, shot] : shots_)
+    if (shot.cuts && begin <= chunk) out = begin;
   return out;
 }
 
@@ -114,29 +128,29 @@ std::set<int64_t> ShotList::pinned_at(int64_t chunk) const {
 }
 
 // The first latent frame is one frame.
-int64_t ShotList::first_frame(size_t shot) const {
-  const int64_t latent = lengths_.begin(begins_[shot]);
+int64_t ShotList::first_frame(int64_t chunk) const {
+  const int64_t latent = lengths_.begin(chunk);
   return latent == 0 ? 0 : 1 + (latent - 1) * time_;
 }
 
 std::set<int64_t> ShotList::cuts() const {
   std::set<int64_t> out;
-  for (size_t i = 1; i < shots_.size(); ++i)
-    if (shots_[i].cuts) out.insert(first_frame(i));
+  for (const auto& [begin, shot] : shots_)
+    if (shot.cuts && begin > 0) out.insert(first_frame(begin));
   return out;
 }
 
 json ShotList::described() const {
   json out;
-  for (size_t i = 0; i < shots_.size(); ++i)
-    out.push_back({{"frame", first_frame(i)}, {"prompt", shots_[i].prompt}});
+  for (const auto& [begin, shot] : shots_)
+    out.push_back({{"frame", first_frame(begin)}, {"prompt", shot.prompt}});
   return out;
 }
 
 Frames ShotList::at(Frames rule, int64_t first, int64_t count) const {
   rule.start = first;
-  for (size_t i = 1; i < shots_.size(); ++i)
-    if (shots_[i].cuts) rule.cuts.push_back(begins_[i]);
+  for (const auto& [begin, shot] : shots_)
+    if (shot.cuts && begin > 0) rule.cuts.push_back(begin);
   if (rule.cuts.empty()) return rule;
   rule.pin = rule_.pin;
   for (int64_t f = first; f < first + count; ++f) {

@@ -1,6 +1,7 @@
 // A video as a list of shots: each begins with a chunk, has a prompt of its own, and may be a cut (LongLive 2.0).
 #pragma once
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -9,25 +10,9 @@
 
 #include "core/torch/attention/visibility.hpp"
 #include "plugins/jobs/inference/frame_options.hpp"
+#include "plugins/jobs/inference/shot.hpp"
 
 namespace kinora::core {
-
-// What becomes of the keys and values of earlier chunks, which the earlier prompt made.
-enum class PromptSwitch {
-  none,     // they stay
-  recache,  // the chunks that the next one sees are read again with the new prompt (LongLive 1)
-  blend,    // they stay, and the prompt's embedding goes over to the new one in `blend` chunks
-  flush     // the sink's stay, and the last chunk is read again after it, without the others (Infinity-RoPE)
-};
-
-struct Shot {
-  std::string prompt;
-  int64_t chunks = 0;  // its length; 0: by `seconds`
-  double seconds = 0;
-  bool cuts = true;  // time jumps, and its first chunk is kept
-  PromptSwitch change = PromptSwitch::none;
-  int64_t blend = 4;  // chunks
-};
 
 // texts: JSON objects, {"prompt", "chunks" or "seconds", "cut", "switch", "blend"}. Throws Error(KINORA_ERROR_INVALID)
 // that names the shot and the member.
@@ -46,6 +31,9 @@ class ShotList {
   ShotList() = default;
   // time: pixel frames of a latent frame.
   ShotList(std::vector<Shot> shots, const ShotRule& rule, double fps, Chunks lengths, int64_t time);
+  // A shot that begins with this chunk, which is not the first one. If one does already, a shot that neither cuts nor
+  // switches changes its prompt alone. chunks() is for a list without added ones.
+  void add(int64_t chunk, const Shot& shot);
   bool empty() const { return shots_.empty(); }
   int64_t chunks() const;                                      // of all shots
   int64_t frames() const { return lengths_.begin(chunks()); }  // latent ones
@@ -66,10 +54,10 @@ class ShotList {
   Frames at(Frames rule, int64_t first, int64_t count) const;
 
  private:
-  int64_t first_frame(size_t shot) const;
+  // The pixel frame with which this chunk begins.
+  int64_t first_frame(int64_t chunk) const;
 
-  std::vector<Shot> shots_;
-  std::vector<int64_t> begins_;  // first chunk of each shot
+  std::map<int64_t, Shot> shots_;  // by the chunk with which each begins
   ShotRule rule_;
   Chunks lengths_;
   int64_t time_ = 1;
