@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
+#include <limits>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
 #include "core/base/cancel.hpp"
 #include "core/base/facts.hpp"
+#include "plugins/jobs/inference/shots.hpp"
 
 namespace kinora::core {
 
@@ -44,7 +47,7 @@ LiveVideo::LiveVideo(About about, inference::Session& session, const VideoFragme
       form_(std::move(form)),
       mail_(mail),
       tell_(std::move(tell)),
-      prompts_{{0, about_.prompt}} {}
+      shots_{{0, json{{"prompt", about_.prompt}, {"cut", false}}}} {}
 
 json LiveVideo::run() {
   const at::NoGradGuard off;
@@ -90,15 +93,28 @@ void LiveVideo::obey(const json& message) {
     if (message.contains("pause")) is_paused_ = message.at("pause");
     if (message.contains("stop")) reason_ = "stopped";
     if (message.contains("rewind")) rewind(message.at("rewind"));
-    if (!message.contains("prompt")) return;
-    session_.set_prompt(text_in(message, "prompt"));
-    prompt_ = text_in(message, "prompt");
-    events_.push_back(text_in(message, "event_id"));
+    if (message.contains("prompt")) change(message);
   } catch (const Error& e) {
     json error{{"code", "invalid_value"}, {"message", e.what()}};
     if (message.contains("event_id")) error["event_id"] = message.at("event_id");
     tell_({{"error", error}});
   }
+}
+
+// A plain prompt is for every model that makes chunks; a cut or a switch needs its cache.
+void LiveVideo::change(const json& message) {
+  json shot{{"prompt", text_in(message, "prompt")}, {"cut", message.value("cut", false)}}, whole = shot;
+  for (const char* name : {"switch", "blend"})
+    if (message.contains(name)) whole[name] = shot[name] = message.at(name);
+  whole["chunks"] = 1;  // as a list of shots has it; the next change ends it
+  const Shot begins = shots_of({whole.dump()}).front();
+  if (begins.cuts || begins.change != PromptSwitch::none)
+    session_.set_shot(begins);
+  else
+    session_.set_prompt(begins.prompt);
+  transition_ = begins.change == PromptSwitch::blend ? begins.blend : 1;
+  shot_ = std::move(shot);
+  events_.push_back(text_in(message, "event_id"));
 }
 
 void LiveVideo::rewind(int64_t chunk) {
@@ -108,10 +124,21 @@ void LiveVideo::rewind(int64_t chunk) {
 
 // As the session does: no earlier plan for later chunks stays.
 void LiveVideo::begin_chunk() {
-  if (!prompt_) return;
+  if (!shot_) return;
   const int64_t chunk = session_.state().chunk;
-  prompts_.erase(prompts_.lower_bound(chunk), prompts_.end());
-  prompts_[chunk] = *std::exchange(prompt_, std::nullopt);
+  shots_.erase(shots_.lower_bound(chunk), shots_.end());
+  shots_[chunk] = *std::exchange(shot_, std::nullopt);
+  // A transition ends where the next one begins.
+  completes_ = {{chunk, completed_by(std::numeric_limits<int64_t>::max())}};
+  auto& last = completes_[chunk + (chunk == 0 ? 1 : transition_) - 1];
+  last.insert(last.end(), events_.begin(), events_.end());
+}
+
+std::vector<std::string> LiveVideo::completed_by(int64_t chunk) {
+  std::vector<std::string> out;
+  while (!completes_.empty() && completes_.begin()->first <= chunk)
+    std::ranges::move(completes_.extract(completes_.begin()).mapped(), std::back_inserter(out));
+  return out;
 }
 
 void LiveVideo::give(const at::Tensor& frames) {
@@ -135,7 +162,7 @@ void LiveVideo::give(const at::Tensor& frames) {
         {"generation_chunk_index", chunk},
         {"first_frame", first},
         {"started_event_ids", events_},
-        {"completed_event_ids", events_}},
+        {"completed_event_ids", completed_by(chunk)}},
        std::exchange(fragment_, {}));
   events_.clear();
   active_ = Clock::now();
@@ -168,10 +195,11 @@ void LiveVideo::send(json about, const std::string& bytes) {
 json LiveVideo::shots() const {
   json out = json::array();
   const auto chunks = static_cast<int64_t>(ends_.size());
-  for (auto at = prompts_.begin(); at != prompts_.end() && at->first < chunks; ++at) {
+  for (auto at = shots_.begin(); at != shots_.end() && at->first < chunks; ++at) {
     const auto next = std::next(at);
-    const int64_t end = next == prompts_.end() ? chunks : std::min(next->first, chunks);
-    out.push_back({{"prompt", at->second}, {"chunks", end - at->first}, {"cut", false}});
+    const int64_t end = next == shots_.end() ? chunks : std::min(next->first, chunks);
+    out.push_back(at->second);
+    out.back()["chunks"] = end - at->first;
   }
   return out;
 }

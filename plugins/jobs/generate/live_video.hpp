@@ -54,8 +54,11 @@ class LiveVideo {
   // Waits until the next chunk may begin. False: the session is to end.
   bool may_make();
   void obey(const nlohmann::json& message);
+  void change(const nlohmann::json& message);
   void rewind(int64_t chunk);
   void begin_chunk();
+  // The events whose change is complete with this chunk.
+  std::vector<std::string> completed_by(int64_t chunk);
   void give(const at::Tensor& frames);
   void encode(const at::Tensor& frames);
   void send(nlohmann::json about, const std::string& bytes);
@@ -68,12 +71,15 @@ class LiveVideo {
   LiveMail& mail_;
   const Tell tell_;
   std::unique_ptr<VideoFragments::Stream> stream_;
-  std::string init_, fragment_;             // that stream_ gave
-  std::map<int64_t, std::string> prompts_;  // by the chunk from which each acts
-  std::optional<std::string> prompt_;       // of the next chunk, if it changes
-  std::vector<std::string> events_;         // that the next chunk begins
-  std::vector<int64_t> ends_;               // pixel frames up to the end of each finished chunk
-  int64_t sent_ = 0, taken_ = 0;            // messages with bytes
+  std::string init_, fragment_;              // that stream_ gave
+  std::map<int64_t, nlohmann::json> shots_;  // by the chunk with which each begins, without their lengths
+  std::optional<nlohmann::json> shot_;       // that the next chunk begins
+  int64_t transition_ = 1;                   // chunks in which its prompt goes over
+  std::vector<std::string> events_;          // that the next chunk begins
+  // Events by the chunk that completes them; each completes once.
+  std::map<int64_t, std::vector<std::string>> completes_;
+  std::vector<int64_t> ends_;     // pixel frames up to the end of each finished chunk
+  int64_t sent_ = 0, taken_ = 0;  // messages with bytes
   bool is_paused_ = false;
   std::string reason_;                         // why it ends
   Clock::time_point plays_until_, may_begin_;  // of what was given; of the next chunk

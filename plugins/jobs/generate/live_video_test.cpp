@@ -51,12 +51,16 @@ class LiveVideoTest : public testing::Test {
   LiveVideoTest()
       : small_(inference::kDeepDit, 2, inference::kStreaming),
         parallel_(test::runtime(), inference::PlainPipeline::plan(*small_.run)),
-        pipeline_(test::runtime(), small_.spec(in_chunks(1), kChunks), parallel_) {
+        pipeline_(test::runtime(), spec(small_), parallel_) {
     std::string name = (fs::temp_directory_path() / "kinora-live-XXXXXX").string();
     folder_ = mkdtemp(name.data());
   }
   ~LiveVideoTest() override { fs::remove_all(folder_); }
 
+  static inference::PipelineSpec spec(inference::Small& small) {
+    small.shots = {Frames::Pin::own, 8};
+    return small.spec(in_chunks(1, 3, 1), kChunks);
+  }
   static Request request() { return {.seed = 2, .prompt = "red sea"}; }
   // Makes a session's video. A viewer takes all at once, and does what after() says after each chunk.
   json shown(const std::function<void(const json& chunk)>& after, double fps = 1000) {
@@ -70,7 +74,9 @@ class LiveVideoTest : public testing::Test {
                       bytes_.emplace_back(bytes.begin(), bytes.end());
                       if (message.at("chunk").at("kind") == "media") after(message.at("chunk"));
                     });
-    return video.run();
+    json done = video.run();
+    latent_ = session.made().latent;
+    return done;
   }
   void steer(json message, const std::string& id = "a") {
     message["steer"] = id;
@@ -84,6 +90,7 @@ class LiveVideoTest : public testing::Test {
       const at::Tensor all = frames->contiguous();
       out.emplace_back(reinterpret_cast<const char*>(all.data_ptr<uint8_t>()), all.numel());
     }
+    made_latent_ = session.made().latent;
     return out;
   }
   Request of_shots(const json& shots) const {
@@ -107,7 +114,8 @@ class LiveVideoTest : public testing::Test {
   fs::path folder_;
   LiveMail mail_;
   std::vector<json> told_;
-  std::vector<std::string> bytes_;  // of each file
+  std::vector<std::string> bytes_;   // of each file
+  at::Tensor latent_, made_latent_;  // of shown() and of made()
 };
 
 TEST_F(LiveVideoTest, GivesTheVideoThatTheSessionMakesAlone) {
@@ -145,6 +153,55 @@ TEST_F(LiveVideoTest, WithAChangedPromptIsTheVideoOfItsShots) {
                                               {"prompt": "blue", "chunks": 3, "cut": false}])"));
   EXPECT_EQ(chunks(), made(of_shots(done.at("shots"))));
   EXPECT_NE(chunks(), made(request())) << "equal videos would prove nothing";
+}
+
+TEST_F(LiveVideoTest, WithACutOrASwitchIsTheVideoOfItsShots) {
+  at::Tensor plain;
+  for (const json& how :
+       {json::object(), json{{"cut", true}}, json{{"switch", "recache"}}, json{{"switch", "flush"}},
+        json{{"switch", "blend"}, {"blend", 2}}, json{{"cut", true}, {"switch", "recache"}}}) {
+    told_.clear();
+    bytes_.clear();
+    const json done = shown([&](const json& chunk) {
+      if (chunk.at("generation_chunk_index") != 2) return;
+      json change{{"prompt", "blue"}, {"event_id", "one"}};
+      change.update(how);
+      steer(change);
+    });
+    json second{{"prompt", "blue"}, {"chunks", 2}, {"cut", false}};
+    second.update(how);
+    EXPECT_EQ(done.at("shots").at(1), second);
+    EXPECT_EQ(chunks(), made(of_shots(done.at("shots")))) << how;
+    EXPECT_LT(inference::apart(latent_, made_latent_), 1e-12) << how;
+    if (how.empty()) plain = latent_.clone();
+    EXPECT_EQ(at::equal(latent_, plain), how.empty()) << how << ": equal videos would prove nothing";
+    const size_t last = how.contains("blend") ? 5 : 4;  // the first message is the init segment
+    EXPECT_EQ(told("chunk").at(4).at("started_event_ids"), json::array({"one"})) << how;
+    EXPECT_EQ(told("chunk").at(last).at("completed_event_ids"), json::array({"one"})) << how;
+  }
+}
+
+TEST_F(LiveVideoTest, IsRewoundAcrossACutAndABlend) {
+  bool was_rewound = false;
+  const json done = shown([&](const json& chunk) {
+    if (chunk.at("generation_chunk_index") == 0 && !was_rewound)
+      steer({{"prompt", "blue"}, {"event_id", "one"}, {"cut", true}, {"switch", "recache"}});
+    if (chunk.at("generation_chunk_index") == 1 && !was_rewound)
+      steer({{"prompt", "sea"}, {"event_id", "two"}, {"switch", "blend"}, {"blend", 3}});
+    if (chunk.at("generation_chunk_index") != 3 || std::exchange(was_rewound, true)) return;
+    steer({{"rewind", 3}});  // the blend goes on
+  });
+  const auto want = made(of_shots(done.at("shots")));
+  ASSERT_EQ(want.size(), 5U);
+  const auto got = chunks();
+  ASSERT_EQ(got.size(), 6U);
+  EXPECT_EQ(std::vector(got.begin(), got.begin() + 4), std::vector(want.begin(), want.begin() + 4));
+  EXPECT_EQ(std::vector(got.begin() + 4, got.end()), std::vector(want.begin() + 3, want.end()));
+  EXPECT_LT(inference::apart(latent_, made_latent_), 1e-12);
+  std::vector<std::string> completed;
+  for (const json& chunk : told("chunk"))
+    for (const json& id : chunk.value("completed_event_ids", json::array())) completed.push_back(id);
+  EXPECT_THAT(completed, ElementsAre("one", "two")) << "each once";
 }
 
 TEST_F(LiveVideoTest, IsRewoundAndGoesAnotherWay) {

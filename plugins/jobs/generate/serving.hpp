@@ -16,7 +16,9 @@ namespace kinora::core {
 //   {"live": ID, "folder": DIR, "fields": {...}} -> {"start": {"mime", ...}, "live": ID}, then
 //                                                   {"chunk": {...}, "file": FILE, "number": N, "live": ID}, ...,
 //                                                   {"done": {...}, "live": ID} or {"failed": WHY, "live": ID}
-//   {"steer": ID, ...}, of a live session: "taken": N, "pause": true, "rewind": CHUNK, or "prompt" with its "event_id";
+//   {"steer": ID, ...}, of a live session: "taken": N, "pause": true, "rewind": CHUNK, or "prompt" with its "event_id"
+//                                                   and what it has of a shot: "cut", "switch", "blend"; no more than
+//                                                   the id: its viewer may come back
 //                                                -> {"error": {...}, "live": ID} if it cannot
 //   {"cancel": ID}
 //
