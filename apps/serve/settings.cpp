@@ -108,7 +108,7 @@ Settings read_settings(const fs::path& file) {
   const Reader top(document, "", {"serve"});
   if (!top.has("serve")) top.fail("", "the table [serve] is missing", false);
   const Reader serve(document, "/serve",
-                     {"host", "port", "token_file", "folder", "max_queue", "memory", "keep", "drain",
+                     {"host", "port", "token_file", "folder", "max_queue", "memory", "keep", "drain", "lease",
                       "upload", "seconds", "models"});
   Settings out;
   out.host = serve.text("host", out.host);
@@ -120,6 +120,7 @@ Settings read_settings(const fs::path& file) {
   out.seconds = serve.whole("seconds", out.seconds, 1, 86400);
   out.memory = serve.bytes("memory", out.memory);
   out.drain = serve.whole("drain", out.drain, 0, 86400);
+  out.lease = serve.whole("lease", out.lease, 0, 3600);
   if (const auto from = serve.text("token_file"); !from.empty()) out.token = read_token(folder / from);
   const json models = document.root().at("serve").value("models", json::array());
   if (!models.is_array() || models.empty())

@@ -22,6 +22,7 @@ struct Settings {
   int64_t max_queue = 64, keep = 24 * 3600, upload = 256 << 20, seconds = 120;
   int64_t memory = 0;  // bytes of all models and of the videos that they make; 0: no bound
   int64_t drain = 0;   // seconds that a video may take after the end was asked for
+  int64_t lease = 60;  // seconds in which the viewer of a live session may come back
   std::vector<ModelSettings> models;
 };
 

@@ -51,7 +51,7 @@ const std::string kModels = "models = [{ name = \"wan\", pipeline = \"wan\" }]\n
 TEST_F(ServeSettings, ReadsEveryKeyRelativeToItsFile) {
   const Settings s = read_settings(file(
       "[serve]\nhost = \"0.0.0.0\"\nport = 0\ntoken_file = \"token.txt\"\nfolder = \"../videos\"\n"
-      "max_queue = 3\nkeep = 60\nupload = 1000\nseconds = 7\nmemory = \"1.5 KiB\"\ndrain = 9\n"
+      "max_queue = 3\nkeep = 60\nupload = 1000\nseconds = 7\nmemory = \"1.5 KiB\"\ndrain = 9\nlease = 8\n"
       "[[serve.models]]\nname = \"a\"\npipeline = \"wan\"\njob = \"g\"\nset = { steps = 30, cut = \"x\" }\n"
       "[[serve.models]]\nname = \"b\"\npipeline = \"" +
       (folder_ / "wan").string() + "\"\n"));
@@ -62,6 +62,7 @@ TEST_F(ServeSettings, ReadsEveryKeyRelativeToItsFile) {
   EXPECT_EQ(std::make_tuple(s.max_queue, s.keep, s.upload, s.seconds), std::make_tuple(3, 60, 1000, 7));
   EXPECT_EQ(s.memory, 1536);
   EXPECT_EQ(s.drain, 9);
+  EXPECT_EQ(s.lease, 8);
   ASSERT_EQ(s.models.size(), 2U);
   EXPECT_EQ(s.models[0].name, "a");
   EXPECT_EQ(s.models[0].pipeline, folder_ / "wan");
@@ -83,6 +84,7 @@ TEST_F(ServeSettings, HasDefaults) {
             std::tie(none.max_queue, none.keep, none.upload, none.seconds));
   EXPECT_EQ(s.memory, 0);
   EXPECT_EQ(s.drain, 0);
+  EXPECT_EQ(s.lease, 60);
 }
 
 TEST_F(ServeSettings, EveryWrongKeyOrValueHasItsPlace) {

@@ -299,6 +299,7 @@ void Videos::keep_running() {
           bound_log(settings_.folder / "models" / one.name / "process.log");
         drop_expired();
         save_again();
+        end_leases();
         dispatch_all();
       }
     } catch (const std::exception& e) {

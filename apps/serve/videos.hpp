@@ -74,18 +74,24 @@ class Videos {
   // does: it has failed, is deleted or begins again, or the server ends.
   std::optional<std::string> next(Viewer& viewer) const;
 
-  // What the process says of a live session, as plugins/jobs/generate/serving.hpp has it. [one thread]
+  // What the process says of a live session, as plugins/jobs/generate/serving.hpp has it. [one thread] It lives until
+  // the session's lease is over.
   using TellViewer = std::function<void(const std::string& id, const nlohmann::json& message)>;
+  using TellQueued = std::function<void(const std::string& id, int64_t ahead)>;
   // Begins a live session when its turn comes, and returns its id. queued: called with it and the number of sessions
   // and videos before it, before anything is told; it must not call this object.
-  std::string begin_live(nlohmann::json fields, TellViewer tell,
-                         const std::function<void(const std::string& id, int64_t ahead)>& queued);
-  // A message to its process: prompt and event_id, pause, rewind or taken.
+  std::string begin_live(nlohmann::json fields, TellViewer tell, const TellQueued& queued);
+  // The same for a session that continues another one of the same settings after its first chunks, once that one has
+  // ended. It may be at work, or have ended within its lease.
+  std::string branch_live(const std::string& of, int64_t chunks, TellViewer tell, const TellQueued& queued);
+  // A message to its process: a prompt with its event_id, pause, rewind or taken.
   void steer(const std::string& id, nlohmann::json message);
   // Ends it within a step, and says so to its viewer.
   void stop_live(const std::string& id);
-  // The same for one whose viewer is gone.
-  void end_live(const std::string& id);
+  // Its viewer's connection is lost: no chunk begins, and it ends when its lease is over. One that waits ends at once.
+  void leave_live(const std::string& id);
+  // Its viewer is back, and has taken so many messages with bytes.
+  void resume_live(const std::string& id, int64_t taken);
 
  private:
   struct Model;
@@ -98,9 +104,12 @@ class Videos {
   struct Live {
     std::string model;
     nlohmann::json fields;
-    TellViewer tell;                       // null: its viewer is gone
+    TellViewer tell;
+    nlohmann::json branch{};               // {"session", "chunk"}: what it continues; null: nothing
     bool has_begun = false;                // else it waits
     std::vector<nlohmann::json> unsent{};  // to its process, until it begins
+    // The end of its lease, of one whose viewer is gone or that has ended.
+    std::optional<std::chrono::steady_clock::time_point> until{};
   };
   std::filesystem::path folder_of(const std::string& id) const { return settings_.folder / "videos" / id; }
   Model& model(const std::string& name);
@@ -115,9 +124,13 @@ class Videos {
   // Gives the model its next video or live session in turn, if it has none.
   void dispatch(Model& model);
   bool dispatch_live(Model& model);
+  void require_open() const;
+  std::string add_live(Model& model, Live live, const TellQueued& queued);
   void take_live(Model& model, const nlohmann::json& message);
   void forget_live(Model& model);
   void lose_live(Model& model);
+  // Ends the sessions and forgets the ended ones whose lease is over.
+  void end_leases();
   void require_length(const nlohmann::json& fields) const;
   void dispatch_all();
   // Changes the store at the end of a video; where the disk is full, again and again until it takes it.
@@ -152,7 +165,7 @@ class Videos {
   std::condition_variable changed_;
   std::map<std::string, std::unique_ptr<Model>> models_;
   std::map<std::string, Making> making_;
-  std::map<std::string, Live> lives_;
+  std::map<std::string, Live> lives_, past_lives_;  // past: ended within their lease
   std::atomic<bool> is_stopping_{false};
   bool is_draining_ = false;
   std::map<std::string, std::chrono::steady_clock::time_point> accepted_;  // that wait
