@@ -47,7 +47,11 @@ LiveVideo::LiveVideo(About about, inference::Session& session, const VideoFragme
       form_(std::move(form)),
       mail_(mail),
       tell_(std::move(tell)),
-      shots_{{0, json{{"prompt", about_.prompt}, {"cut", false}}}} {}
+      shots_(about_.past.shots),
+      ends_(about_.past.ends) {
+  shots_.try_emplace(0, json{{"prompt", about_.prompt}, {"cut", false}});
+  ends_.resize(static_cast<size_t>(session_.state().chunk));
+}
 
 json LiveVideo::run() {
   const at::NoGradGuard off;

@@ -37,10 +37,16 @@ class LiveMail {
 class LiveVideo {
  public:
   static constexpr int64_t kAhead = 2;
+  // What became of the finished chunks.
+  struct Past {
+    std::map<int64_t, nlohmann::json> shots;  // by the chunk with which each begins, without their lengths
+    std::vector<int64_t> ends;                // pixel frames up to the end of each finished chunk
+  };
   struct About {
     std::string id;
     std::filesystem::path folder;  // of the files with the bytes, which whoever is told removes
     std::string prompt;            // of the first chunk
+    Past past{};                   // of a session that continues another one; it may have more chunks
   };
   using Tell = std::function<void(nlohmann::json message)>;
   LiveVideo(About about, inference::Session& session, const VideoFragments& writer, VideoFragments::Form form,
@@ -48,6 +54,8 @@ class LiveVideo {
   // Until the video's end, {"stop": true}, the session's cancellation, or a minute in which it waits and no message
   // comes. Returns what is told as "done", see serving.hpp.
   nlohmann::json run();
+  // Afterwards.
+  Past past() const { return {shots_, ends_}; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -72,13 +80,13 @@ class LiveVideo {
   const Tell tell_;
   std::unique_ptr<VideoFragments::Stream> stream_;
   std::string init_, fragment_;              // that stream_ gave
-  std::map<int64_t, nlohmann::json> shots_;  // by the chunk with which each begins, without their lengths
+  std::map<int64_t, nlohmann::json> shots_;  // as in Past
   std::optional<nlohmann::json> shot_;       // that the next chunk begins
   int64_t transition_ = 1;                   // chunks in which its prompt goes over
   std::vector<std::string> events_;          // that the next chunk begins
   // Events by the chunk that completes them; each completes once.
   std::map<int64_t, std::vector<std::string>> completes_;
-  std::vector<int64_t> ends_;     // pixel frames up to the end of each finished chunk
+  std::vector<int64_t> ends_;     // as in Past
   int64_t sent_ = 0, taken_ = 0;  // messages with bytes
   bool is_paused_ = false;
   std::string reason_;                         // why it ends

@@ -9,7 +9,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plugins/jobs/generate/past_sessions.hpp"
 #include "plugins/jobs/inference/rollout_testing.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace kinora::core::live_video {
 namespace {
@@ -64,18 +66,24 @@ class LiveVideoTest : public testing::Test {
   static Request request() { return {.seed = 2, .prompt = "red sea"}; }
   // Makes a session's video. A viewer takes all at once, and does what after() says after each chunk.
   json shown(const std::function<void(const json& chunk)>& after, double fps = 1000) {
-    Session session(pipeline_, request());
-    LiveVideo video({"a", folder_, request().prompt}, session, fragments_, {.fps = fps}, mail_,
-                    [&](const json& message) {
+    return shown({std::make_unique<Session>(pipeline_, request())}, "a", after, fps);
+  }
+  json shown(PastSessions::Live live, const std::string& id,
+             const std::function<void(const json& chunk)>& after, double fps = 1000) {
+    told_.clear();
+    bytes_.clear();
+    LiveVideo video({id, folder_, request().prompt, live.past}, *live.session, fragments_, {.fps = fps},
+                    mail_, [&](const json& message) {
                       told_.push_back(message);
                       if (!message.contains("file")) return;
-                      steer({{"taken", message.at("number")}});
+                      steer({{"taken", message.at("number")}}, id);
                       const auto bytes = read_bytes(message.at("file").get<std::string>());
                       bytes_.emplace_back(bytes.begin(), bytes.end());
                       if (message.at("chunk").at("kind") == "media") after(message.at("chunk"));
                     });
     json done = video.run();
-    latent_ = session.made().latent;
+    latent_ = live.session->made().latent;
+    past_.keep(id, *live.session, video.past());
     return done;
   }
   void steer(json message, const std::string& id = "a") {
@@ -113,6 +121,7 @@ class LiveVideoTest : public testing::Test {
   PlainFragments fragments_;
   fs::path folder_;
   LiveMail mail_;
+  PastSessions past_;
   std::vector<json> told_;
   std::vector<std::string> bytes_;   // of each file
   at::Tensor latent_, made_latent_;  // of shown() and of made()
@@ -160,8 +169,6 @@ TEST_F(LiveVideoTest, WithACutOrASwitchIsTheVideoOfItsShots) {
   for (const json& how :
        {json::object(), json{{"cut", true}}, json{{"switch", "recache"}}, json{{"switch", "flush"}},
         json{{"switch", "blend"}, {"blend", 2}}, json{{"cut", true}, {"switch", "recache"}}}) {
-    told_.clear();
-    bytes_.clear();
     const json done = shown([&](const json& chunk) {
       if (chunk.at("generation_chunk_index") != 2) return;
       json change{{"prompt", "blue"}, {"event_id", "one"}};
@@ -222,6 +229,35 @@ TEST_F(LiveVideoTest, IsRewoundAndGoesAnotherWay) {
   EXPECT_EQ(std::vector(got.begin() + 4, got.end()), std::vector(want.begin() + 1, want.end()));
   EXPECT_NE(got.at(1), got.at(4));
   EXPECT_EQ(done.at("chunks"), 5);
+}
+
+TEST_F(LiveVideoTest, ContinuesAnEndedSessionFromAnEarlierChunk) {
+  // The first has the shots 0-1 and, by a cut, 2-4.
+  shown([&](const json& chunk) {
+    if (chunk.at("generation_chunk_index") == 1)
+      steer({{"prompt", "blue"}, {"event_id", "one"}, {"cut", true}});
+  });
+  const auto first = chunks();
+  for (const auto& [begin, change] : {std::pair{3, ""}, {0, ""}, {1, "sea"}, {3, "sea"}}) {
+    const json done = shown(past_.continued("a", begin), "b", [&](const json& chunk) {
+      if (*change != '\0' && chunk.at("generation_chunk_index") == begin)
+        steer({{"prompt", change}, {"event_id", "two"}, {"switch", "recache"}}, "b");
+    });
+    const auto want = made(of_shots(done.at("shots")));
+    ASSERT_EQ(want.size(), 5U) << begin << change;
+    EXPECT_EQ(chunks(), std::vector(want.begin() + begin, want.end())) << begin << change;
+    EXPECT_LT(inference::apart(latent_, made_latent_), 1e-12) << begin << change;
+    EXPECT_EQ(want == first, *change == '\0') << begin << change;
+    EXPECT_EQ(told("chunk").at(1).at("generation_chunk_index"), begin);
+    EXPECT_EQ(done.at("chunks"), 5);
+  }
+  const auto refusal = [&](const std::string& id, int64_t chunks) {
+    return test::refusal([&] { past_.continued(id, chunks); });
+  };
+  EXPECT_THAT(refusal("a", 6), HasSubstr("chunk 6 of video 000 is not finished"));
+  EXPECT_THAT(refusal("none", 1), HasSubstr("session 'none' has made no chunk, or is no longer kept"));
+  past_.forget("a");
+  EXPECT_THAT(refusal("a", 1), HasSubstr("is no longer kept"));
 }
 
 TEST_F(LiveVideoTest, IsTwoMessagesAheadOfItsViewerAndWaitsWhilePaused) {

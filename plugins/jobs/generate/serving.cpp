@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -24,6 +25,7 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/generate/about_video.hpp"
 #include "plugins/jobs/generate/live_video.hpp"
+#include "plugins/jobs/generate/past_sessions.hpp"
 #include "plugins/jobs/generate/video_bytes.hpp"
 #include "plugins/jobs/generate/video_times.hpp"
 #include "plugins/jobs/inference/parts.hpp"
@@ -110,7 +112,10 @@ class Serving {
   bool next(json& out) {
     std::unique_lock lock(mutex_);
     constexpr std::chrono::milliseconds kLook{100};  // for a signal
-    while (waiting_.empty() && !is_over_ && !cancelled()) changed_.wait_for(lock, kLook);
+    while (waiting_.empty() && !is_over_ && !cancelled()) {
+      for (const auto& id : std::exchange(forgotten_, {})) past_.forget(id);
+      changed_.wait_for(lock, kLook);
+    }
     if (is_over_ || cancelled()) return false;
     out = std::move(waiting_.front());
     waiting_.pop_front();
@@ -131,6 +136,7 @@ class Serving {
       const std::scoped_lock lock(mutex_);
       if (message->contains("make") || is_live(*message)) waiting_.push_back(std::move(*message));
       if (message->contains("cancel")) cancel(text_in(*message, "cancel"));
+      if (message->contains("forget")) forgotten_.push_back(text_in(*message, "forget"));
       changed_.notify_all();
     }
     const std::scoped_lock lock(mutex_);
@@ -254,7 +260,7 @@ class Serving {
     try {
       const json& fields = message.at("fields");
       if (is_live(message))
-        end["done"] = shown(id, folder, fields);
+        end["done"] = shown(id, folder, fields, message.value("branch", json()));
       else
         end.update(made(id, folder, fields));
     } catch (const Error& e) {
@@ -309,15 +315,19 @@ class Serving {
     return {{"done", done}, {"times", times.told(made)}};
   }
 
-  // A live session.
-  json shown(const std::string& id, const fs::path& folder, const json& fields) {
+  // A live session. branch: {"session", "chunk"}, what it continues; null: nothing.
+  json shown(const std::string& id, const fs::path& folder, const json& fields, const json& branch) {
     const GenerateOptions options = options_of(fields);
     const Request request = request_of(fields);
     const AboutVideo about(context_, options, pipeline_, made_with_);
-    inference::Session session(pipeline_, request);
+    const PastSessions::Live live =
+        branch.is_null() ? PastSessions::Live{std::make_unique<inference::Session>(pipeline_, request)}
+                         : past_.continued(text_in(branch, "session"), branch.at("chunk"));
+    inference::Session& session = *live.session;
     const Cancellable here(*this, session);
     LiveVideo video(
-        {id, folder, request.prompt}, session, service<VideoFragments>(context_.runtime().registry()),
+        {id, folder, request.prompt, live.past}, session,
+        service<VideoFragments>(context_.runtime().registry()),
         {.fps = pipeline_.fps(request), .crf = options.crf, .comment = about.known(request).dump()}, mail_,
         [&](json message) {
           message["live"] = id;
@@ -325,6 +335,7 @@ class Serving {
         });
     json out = video.run();
     out["seed"] = request.seed;
+    past_.keep(id, session, video.past());
     return out;
   }
 
@@ -368,9 +379,11 @@ class Serving {
   Messages messages_;
   LiveMail mail_;
   double told_ = -1;  // the progress that was sent last
+  PastSessions past_;
   std::mutex mutex_;  // of the following
   std::condition_variable changed_;
   std::deque<json> waiting_;
+  std::vector<std::string> forgotten_;
   std::string at_work_;
   inference::Session* session_ = nullptr;
   bool is_cancelled_ = false, is_over_ = false;

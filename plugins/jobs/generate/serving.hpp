@@ -15,7 +15,10 @@ namespace kinora::core {
 //                                                   {"failed": WHY, "video": ID}
 //   {"live": ID, "folder": DIR, "fields": {...}} -> {"start": {"mime", ...}, "live": ID}, then
 //                                                   {"chunk": {...}, "file": FILE, "number": N, "live": ID}, ...,
-//                                                   {"done": {...}, "live": ID} or {"failed": WHY, "live": ID}
+//                                                   {"done": {...}, "live": ID} or {"failed": WHY, "live": ID};
+//                                                   with "branch": {"session": ID, "chunk": N} it continues a session
+//                                                   that has ended, after its first N chunks
+//   {"forget": ID}                                  of a session that has ended: no other one continues it
 //   {"steer": ID, ...}, of a live session: "taken": N, "pause": true, "rewind": CHUNK, or "prompt" with its "event_id"
 //                                                   and what it has of a shot: "cut", "switch", "blend"; no more than
 //                                                   the id: its viewer may come back
