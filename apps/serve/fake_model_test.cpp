@@ -7,7 +7,8 @@
 //   stops         the process reads no more, the first time
 //   refused       by the check; check_dies: the process is killed by the check
 // Any other is made at once. The model has 1000 bytes of weights, and a video needs 100 a frame.
-// A live session has six chunks of text, each with the prompt of then, but with the prompt
+// A live session has six chunks of text, each with the prompt of then; one with a branch begins behind the others. But
+// with the prompt
 //   long          as many as there is time for; big: the same, of 4 MiB each
 //   fails, dies   as a video
 #include <csignal>
@@ -77,6 +78,8 @@ class Fake {
       begin_live(message);
     } else if (message.contains("steer")) {
       if (message.at("steer") == live_) steer(message);
+    } else if (message.contains("forget")) {
+      std::ofstream(out_ / "forgotten") << message.at("forget").get<std::string>();
     } else if (message.at("cancel") == live_) {
       end_live("stopped");
     } else if (message.at("cancel") == waiting_) {
@@ -136,6 +139,7 @@ class Fake {
     }
     is_endless_ = prompt_ == "long" || prompt_ == "big";
     sent_ = taken_ = chunk_ = 0;
+    if (message.contains("branch")) chunk_ = message.at("branch").at("chunk");
     is_paused_ = false;
     events_.clear();
     say({{"start", {{"mime", "video/mp4"}, {"seed", message.at("fields").at("seed")}}}, {"live", live_}});
@@ -152,6 +156,7 @@ class Fake {
         chunk_ = message.at("rewind");
     }
     if (!message.contains("prompt")) return;
+    std::ofstream(out_ / "steered") << message;
     prompt_ = message.at("prompt");
     events_.push_back(message.at("event_id"));
   }

@@ -2,6 +2,7 @@
 #include "apps/serve/live.hpp"
 
 #include <atomic>
+#include <random>
 
 #include "apps/serve/access.hpp"
 #include "apps/serve/videos_testing.hpp"
@@ -27,6 +28,9 @@ class Viewer {
   const std::string& answer() const { return client_.answer(); }
   void send(const std::string& text) { client_.text(text); }
   void say(const json& message) { send(message.dump()); }
+  void resume(const std::string& id, size_t next) {
+    say({{"type", "session.resume"}, {"session_id", id}, {"next_sequence", next}});
+  }
   void start(const std::string& prompt) { say({{"type", "session.start"}, {"prompt", prompt}}); }
   void change(const std::string& event, const std::string& prompt) {
     say({{"type", "session.interaction"},
@@ -72,15 +76,22 @@ class Viewer {
 
 class Live : public VideosTest {
  protected:
-  explicit Live(bool makes_live = true) {
+  struct Form {
+    int64_t lease = 0;
+    bool makes_live = true, has_other = false;  // another model, "n"
+  };
+  explicit Live(const Form& form) {
+    settings_.lease = form.lease;
     fs::create_directories(folder_ / "models/m");
-    if (!makes_live) std::ofstream(folder_ / "models/m/no_live") << "x";
+    if (!form.makes_live) std::ofstream(folder_ / "models/m/no_live") << "x";
+    if (form.has_other) settings_.models.push_back({.name = "n", .pipeline = folder_ / "another run file"});
     videos_ = serve();
     guard_with(http_, kToken, 0);
     serve_live(http_, *videos_);
     port_ = http_.bind(0);
     thread_ = std::thread([this] { http_.run([this] { return ends_.load(); }); });
   }
+  Live() : Live(Form()) {}
   ~Live() override {
     ends_ = true;
     thread_.join();
@@ -173,6 +184,40 @@ TEST_F(Live, ChangesItsPromptBetweenChunks) {
   EXPECT_THAT(viewer.next("video.chunk_metadata").at("bytes"), HasSubstr("blue")) << "it goes on";
 }
 
+TEST_F(Live, TakesACutOrASwitchAsShotsHaveThem) {
+  Viewer viewer(port_);
+  viewer.start("long");
+  viewer.next("video.start");
+  struct Case {
+    json event, transition, shot;
+    int64_t chunks = 1;
+  };
+  const std::vector<Case> cases{
+      {json::object(), nullptr, {{"cut", false}}},
+      {{{"cut", true}}, 1, {{"cut", true}}},
+      {{{"switch", "none"}}, 0, {{"cut", false}}},
+      {{{"switch", "recache"}, {"cut", true}}, 1, {{"cut", true}, {"switch", "recache"}}},
+      {{{"switch", "flush"}}, nullptr, {{"cut", false}, {"switch", "flush"}}},
+      {{{"switch", "blend"}}, nullptr, {{"cut", false}, {"switch", "blend"}, {"blend", 4}}, 4},
+      {json::object(), 3, {{"cut", false}, {"switch", "blend"}, {"blend", 3}}, 3}};
+  for (size_t i = 0; i < cases.size(); ++i) {
+    json message{{"type", "session.interaction"}, {"event_id", std::to_string(i)}, {"event", cases[i].event}};
+    message["event"]["prompt"] = "red";
+    if (!cases[i].transition.is_null()) message["transition_chunks"] = cases[i].transition;
+    viewer.say(message);
+    EXPECT_EQ(viewer.next("session.interaction.queued").at("transition_chunks"), cases[i].chunks) << message;
+    json steered;
+    EXPECT_TRUE(eventually([&] {
+      steered = json::parse(bytes_of(folder_ / "models/m/steered"), nullptr, false);
+      return steered.is_object() && steered.at("event_id") == std::to_string(i);
+    }));
+    steered.erase("steer");
+    json want = cases[i].shot;
+    want.update({{"prompt", "red"}, {"event_id", std::to_string(i)}});
+    EXPECT_EQ(steered, want);
+  }
+}
+
 TEST_F(Live, PausesAndRewinds) {
   Viewer viewer(port_);
   viewer.start("long");
@@ -211,6 +256,13 @@ TEST_F(Live, SaysWhatIsWrongWithAMessage) {
       {R"({"type": "session.start", "prompt": "x", "sed": 1})", "unknown_parameter", true},
       {R"({"type": "session.start", "prompt": "x", "model": "n"})", "model_not_found", true},
       {R"({"type": "session.start", "prompt": "x", "num_frames": 8000})", "too_long", true},
+      {R"({"type": "session.start", "branch": {"session": "live_0", "chunk": 1}})", "session_not_found",
+       true},
+      {R"({"type": "session.start", "branch": {"session": "live_0", "chunk": -1}})", "invalid_value", true},
+      {R"({"type": "session.start", "branch": {"session": "live_0", "chunk": 1}, "seed": 2})",
+       "invalid_value", true},
+      {R"({"type": "session.resume", "session_id": "live_0"})", "session_not_found", true},
+      {R"({"type": "session.resume", "session_id": "live_0", "next_sequence": -1})", "invalid_value", true},
       {R"({"type": "session.start", "shots": [{"prompt": "x", "chunks": 2}]})", "invalid_value", true},
       {"{", "invalid_json"},
       {R"({"type": "session.start", "prompt": "x"})", "started"},
@@ -220,6 +272,13 @@ TEST_F(Live, SaysWhatIsWrongWithAMessage) {
       {R"({"type": "session.interaction", "event_id": "a"})", "invalid_value"},
       {R"({"type": "session.interaction", "event_id": "a", "event": {"prompt": 3}})", "invalid_value"},
       {R"({"type": "session.interaction", "event_id": "a", "event": {"prompt": "x", "cut": 1}})",
+       "invalid_value"},
+      {R"({"type": "session.interaction", "event_id": "a", "event": {"prompt": "x", "switch": "cut"}})",
+       "invalid_value"},
+      {R"({"type": "session.interaction", "event_id": "a", "event": {"prompt": "x", "shot": 1}})",
+       "invalid_value"},
+      {R"({"type": "session.interaction", "event_id": "a", "event": {"prompt": "x", "switch": "flush"},)"
+       R"( "transition_chunks": 2})",
        "invalid_value"}};
   for (const auto& one : cases) {
     Viewer viewer(port_);
@@ -314,9 +373,159 @@ TEST_F(Live, EndsWithItsModelsProcess) {
   EXPECT_EQ(next.rest().first.size(), 7U);
 }
 
+class LeasedLive : public Live {
+ protected:
+  explicit LeasedLive(int64_t lease = 30) : Live(Form{.lease = lease}) {}
+  // Loses its connection after the first message of this chunk. Returns the session's id.
+  std::string lost_at(int64_t chunk, const std::string& prompt = "long") const {
+    Viewer viewer(port_);
+    viewer.start(prompt);
+    std::string id = viewer.next("session.queued").at("session_id");
+    while (viewer.next("video.chunk_metadata").value("generation_chunk_index", -1) < chunk) continue;
+    return id;
+  }
+};
+
+TEST_F(LeasedLive, GivesTheSameBytesOverConnectionsThatAreLost) {
+  Viewer whole(port_);
+  whole.start("sea");
+  const auto want = whole.rest().first;
+  ASSERT_EQ(want.size(), 7U);
+  std::mt19937 random(5);
+  for (int round = 0; round < 6; ++round) {
+    auto viewer = std::make_unique<Viewer>(port_);
+    viewer->start("sea");
+    const std::string id = viewer->next("session.queued").at("session_id");
+    std::vector<std::string> got;
+    json last = {{"type", "none"}};
+    while (last.at("type") != "session.done") {
+      for (auto left = random() % 5; left > 0 && last.at("type") != "session.done"; --left) {
+        last = viewer->next();
+        ASSERT_FALSE(last.is_null());
+        if (!last.contains("bytes")) continue;
+        EXPECT_EQ(last.at("sequence"), got.size());
+        got.push_back(last.at("bytes"));
+      }
+      if (last.at("type") == "session.done") break;
+      viewer.reset();
+      viewer = std::make_unique<Viewer>(port_);
+      viewer->resume(id, got.size());
+      const json resumed = viewer->next();
+      ASSERT_EQ(resumed.at("type"), "session.resumed") << resumed;
+      EXPECT_EQ(resumed.at("next_sequence"), got.size());
+    }
+    EXPECT_EQ(got, want) << round;
+    EXPECT_EQ(last.at("reason"), "completed");
+  }
+}
+
+TEST_F(LeasedLive, MakesNoChunkWhileItsViewerIsGone) {
+  const std::string id = lost_at(3), video = create(*videos_, "x");
+  ASSERT_TRUE(eventually([&] { return number("paused") > 0; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(number("sent"), number("paused"));
+  EXPECT_EQ(status_of(*videos_, video), "queued");
+  Viewer viewer(port_);
+  viewer.resume(id, 0);
+  viewer.next("video.start");
+  EXPECT_EQ(viewer.next().at("bytes"), "the beginning");
+  for (int64_t chunk = 0; chunk < 12; ++chunk)
+    EXPECT_EQ(viewer.next("video.chunk_metadata").at("generation_chunk_index"), chunk);
+  viewer.change("one", "red");
+  viewer.next("session.interaction.queued");
+  Viewer again(port_);
+  again.resume(id, 12);
+  again.change("one", "blue");
+  EXPECT_EQ(again.next("error").at("code"), "event_id_conflict") << "the server has it";
+  again.say({{"type", "session.stop"}});
+  EXPECT_EQ(again.next("session.done").at("reason"), "stopped");
+  EXPECT_TRUE(VideosTest::becomes(*videos_, video, "completed"));
+}
+
+TEST_F(LeasedLive, IsTakenOverByAnotherConnection) {
+  Viewer first(port_);
+  first.start("big");
+  const std::string id = first.next("session.queued").at("session_id");
+  while (first.next("video.chunk_metadata").value("generation_chunk_index", -1) < 1) continue;
+  Viewer ahead(port_);
+  ahead.resume(id, 1000);
+  EXPECT_EQ(ahead.next("error").at("code"), "invalid_value");
+  EXPECT_EQ(ahead.close_code(), 1000);
+  Viewer second(port_);
+  second.resume(id, 0);
+  EXPECT_EQ(first.next("error").at("code"), "taken_over");
+  EXPECT_EQ(first.close_code(), 1000);
+  EXPECT_EQ(second.next("video.chunk_metadata").at("bytes"), "the beginning");
+  for (int64_t chunk = 0; chunk < 12; ++chunk)
+    EXPECT_EQ(second.next("video.chunk_metadata").at("generation_chunk_index"), chunk);
+  Viewer late(port_);
+  late.resume(id, 0);
+  EXPECT_EQ(late.next("error").at("code"), "too_late") << "more than 32 MiB";
+  second.say({{"type", "session.stop"}});
+  EXPECT_EQ(second.next("session.done").at("reason"), "stopped");
+}
+
+TEST_F(LeasedLive, IsContinuedByAnotherSessionFromAnEarlierChunk) {
+  Viewer first(port_);
+  first.start("long");
+  const std::string id = first.next("session.queued").at("session_id");
+  first.next("video.chunk_metadata");
+  const auto branch = [&](Viewer& viewer, const std::string& of, int64_t chunk) {
+    viewer.say({{"type", "session.start"}, {"branch", {{"session", of}, {"chunk", chunk}}}});
+    return viewer.next();
+  };
+  Viewer second(port_), third(port_);
+  const json queued = branch(second, id, 4);
+  EXPECT_EQ(queued.at("ahead"), 1) << "the first one is at work";
+  EXPECT_EQ(branch(third, queued.at("session_id"), 0).at("code"), "not_started");
+  first.say({{"type", "session.stop"}});
+  first.next("session.done");
+  EXPECT_EQ(second.next("video.chunk_metadata").at("bytes"), "the beginning") << "of a stream of its own";
+  EXPECT_EQ(second.next("video.chunk_metadata").at("bytes"), "4 long");
+  second.say({{"type", "session.stop"}});
+  second.next("session.done");
+  EXPECT_TRUE(becomes_idle());
+}
+
+class BriefLease : public LeasedLive {
+ protected:
+  BriefLease() : LeasedLive(1) {}
+};
+
+TEST_F(BriefLease, EndsTheSessionOfAViewerThatDoesNotComeBack) {
+  const std::string id = lost_at(2), video = create(*videos_, "x");
+  EXPECT_TRUE(VideosTest::becomes(*videos_, video, "completed"));
+  EXPECT_TRUE(becomes_idle());
+  EXPECT_TRUE(eventually([&] { return bytes_of(folder_ / "models/m/forgotten") == id; }));
+  Viewer viewer(port_);
+  viewer.resume(id, 0);
+  EXPECT_EQ(viewer.next("error").at("code"), "session_not_found");
+}
+
+class LiveOfTwo : public Live {
+ protected:
+  LiveOfTwo() : Live(Form{.has_other = true}) {}
+};
+
+TEST_F(LiveOfTwo, ASlowViewerSlowsNoOtherSession) {
+  Viewer slow(port_);
+  slow.say({{"type", "session.start"}, {"prompt", "big"}, {"model", "m"}});
+  slow.next("video.start");
+  ASSERT_TRUE(eventually([&] {
+    const int64_t before = number("sent");
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return before > 2 && number("sent") == before;
+  })) << "it waits for its viewer";
+  for (int i = 0; i < 20; ++i) {  // more than the server has threads
+    Viewer other(port_);
+    other.say({{"type", "session.start"}, {"prompt", "sea"}, {"model", "n"}});
+    EXPECT_EQ(other.rest().first.size(), 7U);
+  }
+}
+
 class LiveOfOther : public Live {
  protected:
-  LiveOfOther() : Live(false) {}
+  LiveOfOther() : Live(Form{.makes_live = false}) {}
 };
 
 TEST_F(LiveOfOther, NeedsAModelThatMakesChunks) {

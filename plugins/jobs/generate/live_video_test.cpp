@@ -237,7 +237,7 @@ TEST_F(LiveVideoTest, ContinuesAnEndedSessionFromAnEarlierChunk) {
     if (chunk.at("generation_chunk_index") == 1)
       steer({{"prompt", "blue"}, {"event_id", "one"}, {"cut", true}});
   });
-  const auto first = chunks();
+  const at::Tensor first = latent_;
   for (const auto& [begin, change] : {std::pair{3, ""}, {0, ""}, {1, "sea"}, {3, "sea"}}) {
     const json done = shown(past_.continued("a", begin), "b", [&](const json& chunk) {
       if (*change != '\0' && chunk.at("generation_chunk_index") == begin)
@@ -247,7 +247,8 @@ TEST_F(LiveVideoTest, ContinuesAnEndedSessionFromAnEarlierChunk) {
     ASSERT_EQ(want.size(), 5U) << begin << change;
     EXPECT_EQ(chunks(), std::vector(want.begin() + begin, want.end())) << begin << change;
     EXPECT_LT(inference::apart(latent_, made_latent_), 1e-12) << begin << change;
-    EXPECT_EQ(want == first, *change == '\0') << begin << change;
+    const bool is_other = inference::apart(latent_, first) > 1e-9;
+    EXPECT_EQ(is_other, *change != '\0') << begin << change;
     EXPECT_EQ(told("chunk").at(1).at("generation_chunk_index"), begin);
     EXPECT_EQ(done.at("chunks"), 5);
   }
