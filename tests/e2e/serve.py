@@ -110,8 +110,8 @@ def check_sessions(server):
 
     def change(chunk):
         if chunk["generation_chunk_index"] == 2:
-            viewer.say("session.interaction", event_id="e1", transition_chunks=0,
-                       event={"prompt": "a long walk at night through the city"})
+            viewer.say("session.interaction", event_id="e1", event={
+                "prompt": "a long walk at night through the city", "cut": True, "switch": "recache"})
 
     live, chunks, done = viewer.watch(change)
     assert done["reason"] == "completed" and done["num_frames"] == 41 and done["seed"] == 11, done
@@ -133,7 +133,7 @@ def check_sessions(server):
 
 
 def check_session_ends(server):
-    """It is rewound and stopped; one whose viewer is gone ends within a step, for the next video."""
+    """It is rewound and stopped; one whose connection is lost is resumed, and another one continues it."""
     viewer = Viewer(server)
     viewer.say("session.start", prompt="long", size="16x16", fps=50, steps=2)  # as long as the server allows
 
@@ -151,15 +151,26 @@ def check_session_ends(server):
     back = next(i for i in range(1, len(numbers)) if numbers[i] <= numbers[i - 1])
     assert numbers[:back] == list(range(back)) and numbers[back:back + 2] == [1, 2], numbers
     assert done["reason"] == "stopped", done
-    gone = Viewer(server)
-    gone.say("session.start", prompt="long", size="16x16", fps=8, steps=40)
-    gone.next("session.queued")
-    gone.next("video.start")
+    lost = Viewer(server)
+    lost.say("session.start", prompt="long", size="16x16", fps=8, steps=40)
+    session = lost.next("session.queued")["session_id"]
+    lost.next("video.start")
     video = server.create(prompt="next", num_frames=5)
     assert server.json("GET", f"/v1/videos/{video['id']}")["status"] == "queued"
-    gone.socket.close()
+    lost.socket.close()
+    back = Viewer(server)
+    back.say("session.resume", session_id=session, next_sequence=0)
+    assert back.next("session.resumed")["next_sequence"] == 0
+    _, chunks, done = back.watch(lambda chunk: back.say("session.stop"))
+    assert chunks[0]["generation_chunk_index"] == 0 and done["reason"] == "stopped", (chunks, done)
     assert server.wait(video["id"], 20)["status"] == "completed"
     assert not list((SCRATCH / "served/live").iterdir())
+    branch = Viewer(server)
+    branch.say("session.start", branch={"session": session, "chunk": 1})
+    branch.next("session.queued")
+    _, chunks, done = branch.watch(lambda chunk: branch.say("session.stop"))
+    assert not chunks or chunks[0]["generation_chunk_index"] == 1, chunks
+    assert done["reason"] == "stopped" and sum(shot["chunks"] for shot in done["shots"]) == done["chunks"], done
 
 
 def check_delete(server):
