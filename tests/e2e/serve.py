@@ -345,11 +345,19 @@ def check_restarts():
     assert [v["id"] for v in server.json("GET", "/v1/videos?order=asc")["data"]] == ids
     assert all(server.wait(id)["status"] == "completed" for id in ids)
     worker = subprocess.run(["pgrep", "-P", str(server.process.pid)], capture_output=True, text=True).stdout.split()
-    last = server.create(prompt="its process is killed", num_frames=161, steps=30)
-    while server.json("GET", f"/v1/videos/{last['id']}")["status"] == "queued":
+    what = {"prompt": "its process is killed", "num_frames": 81, "steps": 30, "seed": 3}
+    killed = server.create(**what)["id"]
+    chunks, until = SCRATCH / "restarted/videos" / killed / "chunks", time.monotonic() + 30
+    while len(list(chunks.glob("*.safetensors"))) < 2:
+        assert time.monotonic() < until
         time.sleep(0.01)
     os.kill(int(worker[0]), signal.SIGKILL)
-    assert server.wait(last["id"])["status"] == "completed"
+    whole = server.create(**what)["id"]
+    assert all(server.wait(id)["status"] == "completed" for id in (killed, whole))
+    same = [frames(server.ask("GET", f"/v1/videos/{id}/content")[2]) for id in (killed, whole)]
+    assert same[0] == same[1] and len(same[0]) == 81 and not chunks.exists()
+    log = next((SCRATCH / "restarted/models").glob("*/process.log")).read_text()
+    assert "chunk 1 was finished before this process began" in log, log
     twice = subprocess.run([KINORA, "serve", "--pipeline", PIPELINE, "--port", "0", "--folder", SCRATCH / "restarted"],
                            capture_output=True, text=True, timeout=60)
     assert twice.returncode == 2 and "--folder" in twice.stderr, twice

@@ -24,6 +24,7 @@
 #include "core/plugin/service.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/generate/about_video.hpp"
+#include "plugins/jobs/generate/kept_chunks.hpp"
 #include "plugins/jobs/generate/live_video.hpp"
 #include "plugins/jobs/generate/past_sessions.hpp"
 #include "plugins/jobs/generate/video_bytes.hpp"
@@ -282,10 +283,16 @@ class Serving {
     const auto start = std::chrono::steady_clock::now();
     VideoTimes times;
     Stills stills(context_, folder, fields.at("num_frames"));
-    inference::Session session(pipeline_, request, {.step = [&](int64_t) {
-                                 times.step();
-                                 tell(id);
-                               }});
+    const KeptChunks chunks(folder / "chunks", about.known(request).dump());
+    inference::Session session(
+        pipeline_, request,
+        {.step =
+             [&](int64_t) {
+               times.step();
+               tell(id);
+             },
+         .finished = [&](int64_t chunk, const at::Tensor& latent) { chunks.keep(chunk, latent); },
+         .known = [&](int64_t chunk) { return chunks.known(chunk); }});
     const Cancellable here(*this, session);
     MadeVideo made;
     {
@@ -310,6 +317,7 @@ class Serving {
     }
     stills.finish();
     fs::rename(folder / "live.mp4", folder / "video.mp4");
+    chunks.remove();
     const json done{{"num_frames", made.frames}, {"width", made.width}, {"height", made.height}};
     bytes_.learn(done, made.cache_bytes);
     return {{"done", done}, {"times", times.told(made)}};

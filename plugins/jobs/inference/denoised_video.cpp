@@ -32,6 +32,14 @@ class Stopwatch {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+// The frames with the last of these at their end.
+at::Tensor ending_in(const at::Tensor& frames, const at::Tensor& latent) {
+  const int64_t count = std::min(frames.size(2), latent.size(2));
+  at::Tensor out = frames.clone();
+  out.narrow(2, frames.size(2) - count, count).copy_(latent.narrow(2, latent.size(2) - count, count));
+  return out;
+}
+
 // A CUDA stream for other work, which begins after all that this thread has enqueued. On the processor: none.
 std::optional<c10::Stream> own_stream(at::Device device) {
   if (!device.is_cuda()) return std::nullopt;
@@ -91,10 +99,16 @@ std::optional<at::Tensor> Session::DenoisedVideo::next() {
 }
 
 void Session::DenoisedVideo::sample_chunk() {
-  const Stopwatch watch(session_.made_.denoise_seconds);
+  const Stopwatch seconds(session_.made_.denoise_seconds);
   const auto begins = session_.control_.begin_chunk(loop_->chunks_left(), steps_);
-  add_chunk(begins, [&](const Rollout::Piece& piece) { return sampled(piece); });
+  const Watch& watch = session_.watch_;
+  const int64_t chunk = session_.state().chunk, before = loop_->finished();
+  const at::Tensor known = watch.known ? watch.known(chunk) : at::Tensor();
+  add_chunk(begins, [&](const Rollout::Piece& piece) {
+    return known.defined() ? ending_in(piece.noise, known) : sampled(piece);
+  });
   session_.control_.end_chunk();
+  if (watch.finished && !known.defined()) watch.finished(chunk, loop_->latent(before));
   if (loop_->done() && kept_) free_cache();
 }
 

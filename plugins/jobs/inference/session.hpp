@@ -27,6 +27,11 @@ class Session {
     // rank that works on the video; only the first receives a frame.
     std::function<void(int64_t step, const at::Tensor& frame)> preview = nullptr;
     int64_t preview_every = 0;
+    // The latent frames that a finished chunk has added, [1, C, T, H, W]; a view.
+    std::function<void(int64_t chunk, const at::Tensor& latent)> finished = nullptr;
+    // What another session of this request gave to finished() for the chunk, which then has no steps; undefined: it is
+    // made.
+    std::function<at::Tensor(int64_t chunk)> known = nullptr;
   };
   // The pipeline must outlive the session.
   Session(Pipeline& pipeline, Request request, Watch watch);
