@@ -5,8 +5,8 @@
 
 namespace kinora::serve {
 
-// A connection to /v1/realtime/video begins a session, or resumes one whose connection was lost. Messages are JSON texts
-// with a `type`. docs/live.md has the members of each.
+// A connection to /v1/realtime/video begins a session, or resumes one whose connection was lost. Messages are JSON
+// texts with a `type`. docs/live.md has the members of each.
 //
 //   of the client   session.start, session.interaction, session.pause, session.resume, session.rewind, session.stop,
 //                   session.ping

@@ -24,8 +24,8 @@ ShotList shots_in(Pipeline& pipeline, const Request& request) {
         "{}: shots are for a model that makes its video chunk by chunk on a cache: one with teacher_forcing, "
         "one expert, and strategies that leave sequences whole, such as cp-ulysses",
         spec.name);
-  return {std::move(shots), spec.shots, pipeline.fps(request), spec.rule.chunks(),
-          pipeline.tokenizer_info().time};
+  const double fps = shots.empty() ? 0 : pipeline.fps(request);
+  return {std::move(shots), spec.shots, fps, spec.rule.chunks(), pipeline.tokenizer_info().time};
 }
 
 RequestInputs::RequestInputs(Pipeline& pipeline, const Request& request, const kinora_run& run)
