@@ -51,7 +51,7 @@ class LiveVideo {
   using Tell = std::function<void(nlohmann::json message)>;
   LiveVideo(About about, inference::Session& session, const VideoFragments& writer, VideoFragments::Form form,
             LiveMail& mail, Tell tell);
-  // Until the video's end, {"stop": true}, the session's cancellation, or a minute in which it waits and no message
+  // Until the video's end, {"stop": true}, the session's cancellation, or 90 s in which it waits and no message
   // comes. Returns what is told as "done", see serving.hpp.
   nlohmann::json run();
   // Afterwards.

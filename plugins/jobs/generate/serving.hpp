@@ -25,8 +25,8 @@ namespace kinora::core {
 //                                                -> {"error": {...}, "live": ID} if it cannot
 //   {"cancel": ID}
 //
-// fields: those of apps/serve/fields.hpp. DIR gets live.mp4, which plays while it grows, video.mp4 at the end, and the
-// pictures of Stills, or a FILE for each chunk of a live session; the first FILE is the beginning of the MP4. times:
+// fields: those of apps/serve/fields.hpp. DIR gets live.mp4, which plays while it grows, video.mp4 at the end, until
+// then the finished chunks, with which another process continues (kept_chunks.hpp), and the pictures of Stills, or a FILE for each chunk of a live session; the first FILE is the beginning of the MP4. times:
 // seconds, see VideoTimes. {"ready": {...}, "makes_live": true, "weights": B}, with the defaults of a request and the
 // bytes of the weights, is the first message of all.
 void serve_requests(JobContext& context, const GenerateOptions& options, int socket);

@@ -56,7 +56,8 @@ class Session {
   // [owner-thread] Forgets the chunks from this one on (0: the first that the session made). next_chunk() then makes
   // them again: with the prompts that they had, bit for bit, or from the next set_prompt() or set_shot() on with its
   // prompt. It first replays the clean passes and the decoding of the chunks that stay, a forward for each. A video
-  // that is complete may be rewound too. If several ranks work on the video, all make this call. The counts of made() go on.
+  // that is complete may be rewound too. If several ranks work on the video, all make this call. The counts of made()
+  // go on.
   // Throws Error(KINORA_ERROR_UNSUPPORTED) for a pipeline that makes its video at once, and
   // Error(KINORA_ERROR_INVALID) for a chunk that is not finished or a session that was cancelled or has failed.
   void rewind(int64_t chunk);
