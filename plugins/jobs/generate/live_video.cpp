@@ -18,7 +18,7 @@ using nlohmann::json;
 
 namespace {
 constexpr std::chrono::milliseconds kLook{100};  // for a signal
-constexpr std::chrono::seconds kPatience{90};  // longer than a server waits for a sign of life
+constexpr std::chrono::seconds kPatience{90};    // longer than a server waits for a sign of life
 }  // namespace
 
 void LiveMail::push(json message) {

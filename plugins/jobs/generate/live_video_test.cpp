@@ -188,6 +188,21 @@ TEST_F(LiveVideoTest, WithACutOrASwitchIsTheVideoOfItsShots) {
   }
 }
 
+TEST_F(LiveVideoTest, WithoutKeysAndValuesTakesPlainPromptsAlone) {
+  Parallelism parallel(test::runtime(), inference::PlainPipeline::plan(*small_.run));
+  inference::Pipeline pipeline(test::runtime(), small_.spec(in_chunks(1), 3, nullptr), parallel);
+  const json done = shown({std::make_unique<Session>(pipeline, request())}, "a", [&](const json& chunk) {
+    if (chunk.at("generation_chunk_index") != 0) return;
+    steer({{"prompt", "sea"}, {"event_id", "one"}});
+    steer({{"prompt", "blue"}, {"event_id", "two"}, {"cut", true}});
+  });
+  past_.forget("a");  // before its pipeline ends
+  ASSERT_EQ(told("error").size(), 1U);
+  EXPECT_THAT(told("error")[0].at("message"), HasSubstr("a prompt neither cuts nor switches"));
+  EXPECT_EQ(told("error")[0].at("event_id"), "two");
+  EXPECT_EQ(done.at("shots").at(1).at("prompt"), "sea");
+}
+
 TEST_F(LiveVideoTest, IsRewoundAcrossACutAndABlend) {
   bool was_rewound = false;
   const json done = shown([&](const json& chunk) {

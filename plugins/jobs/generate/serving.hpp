@@ -26,9 +26,10 @@ namespace kinora::core {
 //   {"cancel": ID}
 //
 // fields: those of apps/serve/fields.hpp. DIR gets live.mp4, which plays while it grows, video.mp4 at the end, until
-// then the finished chunks, with which another process continues (kept_chunks.hpp), and the pictures of Stills, or a FILE for each chunk of a live session; the first FILE is the beginning of the MP4. times:
-// seconds, see VideoTimes. {"ready": {...}, "makes_live": true, "weights": B}, with the defaults of a request and the
-// bytes of the weights, is the first message of all.
+// then the finished chunks, with which another process continues (kept_chunks.hpp), and the pictures of Stills, or a
+// FILE for each chunk of a live session; the first FILE is the beginning of the MP4. times: seconds, see VideoTimes.
+// {"ready": {...}, "makes_live": true, "weights": B}, with the defaults of a request and the bytes of the weights, is
+// the first message of all.
 void serve_requests(JobContext& context, const GenerateOptions& options, int socket);
 
 // The descriptor that `kinora serve` gives its processes, in KINORA_REQUESTS; -1: it did not start this one.

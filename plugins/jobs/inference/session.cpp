@@ -173,10 +173,11 @@ void Session::set_prompt(std::string prompt) {
 
 void Session::set_shot(Shot shot) {
   if (!pipeline_.reads_text() || !pipeline_.keeps())
-    raise(KINORA_ERROR_INVALID,
-          "{}: this pipeline keeps no keys and values of a text, so a prompt neither cuts nor switches; leave "
-          "out cut and switch",
-          pipeline_.spec().name);
+    raise(
+        KINORA_ERROR_INVALID,
+        "{}: this pipeline keeps no keys and values of a text, so a prompt neither cuts nor switches; leave "
+        "out cut and switch",
+        pipeline_.spec().name);
   control_.set_shot(std::move(shot));
 }
 
