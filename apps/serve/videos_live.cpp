@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 constexpr size_t kMostUnsentOfLive = 100;  // messages to a session that waits
+constexpr size_t kMostPast = 64;           // sessions that have ended, of their viewers' last messages
 
 ApiError no_session(const std::string& id, const char* param) {
   return {404, "there is no session '" + id + "', or its lease is over; start another", "session_not_found",
@@ -193,6 +194,9 @@ void Videos::forget_live(Model& model) {
   if (const auto at = lives_.find(model.at_work); at != lives_.end()) {
     at->second.until = steady_clock::now() + std::chrono::seconds(settings_.lease);
     past_lives_.insert(lives_.extract(at));
+    if (past_lives_.size() > kMostPast)
+      past_lives_.erase(
+          std::ranges::min_element(past_lives_, {}, [](const auto& one) { return *one.second.until; }));
   }
   model.at_work.clear();
 }
