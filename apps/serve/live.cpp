@@ -19,10 +19,6 @@ constexpr size_t kLongestId = 200;  // bytes of an event's
 constexpr double kMostTransition = 1000;
 constexpr int64_t kBlend = 4;  // chunks, as of a shot
 
-std::string dumped(const json& message) {
-  return message.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 json error_message(const ApiError& e, const std::string& event) {
   json out{{"type", "error"}, {"code", e.code.empty() ? "invalid_value" : e.code}, {"message", e.what()}};
   if (!e.param.empty()) out["param"] = e.param;

@@ -20,10 +20,6 @@ constexpr size_t kMostKept = 32 << 20, kMostMessages = 4096;
 constexpr size_t kLeastMessages = 3;    // that a model is ahead, and one
 constexpr size_t kMostEvents = 10'000;  // of a session
 
-std::string line_of(const json& message) {
-  return message.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 // The file's bytes; the file ends.
 std::string taken(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -97,7 +93,7 @@ void LiveRelay::note_event(const std::string& event) {
 void LiveRelay::say(const char* type, const std::string& id, json of) {
   if (!socket_) return;
   of.update({{"type", type}, {"session_id", id}});
-  socket_->text(line_of(of));
+  socket_->text(dumped(of));
 }
 
 void LiveRelay::keep(json about, std::string bytes) {
@@ -117,7 +113,7 @@ void LiveRelay::send(const std::string& id, int64_t number) {
   const Kept& one = kept_[static_cast<size_t>(number - first_)];
   json about = one.about;
   about.update({{"type", "video.chunk_metadata"}, {"session_id", id}});
-  socket_->binary(line_of(about), one.bytes, [&videos = videos_, id, number] {
+  socket_->binary(dumped(about), one.bytes, [&videos = videos_, id, number] {
     videos.steer(id, {{"taken", number + 1}});  // the process counts from 1
   });
 }

@@ -14,6 +14,11 @@
 
 namespace kinora::serve {
 
+// A message as its viewer gets it.
+inline std::string dumped(const nlohmann::json& message) {
+  return message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 // [any-thread] Messages with bytes are numbered from 0. The newest ones are kept for a viewer that comes back.
 class LiveRelay {
  public:

@@ -105,7 +105,7 @@ TEST_F(KeptChunksTest, ContinueTheVideoOfAKilledProcess) {
     Session whole(pipeline, request_of(c));
     const Result want = made(whole);
     const auto most = static_cast<int64_t>(want.frames.size());
-    for (int64_t killed = 1; killed <= most; ++killed) {
+    for (int64_t killed = 1; killed <= most; killed += 2) {
       Session first(pipeline, request_of(c), watch(chunks));
       made(first, killed);
       known_ = 0;
