@@ -71,8 +71,10 @@ class Reader {
 };
 
 ModelSettings model_of(const core::Document& document, size_t number, const fs::path& folder) {
-  const Reader one(document, fmt::format("/serve/models/{}", number), {"name", "pipeline", "job", "set"});
+  const Reader one(document, fmt::format("/serve/models/{}", number),
+                   {"name", "pipeline", "job", "set", "batch"});
   ModelSettings out{.name = one.text("name"), .pipeline = one.text("pipeline"), .job = one.text("job")};
+  out.batch = one.whole("batch", out.batch, 1, 64);
   const json set = one.table("set");
   for (const auto& [name, value] : set.items()) out.set.push_back(name + "=" + value.dump());
   if (out.name.empty()) one.fail("", "name is missing: what clients call the model", false);

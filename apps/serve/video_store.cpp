@@ -76,17 +76,19 @@ std::string VideoStore::id_of_key(const std::string& key) const {
   return key.empty() ? "" : database_.text("SELECT id FROM videos WHERE key = ?", key);
 }
 
-std::optional<StoredVideo> VideoStore::oldest(const std::string& model) const {
+std::optional<StoredVideo> VideoStore::oldest(const std::string& model, const std::string& alike) const {
   Query row(database_, "SELECT " KINORA_COLUMNS
-                       " FROM videos WHERE status = 'queued' AND model = ? ORDER BY number LIMIT 1");
+                       " FROM videos WHERE status = 'queued' AND model = ?1 AND (?2 = '' OR (starts = 0 AND "
+                       "json_extract(fields, '$.alike') = ?2)) ORDER BY number LIMIT 1");
   row.bind(1, model);
+  row.bind(2, alike);
   if (!row.next()) return std::nullopt;
   return read(row);
 }
 
-std::optional<StoredVideo> VideoStore::next(const std::string& model) const {
+std::optional<StoredVideo> VideoStore::next(const std::string& model, const std::string& alike) const {
   const std::scoped_lock lock(mutex_);
-  return oldest(model);
+  return oldest(model, alike);
 }
 
 std::vector<std::string> VideoStore::models_of_queued() const {
@@ -94,10 +96,10 @@ std::vector<std::string> VideoStore::models_of_queued() const {
   return database_.texts("SELECT DISTINCT model FROM videos WHERE status = 'queued'");
 }
 
-std::optional<StoredVideo> VideoStore::begin_next(const std::string& model) {
+std::optional<StoredVideo> VideoStore::begin_next(const std::string& model, const std::string& alike) {
   const std::scoped_lock lock(mutex_);
   Database::Transaction both(database_);
-  auto out = oldest(model);
+  auto out = oldest(model, alike);
   if (!out) return out;
   out->status = Status::in_progress;
   ++out->starts;

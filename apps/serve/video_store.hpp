@@ -38,12 +38,12 @@ class VideoStore {
   std::optional<StoredVideo> find(const std::string& id) const;
   // "": none has this key.
   std::string id_of_key(const std::string& idempotency_key) const;
-  // The oldest queued one of a model.
-  std::optional<StoredVideo> next(const std::string& model) const;
+  // The oldest queued one of a model. alike: only one that was not begun yet, with this text in its field `alike`.
+  std::optional<StoredVideo> next(const std::string& model, const std::string& alike = "") const;
+  // The same one; it is in progress from now on.
+  std::optional<StoredVideo> begin_next(const std::string& model, const std::string& alike = "");
   // The models of all queued ones.
   std::vector<std::string> models_of_queued() const;
-  // The oldest queued one of a model; it is in progress from now on.
-  std::optional<StoredVideo> begin_next(const std::string& model);
   // Back to the queue, in its old place.
   void requeue(const std::string& id);
   void complete(const std::string& id, int64_t now, int64_t expires, const nlohmann::json& fields);
@@ -61,7 +61,8 @@ class VideoStore {
 
  private:
   StoredVideo read(const core::Query& row) const;
-  std::optional<StoredVideo> oldest(const std::string& model) const;  // with the lock
+  std::optional<StoredVideo> oldest(const std::string& model,
+                                    const std::string& alike) const;  // with the lock
   mutable std::mutex mutex_;
   mutable core::Database database_;
 };

@@ -157,16 +157,9 @@ void Videos::dispatch(Model& model) {
         fail(*video, "model_failed", "the model's process ended twice while it made this video");
         continue;
       }
-      model.at_work = video->id;
       model.was_live = false;
       model.began = steady_clock::now();
-      making_[video->id] = {.bytes = static_cast<int64_t>(core::number_in(video->fields, "bytes"))};
-      if (const auto at = accepted_.find(video->id); at != accepted_.end()) {
-        measured_.observe("queue_seconds", since(at->second));
-        accepted_.erase(at);
-      }
-      model.process->send(
-          {{"make", video->id}, {"folder", folder_of(video->id).string()}, {"fields", video->fields}});
+      model.process->send(begun_together(model, *video));
       return;
     }
   } catch (const std::exception& e) {  // a full disk: what is queued stays so
@@ -193,10 +186,10 @@ void Videos::take(Model& model, const json& message) {
       dispatch_all();
     } else if (message.contains("checked")) {
       model.answers[message.at("checked").get<int64_t>()] = message;
-    } else if (core::text_in(message, "video") != model.at_work || model.at_work.empty()) {
+    } else if (const std::string id = core::text_in(message, "video"); !model.at_work.contains(id)) {
       // of a video that it no longer makes
     } else if (message.contains("progress")) {
-      auto& done = making_[model.at_work].progress;
+      auto& done = making_[id].progress;
       done = std::max(done, core::number_in(message, "progress"));
     } else if (message.contains("done") || message.contains("failed")) {
       finish(model, message);
@@ -210,7 +203,7 @@ void Videos::take(Model& model, const json& message) {
 void Videos::finish(Model& model, const json& message) {
   const std::string id = core::text_in(message, "video");
   const Making making = making_[id];
-  model.at_work.clear();
+  model.at_work.erase(id);
   const auto video = making.is_removed ? std::nullopt : store_.find(id);
   if (!video) {
     std::error_code ignored;
@@ -242,7 +235,7 @@ void Videos::note_times(const json& times) {
       if (one.is_number()) measured_.observe(name + "_seconds", one);
 }
 
-// The video that it made is begun again, once.
+// The videos that it made are begun again, once.
 void Videos::end(Model& model, const std::string& why) {
   const std::scoped_lock lock(mutex_);
   if (is_stopping_) return;
@@ -253,21 +246,19 @@ void Videos::end(Model& model, const std::string& why) {
   }
   core::log_error("model '{}': its process is gone: {}; it starts again", model.settings.name, why);
   lose_live(model);
-  if (!model.at_work.empty()) {
-    if (making_[model.at_work].is_removed) {
+  for (const auto& id : std::exchange(model.at_work, {})) {
+    if (making_[id].is_removed) {
       std::error_code ignored;
-      fs::remove_all(folder_of(model.at_work), ignored);
+      fs::remove_all(folder_of(id), ignored);
     } else {
       try {
-        store_.requeue(model.at_work);
+        store_.requeue(id);
       } catch (const std::exception& e) {
-        core::log_error("video {} begins again with the next start of the server: {}", model.at_work,
-                        e.what());
+        core::log_error("video {} begins again with the next start of the server: {}", id, e.what());
       }
     }
-    making_.erase(model.at_work);
+    making_.erase(id);
   }
-  model.at_work.clear();
   model.again = steady_clock::now() + (model.defaults.is_null() ? kCheck : std::chrono::seconds(0));
   model.defaults = json();
   model.is_gone = true;

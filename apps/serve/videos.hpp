@@ -121,13 +121,16 @@ class Videos {
   void take(Model& model, const nlohmann::json& message);
   void finish(Model& model, const nlohmann::json& message);
   void end(Model& model, const std::string& why);
-  // Gives the model its next video or live session in turn, if it has none.
+  // Gives the model its next videos or live session in turn, if it has none.
   void dispatch(Model& model);
+  // Begins the video, with others alike behind it: what the model's process is told. In videos_batch.cpp.
+  nlohmann::json begun_together(Model& model, const StoredVideo& first);
+  nlohmann::json begun(Model& model, const StoredVideo& video);
   bool dispatch_live(Model& model);
   void require_open() const;
   std::string add_live(Model& model, Live live, const TellQueued& queued);
   void take_live(Model& model, const nlohmann::json& message);
-  void forget_live(Model& model);
+  void forget_live(Model& model, const std::string& id);
   void lose_live(Model& model);
   // Ends the sessions and forgets the ended ones whose lease is over.
   void end_leases();
@@ -142,6 +145,7 @@ class Videos {
   bool has_room_for_next(const Model& model);
   // Whether work of these fields has room now; if not, no other model begins any before it.
   bool has_room(const Model& model, const nlohmann::json& fields);
+  bool fits_now(const nlohmann::json& fields) const;
   void require_fit(const nlohmann::json& fields) const;
   void require_models_fit() const;
   int64_t bytes_of_models() const;

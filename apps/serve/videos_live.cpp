@@ -69,7 +69,7 @@ std::string Videos::add_live(Model& of, Live live, const TellQueued& queued) {
   if (static_cast<int64_t>(of.lives.size()) >= settings_.max_queue)
     throw ApiError(429, "as many sessions wait as this server takes; try again later", "queue_full");
   const std::string id = "live_" + web::new_token().substr(0, 24);
-  queued(id, static_cast<int64_t>(of.lives.size()) + (of.at_work.empty() ? 0 : 1));
+  queued(id, static_cast<int64_t>(of.lives.size() + of.at_work.size()));
   lives_[id] = std::move(live);
   of.lives.push_back(id);
   dispatch(of);
@@ -85,7 +85,7 @@ bool Videos::dispatch_live(Model& model) {
   std::error_code ignored;  // the process says that it cannot write there
   fs::create_directories(folder, ignored);
   Live& live = lives_.at(id);
-  model.at_work = id;
+  model.at_work = {id};
   model.was_live = live.has_begun = true;
   json begin{{"live", id}, {"folder", folder.string()}, {"fields", live.fields}};
   if (!live.branch.is_null()) begin["branch"] = live.branch;
@@ -175,10 +175,10 @@ void Videos::take_live(Model& model, const json& message) {
   {
     const std::scoped_lock lock(mutex_);
     const auto at = lives_.find(id);
-    if (is_stopping_ || at == lives_.end() || model.at_work != id) return;
+    if (is_stopping_ || at == lives_.end() || !model.at_work.contains(id)) return;
     tell = at->second.tell;
     if (message.contains("done") || message.contains("failed")) {
-      forget_live(model);
+      forget_live(model, id);
       dispatch_all();
       changed_.notify_all();
     }
@@ -188,10 +188,10 @@ void Videos::take_live(Model& model, const json& message) {
 }
 
 // It ends the session at work.
-void Videos::forget_live(Model& model) {
+void Videos::forget_live(Model& model, const std::string& id) {
   std::error_code ignored;
-  fs::remove_all(settings_.folder / "live" / model.at_work, ignored);
-  if (const auto at = lives_.find(model.at_work); at != lives_.end()) {
+  fs::remove_all(settings_.folder / "live" / id, ignored);
+  if (const auto at = lives_.find(id); at != lives_.end()) {
     at->second.until = steady_clock::now() + std::chrono::seconds(settings_.lease);
     past_lives_.insert(lives_.extract(at));
     if (past_lives_.size() > kMostPast)
@@ -202,10 +202,10 @@ void Videos::forget_live(Model& model) {
 }
 
 void Videos::lose_live(Model& model) {
-  const auto at = lives_.find(model.at_work);
+  const auto at = model.at_work.empty() ? lives_.end() : lives_.find(*model.at_work.begin());
   if (at == lives_.end()) return;
   at->second.tell(at->first, {{"failed", "the model's process has ended; start another session"}});
-  forget_live(model);
+  forget_live(model, std::string(at->first));
 }
 
 }  // namespace kinora::serve

@@ -42,13 +42,17 @@ void Videos::require_fit(const nlohmann::json& fields) const {
                  "does_not_fit", "size");
 }
 
-bool Videos::has_room(const Model& model, const nlohmann::json& fields) {
-  if (settings_.memory == 0) return true;
-  if (!first_.empty() && first_ != model.settings.name) return false;
+bool Videos::fits_now(const nlohmann::json& fields) const {
   int64_t used = bytes_of_models();
   for (const auto& [_, one] : making_) used += one.bytes;
   for (const auto& [_, one] : lives_) used += one.has_begun ? bytes_of(one.fields) : 0;
-  const bool fits = used + bytes_of(fields) <= settings_.memory;
+  return settings_.memory == 0 || used + bytes_of(fields) <= settings_.memory;
+}
+
+bool Videos::has_room(const Model& model, const nlohmann::json& fields) {
+  if (settings_.memory == 0) return true;
+  if (!first_.empty() && first_ != model.settings.name) return false;
+  const bool fits = fits_now(fields);
   first_ = fits ? "" : model.settings.name;
   return fits;
 }

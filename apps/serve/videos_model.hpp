@@ -2,6 +2,7 @@
 #pragma once
 #include <chrono>
 #include <deque>
+#include <set>
 
 #include "apps/serve/videos.hpp"
 
@@ -17,8 +18,8 @@ struct Videos::Model {
   ModelSettings settings;
   nlohmann::json defaults;                      // of its videos; null: it is not loaded yet
   std::string broken;                           // why it cannot be loaded
-  std::string at_work;                          // the video or live session that it makes; "": none
-  std::chrono::steady_clock::time_point began;  // of it
+  std::set<std::string> at_work;                // the videos, or the live session, that it makes
+  std::chrono::steady_clock::time_point began;  // of them
   bool was_loaded = false;                      // once at least
   bool is_gone = false;                         // its process, which starts again
   std::chrono::steady_clock::time_point again;  // not before

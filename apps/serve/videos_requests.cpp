@@ -92,6 +92,7 @@ json Videos::checked(std::unique_lock<std::mutex>& lock, Model& of, const json& 
   if (answer.contains("fields")) {
     json out = answer.at("fields");
     out["bytes"] = core::number_in(answer, "bytes");
+    out["alike"] = core::text_in(answer, "alike");
     return out;
   }
   if (answer.contains("error"))
@@ -214,7 +215,7 @@ json Videos::remove(const std::string& id) {
     at->second.removed = steady_clock::now();
     at->second.is_removed = true;  // its folder goes when the process is done with it
     for (auto& [_, model] : models_)
-      if (model->at_work == id) model->process->send({{"cancel", id}});
+      if (model->at_work.contains(id)) model->process->send({{"cancel", id}});
   } else {
     forget(id);
     accepted_.erase(id);

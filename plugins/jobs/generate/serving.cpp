@@ -1,6 +1,5 @@
 #include "plugins/jobs/generate/serving.hpp"
 
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -8,6 +7,7 @@
 #include <cstdlib>
 #include <deque>
 #include <fcntl.h>
+#include <map>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -15,7 +15,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 
 #include "core/base/cancel.hpp"
 #include "core/base/facts.hpp"
@@ -26,6 +25,7 @@
 #include "plugins/jobs/generate/about_video.hpp"
 #include "plugins/jobs/generate/kept_chunks.hpp"
 #include "plugins/jobs/generate/live_video.hpp"
+#include "plugins/jobs/generate/messages.hpp"
 #include "plugins/jobs/generate/past_sessions.hpp"
 #include "plugins/jobs/generate/video_bytes.hpp"
 #include "plugins/jobs/generate/video_times.hpp"
@@ -40,45 +40,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-// Lines of JSON over a socket.
-class Messages {
- public:
-  explicit Messages(int socket) : socket_(socket) {}
-  // Nothing: the other end is gone.
-  std::optional<json> next() {
-    for (;;) {
-      if (const size_t end = have_.find('\n'); end != std::string::npos) {
-        json out = json::parse(have_.substr(0, end), nullptr, false);
-        have_.erase(0, end + 1);
-        if (out.is_object()) return out;
-        continue;
-      }
-      char piece[64 << 10];
-      const ssize_t n = recv(socket_, piece, sizeof piece, 0);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return std::nullopt;
-      have_.append(piece, static_cast<size_t>(n));
-    }
-  }
-  // [any-thread]
-  void send(const json& message) {
-    const std::string line = message.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
-    const std::scoped_lock lock(sending_);
-    for (size_t at = 0; at < line.size();) {
-      const ssize_t n = ::send(socket_, line.data() + at, line.size() - at, MSG_NOSIGNAL);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return;  // next() sees that the other end is gone
-      at += static_cast<size_t>(n);
-    }
-  }
-  void end() { shutdown(socket_, SHUT_RDWR); }
-
- private:
-  const int socket_;
-  std::string have_;
-  std::mutex sending_;
-};
 
 class Serving {
  public:
@@ -98,7 +59,7 @@ class Serving {
                     {"makes_live", pipeline_.spec().rule.teacher_forcing && !pipeline_.makes_codes()},
                     {"weights", pipeline_.weight_bytes()}});
     std::thread reader([this] { read(); });
-    for (json wanted; next(wanted);) make(wanted);
+    for (std::vector<json> wanted; next(wanted);) make_together(wanted);
     messages_.end();
     reader.join();
   }
@@ -109,8 +70,14 @@ class Serving {
     return text_in(message, is_live(message) ? "live" : "make");
   }
 
-  // The next video to make. False: there is none any more.
-  bool next(json& out) {
+  // A video or live session that is made.
+  struct AtWork {
+    inference::Session* session = nullptr;
+    bool is_cancelled = false;
+  };
+
+  // The next videos to make together, or the next live session. False: there are none any more.
+  bool next(std::vector<json>& out) {
     std::unique_lock lock(mutex_);
     constexpr std::chrono::milliseconds kLook{100};  // for a signal
     while (waiting_.empty() && !is_over_ && !cancelled()) {
@@ -120,7 +87,7 @@ class Serving {
     if (is_over_ || cancelled()) return false;
     out = std::move(waiting_.front());
     waiting_.pop_front();
-    at_work_ = id_of(out);
+    for (const auto& one : out) at_work_[id_of(one)] = {};
     return true;
   }
 
@@ -135,28 +102,35 @@ class Serving {
         continue;
       }
       const std::scoped_lock lock(mutex_);
-      if (message->contains("make") || is_live(*message)) waiting_.push_back(std::move(*message));
+      if (message->contains("make") || is_live(*message)) waiting_.emplace_back(1, std::move(*message));
+      if (message->contains("batch")) waiting_.push_back(message->at("batch").get<std::vector<json>>());
       if (message->contains("cancel")) cancel(text_in(*message, "cancel"));
       if (message->contains("forget")) forgotten_.push_back(text_in(*message, "forget"));
       changed_.notify_all();
     }
     const std::scoped_lock lock(mutex_);
     is_over_ = true;
-    if (session_) session_->cancel();
-    mail_.push({{"steer", at_work_}, {"stop", true}});
+    for (auto& [id, _] : at_work_) stop(id);
     changed_.notify_all();
   }
 
-  // With the lock.
+  // With the lock, as the next one. The video or live session is at work.
+  void stop(const std::string& id) {
+    AtWork& one = at_work_.at(id);
+    one.is_cancelled = true;
+    if (one.session) one.session->cancel();
+    mail_.push({{"steer", id}, {"stop", true}});
+  }
+
   void cancel(const std::string& id) {
-    if (at_work_ == id) {
-      is_cancelled_ = true;
-      if (session_) session_->cancel();
-      mail_.push({{"steer", id}, {"stop", true}});
-    }
-    for (auto& one : waiting_)
-      if (id_of(one) == id) messages_.send({{"failed", "cancelled"}, {is_live(one) ? "live" : "video", id}});
-    std::erase_if(waiting_, [&](const json& one) { return id_of(one) == id; });
+    if (at_work_.contains(id)) stop(id);
+    for (auto& together : waiting_)
+      std::erase_if(together, [&](const json& one) {
+        if (id_of(one) != id) return false;
+        messages_.send({{"failed", "cancelled"}, {is_live(one) ? "live" : "video", id}});
+        return true;
+      });
+    std::erase_if(waiting_, [](const auto& together) { return together.empty(); });
   }
 
   json defaults() const {
@@ -179,13 +153,22 @@ class Serving {
       const kinora_run run{.struct_size = sizeof run};
       if (const inference::RequestInputs inputs(pipeline_, request, run); !request.shots.empty())
         fields["num_frames"] = inputs.pixel_frames();
-      pipeline_.open_sampler(request);
+      out["alike"] = alike(request, static_cast<int64_t>(pipeline_.open_sampler(request)->levels().size()));
       out["bytes"] = bytes_.of(fields);
       out["fields"] = std::move(fields);
     } catch (const std::exception& e) {
       out["error"] = e.what();
     }
     return out;
+  }
+
+  // A model that makes its video in parts has each video's keys and values, and given frames change what a call reads.
+  std::string alike(const Request& r, int64_t levels) const {
+    const bool is_given = !r.image.empty() || !r.last_image.empty() || !r.video.empty() || !r.shots.empty();
+    if (is_given || pipeline_.makes_codes() || pipeline_.spec().rule.teacher_forcing) return "";
+    return json::array({r.height, r.width, r.frames, r.fps, levels, r.guidance[0].is_guided(),
+                        r.guidance[1].is_guided()})
+        .dump();
   }
 
   // The fields with all that the pipeline decides.
@@ -255,7 +238,24 @@ class Serving {
     return o;
   }
 
-  void make(const json& message) {
+  // Each on a thread of its own, which leaves the batch in the end.
+  void make_together(const std::vector<json>& wanted) {
+    inference::CallBatch batch(pipeline_.turns(), wanted.size());
+    const auto make_one = [&](const json& message) {
+      const at::NoGradGuard off;
+      inference::BatchedVideo batched(batch);
+      make(message, batched);
+    };
+    {
+      std::vector<std::jthread> others;
+      for (size_t i = 1; i < wanted.size(); ++i) others.emplace_back([&, i] { make_one(wanted[i]); });
+      make_one(wanted[0]);
+    }
+    if (wanted.size() > 1)
+      log_info("{}: {} videos shared {} model calls", context_.spec().name, wanted.size(), batch.shared());
+  }
+
+  void make(const json& message, inference::BatchedVideo& batched) {
     const std::string id = id_of(message), folder = text_in(message, "folder");
     json end{{is_live(message) ? "live" : "video", id}};
     try {
@@ -263,37 +263,39 @@ class Serving {
       if (is_live(message))
         end["done"] = shown(id, folder, fields, message.value("branch", json()));
       else
-        end.update(made(id, folder, fields));
+        end.update(made(id, folder, fields, batched));
     } catch (const Error& e) {
       end["failed"] = e.what();
     } catch (const std::exception& e) {
       end["failed"] = e.what();
     }
     const std::scoped_lock lock(mutex_);
-    at_work_.clear();
-    is_cancelled_ = false;
+    at_work_.erase(id);
     if (!is_over_) messages_.send(end);
   }
 
   // What "done" and "times" tell.
-  json made(const std::string& id, const fs::path& folder, const json& fields) {
+  json made(const std::string& id, const fs::path& folder, const json& fields,
+            inference::BatchedVideo& batched) {
     const GenerateOptions options = options_of(fields);
     const Request request = request_of(fields);
     const AboutVideo about(context_, options, pipeline_, made_with_);
     const auto start = std::chrono::steady_clock::now();
     VideoTimes times;
     Stills stills(context_, folder, fields.at("num_frames"));
+    double told = -1;  // the progress that was sent last
     const KeptChunks chunks(folder / "chunks", about.known(request).dump());
     inference::Session session(
         pipeline_, request,
         {.step =
              [&](int64_t) {
                times.step();
-               tell(id);
+               tell(id, session.state(), told);
              },
+         .batched = &batched,
          .finished = [&](int64_t chunk, const at::Tensor& latent) { chunks.keep(chunk, latent); },
          .known = [&](int64_t chunk) { return chunks.known(chunk); }});
-    const Cancellable here(*this, session);
+    const Cancellable here(*this, id, session);
     MadeVideo made;
     {
       GrowingVideo growing(context_.runtime().registry(), (folder / "live.mp4").string(),
@@ -332,7 +334,7 @@ class Serving {
         branch.is_null() ? PastSessions::Live{std::make_unique<inference::Session>(pipeline_, request)}
                          : past_.continued(text_in(branch, "session"), branch.at("chunk"));
     inference::Session& session = *live.session;
-    const Cancellable here(*this, session);
+    const Cancellable here(*this, id, session);
     LiveVideo video(
         {id, folder, request.prompt, live.past}, session,
         service<VideoFragments>(context_.runtime().registry()),
@@ -350,31 +352,32 @@ class Serving {
   // While it lives, the session can be cancelled.
   class Cancellable {
    public:
-    Cancellable(Serving& serving, inference::Session& session) : serving_(serving) {
+    Cancellable(Serving& serving, const std::string& id, inference::Session& session)
+        : serving_(serving), id_(id) {
       const std::scoped_lock lock(serving.mutex_);
-      serving.session_ = &session;
-      serving.told_ = -1;
-      if (serving.is_cancelled_ || serving.is_over_) session.cancel();
+      AtWork& one = serving.at_work_.at(id);
+      one.session = &session;
+      if (one.is_cancelled || serving.is_over_) session.cancel();
     }
     Cancellable(const Cancellable&) = delete;
     Cancellable& operator=(const Cancellable&) = delete;
     ~Cancellable() {
       const std::scoped_lock lock(serving_.mutex_);
-      serving_.session_ = nullptr;
+      serving_.at_work_.at(id_).session = nullptr;
     }
 
    private:
     Serving& serving_;
+    const std::string& id_;
   };
 
   // Work that is done of all work: each chunk has its steps, its clean pass and its decoding.
-  void tell(const std::string& id) {
-    const auto state = session_->state();
+  void tell(const std::string& id, const inference::Session::State& state, double& told) {
     const auto of_chunk = static_cast<double>(state.steps + 2);
     const double done = (static_cast<double>(state.chunk) * of_chunk + static_cast<double>(state.step)) /
                         std::max(1.0, static_cast<double>(state.chunks) * of_chunk);
-    if (done < told_ + 0.005) return;
-    told_ = done;
+    if (done < told + 0.005) return;
+    told = done;
     messages_.send({{"progress", done}, {"video", id}});
   }
 
@@ -386,15 +389,13 @@ class Serving {
   VideoBytes bytes_{pipeline_};
   Messages messages_;
   LiveMail mail_;
-  double told_ = -1;  // the progress that was sent last
   PastSessions past_;
   std::mutex mutex_;  // of the following
   std::condition_variable changed_;
-  std::deque<json> waiting_;
+  std::deque<std::vector<json>> waiting_;  // what is made together
   std::vector<std::string> forgotten_;
-  std::string at_work_;
-  inference::Session* session_ = nullptr;
-  bool is_cancelled_ = false, is_over_ = false;
+  std::map<std::string, AtWork> at_work_;
+  bool is_over_ = false;
 };
 
 }  // namespace

@@ -5,14 +5,16 @@
 
 namespace kinora::core {
 
-// Loads the pipeline once and makes the videos that messages ask for, one after the other, until the socket ends.
+// Loads the pipeline once and makes the videos that messages ask for, one or a batch after the other, until the socket
+// ends.
 // Messages are JSON, one a line:
 //
-//   {"check": N, "fields": {...}}                -> {"checked": N, "fields": {...}, "bytes": B} with every default and
-//                                                   the memory of such a video, or "error"
+//   {"check": N, "fields": {...}}                -> {"checked": N, "fields": {...}, "bytes": B, "alike": TEXT} with every
+//                                                   default and the memory of such a video, or "error"
 //   {"make": ID, "folder": DIR, "fields": {...}} -> {"progress": 0.4, "video": ID}, ..., then
 //                                                   {"done": {...}, "times": {...}, "video": ID} or
 //                                                   {"failed": WHY, "video": ID}
+//   {"batch": [{"make": ID, ...}, ...]}          -> the same for each; their calls of the model are made together
 //   {"live": ID, "folder": DIR, "fields": {...}} -> {"start": {"mime", ...}, "live": ID}, then
 //                                                   {"chunk": {...}, "file": FILE, "number": N, "live": ID}, ...,
 //                                                   {"done": {...}, "live": ID} or {"failed": WHY, "live": ID};
@@ -25,11 +27,12 @@ namespace kinora::core {
 //                                                -> {"error": {...}, "live": ID} if it cannot
 //   {"cancel": ID}
 //
-// fields: those of apps/serve/fields.hpp. DIR gets live.mp4, which plays while it grows, video.mp4 at the end, until
-// then the finished chunks, with which another process continues (kept_chunks.hpp), and the pictures of Stills, or a
-// FILE for each chunk of a live session; the first FILE is the beginning of the MP4. times: seconds, see VideoTimes.
-// {"ready": {...}, "makes_live": true, "weights": B}, with the defaults of a request and the bytes of the weights, is
-// the first message of all.
+// fields: those of apps/serve/fields.hpp. alike: videos of the same text can share the calls of the model; "": none can
+// with this one. DIR gets live.mp4, which plays while it grows, video.mp4 at the end, until then the finished chunks,
+// with which another process continues (kept_chunks.hpp), and the pictures of Stills, or a FILE for each chunk of a
+// live session; the first FILE is the beginning of the MP4. times: seconds, see VideoTimes. {"ready": {...},
+// "makes_live": true, "weights": B}, with the defaults of a request and the bytes of the weights, is the first message
+// of all.
 void serve_requests(JobContext& context, const GenerateOptions& options, int socket);
 
 // The descriptor that `kinora serve` gives its processes, in KINORA_REQUESTS; -1: it did not start this one.

@@ -110,6 +110,7 @@ void Session::DenoisedVideo::sample_chunk() {
   session_.control_.end_chunk();
   if (watch.finished && !known.defined()) watch.finished(chunk, loop_->latent(before));
   if (loop_->done() && kept_) free_cache();
+  if (loop_->done() && session_.watch_.batched) session_.watch_.batched->leave();
 }
 
 void Session::DenoisedVideo::add_chunk(const std::optional<Shot>& begins, const Rollout::Sample& sample) {
@@ -171,6 +172,7 @@ GuidedConditions Session::DenoisedVideo::prepared(const Rollout::Piece& piece) {
   const std::scoped_lock turn(pipeline_.turns());
   GuidedConditions out = pipeline_.guided().prepared(of_piece(inputs_.with(), piece),
                                                      of_piece(inputs_.none(), piece), request_.guidance);
+  out.batched = session_.watch_.batched;
   if (!rule().teacher_forcing) return out;
   out.place = {kept_ ? kept_->number : 0,
                inputs_.shots().at(generating_rule(rule()), piece.first, piece.frames())};

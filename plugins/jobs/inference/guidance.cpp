@@ -149,17 +149,20 @@ at::Tensor GuidedModel::estimate(uint32_t call, const GuidedConditions& video, c
   NamedTensors in = given;
   in[kX] = x.to(device_, stream_);
   in[kSigma] = sigma.to(device_);
-  Model& model = experts_.use(call / 2);  // before replaying a graph that reads its weights
-  kinora_pass pass = pass_of(call);
-  at::Tensor out;
-  if (video.place) {
-    pass.session = video.place->session;
-    pass.read_only = stores ? 0 : 1;
-    model.chain().set_frames(video.place->frames);
-    out = evaluate(call, in, pass);
-  } else {
-    out = replays_ ? (*replays_)(call, in) : evaluate(call, in, pass);
+  if (!video.place) {
+    const auto replay = [this](uint32_t number, const NamedTensors& all) { return replayed(number, all); };
+    return video.batched ? (*video.batched)(call, in, replay) : replay(call, in);
   }
+  kinora_pass pass = pass_of(call);
+  pass.session = video.place->session;
+  pass.read_only = stores ? 0 : 1;
+  experts_.use(call / 2).chain().set_frames(video.place->frames);
+  return evaluate(call, in, pass).to(at::kCPU, at::kDouble);
+}
+
+at::Tensor GuidedModel::replayed(uint32_t call, const NamedTensors& in) {
+  experts_.use(call / 2);  // before replaying a graph that reads its weights
+  const at::Tensor out = replays_ ? (*replays_)(call, in) : evaluate(call, in, pass_of(call));
   return out.to(at::kCPU, at::kDouble);
 }
 

@@ -9,6 +9,7 @@
 #include "core/torch/network/instances.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
+#include "plugins/jobs/inference/call_batch.hpp"
 #include "plugins/jobs/inference/parts.hpp"
 #include "plugins/jobs/inference/replays.hpp"
 #include "plugins/jobs/inference/request.hpp"
@@ -30,6 +31,8 @@ struct GuidedConditions {
   std::array<Guidance, 2> guidance;      // of each expert
   int64_t calls = 0;                     // of the model for this video, on all ranks
   std::optional<ChunkPlace> place = {};  // not given: the model's frames are those of its chain
+  // Of a video without a place: its calls are made with others'. Null: alone.
+  inference::BatchedVideo* batched = nullptr;
 };
 
 // Keeps nothing of a video between two calls but in the model's cache, so that calls for several videos may alternate.
@@ -63,6 +66,8 @@ class GuidedModel {
   // call: 2 * expert + branch. stores: keys and values.
   at::Tensor estimate(uint32_t call, const GuidedConditions& video, const Conditions& given,
                       const at::Tensor& x, const at::Tensor& sigma, bool stores = false);
+  // evaluate() for a video without a place, by a graph if there are any; on the CPU.
+  at::Tensor replayed(uint32_t call, const NamedTensors& in);
   // All on the device: the conditions, with x and sigma.
   at::Tensor evaluate(uint32_t call, const NamedTensors& in, const kinora_pass& pass);
   kinora_pass pass_of(uint32_t call) const;

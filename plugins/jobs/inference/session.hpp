@@ -19,7 +19,7 @@ namespace kinora::core::inference {
 // video is the same bytes whatever other sessions do. Errors are kinora::Error; after one the session is over.
 class Session {
  public:
-  // Functions that the session calls, on the thread of next_chunk().
+  // Functions that the session calls, on the thread of next_chunk(), and the video's place among others.
   struct Watch {
     // A step of the current chunk, or a code, is done.
     std::function<void(int64_t done)> step = nullptr;
@@ -27,6 +27,8 @@ class Session {
     // rank that works on the video; only the first receives a frame.
     std::function<void(int64_t step, const at::Tensor& frame)> preview = nullptr;
     int64_t preview_every = 0;
+    // Its calls of a model that makes a video at once are made with others'. It must outlive the session.
+    BatchedVideo* batched = nullptr;
     // The latent frames that a finished chunk has added, [1, C, T, H, W]; a view.
     std::function<void(int64_t chunk, const at::Tensor& latent)> finished = nullptr;
     // What another session of this request gave to finished() for the chunk, which then has no steps; undefined: it is
