@@ -6,7 +6,8 @@
 //   dies_loading  as dies_once, and the next process ends before it is ready
 //   stops         the process reads no more, the first time
 //   refused       by the check; check_dies: the process is killed by the check
-// Any other is made at once. The model has 1000 bytes of weights, and a video needs 100 a frame.
+// Any other is made at once. The model has 1000 bytes of weights, and a video needs 100 a frame; videos of as many frames
+// are alike. The file `begun` has a line a message, with the videos that it begins.
 // A live session has six chunks of text, each with the prompt of then; one with a branch begins behind the others. But
 // with the prompt
 //   long          as many as there is time for; big: the same, of 4 MiB each
@@ -16,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <poll.h>
 #include <string>
 #include <unistd.h>
@@ -54,7 +56,8 @@ class Fake {
     for (;;) {
       pollfd in{kSocket, POLLIN, 0};
       poll(&in, 1, waiting_.empty() ? -1 : 2);
-      if (!waiting_.empty() && fs::exists(folder_ / "go")) finish();
+      for (const auto& [id, video] : std::map(waiting_))
+        if (fs::exists(video.folder / "go")) finish(id);
       if (in.revents == 0) continue;
       char piece[4096];
       const ssize_t n = read(kSocket, piece, sizeof piece);
@@ -67,13 +70,17 @@ class Fake {
   }
 
  private:
+  struct Video {
+    fs::path folder;
+    std::string prompt;
+  };
   void take(const json& message) {
     if (message.contains("check")) {
       check(message.at("check"), message.at("fields"));
     } else if (message.contains("make")) {
-      const fs::path folder = message.at("folder").get<std::string>();
-      std::ofstream(folder / "fields") << message.at("fields");
-      make(message.at("make"), folder, message.at("fields").value("prompt", ""));
+      begin(json::array({message}));
+    } else if (message.contains("batch")) {
+      begin(message.at("batch"));
     } else if (message.contains("live")) {
       begin_live(message);
     } else if (message.contains("steer")) {
@@ -82,9 +89,20 @@ class Fake {
       std::ofstream(out_ / "forgotten") << message.at("forget").get<std::string>();
     } else if (message.at("cancel") == live_) {
       end_live("stopped");
-    } else if (message.at("cancel") == waiting_) {
-      say({{"failed", "cancelled"}, {"video", waiting_}});
-      waiting_.clear();
+    } else if (waiting_.erase(message.at("cancel").get<std::string>()) > 0) {
+      say({{"failed", "cancelled"}, {"video", message.at("cancel")}});
+    }
+  }
+  void begin(const json& videos) {
+    {
+      std::ofstream begun(out_ / "begun", std::ios::app);
+      for (const auto& one : videos) begun << one.at("make").get<std::string>() << " ";
+      begun << "\n";
+    }
+    for (const auto& one : videos) {
+      const fs::path folder = one.at("folder").get<std::string>();
+      std::ofstream(folder / "fields") << one.at("fields");
+      make(one.at("make"), {folder, one.at("fields").value("prompt", "")});
     }
   }
   static void check(const json& number, const json& given) {
@@ -96,11 +114,13 @@ class Fake {
       return say({{"checked", number}, {"error", "shots have their own lengths"}});
     json fields{{"width", 64}, {"height", 48}, {"num_frames", 8}, {"fps", 8}};
     fields.update(given);
-    say({{"checked", number}, {"fields", fields}, {"bytes", 100 * fields.at("num_frames").get<int>()}});
+    say({{"checked", number},
+         {"fields", fields},
+         {"bytes", 100 * fields.at("num_frames").get<int>()},
+         {"alike", fields.at("num_frames").dump()}});
   }
-  void make(const std::string& id, const fs::path& folder, const std::string& prompt) {
-    folder_ = folder;
-    prompt_ = prompt;
+  void make(const std::string& id, const Video& video) {
+    const auto& [folder, prompt] = video;
     if (prompt == "fails") return say({{"failed", "no memory is left"}, {"video", id}});
     if (prompt.starts_with("dies") || prompt == "stops") {
       const bool is_first = !fs::exists(folder / "begun");
@@ -108,24 +128,25 @@ class Fake {
       if (prompt == "dies_loading" && is_first) std::ofstream(out_ / "dies_loading") << "x";
       if (prompt == "dies" || is_first) raise(prompt == "stops" ? SIGSTOP : SIGKILL);
     }
-    waiting_ = id;
+    waiting_[id] = video;
     std::ofstream(folder / "thumbnail.webp") << "thumbnail";
     std::ofstream(folder / "live.mp4") << "a part";
     say({{"progress", 0.5}, {"video", id}});
     say({{"progress", 0.25}, {"video", id}});
-    if (prompt != "waits") finish();
+    if (prompt != "waits") finish(id);
   }
-  void finish() {
-    std::ofstream(folder_ / "live.mp4", std::ios::app) << " and the rest";
-    std::ofstream(folder_ / "new") << "video " + waiting_ + " of " + prompt_;
-    fs::rename(folder_ / "new", folder_ / "live.mp4");  // with its index in front, as kinora does
-    fs::rename(folder_ / "live.mp4", folder_ / "video.mp4");
-    std::ofstream(folder_ / "spritesheet.jpg") << "sheet";
-    std::ofstream(folder_ / "picture.png") << "picture of " + prompt_;
+  void finish(const std::string& id) {
+    const auto [folder, prompt] = waiting_.at(id);
+    std::ofstream(folder / "live.mp4", std::ios::app) << " and the rest";
+    std::ofstream(folder / "new") << "video " + id + " of " + prompt;
+    fs::rename(folder / "new", folder / "live.mp4");  // with its index in front, as kinora does
+    fs::rename(folder / "live.mp4", folder / "video.mp4");
+    std::ofstream(folder / "spritesheet.jpg") << "sheet";
+    std::ofstream(folder / "picture.png") << "picture of " + prompt;
     say({{"done", {{"num_frames", 16}}},
          {"times", {{"first_frame", 0.2}, {"chunk", {0.3, 0.4}}, {"step", 0.01}}},
-         {"video", waiting_}});
-    waiting_.clear();
+         {"video", id}});
+    waiting_.erase(id);
   }
 
   void begin_live(const json& message) {
@@ -182,9 +203,9 @@ class Fake {
   }
 
   const fs::path out_;
-  fs::path folder_;
-  std::string waiting_, prompt_;  // the video that waits
-  std::string live_;              // the session that is made
+  std::map<std::string, Video> waiting_;  // those that wait
+  std::string live_, prompt_;             // the session that is made
+  fs::path folder_;                       // of it
   int64_t sent_ = 0, taken_ = 0, chunk_ = 0;
   bool is_paused_ = false, is_endless_ = false;
   std::vector<std::string> events_;

@@ -49,12 +49,13 @@ class ServeSettings : public testing::Test {
 const std::string kModels = "models = [{ name = \"wan\", pipeline = \"wan\" }]\n";
 
 TEST_F(ServeSettings, ReadsEveryKeyRelativeToItsFile) {
-  const Settings s = read_settings(file(
-      "[serve]\nhost = \"0.0.0.0\"\nport = 0\ntoken_file = \"token.txt\"\nfolder = \"../videos\"\n"
-      "max_queue = 3\nkeep = 60\nupload = 1000\nseconds = 7\nmemory = \"1.5 KiB\"\ndrain = 9\nlease = 8\n"
-      "[[serve.models]]\nname = \"a\"\npipeline = \"wan\"\njob = \"g\"\nset = { steps = 30, cut = \"x\" }\n"
-      "[[serve.models]]\nname = \"b\"\npipeline = \"" +
-      (folder_ / "wan").string() + "\"\n"));
+  const Settings s = read_settings(
+      file("[serve]\nhost = \"0.0.0.0\"\nport = 0\ntoken_file = \"token.txt\"\nfolder = \"../videos\"\n"
+           "max_queue = 3\nkeep = 60\nupload = 1000\nseconds = 7\nmemory = \"1.5 KiB\"\ndrain = 9\nlease = 8\n"
+           "[[serve.models]]\nname = \"a\"\npipeline = \"wan\"\njob = \"g\"\nbatch = 4\nset = { steps = 30, "
+           "cut = \"x\" }\n"
+           "[[serve.models]]\nname = \"b\"\npipeline = \"" +
+           (folder_ / "wan").string() + "\"\n"));
   EXPECT_EQ(s.host, "0.0.0.0");
   EXPECT_EQ(s.port, 0);
   EXPECT_EQ(s.token, "0123456789abcdef");
@@ -67,6 +68,8 @@ TEST_F(ServeSettings, ReadsEveryKeyRelativeToItsFile) {
   EXPECT_EQ(s.models[0].name, "a");
   EXPECT_EQ(s.models[0].pipeline, folder_ / "wan");
   EXPECT_EQ(s.models[0].job, "g");
+  EXPECT_EQ(s.models[0].batch, 4);
+  EXPECT_EQ(s.models[1].batch, 1);
   EXPECT_THAT(s.models[0].set, ElementsAre("cut=\"x\"", "steps=30"));
   EXPECT_EQ(s.models[1].name, "b");
   EXPECT_EQ(s.models[1].pipeline, folder_ / "wan");
@@ -122,6 +125,8 @@ TEST_F(ServeSettings, EveryWrongKeyOrValueHasItsPlace) {
       {"[serve]\nmodels = [{ name = \"a\", pipeline = \"none\" }]\n",
        "2:36: ", "there is no such folder or file"},
       {"[serve]\nmodels = [{ name = \"a\", pipelin = \"wan\" }]\n", "2:25: ", "did you mean 'pipeline'?"},
+      {"[serve]\nmodels = [{ name = \"a\", pipeline = \"wan\", batch = 0 }]\n",
+       "2:51: ", "batch: expected a whole number from 1 to 64"},
       {"[serve]\nmodels = [{ name = \"a\", pipeline = \"wan\", set = 3 }]\n",
        "2:49: ", "set: expected a table"},
       {"[serve]\nmodels = [{ name = \"a\", pipeline = \"wan\" }, { name = \"a\", pipeline = \"wan\" }]\n",

@@ -142,6 +142,7 @@ class Twins {
     v.created = ++now_;
     v.remixed_from = random_() % 3 ? "" : "video_x";
     v.fields = {{"prompt", "it's \"" + std::to_string(now_) + "\"; \xc3\xa9"}, {"seed", now_}};
+    if (random_() % 3) v.fields["alike"] = random_() % 2 ? "[1]" : "[\"it's\"]";
     const std::string key = random_() % 2 ? "" : "key" + std::to_string(random_() % 60);
     const auto known = std::find_if(rows_.begin(), rows_.end(),
                                     [&](const Row& row) { return !key.empty() && row.key == key; });
@@ -150,11 +151,12 @@ class Twins {
     if (rows_.size() > most_) most_ = rows_.size();
   }
   void begin() {
-    const std::string model = random_() % 2 ? "m" : "n";
+    const std::string model = random_() % 2 ? "m" : "n", alike = random_() % 2 ? "" : "[\"it's\"]";
     const auto next = std::find_if(rows_.begin(), rows_.end(), [&](const Row& row) {
-      return row.video.status == Status::queued && row.video.model == model;
+      const bool is_alike = row.video.starts == 0 && row.video.fields.value("alike", "") == alike;
+      return row.video.status == Status::queued && row.video.model == model && (alike.empty() || is_alike);
     });
-    const auto found = store_->begin_next(model);
+    const auto found = store_->begin_next(model, alike);
     ASSERT_EQ(found.has_value(), next != rows_.end());
     if (!found) return;
     next->video.status = Status::in_progress;

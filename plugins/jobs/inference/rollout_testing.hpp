@@ -1,4 +1,4 @@
-// Small models that make videos chunk by chunk, with a cache and without, in float64.
+// Small models that make videos chunk by chunk, with a cache and without, or at once, in float64 by default.
 #pragma once
 #include <cstdlib>
 #include <functional>
@@ -34,8 +34,10 @@ inline const char* const kShallow =
     "num_res_blocks = 1, normalise = false }";
 
 struct Small {
-  explicit Small(const std::string& model, int64_t steps = 3, const std::string& tokenizer = "")
-      : run(prepared({{"tokenizer", tokenizer}, {"dit", model}, {"film", "precision = 'fp64'"}})),
+  explicit Small(const std::string& model, int64_t steps = 3, const std::string& tokenizer = "",
+                 const std::string& precision = "fp64")
+      : run(prepared(
+            {{"tokenizer", tokenizer}, {"dit", model}, {"film", "precision = '" + precision + "'"}})),
         sampler(component("sampler", model == kWan ? "flow-euler" : "euler", {{"steps", steps}})) {}
   Part component(const std::string& kind, const std::string& name, const json& options) const {
     ComponentUse use = *run->spec("film").component(kind);
