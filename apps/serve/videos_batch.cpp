@@ -32,7 +32,7 @@ json Videos::begun_together(Model& model, const StoredVideo& first) {
   } catch (const std::exception& e) {  // a full disk: the others stay queued
     core::log_error("model '{}': fewer videos begin together: {}", model.settings.name, e.what());
   }
-  return all.size() == 1 ? all[0] : json{{"batch", all}};
+  return all.size() == 1 ? all[0] : json::object({{"batch", all}});
 }
 
 }  // namespace kinora::serve

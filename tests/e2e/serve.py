@@ -6,6 +6,14 @@ import base64, configparser, contextlib, http.client, json, os, re, shutil, sign
 from serving import KINORA, PIPELINE, ROOT, SCRATCH, SETS, TOKEN, Server, Viewer, form, frames, size
 
 
+def mean_difference(a, b):
+    """Of the levels of two videos' pixels, 0 to 255."""
+    one, other = (subprocess.run(["ffmpeg", "-v", "error", "-i", "-", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"],
+                                 input=video, capture_output=True, check=True).stdout for video in (a, b))
+    assert len(one) == len(other) > 0
+    return sum(abs(x - y) for x, y in zip(one, other)) / len(one)
+
+
 def check_access(server):
     assert server.json("GET", "/health", token="")["status"] == "ok"
     for token in ("", "wrong", TOKEN + "x"):
@@ -246,11 +254,11 @@ def check_metrics(server):
     assert "red sea" not in text and "video_" not in text.replace("/v1/videos", ""), text
 
 
-def settings(name, **more):
+def settings(name, sets=SETS, batch=1, **more):
     """A file for `kinora serve`."""
-    sets = ", ".join(one.replace("=", " = ") for one in SETS)
+    sets = ", ".join(one.replace("=", " = ") for one in sets)
     lines = [f"{key} = {json.dumps(value)}" for key, value in more.items()]
-    models = f'models = [{{ name = "wan_t2v", pipeline = "{PIPELINE}", set = {{ {sets} }} }}]'
+    models = f'models = [{{ name = "wan_t2v", pipeline = "{PIPELINE}", batch = {batch}, set = {{ {sets} }} }}]'
     file = SCRATCH / name
     file.write_text("\n".join(["[serve]", *lines, models, ""]))
     return file
@@ -269,6 +277,26 @@ def check_memory():
         server.end()
     refused(["--folder", SCRATCH / "none", "--port", "0", settings("none.toml", memory="1 KiB")],
             "memory is 1.00 KiB")
+
+
+def check_batches():
+    """Two videos alike that wait share the calls of the model, and each is nearly the one that it is alone."""
+    server = Server("batches", [settings("batches.toml", batch=2, sets=[
+        one for one in SETS if not one.startswith(("teacher_forcing", "chunk"))])])
+    try:
+        first = server.create(prompt="a", num_frames=81, steps=30)
+        two = [server.create(prompt=prompt, seed=seed, num_frames=9) for prompt, seed in (("a red sea", 3), ("b", 4))]
+        assert all(server.wait(video["id"])["status"] == "completed" for video in (first, *two))
+        log = (SCRATCH / "batches/models/wan_t2v/process.log").read_text()
+        (videos, calls), = re.findall(r"(\d+) videos shared (\d+) model calls", log)
+        assert videos == "2" and int(calls) >= 2, log
+        together = server.ask("GET", f"/v1/videos/{two[0]['id']}/content")[2]
+        again = server.create(prompt="a red sea", seed=3, num_frames=9)
+        assert server.wait(again["id"])["status"] == "completed"
+        alone, other = (server.ask("GET", f"/v1/videos/{id}/content")[2] for id in (again["id"], two[1]["id"]))
+        assert 4 * mean_difference(together, alone) < mean_difference(together, other)
+    finally:
+        server.end()
 
 
 def refused(arguments, *words, **environment):
@@ -406,6 +434,7 @@ def main():
     assert code == 130, code
     check_restarts()
     check_memory()
+    check_batches()
     check_refusals()
     check_drain()
     check_packaging()

@@ -1,0 +1,146 @@
+// The process of a model of `kinora serve`, as its server sees it: at the other end of a socket, but in this process.
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include "plugins/jobs/generate/generate_job_testing.hpp"
+#include "plugins/jobs/generate/messages.hpp"
+
+namespace kinora::core::generate_job {
+namespace serving_test {
+
+using testing::HasSubstr;
+
+std::array<int, 2> socket_pair() {
+  std::array<int, 2> out{-1, -1};
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, out.data()), 0);
+  return out;
+}
+
+class Process {
+ public:
+  explicit Process(const ScratchRun& run) : run_(run), ends_(socket_pair()), messages_(ends_[0]) {
+    setenv("KINORA_REQUESTS", std::to_string(ends_[1]).c_str(), 1);
+    thread_ = std::jthread([this] {
+      const std::string why = test::refusal([this] {
+        JobContext context = run_.context("film");
+        test::run_job(context);
+      });
+      EXPECT_THAT(why, HasSubstr("the requests have ended"));
+      close(ends_[1]);
+    });
+    EXPECT_TRUE(next("ready").contains("ready"));
+    unsetenv("KINORA_REQUESTS");
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process() {
+    messages_.end();
+    thread_.join();
+    close(ends_[0]);
+  }
+
+  void send(const json& message) { messages_.send(message); }
+  // The next message with one of these members; null: the process is gone.
+  json next(const std::string& member, const std::string& other = "") {
+    while (auto message = messages_.next())
+      if (message->contains(member) || message->contains(other)) return *message;
+    return {};
+  }
+  json checked(const json& fields) {
+    send({{"check", 1}, {"fields", fields}});
+    return next("checked");
+  }
+  // A message that begins a video in a folder of this name, which is made unless it is "none".
+  json video(const std::string& id, const json& fields) {
+    const fs::path folder = run_.folder() / id;
+    if (id != "none") fs::create_directories(folder);
+    return {{"make", id}, {"folder", folder.string()}, {"fields", checked(fields).at("fields")}};
+  }
+  at::Tensor frames(const std::string& id) const {
+    return decoded(read_bytes(run_.folder() / id / "video.mp4"), json::object()).to(at::kDouble);
+  }
+
+ private:
+  const ScratchRun& run_;
+  const std::array<int, 2> ends_;
+  Messages messages_;
+  std::jthread thread_;
+};
+
+TEST(Serving, VideosOfOneShapeAreAlike) {
+  const auto run = ready("prompts = ['sea']\nguidance = 2.0");
+  Process process(*run);
+  const auto alike = [&](const json& more) {
+    json fields{{"prompt", "red sea"}, {"seed", 3}};
+    fields.update(more);
+    return process.checked(fields).at("alike").get<std::string>();
+  };
+  const std::string usual = alike(json::object());
+  EXPECT_NE(usual, "");
+  for (const auto& [name, value] : std::map<std::string, json>{
+           {"prompt", "blue"}, {"seed", 4}, {"guidance_scale", 3.0}, {"negative_prompt", "red"}})
+    EXPECT_EQ(alike(json::object({{name, value}})), usual) << name;
+  for (const auto& [name, value] : std::map<std::string, json>{
+           {"num_frames", 5}, {"steps", 2}, {"guidance_scale", 1.0}, {"height", 32}, {"fps", 7.0}}) {
+    const std::string other = alike(json::object({{name, value}}));
+    EXPECT_NE(other, usual) << name;
+    EXPECT_NE(other, "") << name;
+  }
+  for (const char* given : {"image", "video"})
+    EXPECT_EQ(alike(json::object({{given, "a file"}})), "") << given;
+}
+
+TEST(Serving, AVideoMadeInChunksIsLikeNone) {
+  const auto run = prepared({{"dit", "teacher_forcing = true\nchunk = 1"}, {"film", "prompts = ['sea']"}});
+  encoded(*run);
+  Process process(*run);
+  EXPECT_EQ(process.checked({{"prompt", "red sea"}, {"seed", 3}}).at("alike"), "");
+}
+
+// One cannot be written, and one is cancelled when it has begun.
+TEST(Serving, MakesABatchAsEachAloneWhateverBecomesOfOne) {
+  const auto run = ready("prompts = ['sea']\nguidance = 2.0");
+  Process process(*run);
+  const json red{{"prompt", "red sea"}, {"seed", 3}}, blue{{"prompt", "blue"}, {"seed", 4}};
+  json endless = blue;
+  endless["steps"] = 5000;
+  process.send(process.video("alone", red));
+  ASSERT_EQ(process.next("done", "failed").value("video", ""), "alone");
+  const json wanted = json::array({process.video("red", red), process.video("blue", blue),
+                                   process.video("none", red), process.video("endless", endless)});
+  process.send(json::object({{"batch", wanted}}));
+  std::map<std::string, json> ends;
+  for (bool is_cancelled = false; ends.size() < 4;) {
+    const json message = process.next("video");
+    ASSERT_TRUE(message.is_object()) << "the process is gone";
+    const std::string id = message.at("video");
+    if (!message.contains("progress")) {
+      ends[id] = message;
+    } else if (id == "endless" && !std::exchange(is_cancelled, true)) {
+      process.send({{"cancel", id}});
+    }
+  }
+  for (const char* id : {"red", "blue"}) {
+    ASSERT_TRUE(ends.at(id).contains("done")) << ends.at(id);
+    EXPECT_EQ(ends.at(id).at("done").at("num_frames"), kFrames);
+  }
+  EXPECT_THAT(ends.at("none").value("failed", ""), HasSubstr("live.mp4"));
+  EXPECT_THAT(ends.at("endless").value("failed", ""), HasSubstr("cancelled"));
+  const at::Tensor alone = process.frames("alone");
+  const auto apart = [&](const std::string& id) {
+    return (process.frames(id) - alone).abs().mean().item<double>();
+  };
+  EXPECT_LT(4 * apart("red"), apart("blue")) << "rounding and the codec alone are between them";
+}
+
+}  // namespace serving_test
+}  // namespace kinora::core::generate_job
