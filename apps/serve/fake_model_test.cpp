@@ -6,8 +6,8 @@
 //   dies_loading  as dies_once, and the next process ends before it is ready
 //   stops         the process reads no more, the first time
 //   refused       by the check; check_dies: the process is killed by the check
-// Any other is made at once. The model has 1000 bytes of weights, and a video needs 100 a frame; videos of as many frames
-// are alike. The file `begun` has a line a message, with the videos that it begins.
+// Any other is made at once. The model has 1000 bytes of weights, and a video needs 100 a frame; videos of as many
+// frames are alike. The file `begun` has a line a message, with the videos that it begins.
 // A live session has six chunks of text, each with the prompt of then; one with a branch begins behind the others. But
 // with the prompt
 //   long          as many as there is time for; big: the same, of 4 MiB each

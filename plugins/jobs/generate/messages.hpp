@@ -1,4 +1,4 @@
-// Messages between a server and the process of its model.
+// Lines of JSON over the socket between `kinora serve` and a model's process.
 #pragma once
 #include <cerrno>
 #include <mutex>
@@ -10,7 +10,6 @@
 
 namespace kinora::core {
 
-// Lines of JSON over a socket.
 class Messages {
  public:
   explicit Messages(int socket) : socket_(socket) {}
@@ -48,5 +47,4 @@ class Messages {
   std::string have_;
   std::mutex sending_;
 };
-
 }  // namespace kinora::core

@@ -153,7 +153,7 @@ class Serving {
       const kinora_run run{.struct_size = sizeof run};
       if (const inference::RequestInputs inputs(pipeline_, request, run); !request.shots.empty())
         fields["num_frames"] = inputs.pixel_frames();
-      out["alike"] = alike(request, static_cast<int64_t>(pipeline_.open_sampler(request)->levels().size()));
+      out["alike"] = alike(request, fields, pipeline_.open_sampler(request)->levels().size());
       out["bytes"] = bytes_.of(fields);
       out["fields"] = std::move(fields);
     } catch (const std::exception& e) {
@@ -162,12 +162,14 @@ class Serving {
     return out;
   }
 
-  // A model that makes its video in parts has each video's keys and values, and given frames change what a call reads.
-  std::string alike(const Request& r, int64_t levels) const {
+  // A model that makes its video in parts has keys and values of each video, sessions on several ranks are alone, and
+  // given frames change what a call reads. An adapter is of all videos of a call.
+  std::string alike(const Request& r, const json& fields, size_t levels) const {
     const bool is_given = !r.image.empty() || !r.last_image.empty() || !r.video.empty() || !r.shots.empty();
-    if (is_given || pipeline_.makes_codes() || pipeline_.spec().rule.teacher_forcing) return "";
+    const bool is_in_parts = pipeline_.makes_codes() || pipeline_.spec().rule.teacher_forcing;
+    if (is_given || is_in_parts || parallel_.world() > 1) return "";
     return json::array({r.height, r.width, r.frames, r.fps, levels, r.guidance[0].is_guided(),
-                        r.guidance[1].is_guided()})
+                        r.guidance[1].is_guided(), fields.value("lora", json())})
         .dump();
   }
 

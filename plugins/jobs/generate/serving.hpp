@@ -9,8 +9,8 @@ namespace kinora::core {
 // ends.
 // Messages are JSON, one a line:
 //
-//   {"check": N, "fields": {...}}                -> {"checked": N, "fields": {...}, "bytes": B, "alike": TEXT} with every
-//                                                   default and the memory of such a video, or "error"
+//   {"check": N, "fields": {...}}                -> {"checked": N, "fields": {...}, "bytes": B, "alike": TEXT}, with
+//                                                   every default and the memory of such a video, or "error"
 //   {"make": ID, "folder": DIR, "fields": {...}} -> {"progress": 0.4, "video": ID}, ..., then
 //                                                   {"done": {...}, "times": {...}, "video": ID} or
 //                                                   {"failed": WHY, "video": ID}
