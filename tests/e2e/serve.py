@@ -284,7 +284,7 @@ def check_batches():
     server = Server("batches", [settings("batches.toml", batch=2, sets=[
         one for one in SETS if not one.startswith(("teacher_forcing", "chunk"))])])
     try:
-        first = server.create(prompt="a", num_frames=81, steps=30)
+        first = server.create(prompt="a", num_frames=81, steps=1000)  # seconds, in which the others wait
         two = [server.create(prompt=prompt, seed=seed, num_frames=9) for prompt, seed in (("a red sea", 3), ("b", 4))]
         assert all(server.wait(video["id"])["status"] == "completed" for video in (first, *two))
         log = (SCRATCH / "batches/models/wan_t2v/process.log").read_text()
