@@ -44,6 +44,7 @@ constexpr const char* kSettings[] = {"negative",
                                      "encode_negative",
                                      "condition_timestep",
                                      "shots",
+                                     "lora",
                                      "shot_pin",
                                      "shot_jump"};
 constexpr const char* kFiles[] = {"image", "last_image", "video", "noise", "prompts_file"};

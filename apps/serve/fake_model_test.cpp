@@ -1,5 +1,6 @@
-// In place of a model's process for videos_test.cpp: this program itself, started as `serve_test generate ...`. It
-// speaks the protocol of model_process.hpp at descriptor 3. The prompt says what becomes of a video:
+// In place of a model's process for videos_test.cpp: this program itself, started as `serve_test generate ...`, or as
+// `serve_test launch ...`. It speaks the protocol of model_process.hpp at descriptor 3. The prompt says what becomes of
+// a video:
 //   waits         until a file `go` is in its folder, or it is cancelled
 //   fails         with a reason
 //   dies          the process is killed, each time; dies_once: the first time
@@ -50,6 +51,7 @@ class Fake {
     std::ofstream(out_ / "pid") << getpid();
     if (fs::remove(out_ / "dies_loading")) return 3;
     say({{"ready", {{"width", 64}, {"height", 48}, {"num_frames", 8}, {"fps", 8}}},
+         {"loras", {"toon", "noir"}},
          {"makes_live", !fs::exists(out_ / "no_live")},
          {"weights", 1000}});
     std::string have;
@@ -110,6 +112,8 @@ class Fake {
     if (prompt == "check_dies") raise(SIGKILL);
     if (prompt == "refused")
       return say({{"checked", number}, {"error", "steps: expected fewer"}, {"param", "steps"}});
+    if (const auto lora = given.find("lora"); lora != given.end() && lora->at("name") != "toon")
+      return say({{"checked", number}, {"error", "lora: there are toon, noir"}, {"param", "lora"}});
     if (given.contains("shots") && given.contains("num_frames"))
       return say({{"checked", number}, {"error", "shots have their own lengths"}});
     json fields{{"width", 64}, {"height", 48}, {"num_frames", 8}, {"fps", 8}};
@@ -216,9 +220,12 @@ class Fake {
   std::ifstream in("/proc/self/cmdline");
   std::vector<std::string> arguments;
   for (std::string one; std::getline(in, one, '\0');) arguments.push_back(one);
-  if (arguments.size() < 2 || arguments[1] != "generate") return true;
-  for (size_t i = 2; i + 1 < arguments.size(); ++i)
-    if (arguments[i] == "--out") std::_Exit(Fake(arguments[i + 1]).run());
+  if (arguments.size() < 2 || (arguments[1] != "generate" && arguments[1] != "launch")) return true;
+  for (size_t i = 2; i + 1 < arguments.size(); ++i) {
+    if (arguments[i] != "--out") continue;
+    std::ofstream(fs::path(arguments[i + 1]) / "arguments") << json(arguments);
+    std::_Exit(Fake(arguments[i + 1]).run());
+  }
   std::_Exit(2);
 }();
 

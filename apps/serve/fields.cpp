@@ -74,6 +74,24 @@ void take_shots(const json& value, json& out) {
   }
 }
 
+// A name, or an object with its scale; in a form also its JSON.
+void take_lora(const json& value, json& out) {
+  const bool is_json = value.is_string() && value.get_ref<const std::string&>().starts_with('{');
+  json given = is_json ? core::parse_facts(value.get<std::string>()) : value;
+  if (given.is_string()) given = {{"name", given}};
+  const char* expected = "a name, or {\"name\": \"toon\", \"scale\": 0.7}";
+  if (!given.is_object() || !given.value("name", json()).is_string()) refuse("lora", expected);
+  json taken{{"name", text("lora", given.at("name"))}};
+  if (taken.at("name").get_ref<const std::string&>().find('=') != std::string::npos) refuse("lora", expected);
+  for (const auto& [key, its] : given.items()) {
+    if (key == "scale")
+      taken[key] = number("lora", its, -100, 100);
+    else if (key != "name")
+      refuse("lora", expected);
+  }
+  out["lora"] = taken;
+}
+
 using Take = std::function<void(const json&, json&)>;
 
 const std::map<std::string, Take>& takers() {
@@ -93,12 +111,7 @@ const std::map<std::string, Take>& takers() {
       {"guidance_scale",
        [](const json& v, json& out) { out["guidance_scale"] = number("guidance_scale", v, 0, 1000); }},
       {"strength", [](const json& v, json& out) { out["strength"] = number("strength", v, 0.01, 1); }},
-      {"lora", [](const json&, json&) {
-         throw ApiError(400,
-                        "lora is not supported yet; merge the adapter (kinora convert --merge) and serve the "
-                        "result as a model of its own",
-                        "not_supported", "lora");
-       }}};
+      {"lora", take_lora}};
   return all;
 }
 
@@ -132,8 +145,11 @@ VideoFields fields_of(const json& body) {
 
 VideoFields fields_of(const std::vector<FormPart>& form, const std::string& file) {
   VideoFields out{.fields = json::object()};
+  json lora;  // OpenAI's client sends an object as lora[name] and lora[scale]
   for (const auto& part : form) {
-    if (!part.file) {
+    if (!part.file && part.name.starts_with("lora[") && part.name.ends_with(']')) {
+      lora[part.name.substr(5, part.name.size() - 6)] = part.value;
+    } else if (!part.file) {
       take(part.name, part.value, out.fields);
     } else if (part.name != file) {
       refuse(part.name, "a value, not a file; a file is called " + file);
@@ -143,6 +159,7 @@ VideoFields fields_of(const std::vector<FormPart>& form, const std::string& file
       out.files.push_back({"input_reference", part.file->path(), part.file});
     }
   }
+  take("lora", lora, out.fields);
   require_prompt(out.fields);
   return out;
 }

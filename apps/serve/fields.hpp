@@ -16,7 +16,7 @@ struct VideoFields {
 };
 
 // prompt, model, size ("WIDTHxHEIGHT"), seconds, num_frames, fps, steps, seed, guidance_scale, negative_prompt,
-// strength, shots; of a form also a file of this name, a picture or a video, which is the input_reference. Throws
+// strength, shots, lora; of a form also a file of this name, a picture or a video, which is the input_reference. Throws
 // ApiError that names the parameter.
 VideoFields fields_of(const nlohmann::json& body);
 VideoFields fields_of(const std::vector<FormPart>& form, const std::string& file = "input_reference");

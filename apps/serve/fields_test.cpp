@@ -46,6 +46,7 @@ TEST(Fields, AreTheSameFromJsonAndFromAForm) {
                   {"steps", 3},
                   {"seed", 9007199254740991},
                   {"guidance_scale", 0},
+                  {"lora", {{"name", "toon"}, {"scale", 0.7}}},
                   {"shots", json::parse(R"([{"prompt": "a", "seconds": 2}, {"prompt": "b"}])")}};
   std::vector<FormPart> form;
   for (const auto& [name, value] : body.items())
@@ -61,6 +62,7 @@ TEST(Fields, AreTheSameFromJsonAndFromAForm) {
                     {"steps", 3},
                     {"seed", 9007199254740991},
                     {"guidance_scale", 0.0},
+                    {"lora", {{"name", "toon"}, {"scale", 0.7}}},
                     {"shots", json::array({R"({"prompt":"a","seconds":2})", R"({"prompt":"b"})"})}};
   EXPECT_EQ(fields_of(body).fields, wanted);
   EXPECT_EQ(fields_of(form).fields, wanted);
@@ -84,6 +86,18 @@ TEST(Fields, EveryWrongValueNamesItsParameter) {
       {"seed", {-1, 0.5, 9007199254740992, "18446744073709551615", "1e300"}},
       {"guidance_scale", {-0.1, 1001, "high"}},
       {"strength", {0, 1.5, "some"}},
+      {"lora",
+       {3,
+        json::array(),
+        json::object(),
+        {{"scale", 1}},
+        {{"name", 3}},
+        {{"name", "a"}, {"path", "/b"}},
+        {{"name", "a"}, {"scale", 101}},
+        "{",
+        "{}",
+        R"({"name": "a", "scale": "much"})",
+        "a=2"}},
       {"shots",
        {json::array(), json::object(), 3, json::array({1}), json::array({"a"}), "", "[]", "x", "[1]", "{",
         deep, "[{\"a\":" + deep + std::string(100'000, ']') + "}]"}}};
@@ -101,6 +115,22 @@ TEST(Fields, EveryWrongValueNamesItsParameter) {
       EXPECT_EQ(of_form->param, name);
       EXPECT_STREQ(of_form->what(), of_json->what());
     }
+}
+
+TEST(Fields, ALoraIsANameOrAnObject) {
+  const json toon{{"name", "toon"}}, half{{"name", "toon"}, {"scale", 0.5}};
+  EXPECT_EQ(fields_of(json{{"prompt", "x"}, {"lora", "toon"}}).fields.at("lora"), toon);
+  EXPECT_EQ(fields_of(json{{"prompt", "x"}, {"lora", ""}}).fields.at("lora"), (json{{"name", ""}}));
+  const auto of_form = [](std::vector<FormPart> parts) {
+    parts.push_back(value_of("prompt", "x"));
+    return fields_of(parts).fields.at("lora");
+  };
+  EXPECT_EQ(of_form({value_of("lora", "toon")}), toon);
+  EXPECT_EQ(of_form({value_of("lora", R"({"name": "toon", "scale": 0.5})")}), half);
+  EXPECT_EQ(of_form({value_of("lora[scale]", "0.5"), value_of("lora[name]", "toon")}), half);
+  const auto e = error_of(std::vector{value_of("prompt", "x"), value_of("lora[scale]", "0.5")});
+  ASSERT_TRUE(e);
+  EXPECT_EQ(e->param, "lora");
 }
 
 TEST(Fields, TheLimitsThemselvesAreTaken) {

@@ -186,7 +186,7 @@ TEST_F(Serve, EveryErrorHasTheFormThatClientsRead) {
       {"GET /v1/videos/none/content?live=1", "", "", "404", "not_found", "id"},
       {"GET /v1/videos/none/content?variant=x", "", "", "400", "invalid_value", "variant"},
       {"GET /v1/videos/none/content?variant=thumbnail", "", "", "404", "not_found", "id"},
-      {create, kJson, R"({"prompt": "x", "lora": "a"})", "400", "not_supported", "lora"},
+      {create, kJson, R"({"prompt": "x", "lora": "a"})", "400", "invalid_value", "lora"},
       {"POST /v1/videos/edits", kJson, R"({"prompt": "x"})", "400", "missing", "video"},
       {"POST /v1/videos/edits", kJson, R"({"prompt": "x", "video": {"id": "none"}})", "404", "not_found",
        "id"},

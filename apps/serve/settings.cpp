@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include <fmt/ranges.h>
@@ -53,6 +54,16 @@ class Reader {
     if (!size || *size < 1) fail(name, name + ": expected bytes, such as 4096 or \"12 GiB\"", false);
     return *size;
   }
+  std::optional<double> number(const std::string& name) const {
+    if (!has(name)) return std::nullopt;
+    if (!table_.at(name).is_number()) fail(name, name + ": expected a number", false);
+    return table_.at(name).get<double>();
+  }
+  json list(const std::string& name) const {
+    if (!has(name)) return json::array();
+    if (!table_.at(name).is_array()) fail(name, name + ": expected a list", false);
+    return table_.at(name);
+  }
   json table(const std::string& name) const {
     if (!has(name)) return json::object();
     if (!table_.at(name).is_object()) fail(name, name + ": expected a table", false);
@@ -70,13 +81,36 @@ class Reader {
   const json table_;
 };
 
+// What the generate job's option `loras` takes.
+std::string lora_of(const core::Document& document, const std::string& place, const fs::path& folder) {
+  const Reader one(document, place, {"name", "file", "file_2", "scale"});
+  json out{{"name", one.text("name")}};
+  const std::string name = out.at("name");
+  if (name.empty()) one.fail("", "name is missing: what requests call the LoRA", false);
+  if (name.find('=') != std::string::npos) one.fail("name", "name: expected a name without '='", false);
+  if (!one.has("file")) one.fail("", "file is missing: a LoRA's safetensors file, or PEFT's folder", false);
+  for (const char* key : {"file", "file_2"}) {
+    if (!one.has(key)) continue;
+    const fs::path file = (folder / one.text(key)).lexically_normal();
+    if (!fs::exists(file)) one.fail(key, file.string() + ": there is no such file", false);
+    out[key] = file.string();
+  }
+  if (const auto scale = one.number("scale")) out["scale"] = *scale;
+  return out.dump();
+}
+
 ModelSettings model_of(const core::Document& document, size_t number, const fs::path& folder) {
   const Reader one(document, fmt::format("/serve/models/{}", number),
-                   {"name", "pipeline", "job", "set", "batch"});
+                   {"name", "pipeline", "job", "ranks", "set", "batch", "loras"});
   ModelSettings out{.name = one.text("name"), .pipeline = one.text("pipeline"), .job = one.text("job")};
+  out.ranks = one.whole("ranks", 1, 1, 512);
   out.batch = one.whole("batch", out.batch, 1, 64);
   const json set = one.table("set");
   for (const auto& [name, value] : set.items()) out.set.push_back(name + "=" + value.dump());
+  json loras = json::array();
+  for (size_t i = 0; i < one.list("loras").size(); ++i)
+    loras.push_back(lora_of(document, fmt::format("/serve/models/{}/loras/{}", number, i), folder));
+  if (!loras.empty()) out.set.push_back("loras=" + loras.dump());
   if (out.name.empty()) one.fail("", "name is missing: what clients call the model", false);
   if (out.name.starts_with('.') || out.name.find('/') != std::string::npos)
     one.fail("name", "name: expected a name without '/' that does not begin with '.'", false);

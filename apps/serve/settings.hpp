@@ -12,7 +12,8 @@ struct ModelSettings {
   std::string name;
   std::filesystem::path pipeline;  // a published folder, or a run file with a generate job
   std::string job;                 // of a run file; "": its only one
-  std::vector<std::string> set;    // options of the generate job: "steps=30"
+  int64_t ranks = 1;               // processes that make each video together
+  std::vector<std::string> set;    // options of the generate job: "steps=30", its LoRAs among them
   int64_t batch = 1;               // videos alike that it makes at a time, at most
 };
 

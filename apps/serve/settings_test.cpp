@@ -46,13 +46,18 @@ class ServeSettings : public testing::Test {
   fs::path folder_;
 };
 
+// The rest of a list of models, behind a LoRA's table.
+std::string with_lora(const std::string& table) {
+  return "[serve]\nmodels = [{ name = \"a\", pipeline = \"wan\", loras = [" + table + "] }]\n";
+}
+
 const std::string kModels = "models = [{ name = \"wan\", pipeline = \"wan\" }]\n";
 
 TEST_F(ServeSettings, ReadsEveryKeyRelativeToItsFile) {
   const Settings s = read_settings(
       file("[serve]\nhost = \"0.0.0.0\"\nport = 0\ntoken_file = \"token.txt\"\nfolder = \"../videos\"\n"
            "max_queue = 3\nkeep = 60\nupload = 1000\nseconds = 7\nmemory = \"1.5 KiB\"\ndrain = 9\nlease = 8\n"
-           "[[serve.models]]\nname = \"a\"\npipeline = \"wan\"\njob = \"g\"\nbatch = 4\nset = { steps = 30, "
+           "[[serve.models]]\nname = \"a\"\npipeline = \"wan\"\njob = \"g\"\nranks = 2\nbatch = 4\nset = { steps = 30, "
            "cut = \"x\" }\n"
            "[[serve.models]]\nname = \"b\"\npipeline = \"" +
            (folder_ / "wan").string() + "\"\n"));
@@ -70,10 +75,30 @@ TEST_F(ServeSettings, ReadsEveryKeyRelativeToItsFile) {
   EXPECT_EQ(s.models[0].job, "g");
   EXPECT_EQ(s.models[0].batch, 4);
   EXPECT_EQ(s.models[1].batch, 1);
+  EXPECT_EQ(s.models[0].ranks, 2);
+  EXPECT_EQ(s.models[1].ranks, 1);
   EXPECT_THAT(s.models[0].set, ElementsAre("cut=\"x\"", "steps=30"));
   EXPECT_EQ(s.models[1].name, "b");
   EXPECT_EQ(s.models[1].pipeline, folder_ / "wan");
   EXPECT_TRUE(s.models[1].set.empty());
+}
+
+TEST_F(ServeSettings, LorasAreAnOptionOfTheJob) {
+  std::ofstream(folder_ / "toon.safetensors") << "x";
+  const Settings s =
+      read_settings(file(with_lora("{ name = \"toon\", file = \"toon.safetensors\", scale = 0.5 }, { name = "
+                                   "\"b\", file = \"wan\", file_2 = "
+                                   "\"toon.safetensors\" }")));
+  ASSERT_EQ(s.models.at(0).set.size(), 1U);
+  const std::string set = s.models[0].set[0];
+  ASSERT_THAT(set, StartsWith("loras="));
+  const auto texts = nlohmann::json::parse(set.substr(6));
+  const std::string toon = (folder_ / "toon.safetensors").string(), wan = (folder_ / "wan").string();
+  ASSERT_EQ(texts.size(), 2U);
+  EXPECT_EQ(nlohmann::json::parse(texts[0].get<std::string>()),
+            (nlohmann::json{{"name", "toon"}, {"file", toon}, {"scale", 0.5}}));
+  EXPECT_EQ(nlohmann::json::parse(texts[1].get<std::string>()),
+            (nlohmann::json{{"name", "b"}, {"file", wan}, {"file_2", toon}}));
 }
 
 TEST_F(ServeSettings, HasDefaults) {
@@ -130,7 +155,18 @@ TEST_F(ServeSettings, EveryWrongKeyOrValueHasItsPlace) {
       {"[serve]\nmodels = [{ name = \"a\", pipeline = \"wan\", set = 3 }]\n",
        "2:49: ", "set: expected a table"},
       {"[serve]\nmodels = [{ name = \"a\", pipeline = \"wan\" }, { name = \"a\", pipeline = \"wan\" }]\n",
-       "2:10: ", "two models are called 'a'"}};
+       "2:10: ", "two models are called 'a'"},
+      {"[serve]\nmodels = [{ name = \"a\", pipeline = \"wan\", ranks = 0 }]\n",
+       "2:51: ", "ranks: expected a whole number from 1 to 512"},
+      {with_lora("3"), "2:", "expected a table"},
+      {with_lora("{ file = \"wan\" }"), "2:", "name is missing"},
+      {with_lora("{ name = \"a=1\", file = \"wan\" }"), "2:", "name: expected a name without '='"},
+      {with_lora("{ name = \"b\" }"), "2:", "file is missing"},
+      {with_lora("{ name = \"b\", file = \"none\" }"), "2:", "there is no such file"},
+      {with_lora("{ name = \"b\", file = \"wan\", scale = \"1\" }"), "2:", "scale: expected a number"},
+      {with_lora("{ name = \"b\", fiel = \"wan\" }"), "2:", "did you mean 'file'?"},
+      {"[serve]\nmodels = [{ name = \"a\", pipeline = \"wan\", loras = 3 }]\n",
+       "2:51: ", "loras: expected a list"}};
   for (const auto& one : cases) {
     const std::string why = refusal(one.text);
     EXPECT_THAT(why, StartsWith(one.place)) << one.text;

@@ -25,6 +25,7 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 using std::chrono::steady_clock;
 
+constexpr const char* kWait = "1000000";   // seconds that ranks wait for the next video
 constexpr int64_t kMostStarts = 2;         // of a video whose process ends under it
 constexpr double kLetEnd = 5;              // seconds that a process has to end by itself
 constexpr std::chrono::seconds kCheck{1};  // between looks for what has expired
@@ -85,7 +86,11 @@ void Videos::start(Model& model) {
   const auto& of = model.settings;
   const fs::path out = settings_.folder / "models" / of.name;
   fs::create_directories(out);
-  std::vector<std::string> arguments{program_.string(), "generate"};
+  std::vector<std::string> arguments{program_.string()};
+  if (of.ranks > 1)
+    arguments.insert(arguments.end(), {"launch", "-n", std::to_string(of.ranks), "--logs",
+                                       (out / "ranks").string(), "--timeout", kWait, "--"});
+  arguments.emplace_back("generate");
   const bool is_folder = fs::is_directory(of.pipeline);
   if (is_folder) arguments.emplace_back("--pipeline");
   arguments.push_back(of.pipeline.string());
@@ -180,6 +185,7 @@ void Videos::take(Model& model, const json& message) {
   try {
     if (message.contains("ready")) {
       model.defaults = message.at("ready");
+      model.loras = message.value("loras", json::array());
       model.is_live = message.value("makes_live", false);
       model.was_loaded = true;
       model.weights = static_cast<int64_t>(core::number_in(message, "weights"));

@@ -16,19 +16,20 @@ inline int64_t now() {
 
 struct Videos::Model {
   ModelSettings settings;
-  nlohmann::json defaults;                      // of its videos; null: it is not loaded yet
-  std::string broken;                           // why it cannot be loaded
-  std::set<std::string> at_work;                // the videos, or the live session, that it makes
-  std::chrono::steady_clock::time_point began;  // of them
-  bool was_loaded = false;                      // once at least
-  bool is_gone = false;                         // its process, which starts again
-  std::chrono::steady_clock::time_point again;  // not before
-  bool is_live = false;                         // makes live sessions
-  std::deque<std::string> lives;                // live sessions that wait
-  bool was_live = false;                        // what it made last
-  int64_t weights = 0;                          // bytes
-  int64_t processes = 0;                        // started
-  int64_t asked = 0;                            // number of the last question
+  nlohmann::json defaults;                         // of its videos; null: it is not loaded yet
+  nlohmann::json loras = nlohmann::json::array();  // their names
+  std::string broken;                              // why it cannot be loaded
+  std::set<std::string> at_work;                   // the videos, or the live session, that it makes
+  std::chrono::steady_clock::time_point began;     // of them
+  bool was_loaded = false;                         // once at least
+  bool is_gone = false;                            // its process, which starts again
+  std::chrono::steady_clock::time_point again;     // not before
+  bool is_live = false;                            // makes live sessions
+  std::deque<std::string> lives;                   // live sessions that wait
+  bool was_live = false;                           // what it made last
+  int64_t weights = 0;                             // bytes
+  int64_t processes = 0;                           // started
+  int64_t asked = 0;                               // number of the last question
   std::map<int64_t, nlohmann::json> answers;
   std::unique_ptr<ModelProcess> process;  // last: its end writes to the others
 };

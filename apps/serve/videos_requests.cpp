@@ -179,7 +179,8 @@ json Videos::object(const StoredVideo& v) const {
       {"status", name_of(v.status)},
       {"error", v.error},
       {"seed", v.fields.value("seed", json())}};
-  for (const char* name : {"num_frames", "fps", "steps", "guidance_scale", "strength", "negative_prompt"})
+  for (const char* name :
+       {"num_frames", "fps", "steps", "guidance_scale", "strength", "negative_prompt", "lora"})
     if (v.fields.contains(name)) out[name] = v.fields.at(name);
   for (const char* name : {"image", "video"})
     if (v.fields.contains(name)) out["input_reference"] = name;
@@ -233,6 +234,7 @@ json Videos::models() const {
                     {"object", "model"},
                     {"created", 0},
                     {"owned_by", "kinora"},
+                    {"loras", model->loras},
                     {"defaults", model->defaults}});
   return {{"object", "list"}, {"data", data}};
 }

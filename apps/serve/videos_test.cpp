@@ -43,6 +43,44 @@ TEST_F(VideosTest, MakesAndKeepsAVideo) {
   EXPECT_THAT(videos->metrics(), HasSubstr("kinora_serve_completed_total 1\n"));
 }
 
+TEST_F(VideosTest, KeepTheirLoraAlsoInARemixAndAfterARestart) {
+  const json toon{{"name", "toon"}, {"scale", 0.7}};
+  std::string id, remixed;
+  {
+    const auto videos = serve();
+    EXPECT_EQ(videos->models().at("data").at(0).at("loras"), (json{"toon", "noir"}));
+    const auto e = error_of([&] { videos->create({{"prompt", "a"}, {"lora", {{"name", "none"}}}}, {}, ""); });
+    ASSERT_TRUE(e);
+    EXPECT_EQ(e->status, 400);
+    EXPECT_EQ(e->param, "lora");
+    EXPECT_THAT(e->what(), HasSubstr("toon, noir"));
+    id = videos->create({{"prompt", "a"}, {"lora", toon}}, {}, "").at("id");
+    ASSERT_TRUE(becomes(*videos, id, "completed"));
+    remixed = videos->remix(id, "waits", "").at("id");
+    EXPECT_EQ(videos->get(remixed).at("lora"), toon);
+    ASSERT_TRUE(becomes(*videos, remixed, "in_progress"));
+  }
+  const auto videos = serve();
+  EXPECT_EQ(videos->get(id).at("lora"), toon);
+  ASSERT_TRUE(becomes(*videos, remixed, "in_progress"));
+  ASSERT_TRUE(eventually([&] { return fs::exists(folder_of(remixed) / "fields"); }));
+  std::ofstream(folder_of(remixed) / "go") << "x";
+  ASSERT_TRUE(becomes(*videos, remixed, "completed"));
+  EXPECT_EQ(json::parse(bytes_of(folder_of(remixed) / "fields")).at("lora"), toon);
+}
+
+TEST_F(VideosTest, StartsTheRanksOfAModelTogether) {
+  settings_.models[0].ranks = 2;
+  const auto videos = serve();
+  const fs::path out = folder_ / "models/m";
+  const auto arguments = json::parse(bytes_of(out / "arguments")).get<std::vector<std::string>>();
+  ASSERT_GT(arguments.size(), 10U);
+  EXPECT_THAT(std::vector(arguments.begin() + 1, arguments.begin() + 10),
+              testing::ElementsAre("launch", "-n", "2", "--logs", (out / "ranks").string(), "--timeout",
+                                   testing::_, "--", "generate"));
+  EXPECT_TRUE(becomes(*videos, create(*videos, "a"), "completed"));
+}
+
 TEST_F(VideosTest, DeletesWhatIsQueuedRunningOrDone) {
   const auto videos = serve();
   const std::string runs = create(*videos, "waits"), waits = create(*videos, "b");

@@ -68,12 +68,12 @@ def check_videos(server):
     return contents[0][2]
 
 
-def check_repeats(server, video, name="again"):
+def check_repeats(server, video, name="again", *more):
     """The video's file makes the same video by `kinora generate --from`."""
     file = SCRATCH / "served.mp4"
     file.write_bytes(video)
     done = subprocess.run([KINORA, "generate", "--pipeline", PIPELINE, "--from", file, "--out", SCRATCH / "again",
-                           "--name", name, "--stream", SCRATCH / f"{name}.mp4"], capture_output=True, text=True)
+                           "--name", name, "--stream", SCRATCH / f"{name}.mp4", *more], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert frames((SCRATCH / f"{name}.mp4").read_bytes()) == frames(video)
 
@@ -254,11 +254,11 @@ def check_metrics(server):
     assert "red sea" not in text and "video_" not in text.replace("/v1/videos", ""), text
 
 
-def settings(name, sets=SETS, batch=1, **more):
+def settings(name, of_model="", sets=SETS, **more):
     """A file for `kinora serve`."""
     sets = ", ".join(one.replace("=", " = ") for one in sets)
     lines = [f"{key} = {json.dumps(value)}" for key, value in more.items()]
-    models = f'models = [{{ name = "wan_t2v", pipeline = "{PIPELINE}", batch = {batch}, set = {{ {sets} }} }}]'
+    models = f'models = [{{ name = "wan_t2v", pipeline = "{PIPELINE}", set = {{ {sets} }}{of_model} }}]'
     file = SCRATCH / name
     file.write_text("\n".join(["[serve]", *lines, models, ""]))
     return file
@@ -281,7 +281,7 @@ def check_memory():
 
 def check_batches():
     """Two videos alike that wait share the calls of the model, and each is nearly the one that it is alone."""
-    server = Server("batches", [settings("batches.toml", batch=2, sets=[
+    server = Server("batches", [settings("batches.toml", ", batch = 2", [
         one for one in SETS if not one.startswith(("teacher_forcing", "chunk"))])])
     try:
         first = server.create(prompt="a", num_frames=81, steps=1000)  # seconds, in which the others wait
@@ -297,6 +297,46 @@ def check_batches():
         assert 4 * mean_difference(together, alone) < mean_difference(together, other)
     finally:
         server.end()
+
+
+def made(server, **fields):
+    """The bytes of a video."""
+    id = server.create(**fields)["id"]
+    assert (video := server.wait(id))["status"] == "completed", video
+    return server.ask("GET", f"/v1/videos/{id}/content")[2]
+
+
+def check_loras():
+    """A video has the LoRA that it asks for, says so, and leaves the model as it was."""
+    toon = ROOT / "tests/data/oracle/adapters/diffusers.safetensors"
+    server = Server("adapted", [settings("adapted.toml", f', loras = [{{ name = "toon", file = "{toon}" }}]')])
+    try:
+        assert server.json("GET", "/v1/models")["data"][0]["loras"] == ["toon"]
+        fields = {"prompt": "a red sea", "seed": 7, "num_frames": 9}
+        error = server.json("POST", "/v1/videos", fields | {"lora": "tune"}, status=400)["error"]
+        assert error["param"] == "lora" and "toon" in error["message"], error
+        plain = made(server, **fields)
+        adapted = made(server, **fields, lora={"name": "toon", "scale": 4})
+        assert server.json("GET", "/v1/videos?limit=1")["data"][0]["lora"] == {"name": "toon", "scale": 4}
+        assert frames(made(server, **fields)) == frames(plain) != frames(adapted)
+        check_repeats(server, adapted, "adapted", "--set", f'loras=[{{ name = "toon", file = "{toon}" }}]')
+    finally:
+        server.end()
+
+
+def check_ranks():
+    """Two ranks make each video together; one is cancelled on both, and the next is made."""
+    server = Server("ranks", [settings("ranks.toml", ", ranks = 2", [*SETS[:-1], "guidance=2.0", 'parallel=["cfg"]'])])
+    try:
+        fields = {"prompt": "a red sea", "seed": 7, "num_frames": 9}
+        first = made(server, **fields)
+        running = server.create(prompt="long", num_frames=801, steps=60)["id"]
+        while server.json("GET", f"/v1/videos/{running}")["status"] == "queued":
+            time.sleep(0.01)
+        server.json("DELETE", f"/v1/videos/{running}")
+        assert frames(made(server, **fields)) == frames(first) and len(frames(first)) == 9
+    finally:
+        assert server.end() == 130
 
 
 def refused(arguments, *words, **environment):
@@ -435,6 +475,8 @@ def main():
     check_restarts()
     check_memory()
     check_batches()
+    check_loras()
+    check_ranks()
     check_refusals()
     check_drain()
     check_packaging()

@@ -66,7 +66,7 @@ void Network::load_or_compare_all(const std::vector<std::filesystem::path>& weig
   LoadOptions how{.compare_only = compare_only};
   const PublishedWeights file(weights, component_, chain_.parameters());
   if (!compare_only) file.log_notes();
-  if (chain_.lora()) how.may_miss = is_lora;
+  how.may_miss = is_lora;  // which a link has declared
   how.may_ignore = [this](const std::string& name) { return may_be_ignored(*component_.spec, name); };
   std::string all;
   for (const auto& path : weights) all += (all.empty() ? "" : ", ") + path.string();

@@ -26,6 +26,7 @@ json AboutVideo::settings(const Request& request) const {
   options.update({{"prompts_file", ""},
                   {"stream", ""},
                   {"shots", request.shots},
+                  {"lora", text_of(request.lora)},
                   {"negative", request.negative},
                   {"seed", request.seed},
                   {"first", request.number},

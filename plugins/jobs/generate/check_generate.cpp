@@ -89,6 +89,15 @@ void check_stream(JobCheck& check, const std::string& stream) {
                                         stream));
 }
 
+// Whether the videos' LoRA is one of the job's.
+bool check_loras(JobCheck& check, const GenerateOptions& o) {
+  const auto loras = check.made("loras", [&] { return inference::loras_of(check, o); });
+  if (!loras) return false;
+  for (const auto& one : *loras)
+    for (const auto& file : {one.file, one.file_2}) check.finds("loras", file);
+  return check.holds("lora", [&] { lora_use(o.lora, *loras); });
+}
+
 void check_requests(JobCheck& check, const GenerateOptions& o) {
   check_stream(check, o.stream);
   const auto all =
@@ -253,7 +262,7 @@ void require_last_image(const ComponentSpec& spec, const ComponentUse& use, int6
 
 void check_generate(JobCheck& check) {
   const auto o = check.options<GenerateOptions>();
-  if (!check_single_networks(check)) return;
+  if (!check_single_networks(check) || !check_loras(check, o)) return;
   check_requests(check, o);
   const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, check.ranks()); });
   check_without_effect(check);

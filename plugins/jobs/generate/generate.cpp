@@ -63,7 +63,9 @@ class GenerateJob {
         options_(o),
         parallel_(context),
         pipeline_(context.runtime(), inference::pipeline_spec(context, o), parallel_),
-        made_with_(core::made_with(context, pipeline_.spec().parts, pipeline_.spec().kept)),
+        made_with_(
+            inference::with_lora(core::made_with(context, pipeline_.spec().parts, pipeline_.spec().kept),
+                                 pipeline_.spec(), lora_use(o.lora, pipeline_.spec().loras).name)),
         about_(context, options_, pipeline_, made_with_) {
     warn_of_untrained_condition();
     const auto differs = differences(context.spec().made_with, made_with_);

@@ -21,8 +21,11 @@
 #include "core/base/log.hpp"
 #include "core/base/paths.hpp"
 #include "core/plugin/service.hpp"
+#include "core/runtime/place.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/weights/exchange.hpp"
 #include "plugins/jobs/generate/about_video.hpp"
+#include "plugins/jobs/generate/joint_session.hpp"
 #include "plugins/jobs/generate/kept_chunks.hpp"
 #include "plugins/jobs/generate/live_video.hpp"
 #include "plugins/jobs/generate/messages.hpp"
@@ -48,23 +51,54 @@ class Serving {
         options_(options),
         parallel_(context),
         pipeline_(context.runtime(), inference::pipeline_spec(context, options), parallel_),
-        made_with_(core::made_with(context, pipeline_.spec().parts, pipeline_.spec().kept)),
+        made_with_{{"", core::made_with(context, pipeline_.spec().parts, pipeline_.spec().kept)}},
         messages_(socket) {
-    if (parallel_.world() > 1)
-      raise(KINORA_ERROR_UNSUPPORTED, "{}: requests are served by one rank", context.spec().name);
+    if (pipeline_.together().size != parallel_.world())
+      raise(
+          KINORA_ERROR_UNSUPPORTED,
+          "{}: the ranks of a served model make each video together, and ddp gives them videos of their own; "
+          "leave it out, or serve several models",
+          context.spec().name);
+    for (const auto& one : pipeline_.spec().loras)
+      made_with_[one.name] = inference::with_lora(made_with_.at(""), pipeline_.spec(), one.name);
   }
 
   void run() {
-    messages_.send({{"ready", defaults()},
-                    {"makes_live", pipeline_.spec().rule.teacher_forcing && !pipeline_.makes_codes()},
-                    {"weights", pipeline_.weight_bytes()}});
+    const double weights = parallel_.sum_of_world(static_cast<double>(pipeline_.weight_bytes()));
+    if (parallel_.rank() > 0) return follow();
+    json loras = json::array();
+    for (const auto& one : pipeline_.spec().loras) loras.push_back(one.name);
+    messages_.send(
+        {{"ready", defaults()}, {"loras", loras}, {"makes_live", makes_live()}, {"weights", weights}});
     std::thread reader([this] { read(); });
     for (std::vector<json> wanted; next(wanted);) make_together(wanted);
+    tell_others("");
     messages_.end();
     reader.join();
   }
 
  private:
+  // Sessions of several ranks take no messages but the end.
+  bool makes_live() const {
+    return pipeline_.spec().rule.teacher_forcing && !pipeline_.makes_codes() && parallel_.world() == 1;
+  }
+
+  // Returns on all ranks the first one's text: a message, or "" at the end.
+  std::string tell_others(const std::string& text) {
+    if (parallel_.world() == 1) return text;
+    return Exchange(parallel_.group("world"), pipeline_.device()).gather(text).at(0);
+  }
+
+  // Another rank than the first: its part of the same sessions.
+  void follow() {
+    for (std::string text; !(text = tell_others("")).empty();) try {
+        inference::Session session(pipeline_, request_of(json::parse(text).at("fields")));
+        session.make_rest([](const at::Tensor&) {});
+      } catch (const std::exception& e) {  // which the first rank has too
+        log_line(KINORA_LOG_DEBUG, e.what());
+      }
+  }
+
   static bool is_live(const json& message) { return message.contains("live"); }
   static std::string id_of(const json& message) {
     return text_in(message, is_live(message) ? "live" : "make");
@@ -147,30 +181,43 @@ class Serving {
   // [any-thread]
   json checked(const json& message) {
     json out{{"checked", message.at("check")}};
+    const char* of = "lora";  // the field that an error is of
     try {
+      lora_of(message.at("fields"));
+      of = "";
       json fields = complete(message.at("fields"));
       const Request request = request_of(fields);
       const kinora_run run{.struct_size = sizeof run};
       if (const inference::RequestInputs inputs(pipeline_, request, run); !request.shots.empty())
         fields["num_frames"] = inputs.pixel_frames();
-      out["alike"] = alike(request, fields, pipeline_.open_sampler(request)->levels().size());
-      out["bytes"] = bytes_.of(fields);
+      out["alike"] = alike(request, pipeline_.open_sampler(request)->levels().size());
+      out["bytes"] = parallel_.world() * bytes_.of(fields);
       out["fields"] = std::move(fields);
     } catch (const std::exception& e) {
       out["error"] = e.what();
+      out["param"] = of;
     }
     return out;
   }
 
   // A model that makes its video in parts has keys and values of each video, sessions on several ranks are alone, and
   // given frames change what a call reads. An adapter is of all videos of a call.
-  std::string alike(const Request& r, const json& fields, size_t levels) const {
+  std::string alike(const Request& r, size_t levels) const {
     const bool is_given = !r.image.empty() || !r.last_image.empty() || !r.video.empty() || !r.shots.empty();
     const bool is_in_parts = pipeline_.makes_codes() || pipeline_.spec().rule.teacher_forcing;
     if (is_given || is_in_parts || parallel_.world() > 1) return "";
     return json::array({r.height, r.width, r.frames, r.fps, levels, r.guidance[0].is_guided(),
-                        r.guidance[1].is_guided(), fields.value("lora", json())})
+                        r.guidance[1].is_guided(), r.lora.name, r.lora.scale})
         .dump();
+  }
+
+  // Without the field, that of the job; with the name "", none.
+  LoraUse lora_of(const json& fields) const {
+    const json given = fields.value("lora", json());
+    if (!given.is_object()) return lora_use(options_.lora, pipeline_.spec().loras);
+    LoraUse out = lora_use(text_in(given, "name"), pipeline_.spec().loras);
+    if (!out.name.empty()) out.scale = given.value("scale", out.scale);
+    return out;
   }
 
   // The fields with all that the pipeline decides.
@@ -195,6 +242,10 @@ class Serving {
       all["num_frames"] = whole(number_in(all, "seconds") * fps);
     }
     all.erase("seconds");
+    if (const LoraUse lora = lora_of(fields); !lora.name.empty() || !options_.lora.empty())
+      all["lora"] = {{"name", lora.name}, {"scale", lora.scale}};
+    else
+      all.erase("lora");
     return all;
   }
 
@@ -237,6 +288,7 @@ class Serving {
     if (fields.contains("video")) o.video = text_in(fields, "video");
     o.guidance = fields.at("guidance_scale");
     o.strength = fields.value("strength", o.strength);
+    o.lora = text_of(lora_of(fields));
     return o;
   }
 
@@ -260,6 +312,7 @@ class Serving {
   void make(const json& message, inference::BatchedVideo& batched) {
     const std::string id = id_of(message), folder = text_in(message, "folder");
     json end{{is_live(message) ? "live" : "video", id}};
+    tell_others(message.dump(-1, ' ', false, json::error_handler_t::replace));
     try {
       const json& fields = message.at("fields");
       if (is_live(message))
@@ -281,7 +334,7 @@ class Serving {
             inference::BatchedVideo& batched) {
     const GenerateOptions options = options_of(fields);
     const Request request = request_of(fields);
-    const AboutVideo about(context_, options, pipeline_, made_with_);
+    const AboutVideo about(context_, options, pipeline_, made_with_.at(request.lora.name));
     const auto start = std::chrono::steady_clock::now();
     VideoTimes times;
     Stills stills(context_, folder, fields.at("num_frames"));
@@ -296,13 +349,15 @@ class Serving {
              },
          .batched = &batched,
          .finished = [&](int64_t chunk, const at::Tensor& latent) { chunks.keep(chunk, latent); },
-         .known = [&](int64_t chunk) { return chunks.known(chunk); }});
+         // The chunks are on one rank alone.
+         .known = [&](int64_t chunk) { return parallel_.world() > 1 ? at::Tensor() : chunks.known(chunk); }});
     const Cancellable here(*this, id, session);
+    JointSession joint(session);
     MadeVideo made;
     {
       GrowingVideo growing(context_.runtime().registry(), (folder / "live.mp4").string(),
                            pipeline_.fps(request), options_.crf, about.known(request), {});
-      session.make_rest([&](const at::Tensor& frames) {
+      joint.make_rest([&](const at::Tensor& frames) {
         times.frames();
         growing.add(frames);
         stills.add(frames);
@@ -331,7 +386,7 @@ class Serving {
   json shown(const std::string& id, const fs::path& folder, const json& fields, const json& branch) {
     const GenerateOptions options = options_of(fields);
     const Request request = request_of(fields);
-    const AboutVideo about(context_, options, pipeline_, made_with_);
+    const AboutVideo about(context_, options, pipeline_, made_with_.at(request.lora.name));
     const PastSessions::Live live =
         branch.is_null() ? PastSessions::Live{std::make_unique<inference::Session>(pipeline_, request)}
                          : past_.continued(text_in(branch, "session"), branch.at("chunk"));
@@ -387,7 +442,7 @@ class Serving {
   const GenerateOptions options_;
   Parallelism parallel_;
   inference::Pipeline pipeline_;
-  const json made_with_;
+  std::map<std::string, json> made_with_;  // by a video's LoRA
   VideoBytes bytes_{pipeline_};
   Messages messages_;
   LiveMail mail_;
@@ -410,6 +465,7 @@ int socket_of_requests() {
 void serve_requests(JobContext& context, const GenerateOptions& options, int socket) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // the next server begins this video again
   fcntl(socket, F_SETFD, FD_CLOEXEC);
+  if (!here().first()) close(socket);
   Serving(context, options, socket).run();
 }
 

@@ -32,7 +32,7 @@ namespace kinora::core {
 // with which another process continues (kept_chunks.hpp), and the pictures of Stills, or a FILE for each chunk of a
 // live session; the first FILE is the beginning of the MP4. times: seconds, see VideoTimes. {"ready": {...},
 // "makes_live": true, "weights": B}, with the defaults of a request and the bytes of the weights, is the first message
-// of all.
+// of all. Of several ranks, which make each video together, the first has the socket.
 void serve_requests(JobContext& context, const GenerateOptions& options, int socket);
 
 // The descriptor that `kinora serve` gives its processes, in KINORA_REQUESTS; -1: it did not start this one.

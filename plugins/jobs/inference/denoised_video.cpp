@@ -163,6 +163,7 @@ at::Tensor Session::DenoisedVideo::estimate(GuidedConditions& video, const at::T
                                             const at::Tensor& sigma, const FrameCondition* before) {
   const std::scoped_lock turn(pipeline_.turns());
   session_.stop_if_alone();
+  pipeline_.use_lora(request_.lora);
   const Mixed in = remixed({x, sigma}, sampler_->mix(), pipeline_.loss().mix());
   const auto ask = [&](const at::Tensor& a, const at::Tensor& b) { return pipeline_.guided()(video, a, b); };
   return before ? (*before)(in.x, in.sigma, ask) : ask(in.x, in.sigma);
@@ -184,6 +185,7 @@ void Session::DenoisedVideo::read(int64_t first, const FrameCondition& finished)
   GuidedConditions video = prepared({first, finished.clean(), &finished});
   const std::scoped_lock turn(pipeline_.turns());
   session_.stop_if_alone();
+  pipeline_.use_lora(request_.lora);
   pipeline_.guided().read(video, finished.clean(), finished.levels(1));
   session_.made_.model_calls += video.calls;
   if (tokens_ > 0) return;

@@ -28,6 +28,7 @@ std::optional<at::Tensor> Session::DrawnVideo::next() {
     {
       const std::scoped_lock turn(pipeline_.turns());
       session_.stop_if_alone();
+      pipeline_.use_lora(request_.lora);
       done = codes_->step();
     }
     session_.note_step(done);

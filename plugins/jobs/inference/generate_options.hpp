@@ -8,9 +8,9 @@
 namespace kinora::core {
 
 struct GenerateOptions : FrameOptions, ShotOptions {
-  std::vector<std::string> prompts, shots, signals, format{"mp4"};
+  std::vector<std::string> prompts, shots, loras, signals, format{"mp4"};
   std::string pipeline, noise, prompts_file, negative, image, last_image, video,
-      guidance_convention = "diffusers", condition_timestep = "own", condition_from = "end", stream,
+      guidance_convention = "diffusers", condition_timestep = "own", condition_from = "end", stream, lora,
       device = "auto";
   WeightsPaths weights, weights_2, tokenizer_weights, text_weights, image_encoder_weights;
   std::vector<double> guidance_interval;
@@ -208,6 +208,10 @@ struct GenerateOptions : FrameOptions, ShotOptions {
             "override "
             "earlier ones");
     describe_experts(d);
+    d.option("loras", &O::loras)
+        .unit("JSON")
+        .help("LoRA adapters to load with the model, { name, file, file_2 (the second expert's), scale }");
+    d.option("lora", &O::lora).help("LoRA of the videos, NAME or NAME=SCALE, one of `loras`; empty: none");
     d.option("tokenizer_weights", &O::tokenizer_weights).help("weights of the job's own tokenizer");
     d.option("text_weights", &O::text_weights).help("weights of the job's own text encoder");
     d.option("image_encoder_weights", &O::image_encoder_weights)

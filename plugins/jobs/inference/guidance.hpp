@@ -47,6 +47,10 @@ class GuidedModel {
 
   // Enables replaying model calls where they can be recorded; this object must not move afterwards.
   void replay_with(const kinora_cuda_api& cuda);
+  // The experts compute something else from now on.
+  void forget_replays() {
+    if (replays_) replays_->forget();
+  }
   // Lets the ranks of this group, one or two, compute a branch each and exchange the predictions; both must
   // make the same calls. The group must outlive this object.
   void share_branches(const kinora_group& ranks) { branches_ = Group<at::Tensor>(&ranks); }

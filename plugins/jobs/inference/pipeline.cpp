@@ -37,7 +37,7 @@ Pipeline::Pipeline(Runtime& runtime, PipelineSpec spec, Parallelism& parallel)
   auto links = parallel_.links();
   open_cache();
   if (cache_) links.push_back(cache_->link());
-  model_ = open_model(std::move(links));
+  model_ = open_model(std::move(links), spec_.has("model_2") ? AdapterOf::high : AdapterOf::any);
   require_one_kind(model_spec_, spec_.use("tokenizer").id, info_.discrete != 0);
   if (makes_codes()) {
     NextToken::require_alone(model_spec_.id, parallel_.of_sample().size);
@@ -81,19 +81,28 @@ ChainOptions Pipeline::chain_options() const {
           .blank = true};
 }
 
-std::unique_ptr<Model> Pipeline::open_model(std::vector<const kinora_link*> links) const {
-  return std::make_unique<Model>(open("model"), spec_.use("model").options, chain_options(),
-                                 std::move(links));
+std::unique_ptr<Model> Pipeline::open_model(std::vector<const kinora_link*> links, AdapterOf expert) {
+  const Component component = open("model");
+  const Options& options = spec_.use("model").options;
+  if (!spec_.loras.empty()) {
+    loras_.push_back(std::make_unique<NamedLoras>(component, options, spec_.loras, expert,
+                                                  parallel_.group("tp").size > 1));
+    links.push_back(loras_.back()->get());
+  }
+  return std::make_unique<Model>(component, options, chain_options(), std::move(links));
 }
 
 void Pipeline::open_experts() {
   if (!spec_.has("model_2")) {
     experts_ = std::make_unique<Experts>(*model_);
   } else if (!spec_.has_resident_experts) {
+    if (!loras_.empty())
+      raise(KINORA_ERROR_UNSUPPORTED, "{}: loras need both experts in memory; leave out resident_experts = 1",
+            spec_.name);
     experts_ = std::make_unique<Experts>(*model_, spec_.parts.at("model").weights,
                                          spec_.parts.at("model_2").weights, spec_.boundary);
   } else {
-    low_ = open_model(parallel_.more_links());
+    low_ = open_model(parallel_.more_links(), AdapterOf::low);
     experts_ = std::make_unique<Experts>(*model_, *low_, spec_.boundary);
   }
 }
@@ -117,6 +126,9 @@ void Pipeline::load_model() {
              weights.back().string(), spec_.boundary, spec_.parts.at("model_2").weights.back().string());
   model_->load(weights);
   if (low_) low_->load(spec_.parts.at("model_2").weights);
+  const Exchange exchange(parallel_.group("world"), device_);
+  if (!loras_.empty()) loras_[0]->load(*model_, exchange);
+  if (low_ && !loras_.empty()) loras_[1]->load(*low_, exchange);
   if (!spec_.has("precision") || !speaks()) return;
   const auto other = other_precision(weights, spec_.use("precision"), model_->chain());
   if (!other.empty()) log_info("{}: {}", spec_.name, other);
@@ -191,6 +203,15 @@ int64_t Pipeline::weight_bytes() const {
     if (one)
       for (const auto& leaf : one->chain().leaves()) out += leaf.tensor.nbytes();
   return static_cast<int64_t>(out);
+}
+
+void Pipeline::use_lora(const LoraUse& lora) {
+  turns_.require_mine();
+  if (loras_.empty() && !lora.name.empty())
+    raise(KINORA_ERROR_INVALID, "{}: this pipeline has no LoRA '{}'", spec_.name, lora.name);
+  bool is_other = false;
+  for (const auto& one : loras_) is_other = one->use(lora) || is_other;
+  if (is_other && guided_) guided_->forget_replays();
 }
 
 std::unique_ptr<SamplerInstance> Pipeline::open_sampler(const Request& request) const {

@@ -15,6 +15,7 @@
 #include "plugins/jobs/inference/frames.hpp"
 #include "plugins/jobs/inference/given_files.hpp"
 #include "plugins/jobs/inference/guidance.hpp"
+#include "plugins/jobs/inference/named_loras.hpp"
 #include "plugins/jobs/inference/pipeline_spec.hpp"
 #include "plugins/jobs/inference/turns.hpp"
 
@@ -88,6 +89,9 @@ class Pipeline {
     return core::decode_next(stream, latent, device_, &run);
   }
 
+  // With a turn: the LoRA of the calls of the model from now on, one of the spec's.
+  void use_lora(const LoraUse& lora);
+
   // The sampler keeps a video's state, so each session has its own, with the request's steps.
   std::unique_ptr<SamplerInstance> open_sampler(const Request& request = {}) const;
 
@@ -102,7 +106,8 @@ class Pipeline {
   Component open(const std::string& slot) const;
   ChainOptions chain_options() const;
   void open_cache();
-  std::unique_ptr<Model> open_model(std::vector<const kinora_link*> links) const;
+  // expert: the one of an adapter's file.
+  std::unique_ptr<Model> open_model(std::vector<const kinora_link*> links, AdapterOf expert);
   void open_experts();
   void open_denoising();
   void load_model();
@@ -130,9 +135,10 @@ class Pipeline {
   std::vector<int64_t> shape_;
   std::unique_ptr<GivenFiles> files_;
   std::unique_ptr<CacheInstance> cache_;
-  int64_t kept_sink_ = 0, kept_window_ = 0;  // latent frames
-  uint64_t number_ = 0;                      // of the last session in the cache
-  std::unique_ptr<Model> model_, low_;       // low_: the second of two experts that are both in memory
+  int64_t kept_sink_ = 0, kept_window_ = 0;         // latent frames
+  uint64_t number_ = 0;                             // of the last session in the cache
+  std::vector<std::unique_ptr<NamedLoras>> loras_;  // of each network; none without adapters
+  std::unique_ptr<Model> model_, low_;              // low_: the second of two experts that are both in memory
   std::unique_ptr<Experts> experts_;
   std::unique_ptr<LossInstance> loss_;
   std::unique_ptr<GuidedModel> guided_;

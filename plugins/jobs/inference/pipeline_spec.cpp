@@ -75,6 +75,7 @@ PipelineSpec pipeline_spec(const JobView& job, const GenerateOptions& o) {
   if (!of_codes) add("sampler");
   if (of_codes || why_no_cache(job, o, out.has("model_2")).empty()) add("cache");
   if (!of_codes) out.parts["loss"] = {shared_use(loss_of(job)), {}};
+  out.loras = loras_of(job, o);
   add_encoders(job, spec, out);
   out.has_resident_experts = o.resident_experts == 2;
   const JobSpec* encode = job.upstream("encode");  // which says what the training saw
@@ -92,6 +93,16 @@ PipelineSpec pipeline_spec(const JobView& job, const GenerateOptions& o) {
   out.cuda_graphs = o.cuda_graphs;
   out.kept = kept_digests(job.run().out);
   return out;
+}
+
+std::vector<LoraFile> loras_of(const JobView& job, const GenerateOptions& o) {
+  return lora_files(o.loras, job.run().file.parent_path());
+}
+
+nlohmann::json with_lora(nlohmann::json made_with, const PipelineSpec& spec, const std::string& lora) {
+  for (const auto& one : spec.loras)
+    if (one.name == lora) made_with["weights"]["lora"] = digest_of(one, spec.kept);
+  return made_with;
 }
 
 }  // namespace kinora::core::inference

@@ -7,6 +7,7 @@
 
 #include "plugins/jobs/inference/encoders.hpp"
 #include "plugins/jobs/inference/generate_options.hpp"
+#include "plugins/jobs/inference/loras.hpp"
 #include "plugins/jobs/inference/parts.hpp"
 #include "plugins/jobs/inference/rules.hpp"
 #include "plugins/jobs/inference/shots.hpp"
@@ -22,6 +23,7 @@ struct PipelineSpec {
   std::map<std::string, Part> parts;
   double boundary = 0;               // share of the timesteps below which the second expert denoises
   bool has_resident_experts = true;  // both are in memory
+  std::vector<LoraFile> loras;       // of which each video has one or none
   std::optional<TextEncoder::Parts> text;
   bool encodes_empty_negative = false;  // an empty negative prompt is a text; else zeros
   FrameOptions rule;                    // of the model's frames
@@ -48,5 +50,9 @@ std::string why_no_cache(const JobView& job, const GenerateOptions& options, boo
 // The pipeline of a generate job, with the networks of earlier jobs. Throws Error that names the faulty
 // option.
 PipelineSpec pipeline_spec(const JobView& job, const GenerateOptions& options);
+// The job's LoRA adapters; a run file's are next to it.
+std::vector<LoraFile> loras_of(const JobView& job, const GenerateOptions& options);
+// What core::made_with() gave, for a video with this LoRA; "": none.
+nlohmann::json with_lora(nlohmann::json made_with, const PipelineSpec& spec, const std::string& lora);
 
 }  // namespace kinora::core::inference

@@ -70,6 +70,11 @@ Replays::Graph* Replays::graph_of(uint32_t branch, const NamedTensors& in) {
   return nullptr;
 }
 
+void Replays::forget() {
+  for (const Graph& graph : known_) cuda_.graphs_forget(graphs_.get(), graph.number);
+  known_.clear();
+}
+
 at::Tensor Replays::operator()(uint32_t branch, const NamedTensors& in) {
   const Graph* graph = works_ ? graph_of(branch, in) : nullptr;
   if (!graph) return function_(branch, in);

@@ -17,7 +17,7 @@ bool records(const ComponentSpec& model, bool is_asked, int64_t ranks);
 
 class Replays {
  public:
-  // Must depend only on its arguments.
+  // Must depend only on its arguments, and on what forget() is told of.
   using Function = std::function<at::Tensor(uint32_t branch, const NamedTensors& in)>;
 
   // The table must outlive this object. Throws Error if the device cannot record.
@@ -26,6 +26,8 @@ class Replays {
   // The function's result, valid until the next call. A function that cannot be recorded is computed without
   // a graph from then on, and the reason is logged once.
   at::Tensor operator()(uint32_t branch, const NamedTensors& in);
+  // The function has changed: what was recorded is not replayed.
+  void forget();
 
  private:
   struct Graph {

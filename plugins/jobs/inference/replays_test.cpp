@@ -101,6 +101,15 @@ TEST_F(ReplaysTest, KeepsTheGraphsThatWereUsedLast) {
   EXPECT_EQ(g_device.recorded, 7);
 }
 
+TEST_F(ReplaysTest, RecordsAnewAFunctionThatHasChanged) {
+  Replays replays(table_, 0, value);
+  expect_value(replays, 0, drawn());
+  replays.forget();
+  EXPECT_TRUE(g_device.graphs.empty());
+  expect_value(replays, 0, drawn());
+  EXPECT_EQ(g_device.recorded, 2);
+}
+
 TEST_F(ReplaysTest, ComputesWithoutGraphsWhatCannotBeRecorded) {
   g_device.broken = true;
   Replays replays(table_, 0, value);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/torch/media/signals.hpp"
+#include "plugins/jobs/inference/loras.hpp"
 
 namespace kinora::core {
 
@@ -46,6 +47,7 @@ struct Request {
   std::array<Guidance, 2> guidance;  // of each expert
   TokenSampling tokens;              // for a model that draws codes
   std::vector<std::string> shots;    // instead of one prompt, see shots_of()
+  LoraUse lora;
   // Instead of the pipeline's; 0: the pipeline's. Frames of a list of shots are its own.
   int64_t frames = 0, height = 0, width = 0, steps = 0;
   double fps = 0;

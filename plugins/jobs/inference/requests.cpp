@@ -108,6 +108,7 @@ std::vector<Request> requests(const JobView& context, const GenerateOptions& o) 
   common.guidance = {guidance_of(o, o.guidance),
                      guidance_of(o, o.guidance_2 < 0 ? o.guidance : o.guidance_2)};
   common.tokens = {o.temperature, o.top_k, o.top_p};
+  common.lora = lora_use(o.lora, lora_files(o.loras, {}));
   std::vector<Request> made;
   for (const auto& prompt : o.prompts) made.push_back(common), made.back().prompt = prompt;
   if (!o.shots.empty()) made.push_back(common), made.back().shots = o.shots;
