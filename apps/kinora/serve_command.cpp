@@ -26,8 +26,8 @@ Makes videos for programs that ask over HTTP, by OpenAI's Videos API: POST /v1/v
 /v1/videos/ID and /v1/videos/ID/content. FOLDER is a published pipeline, or a run file with a generate
 job; FILE.toml names several models and limits, see docs/serve.md. Prints "serving URL" when requests are
 answered, and the token that every request needs as Authorization: Bearer TOKEN; KINORA_SERVE_TOKEN sets
-it. What was accepted is there after a restart. The page for browsers is at the address that is printed on
-stderr.
+it, and KINORA_SERVE_READ_TOKEN another that only reads. What was accepted is there after a restart. The
+page for browsers is at the address that is printed on stderr.
 
 examples:
   kinora serve --pipeline Wan2.1-T2V-1.3B-Diffusers
@@ -79,6 +79,14 @@ serve::Settings settings_of(const po::variables_map& given) {
     out.token = token;
   }
   if (out.token.empty()) out.token = web::new_token();
+  if (const auto token = core::environment("KINORA_SERVE_READ_TOKEN"); !token.empty()) {
+    serve::require_token(token, "KINORA_SERVE_READ_TOKEN");
+    out.read_token = token;
+  }
+  if (out.read_token == out.token)
+    throw Error(KINORA_ERROR_INVALID,
+                "the token that only reads is the server's token; give another KINORA_SERVE_READ_TOKEN, or "
+                "read_token_file");
   return out;
 }
 
@@ -128,8 +136,11 @@ int serve_command(core::Runtime&, const Arguments& arguments) {
                std::cout << nlohmann::json{{"url", url}, {"token", settings.token}}.dump() << std::endl;
              else
                std::cout << "serving " << url << "\ntoken " << settings.token << std::endl;
-             std::cerr << "the page for browsers is " << serve::page_address(url, settings.token) << "\n"
-                       << "Ctrl-C ends the server"
+             std::cerr << "the page for browsers is " << serve::page_address(url, settings.token) << "\n";
+             if (!settings.read_token.empty())
+               std::cerr << "the page that only shows is " << serve::page_address(url, settings.read_token)
+                         << "\n";
+             std::cerr << "Ctrl-C ends the server"
                        << (settings.drain > 0
                                ? fmt::format(", at the end of its video or after {} s", settings.drain)
                                : "")

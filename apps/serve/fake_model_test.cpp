@@ -49,6 +49,8 @@ class Fake {
 
   int run() {
     std::ofstream(out_ / "pid") << getpid();
+    for (const char* name : {"KINORA_SERVE_TOKEN", "KINORA_SERVE_READ_TOKEN"})
+      if (std::getenv(name)) std::ofstream(out_ / "knows_a_token") << name;
     if (fs::remove(out_ / "dies_loading")) return 3;
     say({{"ready", {{"width", 64}, {"height", 48}, {"num_frames", 8}, {"fps", 8}}},
          {"loras", {"toon", "noir"}},
@@ -146,6 +148,7 @@ class Fake {
     fs::rename(folder / "new", folder / "live.mp4");  // with its index in front, as kinora does
     fs::rename(folder / "live.mp4", folder / "video.mp4");
     std::ofstream(folder / "spritesheet.jpg") << "sheet";
+    if (prompt == "waits") std::ofstream(folder / "drift.json") << R"({"mean": [0, 0.5, 1]})";
     std::ofstream(folder / "picture.png") << "picture of " + prompt;
     say({{"done", {{"num_frames", 16}}},
          {"times", {{"first_frame", 0.2}, {"chunk", {0.3, 0.4}}, {"step", 0.01}}},

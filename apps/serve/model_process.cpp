@@ -46,7 +46,7 @@ pid_t started(const ModelCommand& command, int socket) {
   std::string told = fmt::format("KINORA_REQUESTS={}", kSocketOfModel);
   std::vector<char*> variables{told.data()};
   for (char** one = environ; *one; ++one)
-    if (!std::string_view(*one).starts_with("KINORA_SERVE_TOKEN=")) variables.push_back(*one);
+    if (!std::string_view(*one).starts_with("KINORA_SERVE_")) variables.push_back(*one);
   variables.push_back(nullptr);
   const int error =
       posix_spawn(&pid, arguments[0], &actions, &attributes, arguments.data(), variables.data());

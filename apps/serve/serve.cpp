@@ -185,15 +185,21 @@ class Api {
         {"", {"video.mp4", "video/mp4"}},
         {"video", {"video.mp4", "video/mp4"}},
         {"thumbnail", {"thumbnail.webp", "image/webp"}},
-        {"spritesheet", {"spritesheet.jpg", "image/jpeg"}}};
+        {"spritesheet", {"spritesheet.jpg", "image/jpeg"}},
+        {"drift", {"drift.json", "application/json"}}};
     const std::string id = r.places.at("id");
     const auto of = kFiles.find(r.parameter("variant"));
     if (of == kFiles.end())
-      throw ApiError(400, "variant: expected video, thumbnail or spritesheet", "invalid_value", "variant");
+      throw ApiError(400, "variant: expected video, thumbnail, spritesheet or drift", "invalid_value",
+                     "variant");
     const auto [name, type] = of->second;
     if (r.parameter("live") != "1" || type != std::string("video/mp4")) {
       auto out = web::file_answer(r, videos_.content(id, name).string(), type);
-      if (!out) throw ApiError(404, "the content of video " + id + " is gone", "not_found", "id");
+      if (!out)
+        throw ApiError(404,
+                       fmt::format("video {} has no {}{}", id, name,
+                                   of->first == "drift" ? ": it is measured from three seconds on" : ""),
+                       "not_found", "id");
       return std::move(*out);
     }
     const auto viewer = std::make_shared<Videos::Viewer>(Videos::Viewer{.id = id});
@@ -258,7 +264,7 @@ void serve(const ServeCall& call) {
   serve_live(http, videos);
   const int port = http.bind(settings.port, settings.host);
   if (port == 0) throw Error(KINORA_ERROR_INVALID, web::port_problem(settings.port, errno));
-  guard_with(http, settings.token, port);
+  guard_with(http, settings.token, port, settings.read_token);
   if (!videos.ready(call.stopped)) return;
   call.ready(fmt::format("http://{}:{}/", settings.host, port));
   std::optional<std::chrono::steady_clock::time_point> end;

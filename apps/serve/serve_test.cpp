@@ -22,13 +22,18 @@ using testing::Not;
 using testing::StartsWith;
 
 const std::string kToken = "Authorization: Bearer the token of this test\r\n";
+const std::string kReadToken = "a-token-that-only-reads";
+const std::string kReads = "Authorization: Bearer " + kReadToken + "\r\n";
 const std::string kJson = "Content-Type: application/json\r\n";
 const std::string kForm = "Content-Type: multipart/form-data; boundary=b\r\n";
 
 class Serve : public VideosTest {
  protected:
   Serve() {
+    setenv("KINORA_SERVE_TOKEN", "the token of this test", 1);
+    setenv("KINORA_SERVE_READ_TOKEN", kReadToken.c_str(), 1);
     settings_.token = "the token of this test";
+    settings_.read_token = kReadToken;
     settings_.port = 0;
     settings_.upload = 3 << 20;
     std::promise<std::string> url;
@@ -125,6 +130,49 @@ TEST_F(Serve, GivesBrowsersThatOpenThePageACookie) {
   const std::string one = "DELETE /v1/videos/" + body_of(answer).at("id").get<std::string>();
   EXPECT_THAT(ask(one, cookie), StartsWith("HTTP/1.1 403"));
   EXPECT_THAT(ask(one, cookie + ours), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(Serve, TellsTheModelsNoToken) {
+  EXPECT_TRUE(fs::exists(folder_ / "models/m/pid"));
+  EXPECT_FALSE(fs::exists(folder_ / "models/m/knows_a_token"));
+}
+
+TEST_F(Serve, ATokenOfLessRightOnlyReads) {
+  const std::string id = make(kJson, R"({"prompt": "x"})").at("id"), one = "/v1/videos/" + id;
+  ASSERT_TRUE(eventually([&] { return status(id) == "completed"; }));
+  EXPECT_THAT(ask("GET /v1/videos"), Not(HasSubstr("x-kinora-access")));
+  const std::string page = ask("GET /?t=" + kReadToken, "");
+  const std::string name = "kinora_serve_" + std::to_string(port_) + "=";
+  ASSERT_THAT(page, AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("x-kinora-access: read\r\n"),
+                          HasSubstr("Set-Cookie: " + name)));
+  EXPECT_THAT(page, Not(HasSubstr(kReadToken)));
+  EXPECT_THAT(ask("GET /?t=the+token+of+this+test", ""), HasSubstr("Set-Cookie: " + name))
+      << "the address that was opened last decides";
+  const size_t at = page.find(name);
+  const std::string cookie = "Cookie: " + page.substr(at, page.find(';', at) - at) + "\r\n",
+                    upgrade =
+                        "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+                    live = "GET /v1/realtime/video", text = R"({"prompt": "x"})";
+  const auto is_refused = AllOf(StartsWith("HTTP/1.1 403"), HasSubstr("\"read_only\""));
+  for (const std::string& who : {kReads, cookie + "Origin: http://here\r\n"}) {
+    for (const std::string& line :
+         {std::string("GET /main.js"), std::string("GET /v1/videos"), std::string("GET /v1/models"),
+          std::string("GET /metrics"), "GET " + one, "GET " + one + "/content", "HEAD " + one + "/content",
+          "GET " + one + "/content?live=1", "GET " + one + "/content?variant=thumbnail"})
+      EXPECT_THAT(ask(line, who), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("x-kinora-access: read\r\n")))
+          << line;
+    for (const std::string& line :
+         {std::string("POST /v1/videos"), "POST " + one + "/remix", std::string("POST /v1/videos/edits"),
+          std::string("POST /v1/videos/extensions"), std::string("POST /v1/images/generations")})
+      EXPECT_THAT(ask(line, who + kJson, text), is_refused) << line;
+    EXPECT_THAT(ask("DELETE " + one, who), is_refused);
+    EXPECT_THAT(ask(live, who + upgrade), is_refused);
+  }
+  EXPECT_THAT(ask(live, upgrade + "Sec-WebSocket-Protocol: kinora." + kReadToken + "\r\n"), is_refused);
+  EXPECT_THAT(ask("GET /v1/videos", "Authorization: Bearer " + kReadToken + "x\r\n"),
+              StartsWith("HTTP/1.1 401"));
+  EXPECT_EQ(body_of(ask("GET /v1/videos")).at("data").size(), 1U) << "nothing was made or deleted";
 }
 
 TEST_F(Serve, TellsTheSettingsThatMakeAVideoAgain) {
@@ -254,6 +302,20 @@ TEST_F(Serve, GivesPicturesOfAVideo) {
   EXPECT_THAT(ask(content + "spritesheet"),
               AllOf(HasSubstr("Content-Type: image/jpeg"), EndsWith("\r\n\r\nsheet")));
   EXPECT_THAT(ask(content + "video"), EndsWith("video " + id + " of waits"));
+}
+
+TEST_F(Serve, GivesTheDriftOfALongVideo) {
+  const std::string id = make(kJson, R"({"prompt": "waits"})").at("id"), variant = "/content?variant=drift";
+  EXPECT_TRUE(eventually([&] { return ask("GET /v1/videos/" + id + variant).starts_with("HTTP/1.1 409"); }));
+  std::ofstream(folder_of(id) / "go") << "x";
+  ASSERT_TRUE(eventually([&] { return status(id) == "completed"; }));
+  const std::string answer = ask("GET /v1/videos/" + id + variant);
+  EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("Content-Type: application/json")));
+  EXPECT_EQ(body_of(answer), (json{{"mean", {0, 0.5, 1}}}));
+  const std::string other = make(kJson, R"({"prompt": "short"})").at("id");
+  ASSERT_TRUE(eventually([&] { return status(other) == "completed"; }));
+  EXPECT_THAT(ask("GET /v1/videos/" + other + variant),
+              AllOf(StartsWith("HTTP/1.1 404"), HasSubstr("from three seconds on")));
 }
 
 TEST_F(Serve, EditsAndExtendsAVideo) {

@@ -144,8 +144,8 @@ Settings read_settings(const fs::path& file) {
   const Reader top(document, "", {"serve"});
   if (!top.has("serve")) top.fail("", "the table [serve] is missing", false);
   const Reader serve(document, "/serve",
-                     {"host", "port", "token_file", "folder", "max_queue", "memory", "keep", "drain", "lease",
-                      "upload", "seconds", "models"});
+                     {"host", "port", "token_file", "read_token_file", "folder", "max_queue", "memory", "keep", "drain",
+                      "lease", "upload", "seconds", "models"});
   Settings out;
   out.host = serve.text("host", out.host);
   out.port = static_cast<int>(serve.whole("port", out.port, 0, 65535));
@@ -158,6 +158,8 @@ Settings read_settings(const fs::path& file) {
   out.drain = serve.whole("drain", out.drain, 0, 86400);
   out.lease = serve.whole("lease", out.lease, 0, 3600);
   if (const auto from = serve.text("token_file"); !from.empty()) out.token = read_token(folder / from);
+  if (const auto from = serve.text("read_token_file"); !from.empty())
+    out.read_token = read_token(folder / from);
   const json models = document.root().at("serve").value("models", json::array());
   if (!models.is_array() || models.empty())
     serve.fail(serve.has("models") ? "models" : "",

@@ -19,6 +19,7 @@ struct ModelSettings {
 
 struct Settings {
   std::string host = "127.0.0.1", token;
+  std::string read_token;  // of less right; "": there is none
   int port = 8000;
   std::filesystem::path folder = "runs/serve";  // of the videos and of their list
   int64_t max_queue = 64, keep = 24 * 3600, upload = 256 << 20, seconds = 120;

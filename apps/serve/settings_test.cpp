@@ -23,6 +23,7 @@ class ServeSettings : public testing::Test {
     folder_ = mkdtemp(name.data());
     fs::create_directories(folder_ / "wan");
     std::ofstream(folder_ / "token.txt") << "0123456789abcdef \r\nsecond line\n";
+    std::ofstream(folder_ / "read.txt") << "fedcba9876543210\n";
     std::ofstream(folder_ / "short.txt") << "0123456789abcde\n";
   }
   ~ServeSettings() override { fs::remove_all(folder_); }
@@ -54,16 +55,18 @@ std::string with_lora(const std::string& table) {
 const std::string kModels = "models = [{ name = \"wan\", pipeline = \"wan\" }]\n";
 
 TEST_F(ServeSettings, ReadsEveryKeyRelativeToItsFile) {
-  const Settings s = read_settings(
-      file("[serve]\nhost = \"0.0.0.0\"\nport = 0\ntoken_file = \"token.txt\"\nfolder = \"../videos\"\n"
-           "max_queue = 3\nkeep = 60\nupload = 1000\nseconds = 7\nmemory = \"1.5 KiB\"\ndrain = 9\nlease = 8\n"
-           "[[serve.models]]\nname = \"a\"\npipeline = \"wan\"\njob = \"g\"\nranks = 2\nbatch = 4\nset = { steps = 30, "
-           "cut = \"x\" }\n"
-           "[[serve.models]]\nname = \"b\"\npipeline = \"" +
-           (folder_ / "wan").string() + "\"\n"));
+  const Settings s = read_settings(file(
+      "[serve]\nhost = \"0.0.0.0\"\nport = 0\ntoken_file = \"token.txt\"\n"
+      "read_token_file = \"read.txt\"\nfolder = \"../videos\"\nmax_queue = 3\nkeep = 60\nupload = "
+      "1000\nseconds = 7\nmemory = \"1.5 KiB\"\ndrain = 9\nlease = 8\n"
+      "[[serve.models]]\nname = \"a\"\npipeline = \"wan\"\njob = \"g\"\nranks = 2\nbatch = 4\n"
+      "set = { steps = 30, cut = \"x\" }\n"
+      "[[serve.models]]\nname = \"b\"\npipeline = \"" +
+      (folder_ / "wan").string() + "\"\n"));
   EXPECT_EQ(s.host, "0.0.0.0");
   EXPECT_EQ(s.port, 0);
   EXPECT_EQ(s.token, "0123456789abcdef");
+  EXPECT_EQ(s.read_token, "fedcba9876543210");
   EXPECT_EQ(s.folder, folder_.parent_path() / "videos");
   EXPECT_EQ(std::make_tuple(s.max_queue, s.keep, s.upload, s.seconds), std::make_tuple(3, 60, 1000, 7));
   EXPECT_EQ(s.memory, 1536);
@@ -107,6 +110,7 @@ TEST_F(ServeSettings, HasDefaults) {
   EXPECT_EQ(s.host, "127.0.0.1");
   EXPECT_EQ(s.port, 8000);
   EXPECT_EQ(s.token, "");
+  EXPECT_EQ(s.read_token, "");
   EXPECT_EQ(s.folder, folder_ / "runs/serve");
   EXPECT_EQ(std::tie(s.max_queue, s.keep, s.upload, s.seconds),
             std::tie(none.max_queue, none.keep, none.upload, none.seconds));

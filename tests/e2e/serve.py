@@ -3,7 +3,8 @@
 cancelled, remixed, and there again after any end of the server. usage: serve.py KINORA ROOT SCRATCH"""
 import base64, configparser, contextlib, http.client, json, os, re, shutil, signal, subprocess, time
 
-from serving import KINORA, PIPELINE, ROOT, SCRATCH, SETS, TOKEN, Server, Viewer, form, frames, size
+from serving import (KINORA, PIPELINE, READ_TOKEN, ROOT, SCRATCH, SETS, TOKEN, TOKENS, Server, Viewer, form, frames,
+                     size)
 
 
 def mean_difference(a, b):
@@ -26,6 +27,19 @@ def check_access(server):
     for method, path, status in (("GET", "/nothing", 404), ("PUT", "/v1/videos", 405), ("GET", "/v1/videos/none", 404),
                                  ("DELETE", "/v1/videos/none", 404), ("GET", "/v1/videos/none/content", 404)):
         assert "message" in server.json(method, path, status=status)["error"], path
+
+
+def check_read_token(server):
+    """The token of less right reads, and changes nothing."""
+    for path in ("/v1/videos", "/v1/models"):
+        server.json("GET", path, token=READ_TOKEN)
+    code, headers, said = server.ask("GET", "/metrics", token=READ_TOKEN)
+    assert code == 200 and headers["x-kinora-access"] == "read" and b"kinora_serve_jobs" in said, (code, headers)
+    for method, path in (("POST", "/v1/videos"), ("POST", "/v1/images/generations"), ("DELETE", "/v1/videos/none")):
+        error = server.json(method, path, {"prompt": "a"}, status=403, token=READ_TOKEN)["error"]
+        assert error["code"] == "read_only" and error["type"] == "permission_error", error
+    assert Viewer(server, READ_TOKEN).status == 403
+    assert server.json("GET", "/v1/videos")["data"] == []
 
 
 def check_wrong_requests(server):
@@ -341,13 +355,15 @@ def check_ranks():
 
 def refused(arguments, *words, **environment):
     done = subprocess.run([KINORA, "serve", *arguments], capture_output=True, text=True, timeout=60,
-                          env=os.environ | {"KINORA_SERVE_TOKEN": TOKEN} | environment)
+                          env=os.environ | TOKENS | environment)
     assert done.returncode == 2 and all(word in done.stderr for word in words), done
 
 
 def check_refusals():
     what = ["--pipeline", PIPELINE, "--folder", SCRATCH / "refused"]
     refused(what, "KINORA_SERVE_TOKEN: expected a token of at least 16 letters", KINORA_SERVE_TOKEN="short")
+    refused(what, "KINORA_SERVE_READ_TOKEN: expected a token of at least 16", KINORA_SERVE_READ_TOKEN="short")
+    refused(what, "the token that only reads is the server's token", KINORA_SERVE_READ_TOKEN=TOKEN)
     # An address for documentation (RFC 5737), which no machine has.
     refused([*what, "--host", "192.0.2.1"], "opens 192.0.2.1:8000 to the network", "TLS")
 
@@ -464,6 +480,7 @@ def main():
     server = Server("served")
     try:
         check_access(server)
+        check_read_token(server)
         check_wrong_requests(server)
         check_repeats(server, check_videos(server))
         for check in (check_live, check_sessions, check_session_ends, check_delete, check_remix_and_keys,

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """The page of `kinora serve` in Chromium: videos are asked for, shown while they grow in bounded memory, listed,
 compared, used again, continued and deleted, by mouse and by keys. usage: serve_page.py KINORA ROOT SCRATCH"""
-import http.client, pathlib, shutil, subprocess, sys
+import http.client, pathlib, shutil, subprocess, sys, types
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "studio"))
 
 from browser import browser, eventually, page_of, still  # which also finds tests/support
 from axe_core import violations
-from serve import SCRATCH, TOKEN, Server
+from serve import READ_TOKEN, SCRATCH, TOKEN, Server
 
 BOUND = 60  # seconds of a growing video that the page keeps
 CHUNK = 4  # seconds of a chunk at one frame per second
@@ -27,6 +27,54 @@ SourceBuffer.prototype.appendBuffer = function (bytes) {
   }, { once: true });
   return append.call(this, bytes);
 };
+"""
+# A growing video in place of the server's: a part comes when the page has asked for it and the test gives it, and the
+# viewer's clock is the test's, so that a quarter of an hour takes seconds.
+PACED = MEASURE + """
+const video = { id: "video_paced", status: "in_progress", progress: 50, prompt: "a quarter of an hour", model: "m",
+  size: "32x32", seconds: "900" };
+const said = (body) => Promise.resolve(new Response(JSON.stringify(body)));
+const ask = window.fetch.bind(window);
+const pull = (to) => new Promise((given) => {
+  window.give = (bytes) => {
+    window.give = null;
+    to.enqueue(bytes);
+    given();
+  };
+});
+window.fetch = (path, options) => {
+  if (path.endsWith("live=1")) return Promise.resolve(new Response(new ReadableStream({ pull }, { highWaterMark: 0 })));
+  if (path.startsWith("/v1/videos?")) return said({ data: [video], has_more: false });
+  return path === "/v1/videos/video_paced" ? said(video) : ask(path, options);
+};
+HTMLMediaElement.prototype.play = () => Promise.resolve();
+Object.defineProperty(HTMLMediaElement.prototype, "paused", { get: () => false });
+"""
+# Gives a chunk each time that the viewer has seen all before it. wait: the longest for a picture, in milliseconds;
+# moved: the farthest that the page moved the viewer, in seconds; lost: whether it removed what the viewer was at.
+WATCH = """
+async (address) => {
+  const { parts } = await import("/mp4.js");
+  const element = document.querySelector("#video");
+  const until = async (ready) => {
+    while (!ready()) await new Promise((done) => setTimeout(done));
+  };
+  const out = { wait: 0, moved: 0, lost: false, chunks: -1 }; // without the header
+  for await (const part of parts((await fetch(address)).body)) {
+    const before = element.currentTime;
+    await until(() => window.give);
+    give(part);
+    await until(() => window.give); // the part is added, and older ones are removed
+    if (++out.chunks === 0) continue;
+    const { buffered } = element, begin = performance.now();
+    out.moved = Math.max(out.moved, Math.abs(element.currentTime - before));
+    out.lost ||= before < buffered.start(0);
+    element.currentTime = buffered.end(buffered.length - 1) - 0.08;
+    await until(() => !element.seeking && element.readyState >= 2);
+    out.wait = Math.max(out.wait, performance.now() - begin);
+  }
+  return { ...out, at: element.currentTime };
+}
 """
 WITHOUT = "delete window.MediaSource; delete window.ManagedMediaSource;"
 
@@ -109,6 +157,21 @@ def check_grows(chromium, server):
         assert card(page, video).locator(".state").inner_text().startswith("Kept until ")
 
 
+def check_quarter_of_an_hour(chromium, server):
+    """A viewer who watches 15 minutes as they are made sees all of them: the page keeps a minute and what is shown,
+    never moves the viewer, and has a picture for each moment."""
+    file = SCRATCH / "paced.mp4"
+    subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", "testsrc=s=32x32:r=2:d=900", "-c:v", "libx264",
+                    "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-g", str(2 * CHUNK), "-movflags",
+                    "empty_moov+default_base_moof+frag_keyframe", file], check=True)
+    with on_page(chromium, server, PACED) as page:
+        page.route("**/paced.mp4", lambda route: route.fulfill(path=file, content_type="video/mp4"))
+        seen = page.evaluate(WATCH, "/paced.mp4")
+        assert seen["chunks"] == 900 / CHUNK and seen["at"] > 899, seen
+        assert seen["moved"] < 0.04 and not seen["lost"] and seen["wait"] < 1000, seen
+        assert BOUND < page.evaluate("() => grown.most") <= BOUND + CHUNK + 1
+
+
 def check_waits_for_the_end(chromium, server):
     """A browser that cannot show a growing video shows the finished one."""
     with on_page(chromium, server, WITHOUT) as page:
@@ -146,6 +209,54 @@ def check_again(page, server):
     assert made["status"] == "completed" and made["input_reference"] == "video", made
     page.get_by_role("button", name="Begin with nothing").click()
     return other
+
+
+def check_drift(page, server):
+    """The page draws how a video of four seconds leaves its first one; the server measured it."""
+    video = server.wait(server.create(prompt="a long sea", num_frames=33, fps=8, seed=7)["id"])
+    drift = server.json("GET", f"/v1/videos/{video['id']}/content?variant=drift")
+    decode = ["ffmpeg", "-v", "error", "-i", "-", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    pixels = subprocess.run(decode, input=server.ask("GET", f"/v1/videos/{video['id']}/content")[2], check=True,
+                            capture_output=True).stdout
+    size = 8 * 16 * 16 * 3  # bytes of a second
+    mean = lambda second, channel: sum(pixels[second * size + channel:second * size + size:3]) / (size / 3) / 255
+    for second in range(4):
+        wanted = sum(abs(mean(second, channel) - mean(0, channel)) for channel in range(3)) / 3
+        assert abs(drift["mean"][second] - wanted) < 0.003, (second, wanted, drift)  # the file's pixels are rounded
+    assert drift["mean"][0] == 0 < 0.005 < min(drift["mean"][1:]), drift
+    card(page, video).locator(".title").click()
+    charts = page.locator("#drift figure")
+    eventually(lambda: charts.count() == len(drift) == 8, "a chart of each number")
+    label = charts.first.locator("[role=img]").get_attribute("aria-label")
+    assert label.startswith("Mean of the channels by second: 0 at second 1, ") and label.endswith("at second 4"), label
+    assert charts.first.is_visible() and charts.first.bounding_box()["width"] > 200
+    page.locator("#drift summary").focus()
+    for is_open in (False, True):
+        page.keyboard.press("Enter")
+        assert charts.first.is_visible() == is_open
+    return video
+
+
+def check_lora(chromium, server):
+    """A model's LoRAs can be chosen, and the choice is sent."""
+    def with_loras(route):
+        models = route.fetch().json()
+        models["data"][0]["loras"] = ["toon"]
+        route.fulfill(json=models)
+
+    def sent(page):
+        with page.expect_request(lambda request: request.method == "POST") as request:
+            page.get_by_role("button", name="Make the video").click()
+        return request.value.post_data_json
+
+    with page_of(chromium, server, refused=(400,), shows="#wish [name=lora]",
+                 before=lambda page: page.route("**/v1/models", with_loras)) as page:
+        field(page, "prompt").fill("a toon")
+        field(page, "lora").select_option("toon")
+        assert sent(page) == {"prompt": "a toon", "model": field(page, "model").input_value(), "lora": "toon"}
+        eventually(lambda: page.evaluate("() => document.activeElement.name") == "lora", "that there is no such one")
+        field(page, "lora").select_option("")
+        assert "lora" not in sent(page)
 
 
 def check_upload(page, server):
@@ -240,23 +351,69 @@ def check_keys(page, server):
     eventually(lambda: other in (page.locator("#video").get_attribute("src") or ""), "the other video")
     page.locator("h1").click()
     page.keyboard.press("?")
-    assert page.locator("#keys").is_visible()
+    assert page.locator("#keys").is_visible() and not violations(page)
     page.keyboard.press("Escape")
+    check_tabs(page)
 
 
-def check_looks(chromium, server):
+def check_tabs(page):
+    """The key Tab reaches all that the page offers."""
+    reached = set()
+    page.locator("h1").click()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("() => document.activeElement.name || document.activeElement.textContent.trim()"))
+    fields = {"prompt", "size", "seconds", "fps", "steps", "seed", "guidance_scale", "negative_prompt",
+              "input_reference"}
+    buttons = {"Make the video", "Reuse", "Continue", "Compare", "Save", "Delete"}
+    missing = (fields | buttons) - reached
+    assert not missing, missing
+
+
+def look_at(page, name, widths=WIDTHS):
+    """At each width nothing hangs over, and axe finds nothing."""
+    for width in widths:
+        page.set_viewport_size({"width": width, "height": 900})
+        still(page)
+        page.screenshot(path=str(SCRATCH / f"{name}-{width}.png"), full_page=True)
+        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{name} {width} hangs over"
+        found = violations(page)
+        assert not found, (name, width, found)
+
+
+def check_read_only(chromium, server, video):
+    """The address with the token of less right opens the same page without what makes, changes or deletes."""
+    address = f"{server.url}?t={READ_TOKEN}"
+    assert f"the page that only shows is {address}" in (SCRATCH / "served.log").read_text()
+    reader = types.SimpleNamespace(origin=server.origin, address=address)
+    with page_of(chromium, reader, shows=".card", color_scheme="dark") as page:
+        card(page, video).locator(".title").click()
+        page.wait_for_function("() => document.querySelector('#video').currentTime > 0")
+        page.locator("#drift summary").wait_for()
+        assert page.locator(".reader").is_visible() and not page.locator("#wish").is_visible()
+        buttons = set(page.locator("#videos .card :is(button, a):not(.title)").all_inner_texts())
+        assert buttons == {"Compare", "Save"}, buttons
+        page.keyboard.press("n")
+        page.keyboard.press("?")
+        assert "write the next video" not in page.locator("#keys").inner_text()
+        page.keyboard.press("Escape")
+        for which in (0, 1):
+            page.get_by_role("button", name="Compare").nth(which).click()
+        page.locator("#compare video").nth(1).wait_for()
+        look_at(page, "reader-compare", (390,))
+        page.keyboard.press("Escape")
+        look_at(page, "reader", (390, 1280))
+
+
+def check_looks(chromium, server, video):
     for scheme in ("light", "dark"):
         with on_page(chromium, server, color_scheme=scheme) as page:
             page.locator("#history .card").first.wait_for()
             page.get_by_role("radio", name="Shots").check()
             page.get_by_role("button", name="Add a shot").click()
-            for width in WIDTHS:
-                page.set_viewport_size({"width": width, "height": 900})
-                still(page)
-                page.screenshot(path=str(SCRATCH / f"{scheme}-{width}.png"), full_page=True)
-                assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{width} hangs over"
-                found = violations(page)
-                assert not found, (scheme, width, found)
+            card(page, video).locator(".title").click()
+            page.locator("#drift summary").wait_for()
+            look_at(page, scheme)
 
 
 def check_lost(chromium, server):
@@ -274,15 +431,19 @@ def main():
         with browser() as chromium:
             check_access(server)
             check_grows(chromium, server)
+            check_quarter_of_an_hour(chromium, server)
             check_waits_for_the_end(chromium, server)
             with on_page(chromium, server, refused=(400,), is_lost=True) as page:
                 finished = check_again(page, server)
+                video = check_drift(page, server)
                 check_upload(page, server)
                 check_shots(page, server)
                 check_errors(page, server)
                 check_deletes(page, server, finished)
                 check_keys(page, server)
-            check_looks(chromium, server)
+            check_lora(chromium, server)
+            check_looks(chromium, server, video)
+            check_read_only(chromium, server, video)
             check_lost(chromium, server)
     finally:
         if server.process.poll() is None:

@@ -5,6 +5,8 @@ import contextlib, http.client, json, os, pathlib, signal, socket, struct, subpr
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3]).resolve()
 PIPELINE = ROOT / "tests/data/oracle/wan_t2v"
 TOKEN = "a-token-of-the-test-0123456789"
+READ_TOKEN = "a-token-that-only-reads-012345"
+TOKENS = {"KINORA_SERVE_TOKEN": TOKEN, "KINORA_SERVE_READ_TOKEN": READ_TOKEN}
 # Chunk by chunk, so that a video grows.
 SETS = ["teacher_forcing=true", "chunk=1", "height=16", "width=16", "fps=8.0", "frames=9", "steps=2", "guidance=1.0"]
 WHAT = ["--pipeline", PIPELINE, *(word for one in SETS for word in ("--set", one))]
@@ -15,7 +17,7 @@ class Server:
         self.process = subprocess.Popen(
             [KINORA, "serve", *what, "--port", "0", "--json", "--folder", SCRATCH / folder],
             stdout=subprocess.PIPE, stderr=open(SCRATCH / f"{folder}.log", "a"), text=True,
-            env=os.environ | {"KINORA_SERVE_TOKEN": TOKEN})
+            env=os.environ | TOKENS)
         line = self.process.stdout.readline()
         assert line, (SCRATCH / f"{folder}.log").read_text()
         about = json.loads(line)

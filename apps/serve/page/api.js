@@ -8,7 +8,13 @@ export class Refusal extends Error {
   }
 }
 
+let isReader = false;
+
+/** Whether the page was opened with the token of less right: it shows videos, and makes and deletes none. */
+export const onlyReads = () => isReader;
+
 async function answer(response) {
+  if (response.ok) isReader = response.headers.get("x-kinora-access") === "read";
   const body = await response.json().catch(() => ({}));
   if (response.ok) return body;
   throw new Refusal(body.error?.message ?? `the server answered ${response.status}`, body.error?.param ?? "");
@@ -39,3 +45,11 @@ export function create(fields, file) {
 
 export const addressOf = (id) => `/v1/videos/${encodeURIComponent(id)}`;
 export const contentOf = (id) => `${addressOf(id)}/content`;
+
+/** How far each second of a finished video is from its first one, as points [second, value] by name; {}: too short. */
+export async function driftOf({ id, seconds }, signal) {
+  if (!(Number(seconds) >= 3)) return {};
+  const all = await get(`${contentOf(id)}?variant=drift`, signal).catch(() => ({}));
+  return Object.fromEntries(Object.entries(all).map(([name, values]) => [name,
+    values.map((value, i) => [i + 1, value]).filter(([, value]) => Number.isFinite(value))]));
+}

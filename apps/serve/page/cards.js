@@ -1,5 +1,5 @@
 // The queue and the history: a card for each video. A card stays the same element while its video is made.
-import { contentOf } from "./api.js";
+import { contentOf, onlyReads } from "./api.js";
 import { make } from "./elements.js";
 import { isOver, settingsOf, titleOf } from "./settings.js";
 
@@ -71,10 +71,11 @@ export class Cards {
     const picture = isDone ? make("video", { src: contentOf(video.id), preload: "none", muted: true, playsInline: true,
         tabIndex: -1, "aria-hidden": "true", onclick: () => actions.show(video) }) : null;
     if (picture) seen.observe(picture);
-    const buttons = [button("Reuse", actions.reuse), isDone ? button("Continue", actions.proceed) : null, compare,
+    const changing = (label, run) => (onlyReads() ? null : button(label, run));
+    const buttons = [changing("Reuse", actions.reuse), isDone ? changing("Continue", actions.proceed) : null, compare,
         isDone ? make("a", { href: contentOf(video.id), download: `${video.id}.mp4`, "aria-label": `Save: ${title}` },
             "Save") : null,
-        button(isOver(video) ? "Delete" : "Cancel", actions.remove)];
+        changing(isOver(video) ? "Delete" : "Cancel", actions.remove)];
     const element = make("li", { class: "card", "data-id": video.id }, picture,
         make("div", {}, make("button", { type: "button", class: "title", onclick: () => actions.show(video) }, title),
             state, bar, make("p", { class: "facts" }, about(video)), make("div", { class: "row" }, buttons)));

@@ -1,10 +1,10 @@
 // What the next video is to be: a prompt or shots, its settings, and what it begins with.
 import { create } from "./api.js";
 import { make } from "./elements.js";
-import { beginning } from "./settings.js";
+import { beginning, loraOf } from "./settings.js";
 import { number } from "./words.js";
 
-const kTexts = ["prompt", "negative_prompt", "model", "size"];
+const kTexts = ["prompt", "negative_prompt", "model", "lora", "size"];
 const kNumbers = ["seconds", "fps", "steps", "seed", "guidance_scale"];
 
 export class Form {
@@ -36,10 +36,7 @@ export class Form {
   /** models: of GET /v1/models. */
   setModels(models) {
     this.#models = models;
-    const { model } = this.fields, before = model.value;
-    model.replaceChildren(...models.map(({ id }) => make("option", { value: id }, id)));
-    if (models.some(({ id }) => id === before)) model.value = before;
-    model.closest("label").hidden = models.length < 2;
+    choices(this.fields.model, models.map(({ id }) => [id, id]));
     this.#showDefaults();
   }
 
@@ -47,13 +44,14 @@ export class Form {
   reuse(video) {
     const frames = video.num_frames / video.fps;
     // Rounded down: the server rounds up to whole frames.
-    const values = { ...video, seconds: frames > 0 ? Math.floor(frames * 1e4) / 1e4 : "" };
+    const values = { ...video, lora: loraOf(video), seconds: frames > 0 ? Math.floor(frames * 1e4) / 1e4 : "" };
+    this.fields.model.value = video.model;
+    this.#showDefaults(); // the model's LoRAs can be chosen then
     for (const name of [...kTexts, ...kNumbers]) this.fields[name].value = values[name] ?? "";
     this.shots.set(video.shots ?? []);
     this.fields.kind.value = video.shots ? "shots" : "prompt";
     this.#changeKind();
     this.beginWith();
-    this.#showDefaults();
     this.focus();
     this.say(video.input_reference ? `Settings taken; choose the ${beginning(video)} that it begins with again`
         : "Settings taken");
@@ -87,8 +85,10 @@ export class Form {
     this.form.querySelector("#no-file").hidden = !this.fields.input_reference.files.length;
   }
 
+  /** What the chosen model has. */
   #showDefaults() {
-    const { defaults } = this.#models.find(({ id }) => id === this.fields.model.value) ?? {};
+    const { defaults, loras = [] } = this.#models.find(({ id }) => id === this.fields.model.value) ?? {};
+    choices(this.fields.lora, [["", "none"], ...loras.map((name) => [name, name])]);
     if (!defaults) return;
     const { width, height, num_frames: frames, fps, guidance_scale: guidance } = defaults;
     this.fields.size.placeholder = `${width}x${height}`;
@@ -129,4 +129,12 @@ export class Form {
     field?.setAttribute?.("aria-invalid", "true");
     field?.focus?.();
   }
+}
+
+/** Makes [[value, text], ...] what can be chosen, and keeps the choice; fewer than two are no choice. */
+function choices(select, all) {
+  const before = select.value;
+  select.replaceChildren(...all.map(([value, text]) => make("option", { value }, text)));
+  if (all.some(([value]) => value === before)) select.value = before;
+  select.closest("label").hidden = all.length < 2;
 }

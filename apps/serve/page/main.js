@@ -1,5 +1,5 @@
 // The page: connects its parts, asks the server for the videos, and handles the keys.
-import { contentOf, addressOf, get, Refusal, remove } from "./api.js";
+import { contentOf, addressOf, get, onlyReads, Refusal, remove } from "./api.js";
 import { Cards } from "./cards.js";
 import { Compare } from "./compare.js";
 import { Form } from "./form.js";
@@ -27,7 +27,7 @@ function say(text) {
 
 const failed = (error) => say(error.message);
 
-const player = new Player(element("video"), element("said"), element("title"));
+const player = new Player(element("video"), element("said"), element("title"), element("drift"));
 const compare = new Compare(element("compare"));
 const form = new Form(element("wish"), new Shots(element("bar"), element("rows"), element("shots-said")),
     { made, say });
@@ -86,6 +86,7 @@ async function refresh() {
   try {
     if (!hasModels) {
       const { data } = await get("/v1/models");
+      document.body.classList.toggle("reads", onlyReads());
       form.setModels(data);
       hasModels = data.every(({ defaults }) => defaults);
     }
@@ -123,7 +124,8 @@ function key(event) {
   const { target } = event;
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")
       || target.closest("input, textarea, select")) return;
-  const keys = { n: () => form.focus(), "?": () => element("keys").showModal() };
+  const keys = { "?": () => element("keys").showModal() };
+  if (!onlyReads()) keys.n = () => form.focus();
   const video = element("video");
   if (!target.closest("button, a, video, summary, [role=slider]") && player.id)
     keys[" "] = () => (video.paused ? video.play().catch(() => {}) : video.pause());
@@ -136,5 +138,6 @@ function key(event) {
 history.replaceState(null, "", "/"); // the token is stored in a cookie, so it can leave the address
 document.addEventListener("keydown", key);
 element("show-keys").addEventListener("click", () => element("keys").showModal());
+element("drift").open = matchMedia("(min-width: 1100px)").matches;
 element("older").addEventListener("click", () => showOlder().catch(failed));
 refresh();

@@ -1,5 +1,6 @@
 // Shows one video: a finished one from its file, one that is being made while it grows.
-import { addressOf, contentOf, get } from "./api.js";
+import { addressOf, contentOf, driftOf, get } from "./api.js";
+import { driftCharts } from "./drift.js";
 import { canPlay, Growing, until } from "./growing.js";
 import { parts, typeOf } from "./mp4.js";
 import { titleOf } from "./settings.js";
@@ -14,8 +15,9 @@ export class Player {
   #growing = null;
   #isWaiting = false; // for the end, since the browser cannot show it before
 
-  constructor(element, said, title) {
-    Object.assign(this, { element, said, title });
+  /** drift: a <details> with a place for charts. */
+  constructor(element, said, title, drift) {
+    Object.assign(this, { element, said, title, drift });
     element.addEventListener("play", () => this.#growing?.follow());
   }
 
@@ -28,6 +30,7 @@ export class Player {
     this.element.load();
     this.title.textContent = "Nothing is shown";
     this.said.textContent = "";
+    this.drift.hidden = true;
   }
 
   async show(video) {
@@ -58,7 +61,7 @@ export class Player {
     for (;;) {
       const video = await get(addressOf(id), signal);
       signal.throwIfAborted();
-      if (video.status === "completed") return this.#finish(id);
+      if (video.status === "completed") return this.#finish(video, signal);
       if (video.status === "failed") throw new Error(video.error?.message ?? "the video failed");
       this.tell(video);
       if (!this.#isWaiting) this.#isWaiting = !(await this.#grow(id, signal));
@@ -94,14 +97,18 @@ export class Player {
     }
   }
 
-  #finish(id) {
+  async #finish(video, signal) {
     const { currentTime, paused } = this.element, wasGrowing = Boolean(this.#growing);
     this.#growing = null;
     this.isLive = false;
-    this.element.src = contentOf(id);
+    this.element.src = contentOf(video.id);
     if (wasGrowing) this.element.currentTime = currentTime;
     if (!wasGrowing || !paused) this.#play();
     this.said.textContent = "";
+    const charts = driftCharts(await driftOf(video, signal));
+    signal.throwIfAborted();
+    this.drift.hidden = !charts.length;
+    this.drift.querySelector("#charts").replaceChildren(...charts);
   }
 
   #play() {

@@ -175,7 +175,7 @@ class GenerateJob {
           [&] { return session.has_ended(); });
     VideoFiles files(
         context_, {base_of(request), options_.format, writes() ? pipeline_.fps(request) : 0, options_.crf});
-    const auto drift = measured_drift(request);
+    const auto drift = writes() ? drift_of(pipeline_, request) : nullptr;
     session.make_rest([&](const at::Tensor& frames) {
       if (!writes()) return;
       if (session.gives_chunks() && files.frames() == 0)
@@ -198,17 +198,6 @@ class GenerateJob {
     if (!pipeline_.makes_codes()) about_.tell_speeds(about, made, seconds);
     or_throw(write_file_atomically(base_of(request).string() + ".json", about.dump(2) + "\n"));
     context_.metrics().line(about);
-  }
-
-  // Null on a rank that writes nothing.
-  std::unique_ptr<MeasuredDrift> measured_drift(const Request& request) {
-    const double fps = writes() ? pipeline_.fps(request) : 0;
-    if (fps < 1) return nullptr;
-    const int64_t time = pipeline_.tokenizer_info().time;
-    const auto& rule = pipeline_.spec().rule;
-    const int64_t chunk = rule.teacher_forcing ? rule.chunk * time : 0,
-                  first = chunk > 0 ? 1 + (rule.chunks().begin(1) - 1) * time : 0;
-    return std::make_unique<MeasuredDrift>(fps, chunk, first, inference::shots_in(pipeline_, request).cuts());
   }
 
   // Each chunk has steps of its own.

@@ -6,6 +6,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "plugins/jobs/inference/request_inputs.hpp"
+
 namespace kinora::core {
 
 using nlohmann::json;
@@ -61,6 +63,16 @@ void MeasuredDrift::add_latent(json& to, const at::Tensor& latent, int64_t time)
     append(to["latent_mean"], (mean[k] - mean[0]).abs().mean().item<double>());
     append(to["latent_spread"], (spread[k] - spread[0]).abs().mean().item<double>());
   }
+}
+
+std::unique_ptr<MeasuredDrift> drift_of(inference::Pipeline& pipeline, const Request& request) {
+  const double fps = pipeline.fps(request);
+  if (fps < 1) return nullptr;
+  const int64_t time = pipeline.tokenizer_info().time;
+  const auto& rule = pipeline.spec().rule;
+  const int64_t chunk = rule.teacher_forcing ? rule.chunk * time : 0,
+                first = chunk > 0 ? 1 + (rule.chunks().begin(1) - 1) * time : 0;
+  return std::make_unique<MeasuredDrift>(fps, chunk, first, inference::shots_in(pipeline, request).cuts());
 }
 
 }  // namespace kinora::core

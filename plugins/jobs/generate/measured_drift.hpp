@@ -1,5 +1,6 @@
 // The drift of a long video (kernels/cpu/drift.hpp), measured while it is made.
 #pragma once
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/cpu/drift.hpp"
+#include "plugins/jobs/inference/pipeline.hpp"
 #include "plugins/jobs/media/decode_thread.hpp"
 
 namespace kinora::core {
@@ -43,5 +45,8 @@ class MeasuredDrift {
   int64_t measured_ = 0;                        // frames
   inference::DecodeThread<at::Tensor> thread_;  // last, because it uses the others
 };
+
+// For the frames of this request's video; null at less than a frame a second.
+std::unique_ptr<MeasuredDrift> drift_of(inference::Pipeline&, const Request&);
 
 }  // namespace kinora::core

@@ -20,6 +20,7 @@
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/base/paths.hpp"
+#include "core/io/atomic_file.hpp"
 #include "core/plugin/service.hpp"
 #include "core/runtime/place.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
@@ -28,6 +29,7 @@
 #include "plugins/jobs/generate/joint_session.hpp"
 #include "plugins/jobs/generate/kept_chunks.hpp"
 #include "plugins/jobs/generate/live_video.hpp"
+#include "plugins/jobs/generate/measured_drift.hpp"
 #include "plugins/jobs/generate/messages.hpp"
 #include "plugins/jobs/generate/past_sessions.hpp"
 #include "plugins/jobs/generate/video_bytes.hpp"
@@ -353,6 +355,7 @@ class Serving {
          .known = [&](int64_t chunk) { return parallel_.world() > 1 ? at::Tensor() : chunks.known(chunk); }});
     const Cancellable here(*this, id, session);
     JointSession joint(session);
+    const auto drift = drift_of(pipeline_, request);
     MadeVideo made;
     {
       GrowingVideo growing(context_.runtime().registry(), (folder / "live.mp4").string(),
@@ -361,6 +364,7 @@ class Serving {
         times.frames();
         growing.add(frames);
         stills.add(frames);
+        if (drift) drift->add(frames);
         made.frames += frames.size(0);
         made.height = frames.size(1);
         made.width = frames.size(2);
@@ -375,6 +379,8 @@ class Serving {
         throw Error(KINORA_ERROR_IO, "the video cannot be written; the model's log says why");
     }
     stills.finish();
+    const json by_second = drift ? drift->finish(made.latent, pipeline_.tokenizer_info().time) : json();
+    if (!by_second.is_null()) or_throw(write_file_atomically(folder / "drift.json", by_second.dump() + "\n"));
     fs::rename(folder / "live.mp4", folder / "video.mp4");
     chunks.remove();
     const json done{{"num_frames", made.frames}, {"width", made.width}, {"height", made.height}};

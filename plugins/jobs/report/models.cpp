@@ -35,14 +35,9 @@ constexpr Curve kSmall[] = {{"learning_rate", "Learning rate", false, true},
                             {"mfu", "Model FLOPs utilisation", true, true},
                             {"l1", "L1", true, false},
                             {"mse", "MSE", true, false}};
-constexpr Curve kDrift[] = {{"mean", "Mean of the channels", false, false},
-                            {"spread", "Spread of the channels", false, false},
-                            {"histogram", "Histogram of colours", false, false},
-                            {"sharpness", "Sharpness", false, false},
-                            {"saturation", "Saturation", false, true},
-                            {"border_jump", "Jump at borders of chunks", false, false},
-                            {"latent_mean", "Mean of the latents", false, false},
-                            {"latent_spread", "Spread of the latents", false, false}};
+// Of a video, by second; page/drift.js draws them.
+constexpr const char* kDrift[] = {"mean",       "spread",      "histogram",   "sharpness",
+                                  "saturation", "border_jump", "latent_mean", "latent_spread"};
 
 // Width in points of the Gaussian that smooths the line; 0: too few points to smooth.
 double sigma_of(size_t points) {
@@ -76,16 +71,20 @@ json curve_data(const Metrics& metrics, const Curve& curve) {
           {"ends", pairs({points.front(), points.back()})}};
 }
 
-// Curves by second, from 1 on; none for a short video.
+// Of each number its points by second, from 1 on, with the first and the last; none for a short video.
 json drift_of(const json& about) {
   const json& all = object_at(about, "drift");
-  json out = json::array();
-  for (const auto& curve : kDrift) {
-    Metrics numbers;
+  json out = json::object();
+  for (const char* name : kDrift) {
+    std::vector<Point> points;
     double second = 0;
-    for (const double number : numbers_at(all, curve.name))
-      if (++second; std::isfinite(number)) numbers[curve.name][second] = number;
-    if (json data = curve_data(numbers, curve); !data.is_null()) out.push_back(std::move(data));
+    for (const double number : numbers_at(all, name))
+      if (++second; std::isfinite(number)) points.push_back({second, number});
+    if (points.empty()) continue;
+    std::vector<Point> drawn = thinned(points, kColumns);
+    if (drawn.front().x > points.front().x) drawn.insert(drawn.begin(), points.front());
+    if (drawn.back().x < points.back().x) drawn.push_back(points.back());
+    out[name] = pairs(drawn);
   }
   return out;
 }

@@ -68,10 +68,9 @@ TEST_F(ReportTest, ItsNumbersAreInTheData) {
   EXPECT_EQ(video["width"], 96);
   const json& drift = video["drift"];
   ASSERT_EQ(drift.size(), 3U);
-  EXPECT_EQ(drift[0]["title"], "Mean of the channels");
-  EXPECT_EQ(drift[0]["points"], (json{{1, 0}, {2, 0.05}, {3, 0.125}, {4, 0.25}})) << "by second";
-  EXPECT_EQ(drift[1]["title"], "Sharpness");
-  EXPECT_EQ(drift[1]["ends"], (json{{1, 0}, {4, -1}}));
+  EXPECT_EQ(drift["mean"], (json{{1, 0}, {2, 0.05}, {3, 0.125}, {4, 0.25}})) << "by second";
+  EXPECT_EQ(drift["sharpness"][3], (json{4, -1}));
+  EXPECT_EQ(drift["saturation"].size(), 4U);
   EXPECT_THAT(video["video"]["uri"].get<std::string>(), testing::StartsWith("data:video/mp4;base64,"));
   EXPECT_EQ(job_of(all, "tokenizer")["pairs"][0]["original"]["width"], 32);
   EXPECT_THAT(gathered("x").line, testing::HasSubstr("2\u00A0min\u00A016\u00A0s"));
@@ -273,6 +272,20 @@ TEST_F(ReportTest, CurvesAreThin) {
 }
 
 // The student has a loss in some steps, the critic in each.
+// 2,000 seconds, whose first and last are no extremes of their surroundings.
+TEST_F(ReportTest, TheDriftOfALongVideoIsThinWithItsEnds) {
+  write_rest("x");
+  json mean = json::array();
+  for (int i = 0; i < 2000; ++i) mean.push_back(0.5 + (i % 2 ? 0.25 : -0.25));
+  mean.front() = mean.back() = 0.5;
+  write("generate/videos/000.json", json{{"drift", {{"mean", mean}}}}.dump());
+  const json points = job_of(data(), "generate")["videos"]["list"][0]["drift"]["mean"];
+  EXPECT_EQ(points.front(), (json{1, 0.5}));
+  EXPECT_EQ(points.back(), (json{2000, 0.5}));
+  EXPECT_LE(points.size(), 602U);
+  EXPECT_GT(points.size(), 500U);
+}
+
 TEST_F(ReportTest, ADistillJobHasCurvesAndSteps) {
   std::string metrics;
   for (int i = 1; i <= 20; ++i) {

@@ -1,5 +1,6 @@
 // Results of training: curves, the tokenizer's reconstructions, and generated videos.
 import { plot } from "./charts.js";
+import { driftCharts } from "./drift.js";
 import { make, styled } from "./elements.js";
 import { figures, lossTexts, shapeText } from "./facts.js";
 import { eachJob, factList, note, picture, rest, scrolling, section, table } from "./parts.js";
@@ -103,15 +104,6 @@ function player({ video: { uri }, prompt, frames, fps }, width, height) {
       make("span", { class: "muted" }, `${number(frames / fps)}\u00A0s, repeats`)));
 }
 
-/** How a long video leaves its beginning: a chart of each number. */
-function drift({ drift: curves }) {
-  if (!curves.length) return [];
-  return [make("p", { class: "muted" },
-      "Drift: each second of the video against its first one, with pixels from 0 to 1. Sharpness below 0: blurred; " +
-      "the jump is how much more changes at borders of chunks than between other frames."),
-    make("div", { class: "multiples" }, curves.map((curve) => plot(curve, true, "second")))];
-}
-
 function video(made) {
   const [width, height] = [made.width,
       made.height].map((size) => Math.min(Math.max(Math.trunc(size ?? 1), 1), 1 << 14));
@@ -120,7 +112,7 @@ function video(made) {
       make("figcaption", {}, make("q", { class: "prompt" }, made.prompt || "(no prompt)"), videoFacts(made),
           lengthNote(made))),
     scrolling("Frames of the video", "strip", picture(made.strip, "The frames of the video, from left to right")),
-    drift(made));
+    driftCharts(made.drift));
 }
 
 const kTiny = 50e6; // parameters
