@@ -25,9 +25,9 @@ constexpr const char* kServeHelp = R"(usage: kinora serve --pipeline FOLDER [opt
 Makes videos for programs that ask over HTTP, by OpenAI's Videos API: POST /v1/videos, then GET
 /v1/videos/ID and /v1/videos/ID/content. FOLDER is a published pipeline, or a run file with a generate
 job; FILE.toml names several models and limits, see docs/serve.md. Prints "serving URL" when requests are
-answered, and the token that every request needs as Authorization: Bearer TOKEN; KINORA_SERVE_TOKEN sets
-it, and KINORA_SERVE_READ_TOKEN another that only reads. What was accepted is there after a restart. The
-page for browsers is at the address that is printed on stderr.
+answered. Every request needs a token, as Authorization: Bearer TOKEN: KINORA_SERVE_TOKEN or the file
+sets it, else a new one is printed; KINORA_SERVE_READ_TOKEN is another that only reads. What was accepted
+is there after a restart. The page for browsers is at the address that is printed on stderr.
 
 examples:
   kinora serve --pipeline Wan2.1-T2V-1.3B-Diffusers
@@ -49,7 +49,7 @@ Flags serve_flags() {
       "folder of the videos and of their list; default: runs/serve")(
       "set", po::value<std::vector<std::string>>()->composing()->value_name("a=v"),
       "with --pipeline: override an option of its generate job")(
-      "json", "print the first line as JSON: url, token")("help,h", "this text");
+      "json", "print the first line as JSON: url, and token if it is new")("help,h", "this text");
   return out;
 }
 
@@ -78,16 +78,31 @@ serve::Settings settings_of(const po::variables_map& given) {
     serve::require_token(token, "KINORA_SERVE_TOKEN");
     out.token = token;
   }
-  if (out.token.empty()) out.token = web::new_token();
   if (const auto token = core::environment("KINORA_SERVE_READ_TOKEN"); !token.empty()) {
     serve::require_token(token, "KINORA_SERVE_READ_TOKEN");
     out.read_token = token;
   }
-  if (out.read_token == out.token)
+  if (!out.token.empty() && out.read_token == out.token)
     throw Error(KINORA_ERROR_INVALID,
                 "the token that only reads is the server's token; give another KINORA_SERVE_READ_TOKEN, or "
                 "read_token_file");
   return out;
+}
+
+// What the caller needs to know when requests are answered. is_new: the server made the token.
+void tell_ready(const serve::Settings& settings, const std::string& url, bool is_new, bool as_json) {
+  if (as_json) {
+    std::cout << nlohmann::json{{"url", url}, {"token", settings.token}}.dump() << std::endl;
+  } else {
+    std::cout << "serving " << url << (is_new ? "\ntoken " + settings.token : "") << std::endl;
+  }
+  std::cerr << "the page for browsers is "
+            << (is_new ? serve::page_address(url, settings.token) : url + "?t=TOKEN")
+            << (settings.read_token.empty() ? "" : "\nthe page that only shows is " + url + "?t=READ_TOKEN")
+            << "\nCtrl-C ends the server"
+            << (settings.drain > 0 ? fmt::format(", at the end of its video or after {} s", settings.drain)
+                                   : "")
+            << "; videos that wait are made after its next start\n";
 }
 
 std::string usage_problem(const po::variables_map& given) {
@@ -118,7 +133,9 @@ int serve_command(core::Runtime&, const Arguments& arguments) {
   }
   if (const std::string wrong = usage_problem(given); !wrong.empty())
     return complain(kUsage, "serve: " + wrong);
-  const serve::Settings settings = settings_of(given);
+  serve::Settings settings = settings_of(given);
+  const bool is_new = settings.token.empty();
+  if (is_new) settings.token = web::new_token();
   own_process();
   if (!settings.host.starts_with("127."))
     std::cerr
@@ -130,22 +147,7 @@ int serve_command(core::Runtime&, const Arguments& arguments) {
   serve::serve(
       {.settings = settings,
        .program = fs::read_symlink("/proc/self/exe"),
-       .ready =
-           [&](const std::string& url) {
-             if (given.count("json"))
-               std::cout << nlohmann::json{{"url", url}, {"token", settings.token}}.dump() << std::endl;
-             else
-               std::cout << "serving " << url << "\ntoken " << settings.token << std::endl;
-             std::cerr << "the page for browsers is " << serve::page_address(url, settings.token) << "\n";
-             if (!settings.read_token.empty())
-               std::cerr << "the page that only shows is " << serve::page_address(url, settings.read_token)
-                         << "\n";
-             std::cerr << "Ctrl-C ends the server"
-                       << (settings.drain > 0
-                               ? fmt::format(", at the end of its video or after {} s", settings.drain)
-                               : "")
-                       << "; videos that wait are made after its next start\n";
-           },
+       .ready = [&](const std::string& url) { tell_ready(settings, url, is_new, given.count("json") > 0); },
        .stopped = core::cancelled});
   return kInterrupted;
 }

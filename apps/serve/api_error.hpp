@@ -34,22 +34,4 @@ inline web::Answer answer_of(const ApiError& e) {
   return out;
 }
 
-// f's answer, or its error. A kinora::Error that the caller cannot correct says its reason too: the server is the
-// caller's own.
-template <class F>
-web::Answer answer_or_error(F f) {
-  try {
-    return f();
-  } catch (const ApiError& e) {
-    return answer_of(e);
-  } catch (const Error& e) {
-    return answer_of(ApiError(e.code() == KINORA_ERROR_INVALID     ? 400
-                              : e.code() == KINORA_ERROR_NOT_FOUND ? 404
-                                                                   : 500,
-                              e.what()));
-  } catch (const std::exception& e) {
-    return answer_of(ApiError(500, e.what()));
-  }
-}
-
 }  // namespace kinora::serve

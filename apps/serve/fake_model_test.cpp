@@ -2,29 +2,35 @@
 // `serve_test launch ...`. It speaks the protocol of model_process.hpp at descriptor 3. The prompt says what becomes of
 // a video:
 //   waits         until a file `go` is in its folder, or it is cancelled
-//   fails         with a reason
+//   fails         with a reason; full: for a full disk
 //   dies          the process is killed, each time; dies_once: the first time
 //   dies_loading  as dies_once, and the next process ends before it is ready
 //   stops         the process reads no more, the first time
 //   refused       by the check; check_dies: the process is killed by the check
 // Any other is made at once. The model has 1000 bytes of weights, and a video needs 100 a frame; videos of as many
-// frames are alike. The file `begun` has a line a message, with the videos that it begins.
+// frames are alike. In the process's folder `begun` has a line a message, with the videos that it begins, `starts` a
+// line a start, `ended` is there once it was let end by itself, and while `fails_loading` is there, it ends before it
+// is ready.
 // A live session has six chunks of text, each with the prompt of then; one with a branch begins behind the others. But
 // with the prompt
 //   long          as many as there is time for; big: the same, of 4 MiB each
 //   fails, dies   as a video
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <mutex>
 #include <poll.h>
 #include <string>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+#include <sys/prctl.h>
 
 namespace kinora::serve {
 namespace fake_model {
@@ -35,6 +41,8 @@ using nlohmann::json;
 constexpr int kSocket = 3;
 
 void say(const json& message) {
+  static std::mutex one_at_a_time;
+  const std::scoped_lock lock(one_at_a_time);
   const std::string line = message.dump() + "\n";
   for (size_t at = 0; at < line.size();) {
     const ssize_t n = write(kSocket, line.data() + at, line.size() - at);
@@ -48,9 +56,16 @@ class Fake {
   explicit Fake(fs::path out) : out_(std::move(out)) {}
 
   int run() {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const bool fails = fs::exists(out_ / "fails_loading");
+    std::ofstream(out_ / "starts", std::ios::app) << getpid() << "\n";
     std::ofstream(out_ / "pid") << getpid();
+    if (fails) return 3;
     for (const char* name : {"KINORA_SERVE_TOKEN", "KINORA_SERVE_READ_TOKEN"})
       if (std::getenv(name)) std::ofstream(out_ / "knows_a_token") << name;
+    std::thread([] {
+      for (;; std::this_thread::sleep_for(std::chrono::milliseconds(100))) say({{"beat", true}});
+    }).detach();
     if (fs::remove(out_ / "dies_loading")) return 3;
     say({{"ready", {{"width", 64}, {"height", 48}, {"num_frames", 8}, {"fps", 8}}},
          {"loras", {"toon", "noir"}},
@@ -65,7 +80,11 @@ class Fake {
       if (in.revents == 0) continue;
       char piece[4096];
       const ssize_t n = read(kSocket, piece, sizeof piece);
-      if (n <= 0) return 0;
+      if (n <= 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        std::ofstream(out_ / "ended") << "x";
+        return 0;
+      }
       have.append(piece, static_cast<size_t>(n));
       for (size_t end; (end = have.find('\n')) != std::string::npos; have.erase(0, end + 1))
         take(json::parse(have.substr(0, end)));
@@ -128,6 +147,7 @@ class Fake {
   void make(const std::string& id, const Video& video) {
     const auto& [folder, prompt] = video;
     if (prompt == "fails") return say({{"failed", "no memory is left"}, {"video", id}});
+    if (prompt == "full") return say({{"failed", "the disk is full"}, {"code", "disk_full"}, {"video", id}});
     if (prompt.starts_with("dies") || prompt == "stops") {
       const bool is_first = !fs::exists(folder / "begun");
       std::ofstream(folder / "begun") << "x";

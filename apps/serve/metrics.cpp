@@ -11,6 +11,15 @@ std::string line_of(const std::string& name, const std::string& labels, const st
 
 }  // namespace
 
+std::string Metrics::label(const std::string& name, const std::string& value) {
+  std::string out = name + "=\"";
+  for (const char c : value) {
+    if (c == '\\' || c == '"') out += '\\';
+    out += c == '\n' ? "\\n" : std::string(1, c);
+  }
+  return out + "\"";
+}
+
 void Metrics::count(const std::string& name, const std::string& labels) {
   const std::scoped_lock lock(mutex_);
   ++counts_[name][labels];

@@ -1,5 +1,5 @@
-// Counts and measured times of a server, in the text format that Prometheus reads (version 0.0.4). Labels are routes
-// and statuses, never what a client sent.
+// Counts and measured times of a server, in the text format that Prometheus reads (version 0.0.4). Labels are routes,
+// statuses, codes of errors and names of models, never what a client sent.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -12,6 +12,8 @@ namespace kinora::serve {
 // [any-thread]
 class Metrics {
  public:
+  // `name="value"`, with what the format requires to be escaped.
+  static std::string label(const std::string& name, const std::string& value);
   // name: without "kinora_serve_". labels: `route="/health",status="200"`, or "".
   void count(const std::string& name, const std::string& labels = "");
   // Of a time, or of another measure of such a range.

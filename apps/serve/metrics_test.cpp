@@ -28,5 +28,9 @@ TEST(Metrics, AreInPrometheusForm) {
               HasSubstr("kinora_serve_queue_seconds_sum 1003.07\nkinora_serve_queue_seconds_count 4\n"));
 }
 
+TEST(Metrics, EscapeWhatALabelMayNotHave) {
+  EXPECT_EQ(Metrics::label("model", "a \"b\" \\ \n"), R"(model="a \"b\" \\ \n")");
+}
+
 }  // namespace metrics_test
 }  // namespace kinora::serve

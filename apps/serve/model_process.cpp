@@ -1,6 +1,5 @@
 #include "apps/serve/model_process.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -15,14 +14,17 @@
 #include <sys/wait.h>
 
 #include "kinora/error.hpp"
+#include "plugins/jobs/generate/json_lines.hpp"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
 namespace kinora::serve {
+
+using std::chrono::steady_clock;
+
 namespace {
 
 constexpr int kSocketOfModel = 3;  // as --requests says in Videos::start
-constexpr size_t kLongestLine = 16 << 20;
 constexpr size_t kMostUnsent = 64 << 20;
 
 // Starts the program as the leader of a group, with one more descriptor.
@@ -94,7 +96,7 @@ ModelProcess::~ModelProcess() {
 }
 
 bool ModelProcess::send(const nlohmann::json& message) {
-  const std::string line = message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string line = core::json_line(message);
   const std::scoped_lock lock(sending_);
   if (is_closed_ || unsent_.size() + line.size() > kMostUnsent) return false;
   unsent_ += line;
@@ -109,14 +111,18 @@ void ModelProcess::write() {
     if (is_closed_) return;
     const std::string bytes = std::exchange(unsent_, {});
     lock.unlock();
-    ssize_t n = 0;
-    for (size_t at = 0; at < bytes.size() && n >= 0; at += static_cast<size_t>(std::max<ssize_t>(n, 0))) {
-      n = ::send(socket_, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
-      if (n < 0 && errno == EINTR) n = 0;
-    }
+    const bool is_sent = core::send_all(socket_, bytes);
     lock.lock();
-    is_closed_ = is_closed_ || n < 0;
+    is_closed_ = is_closed_ || !is_sent;
   }
+}
+
+// Bytes that have arrived and are not read yet are a sign of life.
+double ModelProcess::silence() const {
+  const auto heard = heard_.load();
+  char byte = 0;
+  if (heard == steady_clock::time_point() || recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0) return 0;
+  return std::chrono::duration<double>(steady_clock::now() - heard).count();
 }
 
 // Its end of the socket closes when it ends, and ours tells it to end.
@@ -129,20 +135,10 @@ void ModelProcess::stop(double seconds) {
 }
 
 void ModelProcess::read() {
-  std::string have;
-  char piece[64 << 10];
-  for (;;) {
-    const ssize_t n = recv(socket_, piece, sizeof piece, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0 || have.size() > kLongestLine) break;
-    have.append(piece, static_cast<size_t>(n));
-    size_t begin = 0;
-    for (size_t end; (end = have.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      const auto message = nlohmann::json::parse(have.begin() + static_cast<ptrdiff_t>(begin),
-                                                 have.begin() + static_cast<ptrdiff_t>(end), nullptr, false);
-      if (message.is_object()) take_(message);
-    }
-    have.erase(0, begin);
+  core::JsonLines lines(socket_);
+  while (const auto message = lines.next()) {
+    heard_ = steady_clock::now();
+    if (!message->contains("beat")) take_(*message);
   }
   stop(0);
   end_(ended());
@@ -156,7 +152,7 @@ std::string ModelProcess::ended() {
     is_over_ = true;  // from now on the system may give its number to another process
   }
   if (WIFSIGNALED(status)) return fmt::format("it was ended by signal {}", WTERMSIG(status));
-  return fmt::format("it ended with exit code {}; {} says why", WEXITSTATUS(status), command_.log.string());
+  return fmt::format("it ended with exit code {}", WEXITSTATUS(status));
 }
 
 }  // namespace kinora::serve

@@ -148,7 +148,7 @@ std::vector<FormPart> read_form(const std::filesystem::path& body, const std::st
           }))
         damaged("it ends within " + part.name);
       to.close();
-      if (!to) throw Error(KINORA_ERROR_IO, "the upload cannot be kept; is the disk full?");
+      if (!to) throw Error(KINORA_ERROR_NO_MEMORY, "the upload cannot be kept; is the disk full?");
     }
     out.push_back(std::move(part));
   }

@@ -16,12 +16,14 @@
 
 #include "apps/serve/access.hpp"
 #include "apps/serve/api_error.hpp"
+#include "apps/serve/disk.hpp"
 #include "apps/serve/fields.hpp"
 #include "apps/serve/live.hpp"
 #include "apps/serve/videos.hpp"
 #include "apps/web/guard.hpp"
 #include "apps/web/pages.hpp"
 #include "core/base/facts.hpp"
+#include "core/base/log.hpp"
 #include "plugins/jobs/data/base64.hpp"
 
 namespace kinora::serve {
@@ -43,12 +45,11 @@ constexpr int kMostWaiting = 8;        // half of the server's threads
 class Api {
  public:
   Api(web::Server& http, Videos& videos, const Settings& settings)
-      : http_(http), videos_(videos), uploads_(settings.folder / "uploads") {
-    http_.set_refuse([](int status, const std::string& why) { return answer_of(ApiError(status, why)); });
-    http_.set_watch([&videos](const std::string& route, int status) {
-      if (status == 0) return videos.measured().count("disconnects_total");
-      videos.measured().count("requests_total", fmt::format("route=\"{}\",status=\"{}\"", route, status));
+      : http_(http), videos_(videos), folder_(settings.folder), uploads_(folder_ / "uploads") {
+    http_.set_refuse([this](int status, const std::string& why) {
+      return answer_of(status == 507 ? disk_full(folder_) : ApiError(status, why));
     });
+    http_.set_watch([this](const std::string& route, const Answer& answer) { watch(route, answer); });
     make();
     make_of_video();
     look();
@@ -56,9 +57,33 @@ class Api {
   }
 
  private:
+  // f's answer, or its error. An Error that the caller cannot correct says its reason too: the server is the caller's
+  // own.
   template <class F>
-  static web::Handler answering(F f) {
-    return [f](const Request& request) { return answer_or_error([&] { return f(request); }); };
+  web::Handler answering(F f) const {
+    return [this, f](const Request& request) {
+      try {
+        return f(request);
+      } catch (const ApiError& e) {
+        return answer_of(e);
+      } catch (const std::exception& e) {
+        const auto* error = dynamic_cast<const Error*>(&e);
+        if (error && error->code() == KINORA_ERROR_INVALID) return answer_of(ApiError(400, e.what()));
+        if (error && error->code() == KINORA_ERROR_NOT_FOUND) return answer_of(ApiError(404, e.what()));
+        return answer_of(is_of_full_disk(e, folder_) ? disk_full(folder_) : ApiError(500, e.what()));
+      }
+    };
+  }
+
+  void watch(const std::string& route, const Answer& answer) const {
+    if (answer.status == 0) return videos_.measured().count("disconnects_total");
+    videos_.measured().count("requests_total",
+                             fmt::format("route=\"{}\",status=\"{}\"", route, answer.status));
+    if (answer.status < 500 || route == "/health") return;  // which is asked again and again
+    std::string id;
+    for (const auto& [name, value] : answer.headers)
+      if (name == "x-request-id") id = value;
+    core::log_error("answer: status={} route={} request={} {}", answer.status, route, id, answer.body);
   }
 
   void make() {
@@ -102,7 +127,8 @@ class Api {
     return videos_.create(given.fields, given.files, r.header("idempotency-key"));
   }
 
-  // A video of one frame. It has a thread of the server until it is made.
+  // A video of one frame. It has a thread of the server until it is made, or its client is gone; with a key, the client
+  // may come back for it.
   Answer picture(const Request& r) {
     nlohmann::json body = json_in(r);
     for (const auto& [name, only] : {std::pair{"n", nlohmann::json(1)}, {"response_format", "b64_json"}}) {
@@ -113,9 +139,13 @@ class Api {
     VideoFields given = fields_of(body);
     given.fields["num_frames"] = 1;
     const Waiting here(waiting_);
-    const nlohmann::json made = videos_.create(given.fields, {}, r.header("idempotency-key"));
+    const std::string key = r.header("idempotency-key");
+    const nlohmann::json made = videos_.create(given.fields, {}, key);
     const std::string id = made.at("id");
-    videos_.wait(id);
+    if (!videos_.wait(id, r.is_gone)) {
+      if (key.empty()) videos_.remove(id);
+      throw ApiError(499, "the client is gone", "cancelled");  // as nginx counts it
+    }
     std::ifstream in(videos_.content(id, "picture.png"), std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(in), {}};
     if (bytes.empty()) throw ApiError(500, "the picture of video " + id + " is missing", "not_found");
@@ -138,7 +168,10 @@ class Api {
 
   void about() {
     http_.get("/v1/models", answering([this](const Request&) { return json_answer(200, videos_.models()); }));
-    http_.get("/health", answering([this](const Request&) { return json_answer(200, videos_.health()); }));
+    http_.get("/health", answering([this](const Request&) {
+                const nlohmann::json now = videos_.health();
+                return json_answer(now.at("status") == "ok" ? 200 : 503, now);
+              }));
     http_.get("/metrics", answering([this](const Request&) {
                 return Answer{.type = "text/plain; version=0.0.4", .body = videos_.metrics()};
               }));
@@ -230,7 +263,7 @@ class Api {
 
   web::Server& http_;
   Videos& videos_;
-  const std::filesystem::path uploads_;
+  const std::filesystem::path folder_, uploads_;
   std::atomic<int> waiting_{0};
 };
 
@@ -263,7 +296,7 @@ void serve(const ServeCall& call) {
   Api api(http, videos, settings);
   serve_live(http, videos);
   const int port = http.bind(settings.port, settings.host);
-  if (port == 0) throw Error(KINORA_ERROR_INVALID, web::port_problem(settings.port, errno));
+  if (port == 0) throw Error(KINORA_ERROR_FAILED, web::port_problem(settings.port, errno, settings.host));
   guard_with(http, settings.token, port, settings.read_token);
   if (!videos.ready(call.stopped)) return;
   call.ready(fmt::format("http://{}:{}/", settings.host, port));

@@ -1,14 +1,8 @@
 // The whole server over HTTP, with the model of fake_model_test.cpp.
-#include "apps/serve/serve.hpp"
-
-#include <atomic>
-#include <future>
-
-#include <gmock/gmock.h>
+#include <csignal>
 
 #include "apps/serve/access.hpp"
-#include "apps/serve/videos_testing.hpp"
-#include "apps/web/client_testing.hpp"
+#include "apps/serve/serve_testing.hpp"
 
 namespace kinora::serve {
 namespace serve_test {
@@ -21,71 +15,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-const std::string kToken = "Authorization: Bearer the token of this test\r\n";
-const std::string kReadToken = "a-token-that-only-reads";
-const std::string kReads = "Authorization: Bearer " + kReadToken + "\r\n";
-const std::string kJson = "Content-Type: application/json\r\n";
-const std::string kForm = "Content-Type: multipart/form-data; boundary=b\r\n";
-
-class Serve : public VideosTest {
- protected:
-  Serve() {
-    setenv("KINORA_SERVE_TOKEN", "the token of this test", 1);
-    setenv("KINORA_SERVE_READ_TOKEN", kReadToken.c_str(), 1);
-    settings_.token = "the token of this test";
-    settings_.read_token = kReadToken;
-    settings_.port = 0;
-    settings_.upload = 3 << 20;
-    std::promise<std::string> url;
-    auto known = url.get_future();
-    thread_ = std::thread([this, url = std::move(url)]() mutable {
-      try {
-        serve::serve({.settings = settings_,
-                      .program = fs::read_symlink("/proc/self/exe"),
-                      .ready = [&](const std::string& at) { url.set_value(at); },
-                      .stopped = [this] { return ends_.load(); }});
-      } catch (...) {
-        url.set_exception(std::current_exception());
-      }
-    });
-    const std::string at = known.get();
-    EXPECT_THAT(at, StartsWith("http://127.0.0.1:"));
-    port_ = std::stoi(at.substr(at.rfind(':') + 1));
-  }
-  ~Serve() override {
-    ends_ = true;
-    thread_.join();
-  }
-
-  static std::string request(const std::string& line, const std::string& more, const std::string& body = "") {
-    return line + " HTTP/1.1\r\nHost: here\r\nConnection: close\r\n" + more +
-           (body.empty() ? "" : "Content-Length: " + std::to_string(body.size()) + "\r\n") + "\r\n" + body;
-  }
-  std::string ask(const std::string& line, const std::string& more = kToken,
-                  const std::string& body = "") const {
-    web::Client client(port_);
-    client.send(request(line, more, body));
-    return client.receive();
-  }
-  static json body_of(const std::string& answer) {
-    const size_t at = answer.find("\r\n\r\n");
-    return json::parse(at == std::string::npos ? "" : answer.substr(at + 4), nullptr, false);
-  }
-  json make(const std::string& type, const std::string& body) const {
-    const std::string answer = ask("POST /v1/videos", kToken + type, body);
-    EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
-    return body_of(answer);
-  }
-  std::string status(const std::string& id) const {
-    return body_of(ask("GET /v1/videos/" + id)).value("status", "");
-  }
-
-  int port_ = 0;
-
- private:
-  std::atomic<bool> ends_{false};
-  std::thread thread_;
-};
+using Serve = ServeTest;
 
 TEST_F(Serve, AsksForItsToken) {
   EXPECT_THAT(ask("GET /v1/videos", ""),
@@ -218,6 +148,7 @@ TEST_F(Serve, EveryErrorHasTheFormThatClientsRead) {
       {create, kJson, R"({"prompt": "x", "sed": 1})", "400", "unknown_parameter", "sed"},
       {create, kJson, R"({"prompt": "x", "steps": 0})", "400", "invalid_value", "steps"},
       {create, kJson, R"({"prompt": "refused"})", "400", "invalid_value", "steps"},
+      {create, kJson, R"({"shots": [{"prompt": "a"}], "num_frames": 3})", "400", "invalid_value", "shots"},
       {create, kJson, R"({"prompt": "x", "model": "n"})", "404", "model_not_found", "model"},
       {create, kJson, "{\"prompt\": \"" + std::string(1 << 20, 'x') + "\"}", "413", "too_large", ""},
       {create, kJson, std::string((3 << 20) + 1, 'x'), "413", "", ""},
@@ -358,6 +289,44 @@ TEST_F(Serve, MakesAPicture) {
   EXPECT_THAT(
       ask("POST /v1/images/generations", kToken + kJson, R"({"prompt": "fails"})"),
       AllOf(StartsWith("HTTP/1.1 500"), HasSubstr("no memory is left"), HasSubstr("x-should-retry: false")));
+}
+
+TEST_F(Serve, APictureWhoseClientLeavesIsNotMade) {
+  const std::string line = "POST /v1/images/generations", body = R"({"prompt": "waits"})";
+  const auto videos = [&] { return body_of(ask("GET /v1/videos")).at("data"); };
+  {
+    web::Client leaves(port_);
+    leaves.send(request(line, kToken + kJson, body));
+    ASSERT_TRUE(eventually([&] { return videos().size() == 1 && videos()[0].at("progress") == 50; }));
+  }
+  EXPECT_TRUE(eventually([&] { return videos() == json::array(); }));
+  EXPECT_TRUE(eventually([&] { return fs::is_empty(folder_ / "videos"); }));
+  {
+    web::Client comes_back(port_);
+    comes_back.send(request(line, kToken + kJson + "Idempotency-Key: k\r\n", body));
+    ASSERT_TRUE(eventually([&] { return videos().size() == 1; }));
+  }
+  ASSERT_TRUE(eventually([&] { return ask("GET /metrics").find("status=\"499\"} 2") != std::string::npos; }));
+  EXPECT_EQ(videos().size(), 1U);
+}
+
+TEST_F(Serve, SaysWhichModelIsDown) {
+  const fs::path of_model = folder_ / "models/m";
+  EXPECT_THAT(ask("GET /health", ""), StartsWith("HTTP/1.1 200"));
+  std::ofstream(of_model / "fails_loading") << "x";
+  kill(std::stoi(bytes_of(of_model / "pid")), SIGKILL);
+  std::string answer;
+  EXPECT_TRUE(eventually([&] {
+    answer = ask("GET /health", "");
+    return answer.find("it ended with exit code 3") != std::string::npos;
+  }));
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 503"));
+  EXPECT_EQ(body_of(answer).at("status"), "model_down");
+  EXPECT_EQ(body_of(answer).at("models").at(0).at("id"), "m");
+  EXPECT_THAT(ask("GET /metrics"), HasSubstr("kinora_serve_models_up{model=\"m\"} 0\n"));
+  fs::remove(of_model / "fails_loading");
+  EXPECT_TRUE(eventually([&] { return ask("GET /health", "").starts_with("HTTP/1.1 200"); }));
+  EXPECT_THAT(ask("GET /metrics"), HasSubstr("kinora_serve_models_up{model=\"m\"} 1\n"));
 }
 
 TEST_F(Serve, CountsItsRequests) {

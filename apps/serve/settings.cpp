@@ -145,7 +145,7 @@ Settings read_settings(const fs::path& file) {
   if (!top.has("serve")) top.fail("", "the table [serve] is missing", false);
   const Reader serve(document, "/serve",
                      {"host", "port", "token_file", "read_token_file", "folder", "max_queue", "memory", "keep", "drain",
-                      "lease", "upload", "seconds", "models"});
+                      "lease", "silence", "upload", "seconds", "models"});
   Settings out;
   out.host = serve.text("host", out.host);
   out.port = static_cast<int>(serve.whole("port", out.port, 0, 65535));
@@ -157,6 +157,7 @@ Settings read_settings(const fs::path& file) {
   out.memory = serve.bytes("memory", out.memory);
   out.drain = serve.whole("drain", out.drain, 0, 86400);
   out.lease = serve.whole("lease", out.lease, 0, 3600);
+  out.silence = serve.whole("silence", out.silence, 2, 86400);
   if (const auto from = serve.text("token_file"); !from.empty()) out.token = read_token(folder / from);
   if (const auto from = serve.text("read_token_file"); !from.empty())
     out.read_token = read_token(folder / from);

@@ -23,9 +23,10 @@ struct Settings {
   int port = 8000;
   std::filesystem::path folder = "runs/serve";  // of the videos and of their list
   int64_t max_queue = 64, keep = 24 * 3600, upload = 256 << 20, seconds = 120;
-  int64_t memory = 0;  // bytes of all models and of the videos that they make; 0: no bound
-  int64_t drain = 0;   // seconds that a video may take after the end was asked for
-  int64_t lease = 60;  // seconds in which the viewer of a live session may come back
+  int64_t memory = 0;    // bytes of all models and of the videos that they make; 0: no bound
+  int64_t drain = 0;     // seconds that a video may take after the end was asked for
+  int64_t lease = 60;    // seconds in which the viewer of a live session may come back
+  int64_t silence = 30;  // seconds without a sign of life after which a model's process is ended
   std::vector<ModelSettings> models;
 };
 

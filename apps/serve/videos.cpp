@@ -29,6 +29,7 @@ constexpr const char* kWait = "1000000";   // seconds that ranks wait for the ne
 constexpr int64_t kMostStarts = 2;         // of a video whose process ends under it
 constexpr double kLetEnd = 5;              // seconds that a process has to end by itself
 constexpr std::chrono::seconds kCheck{1};  // between looks for what has expired
+constexpr int64_t kLongestPause = 60;      // seconds between starts of a model that cannot be loaded
 constexpr uint64_t kLongestLog = 8 << 20;  // bytes of process.log
 
 // The folder with its parts, for this process alone: a descriptor that holds it.
@@ -41,8 +42,9 @@ int own_folder(const fs::path& folder) {
   if (out < 0) throw Error(KINORA_ERROR_IO, fmt::format("{}: {}", folder.string(), std::strerror(errno)));
   if (flock(out, LOCK_EX | LOCK_NB) == 0) return out;
   close(out);
-  throw Error(KINORA_ERROR_INVALID,
-              folder.string() + " is the folder of a server that runs; choose another with --folder");
+  throw Error(
+      KINORA_ERROR_FAILED,
+      folder.string() + " is the folder of a server that runs; end it, or choose another with --folder");
 }
 
 double since(steady_clock::time_point then) {
@@ -82,7 +84,6 @@ Videos::~Videos() {
 }
 
 void Videos::start(Model& model) {
-  ++model.processes;
   const auto& of = model.settings;
   const fs::path out = settings_.folder / "models" / of.name;
   fs::create_directories(out);
@@ -99,9 +100,11 @@ void Videos::start(Model& model) {
   for (const auto& option : of.set) arguments.insert(arguments.end(), {"--set", job + option});
   arguments.insert(arguments.end(), {"--prompt", "", "--name", "serve", "--out", out.string()});
   model.process = std::make_unique<ModelProcess>(
-      ModelCommand{of.name, std::move(arguments), out / "process.log"},
+      ModelCommand{of.name, std::move(arguments), log_of(of.name)},
       [this, &model](const json& message) { take(model, message); },
       [this, &model](const std::string& why) { end(model, why); });
+  ++model.processes;
+  core::log_info("model '{}': process {} starts", of.name, model.process->pid());
 }
 
 bool Videos::ready(const std::function<bool()>& stopped) {
@@ -109,9 +112,9 @@ bool Videos::ready(const std::function<bool()>& stopped) {
   for (const auto& [name, model] : models_)
     while (model->defaults.is_null()) {
       if (stopped()) return false;
-      if (!model->broken.empty())
-        throw Error(KINORA_ERROR_INVALID,
-                    fmt::format("model '{}' cannot be loaded: {}", name, model->broken));
+      if (!model->was_loaded && !model->broken.empty())
+        throw Error(KINORA_ERROR_FAILED, fmt::format("model '{}' cannot be loaded: {}; {} says why", name,
+                                                     model->broken, log_of(name).string()));
       changed_.wait_for(lock, std::chrono::milliseconds(50));
     }
   require_models_fit();
@@ -126,10 +129,15 @@ void Videos::stop() {
     all.swap(models_);
   }
   changed_.notify_all();
-  if (keeper_.joinable()) keeper_.join();
   for (auto& [_, model] : all)
     if (model->process) model->process->stop(kLetEnd);
   for (auto& [_, model] : all) model->process.reset();
+  {
+    const std::scoped_lock lock(mutex_);
+    is_over_ = true;
+  }
+  changed_.notify_all();
+  if (keeper_.joinable()) keeper_.join();
 }
 
 Videos::Model& Videos::model(const std::string& name) {
@@ -152,7 +160,7 @@ const Videos::Model& Videos::model(const std::string& name) const {
 }
 
 void Videos::dispatch(Model& model) {
-  if (is_stopping_ || is_draining_ || model.defaults.is_null() || !model.at_work.empty()) return;
+  if (is_stopping_ || is_draining_ || !model.is_up() || !model.at_work.empty()) return;
   if (!model.was_live && dispatch_live(model)) return;
   try {
     while (has_room_for_next(model)) {
@@ -175,7 +183,15 @@ void Videos::dispatch(Model& model) {
 
 void Videos::fail(const StoredVideo& video, const std::string& code, const std::string& why) {
   store_.fail(video.id, now(), now() + settings_.keep, {{"code", code}, {"message", why}});
+  note_failure(video, code, why, 0);
+}
+
+void Videos::note_failure(const StoredVideo& video, const std::string& code, const std::string& why,
+                          double seconds) {
   ++counts_["failed"];
+  measured_.count("failures_total", Metrics::label("code", code));
+  core::log_error("video fails: id={} model={} code={} seconds={:.3f} reason={}", video.id, video.model, code,
+                  seconds, why);
 }
 
 void Videos::take(Model& model, const json& message) {
@@ -188,6 +204,8 @@ void Videos::take(Model& model, const json& message) {
       model.loras = message.value("loras", json::array());
       model.is_live = message.value("makes_live", false);
       model.was_loaded = true;
+      model.failures = 0;
+      model.broken.clear();
       model.weights = static_cast<int64_t>(core::number_in(message, "weights"));
       dispatch_all();
     } else if (message.contains("checked")) {
@@ -209,6 +227,7 @@ void Videos::take(Model& model, const json& message) {
 void Videos::finish(Model& model, const json& message) {
   const std::string id = core::text_in(message, "video");
   const Making making = making_[id];
+  const double seconds = since(model.began);
   model.at_work.erase(id);
   const auto video = making.is_removed ? std::nullopt : store_.find(id);
   if (!video) {
@@ -217,18 +236,21 @@ void Videos::finish(Model& model, const json& message) {
     making_.erase(id);
     ++counts_["cancelled"];
     if (making.is_removed) measured_.observe("cancel_seconds", since(making.removed));
+    core::log_info("video is deleted: id={} model={} seconds={:.3f}", id, model.settings.name, seconds);
   } else if (message.contains("done")) {
     json fields = video->fields;
     fields.update(message.at("done"));
     save(id, [this, id, fields] { store_.complete(id, now(), now() + settings_.keep, fields); });
-    const double seconds = since(model.began);
+    core::log_info("video is completed: id={} model={} seconds={:.3f}", id, video->model, seconds);
     mean_seconds_ = counts_["completed"]++ == 0 ? seconds : 0.8 * mean_seconds_ + 0.2 * seconds;
     note_times(core::object_in(message, "times"));
     if (const double fps = core::number_in(fields, "fps"); fps > 0 && seconds > 0)
       measured_.observe("realtime_factor", core::number_in(fields, "num_frames") / fps / seconds);
   } else {
-    ++counts_["failed"];
-    const json error{{"code", "generation_failed"}, {"message", core::text_in(message, "failed")}};
+    const std::string code = message.value("code", "generation_failed"),
+                      why = core::text_in(message, "failed");
+    const json error{{"code", code}, {"message", why}};
+    note_failure(*video, code, why, seconds);
     save(id, [this, id, error] { store_.fail(id, now(), now() + settings_.keep, error); });
   }
   dispatch_all();
@@ -241,47 +263,77 @@ void Videos::note_times(const json& times) {
       if (one.is_number()) measured_.observe(name + "_seconds", one);
 }
 
-// The videos that it made are begun again, once.
 void Videos::end(Model& model, const std::string& why) {
-  const std::scoped_lock lock(mutex_);
-  if (is_stopping_) return;
-  if (!model.was_loaded) {
-    model.broken = why;
-    changed_.notify_all();
-    return;
-  }
-  core::log_error("model '{}': its process is gone: {}; it starts again", model.settings.name, why);
-  lose_live(model);
-  for (const auto& id : std::exchange(model.at_work, {})) {
-    if (making_[id].is_removed) {
-      std::error_code ignored;
-      fs::remove_all(folder_of(id), ignored);
-    } else {
-      try {
-        store_.requeue(id);
-      } catch (const std::exception& e) {
-        core::log_error("video {} begins again with the next start of the server: {}", id, e.what());
-      }
+  std::function<void()> tell_viewer;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (is_stopping_) return;
+    model.broken = model.is_hung ? fmt::format("it gave no sign of life for {} s", settings_.silence) : why;
+    if (model.was_loaded) {
+      tell_viewer = lose_live(model);
+      lose_videos(model);
+      plan_restart(model);
     }
-    making_.erase(id);
+    changed_.notify_all();
   }
-  model.again = steady_clock::now() + (model.defaults.is_null() ? kCheck : std::chrono::seconds(0));
+  if (tell_viewer) tell_viewer();
+}
+
+// The videos that its process made are begun again, once.
+void Videos::lose_videos(Model& model) {
+  for (const std::string& id : std::exchange(model.at_work, {})) {
+    if (!making_[id].is_removed) {
+      save(id, [this, id] { store_.requeue(id); });
+      continue;
+    }
+    std::error_code ignored;
+    fs::remove_all(folder_of(id), ignored);
+    making_.erase(id);
+    ++counts_["cancelled"];
+  }
+}
+
+void Videos::plan_restart(Model& model) {
+  model.failures = model.defaults.is_null() ? model.failures + 1 : 0;
+  const int64_t pause = model.failures == 0
+                            ? 0
+                            : std::min(kLongestPause, int64_t{1} << std::min<int64_t>(model.failures - 1, 6));
+  model.again = steady_clock::now() + std::chrono::seconds(pause);
   model.defaults = json();
+  model.answers.clear();
+  model.is_hung = false;
   model.is_gone = true;
-  changed_.notify_all();
+  core::log_error("model '{}': its process is gone: {}; it starts again in {} s; {}", model.settings.name,
+                  model.broken, pause, log_of(model.settings.name).string());
 }
 
 void Videos::start_again(std::unique_lock<std::mutex>& lock) {
   for (auto& [_, model] : models_) {
     if (!model->is_gone || steady_clock::now() < model->again) continue;
-    model->again = steady_clock::now() + kCheck;  // if it cannot be started
     auto old = std::move(model->process);
     lock.unlock();  // its thread may wait for it
     old.reset();
     lock.lock();
     if (is_stopping_) return;
-    start(*model);
-    model->is_gone = false;
+    try {
+      start(*model);
+      model->is_gone = false;
+    } catch (const std::exception& e) {
+      model->broken = e.what();
+      plan_restart(*model);
+    }
+  }
+}
+
+// At the second look: after a sleep of the whole machine, the first one comes before any sign of life.
+void Videos::end_hung() {
+  for (auto& [name, model] : models_) {
+    if (model->is_gone || model->is_hung) continue;
+    const bool is_silent = model->process->silence() >= static_cast<double>(settings_.silence);
+    if (!std::exchange(model->is_silent, is_silent) || !is_silent) continue;
+    core::log_error("model '{}': no sign of life for {} s; its process is ended", name, settings_.silence);
+    model->is_hung = true;
+    model->process->stop(0);
   }
 }
 
@@ -292,8 +344,8 @@ void Videos::keep_running() {
       start_again(lock);
       if (steady_clock::now() >= look) {  // not with each step of a video
         look = steady_clock::now() + kCheck;
-        for (const auto& one : settings_.models)
-          bound_log(settings_.folder / "models" / one.name / "process.log");
+        for (const auto& one : settings_.models) bound_log(log_of(one.name));
+        end_hung();
         drop_expired();
         save_again();
         end_leases();
@@ -304,6 +356,7 @@ void Videos::keep_running() {
     }
     if (!is_stopping_) changed_.wait_for(lock, kCheck);
   }
+  changed_.wait(lock, [this] { return is_over_; });
 }
 
 // Removes folders that belong to no video of the store, as an end at a bad moment leaves them.
@@ -316,7 +369,13 @@ void Videos::clean_up() const {
 }
 
 void Videos::drop_expired() {
-  for (const auto& id : store_.expired(now())) forget(id);
+  std::string problem;
+  for (const auto& id : store_.expired(now())) try {
+      forget(id);
+    } catch (const std::exception& e) {  // the next one may make room
+      problem = e.what();
+    }
+  if (!problem.empty()) core::log_error("expired videos are still in the list: {}", problem);
 }
 
 // A full disk takes no change of the list before the files are gone.

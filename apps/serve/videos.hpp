@@ -55,6 +55,7 @@ class Videos {
   // A video that is being made ends within a step.
   nlohmann::json remove(const std::string& id);
   nlohmann::json models() const;
+  // status: "ok", or "model_down" with the models that are not up and why.
   nlohmann::json health() const;
   std::string metrics() const;
   Metrics& measured() { return measured_; }
@@ -62,8 +63,9 @@ class Videos {
   // A file of a finished video: video.mp4, spritesheet.jpg, picture.png of a single frame, or thumbnail.webp, which is
   // there from its first chunk on. Throws ApiError 409 `not_ready` while it is made.
   std::filesystem::path content(const std::string& id, const std::string& name = "video.mp4") const;
-  // Waits until it is completed. Throws ApiError if it fails, is deleted or the server ends.
-  void wait(const std::string& id);
+  // Waits until it is completed. False: is_given_up() was true. Throws ApiError if it fails, is deleted or the server
+  // ends.
+  bool wait(const std::string& id, const std::function<bool()>& is_given_up);
   // A client that watches a video that is being made, or a finished one.
   struct Viewer {
     std::string id;
@@ -112,6 +114,10 @@ class Videos {
     std::optional<std::chrono::steady_clock::time_point> until{};
   };
   std::filesystem::path folder_of(const std::string& id) const { return settings_.folder / "videos" / id; }
+  // What the process of a model says.
+  std::filesystem::path log_of(const std::string& model) const {
+    return settings_.folder / "models" / model / "process.log";
+  }
   Model& model(const std::string& name);
   const Model& model(const std::string& name) const;
   nlohmann::json object(const StoredVideo& video) const;
@@ -131,7 +137,9 @@ class Videos {
   std::string add_live(Model& model, Live live, const TellQueued& queued);
   void take_live(Model& model, const nlohmann::json& message);
   void forget_live(Model& model, const std::string& id);
-  void lose_live(Model& model);
+  // What tells the viewer of the session at work that it is over, to be called without the lock; null: there is none.
+  std::function<void()> lose_live(Model& model);
+  void lose_videos(Model& model);
   // Ends the sessions and forgets the ended ones whose lease is over.
   void end_leases();
   void require_length(const nlohmann::json& fields) const;
@@ -140,6 +148,8 @@ class Videos {
   void save(const std::string& id, std::function<void()> change);
   void save_again();
   void note_times(const nlohmann::json& times);
+  void note_failure(const StoredVideo& video, const std::string& code, const std::string& why,
+                    double seconds);
   void fail(const StoredVideo& video, const std::string& code, const std::string& why);
   // Of settings_.memory, in videos_memory.cpp: whether the model's next video has room now. It fails if it never will.
   bool has_room_for_next(const Model& model);
@@ -153,7 +163,9 @@ class Videos {
   void fail_unserved();
   // The fields of the video that the model would make of these. Gives the lock up while it waits.
   nlohmann::json checked(std::unique_lock<std::mutex>& lock, Model& model, const nlohmann::json& fields);
+  void plan_restart(Model& model);
   void start_again(std::unique_lock<std::mutex>& lock);
+  void end_hung();
   void keep_running();
   void clean_up() const;
   void drop_expired();
@@ -171,14 +183,15 @@ class Videos {
   std::map<std::string, Making> making_;
   std::map<std::string, Live> lives_, past_lives_;  // past: ended within their lease
   std::atomic<bool> is_stopping_{false};
-  bool is_draining_ = false;
+  bool is_draining_ = false, is_over_ = false;  // over: the models' processes have ended
+  int64_t asking_ = 0;                          // calls that wait for a model's answer
   std::map<std::string, std::chrono::steady_clock::time_point> accepted_;  // that wait
   std::map<std::string, std::function<void()>> unsaved_;                   // by video
   std::string first_;  // the model whose next video waits for memory: the others begin none before it
   Metrics measured_;
   double mean_seconds_ = 60;  // of making a video, measured
   std::map<std::string, int64_t> counts_;
-  std::thread keeper_;  // starts processes again, and drops what has expired
+  std::thread keeper_;  // starts processes again, which end with it, and drops what has expired
 };
 
 }  // namespace kinora::serve

@@ -8,6 +8,7 @@ namespace kinora::serve {
 using nlohmann::json;
 
 json Videos::begun(Model& model, const StoredVideo& video) {
+  core::log_info("video begins: id={} model={} start={}", video.id, video.model, video.starts);
   model.at_work.insert(video.id);
   making_[video.id] = {.bytes = static_cast<int64_t>(core::number_in(video.fields, "bytes"))};
   if (const auto at = accepted_.find(video.id); at != accepted_.end()) {

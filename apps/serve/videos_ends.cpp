@@ -20,17 +20,20 @@ bool Videos::is_idle() const {
          std::ranges::none_of(lives_, [](const auto& one) { return one.second.has_begun; });
 }
 
-void Videos::wait(const std::string& id) {
+bool Videos::wait(const std::string& id, const std::function<bool()>& is_given_up) {
   std::unique_lock lock(mutex_);
   for (StoredVideo video = stored(id); video.status != Status::completed; video = stored(id)) {
     if (video.status == Status::failed) {
-      ApiError why(500, core::text_in(video.error, "message"), core::text_in(video.error, "code"));
+      const std::string code = core::text_in(video.error, "code");
+      ApiError why(code == "disk_full" ? 507 : 500, core::text_in(video.error, "message"), code);
       why.headers = {{"x-should-retry", "false"}};
       throw why;
     }
     if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
-    changed_.wait_for(lock, std::chrono::seconds(1));
+    if (is_given_up()) return false;
+    changed_.wait_for(lock, std::chrono::milliseconds(200));
   }
+  return true;
 }
 
 void Videos::save(const std::string& id, std::function<void()> change) {

@@ -201,11 +201,13 @@ void Videos::forget_live(Model& model, const std::string& id) {
   model.at_work.clear();
 }
 
-void Videos::lose_live(Model& model) {
+std::function<void()> Videos::lose_live(Model& model) {
   const auto at = model.at_work.empty() ? lives_.end() : lives_.find(*model.at_work.begin());
-  if (at == lives_.end()) return;
-  at->second.tell(at->first, {{"failed", "the model's process has ended; start another session"}});
-  forget_live(model, std::string(at->first));
+  if (at == lives_.end()) return nullptr;
+  const std::string id = at->first;
+  const TellViewer tell = at->second.tell;
+  forget_live(model, id);
+  return [tell, id] { tell(id, {{"failed", "the model's process has ended; start another session"}}); };
 }
 
 }  // namespace kinora::serve

@@ -140,10 +140,11 @@ TEST_F(VideosMemory, ThumbnailsAreThereFromTheFirstChunkOn) {
   std::ofstream(folder_of(runs) / "go") << "x";
   ASSERT_TRUE(becomes(*videos, runs, "completed"));
   EXPECT_EQ(bytes_of(videos->content(runs, "spritesheet.jpg")), "sheet");
-  videos->wait(queued);
+  const auto stays = [] { return false; };
+  EXPECT_TRUE(videos->wait(queued, stays));
   EXPECT_EQ(status_of(*videos, queued), "completed");
   const std::string fails = create(*videos, "m", "fails", 8);
-  const auto e = error_of([&] { videos->wait(fails); });
+  const auto e = error_of([&] { videos->wait(fails, stays); });
   ASSERT_TRUE(e);
   EXPECT_EQ(e->code, "generation_failed");
   EXPECT_EQ(e->headers, (web::Headers{{"x-should-retry", "false"}}));

@@ -18,11 +18,14 @@ struct Videos::Model {
   ModelSettings settings;
   nlohmann::json defaults;                         // of its videos; null: it is not loaded yet
   nlohmann::json loras = nlohmann::json::array();  // their names
-  std::string broken;                              // why it cannot be loaded
+  std::string broken;                              // why its process is gone, until the next one is loaded
   std::set<std::string> at_work;                   // the videos, or the live session, that it makes
   std::chrono::steady_clock::time_point began;     // of them
   bool was_loaded = false;                         // once at least
   bool is_gone = false;                            // its process, which starts again
+  bool is_silent = false;                          // its process, at the last look
+  bool is_hung = false;                            // its process, which is being ended
+  int64_t failures = 0;                            // processes in a row that ended before they were loaded
   std::chrono::steady_clock::time_point again;     // not before
   bool is_live = false;                            // makes live sessions
   std::deque<std::string> lives;                   // live sessions that wait
@@ -32,6 +35,8 @@ struct Videos::Model {
   int64_t asked = 0;                               // number of the last question
   std::map<int64_t, nlohmann::json> answers;
   std::unique_ptr<ModelProcess> process;  // last: its end writes to the others
+
+  bool is_up() const { return !defaults.is_null() && !is_hung; }
 };
 
 }  // namespace kinora::serve

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <map>
 
 #include <fmt/ranges.h>
 
@@ -18,7 +19,10 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 using std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kAnswer{20};
+constexpr std::chrono::seconds kAnswer{20}, kLook{1};
+constexpr double kSilent = 3;          // seconds without a sign of life after which no model is waited for
+constexpr int64_t kMostAsking = 4;     // requests that wait for a model which starts again
+constexpr int64_t kAgain = 5;          // seconds after which a request may be repeated
 constexpr int64_t kMostQuestions = 5;  // about one request, to processes that end under it
 constexpr size_t kLivePiece = 256 << 10;
 
@@ -41,6 +45,56 @@ std::string new_id() { return "video_" + web::new_token().substr(0, 24); }
 std::string seconds_of(const json& fields) {
   const double fps = core::number_in(fields, "fps");
   return fps > 0 ? fmt::format("{:.4g}", core::number_in(fields, "num_frames") / fps) : "0";
+}
+
+// One more, while this object lives. With the lock that guards the number.
+struct Counted {
+  explicit Counted(int64_t& all) : count(all) { ++count; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+  ~Counted() { --count; }
+  int64_t& count;
+};
+
+ApiError unanswered(const std::string& model, const std::string& why) {
+  ApiError out(503,
+               fmt::format("the model '{}' does not answer{}; try again in {} s", model,
+                           why.empty() ? "" : " and starts again: " + why, kAgain),
+               "model_starts");
+  out.headers = {{"Retry-After", std::to_string(kAgain)}};
+  return out;
+}
+
+// The field of a request that a model's refusal names first; "": none.
+std::string named_field(const std::string& why, const json& asked) {
+  static const std::map<std::string, std::string> kOptions{
+      {"width", "size"}, {"height", "size"}, {"frames", "num_frames"}, {"guidance", "guidance_scale"}};
+  std::string word;
+  for (size_t i = 0; i <= why.size(); ++i) {
+    const char c = i < why.size() ? why[i] : ' ';
+    if ((c >= 'a' && c <= 'z') || c == '_') {
+      word += c;
+      continue;
+    }
+    const auto at = kOptions.find(word);
+    const std::string name = at == kOptions.end() ? word : at->second;
+    if (asked.contains(word) || asked.contains(name)) return name;
+    if (name == "num_frames" && asked.contains("seconds")) return "seconds";
+    word.clear();
+  }
+  return "";
+}
+
+// The fields of a model's answer to a check.
+json checked_fields(const json& answer, const json& asked) {
+  if (answer.contains("fields")) {
+    json out = answer.at("fields");
+    out["bytes"] = core::number_in(answer, "bytes");
+    out["alike"] = core::text_in(answer, "alike");
+    return out;
+  }
+  const std::string why = core::text_in(answer, "error"), param = core::text_in(answer, "param");
+  throw ApiError(400, why, "invalid_value", param.empty() ? named_field(why, asked) : param);
 }
 
 }  // namespace
@@ -68,37 +122,30 @@ void Videos::require_length(const json& fields) const {
 }
 
 json Videos::checked(std::unique_lock<std::mutex>& lock, Model& of, const json& fields) {
+  const Counted here(asking_);
+  if (!of.is_up() && asking_ > kMostAsking) throw unanswered(of.settings.name, of.broken);
   const int64_t question = ++of.asked;
-  json answer;
   const auto until = steady_clock::now() + kAnswer;
   // A process that starts again is asked when it is there. If several end under the question, they may do so of it.
   int64_t asked = -1, times = 0;
   const auto is_lost = [&] { return of.is_gone || of.processes != asked; };
-  while (!is_stopping_ && answer.is_null() && !(times == kMostQuestions && is_lost()) &&
-         steady_clock::now() < until) {
-    if (times < kMostQuestions && is_lost() && !of.defaults.is_null() &&
+  for (;;) {
+    if (const auto at = of.answers.find(question); at != of.answers.end()) {
+      const json answer = std::move(at->second);
+      of.answers.erase(at);
+      return checked_fields(answer, fields);
+    }
+    if (steady_clock::now() >= until || (times == kMostQuestions && is_lost()) ||
+        (of.is_up() && of.process->silence() > kSilent))
+      throw unanswered(of.settings.name, of.broken);
+    if (times < kMostQuestions && is_lost() && of.is_up() &&
         of.process->send({{"check", question}, {"fields", fields}})) {
       asked = of.processes;
       ++times;
     }
-    changed_.wait_until(lock, until);
-    if (is_stopping_) break;  // the model may be gone
-    if (const auto at = of.answers.find(question); at != of.answers.end()) {
-      answer = at->second;
-      of.answers.erase(at);
-    }
+    changed_.wait_until(lock, std::min(until, steady_clock::now() + kLook));
+    if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");  // the model may be gone
   }
-  if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
-  if (answer.contains("fields")) {
-    json out = answer.at("fields");
-    out["bytes"] = core::number_in(answer, "bytes");
-    out["alike"] = core::text_in(answer, "alike");
-    return out;
-  }
-  if (answer.contains("error"))
-    throw ApiError(400, core::text_in(answer, "error"), "invalid_value", core::text_in(answer, "param"));
-  throw ApiError(503, "the model '" + of.settings.name + "' does not answer; it may be starting again",
-                 "model_starts");
 }
 
 json Videos::create(json fields, const std::vector<GivenFile>& files, const std::string& key) {
@@ -241,9 +288,14 @@ json Videos::models() const {
 
 json Videos::health() const {
   const std::scoped_lock lock(mutex_);
-  const bool all = std::all_of(models_.begin(), models_.end(),
-                               [](const auto& m) { return !m.second->defaults.is_null(); });
-  return {{"status", all ? "ok" : "loading"}, {"queued", store_.queued()}, {"in_progress", making_.size()}};
+  json out{{"status", "ok"}, {"queued", store_.queued()}, {"in_progress", making_.size()}};
+  for (const auto& [name, model] : models_) {
+    if (model->is_up()) continue;
+    out["status"] = "model_down";
+    out["models"].push_back(
+        {{"id", name}, {"state", model->is_gone ? "waiting" : "starting"}, {"reason", model->broken}});
+  }
+  return out;
 }
 
 std::string Videos::metrics() const {
@@ -254,6 +306,14 @@ std::string Videos::metrics() const {
                   store_.queued(), making_.size());
   out +=
       fmt::format("# TYPE kinora_serve_live_sessions gauge\nkinora_serve_live_sessions {}\n", lives_.size());
+  out += "# TYPE kinora_serve_models_up gauge\n";
+  for (const auto& [name, model] : models_)
+    out += fmt::format("kinora_serve_models_up{{{}}} {}\n", Metrics::label("model", name),
+                       model->is_up() ? 1 : 0);
+  out += "# TYPE kinora_serve_restarts_total counter\n";
+  for (const auto& [name, model] : models_)
+    out += fmt::format("kinora_serve_restarts_total{{{}}} {}\n", Metrics::label("model", name),
+                       std::max<int64_t>(model->processes - 1, 0));
   for (const char* name : {"accepted", "completed", "failed", "cancelled"}) {
     const auto at = counts_.find(name);
     out += fmt::format("# TYPE kinora_serve_{0}_total counter\nkinora_serve_{0}_total {1}\n", name,

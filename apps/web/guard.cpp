@@ -33,8 +33,8 @@ void guard_with(Server& server, const Guard& guard) {
   });
 }
 
-std::string port_problem(int port, int error) {
-  const std::string what = fmt::format("port {} of 127.0.0.1 ", port);
+std::string port_problem(int port, int error, const std::string& address) {
+  const std::string what = fmt::format("port {} of {} ", port, address);
   if (error == EACCES)
     return what + "needs root; choose a port from 1024 on with --port, or leave out --port";
   if (error == EADDRINUSE)

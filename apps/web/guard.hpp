@@ -56,6 +56,6 @@ class Guard {
 void guard_with(Server&, const Guard&);
 
 // Why a port cannot be had, from the system's error, and what to do.
-std::string port_problem(int port, int error);
+std::string port_problem(int port, int error, const std::string& address = "127.0.0.1");
 
 }  // namespace kinora::web

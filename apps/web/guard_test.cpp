@@ -64,6 +64,8 @@ TEST(Guard, AsksTheSystemOnlyForWhoShowsASecretOfThisStudio) {
 TEST(PortProblem, IsOfThePortOrOfTheUser) {
   EXPECT_THAT(port_problem(80, EACCES), testing::HasSubstr("port 80 of 127.0.0.1 needs root; choose a port"));
   EXPECT_THAT(port_problem(80, EADDRINUSE), testing::HasSubstr("is in use by another program"));
+  EXPECT_THAT(port_problem(80, EADDRNOTAVAIL, "192.0.2.1"),
+              testing::HasSubstr("port 80 of 192.0.2.1 cannot be had"));
   EXPECT_THAT(port_problem(80, EMFILE), testing::HasSubstr("Too many open files"));
 }
 

@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
+#include "apps/web/full_disk.hpp"
 #include "apps/web/server.hpp"
 #include "kinora/error.hpp"
 
@@ -36,7 +37,8 @@ TemporaryFile::TemporaryFile(const std::filesystem::path& folder) {
   std::string name = (folder / "upload-XXXXXX").string();
   const int file = mkostemp(name.data(), O_CLOEXEC);
   if (file < 0)
-    throw Error(KINORA_ERROR_IO, "cannot create a file in " + folder.string() + ": " + std::strerror(errno));
+    throw Error(is_disk_full(errno) ? KINORA_ERROR_NO_MEMORY : KINORA_ERROR_IO,
+                "cannot create a file in " + folder.string() + ": " + std::strerror(errno));
   close(file);
   path_ = name;
 }

@@ -13,6 +13,7 @@
 #include <gmock/gmock.h>
 
 #include "apps/web/client_testing.hpp"
+#include "apps/web/full_disk_testing.hpp"
 
 namespace kinora::web {
 namespace requests_test {
@@ -70,6 +71,12 @@ class Running {
       const bool is_kept = in.is_open() && r.body.empty() && r.upload->path().parent_path() == folder_;
       return Answer{.body = is_kept ? summary(bytes) : "not in the folder"};
     });
+    server_.post("/waits", [this](const Request& r) {
+      for (int tries = 0; tries < 600 && !grown && !r.is_gone(); ++tries)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      if (r.is_gone()) ++gone;
+      return Answer{.body = "waited"};
+    });
     server_.get("/grows", [this](const Request&) {
       const auto alive = std::make_shared<int>();
       {
@@ -108,7 +115,7 @@ class Running {
         std::count_if(viewers_.begin(), viewers_.end(), [](const auto& v) { return !v.expired(); }));
   }
   int port = 0;
-  std::atomic<int> uploads{0};
+  std::atomic<int> uploads{0}, gone{0};
   std::atomic<bool> grown{false};
 
  private:
@@ -255,6 +262,48 @@ TEST(WebRequests, ViewersOfAGrowingBodyHoldNoThread) {
   EXPECT_TRUE(eventually([&] { return server.viewers() == 20; }));  // who leaves is let go
   server.grown = true;
   for (const auto& viewer : viewers) EXPECT_EQ(viewer->receive(), "4\r\npart\r\n4\r\npart\r\n0\r\n\r\n");
+}
+
+TEST(WebRequests, HandlersThatWaitHoldUpNoOneWhoLooks) {
+  Running server;
+  std::vector<std::unique_ptr<Client>> waiting;
+  for (int i = 0; i < 6; ++i) {  // of two threads
+    waiting.push_back(std::make_unique<Client>(server.port));
+    waiting.back()->send("POST /waits HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(server.ask("GET /v/x"), EndsWith("<x>"));
+  EXPECT_THAT(server.ask("DELETE /v/x"), EndsWith("removed <x>"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  server.grown = true;
+  for (const auto& one : waiting) EXPECT_THAT(one->receive(), EndsWith("waited"));
+  EXPECT_EQ(server.gone.load(), 0);
+}
+
+TEST(WebRequests, AHandlerSeesThatItsClientIsGone) {
+  Running server;
+  Client stays(server.port);
+  stays.send("POST /waits HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  Client(server.port).send("POST /waits HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_TRUE(eventually([&] { return server.gone.load() == 1; }));
+  server.grown = true;
+  EXPECT_THAT(stays.receive(), EndsWith("waited"));
+  EXPECT_EQ(server.gone.load(), 1);
+}
+
+TEST(WebRequests, AnUploadToAFullDiskHasAnAnswer) {
+  Running server;
+  const std::string bytes = pattern(100'000);
+  {
+    const FullDisk full;
+    EXPECT_THAT(server.upload(bytes), StartsWith("HTTP/1.1 507"));
+    EXPECT_THAT(server.ask("POST /up", "Transfer-Encoding: chunked\r\n", chunked(bytes, 5000)),
+                StartsWith("HTTP/1.1 507"));
+    EXPECT_THAT(server.ask("GET /v/x"), EndsWith("<x>"));
+  }
+  EXPECT_TRUE(server.has_no_files());
+  EXPECT_EQ(server.uploads.load(), 0);
+  EXPECT_THAT(server.upload(bytes), EndsWith("\r\n\r\n" + summary(bytes)));
 }
 
 }  // namespace requests_test

@@ -22,7 +22,7 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 // A file that ends with this object.
 class TemporaryFile {
  public:
-  // An empty one in the folder. Throws Error(KINORA_ERROR_IO).
+  // An empty one in the folder. Throws Error(KINORA_ERROR_IO), or Error(KINORA_ERROR_NO_MEMORY) for a full disk.
   explicit TemporaryFile(const std::filesystem::path& folder);
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
@@ -43,6 +43,8 @@ struct Request {
   // User id of the process at the other end; "" where the system does not say. The first call of a connection reads the
   // system's whole table of sockets, so ask only for who has shown a secret.
   std::function<std::string()> owner;
+  // Whether the client has closed its end, as far as the system knows now: for a handler that waits.
+  std::function<bool()> is_gone;
 
   std::string header(std::string_view lower_case_name) const;
   std::string parameter(const std::string& name) const;  // the first of this name, or ""
@@ -71,7 +73,7 @@ struct Limits {
   // not repeat a request whose connection, opened ahead of need, is closed just then, so this is not short.
   std::chrono::milliseconds request{20'000};
   std::chrono::milliseconds write{5'000};  // for each part of an answer (256 KiB of a file)
-  size_t threads = 16;                     // of handlers
+  size_t threads = 16;  // of handlers of POST and of WebSockets, which may wait, and as many of the others
   // Of a WebSocket: bytes of a client's message, and of all that waits for the client; time for the first message, and
   // without a sign of life, to which a ping asks the client halfway.
   size_t socket_message = 128 << 10, socket_queue = 64 << 20;
@@ -95,12 +97,13 @@ class Server {
   // add headers to the answer of a request it accepts.
   using Guard = std::function<std::optional<Answer>(const Request&, Headers& added)>;
   void set_guard(Guard guard);
-  // The answer where no handler is asked, instead of a line of text. Called before and after the guard.
+  // The answer where no handler is asked, instead of a line of text; 507: the disk of the uploads is full. Called
+  // before and after the guard.
   using Refuse = std::function<Answer(int status, const std::string& why)>;
   void set_refuse(Refuse refuse);
   // Called with each answer that begins, by its route's path ("": none), and again with status 0 if the client is gone
   // before its end. In the thread of run().
-  using Watch = std::function<void(const std::string& route, int status)>;
+  using Watch = std::function<void(const std::string& route, const Answer& answer)>;
   void set_watch(Watch watch);
   // A handler of GET also answers HEAD. Handlers run on several threads at a time.
   void get(std::string path, Handler handler);

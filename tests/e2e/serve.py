@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`kinora serve` of a tiny pipeline, by plain HTTP and by OpenAI's own client: videos are made, shown while they grow,
 cancelled, remixed, and there again after any end of the server. usage: serve.py KINORA ROOT SCRATCH"""
-import base64, configparser, contextlib, http.client, json, os, re, shutil, signal, subprocess, time
+import base64, configparser, contextlib, http.client, json, os, re, shutil, signal, socket, subprocess, time
 
 from serving import (KINORA, PIPELINE, READ_TOKEN, ROOT, SCRATCH, SETS, TOKEN, TOKENS, Server, Viewer, form, frames,
                      size)
@@ -49,10 +49,11 @@ def check_wrong_requests(server):
         code, _, said = server.ask("POST", "/v1/videos", fields)
         error = json.loads(said)["error"]
         assert code in (400, 404) and error["param"] == param, (fields, code, error)
-    for fields, word in (({"prompt": "a", "size": "17x16"}, "17"), ({"prompt": "a", "size": "18x16"}, "18"),
-                         ({"prompt": "a", "seconds": 1, "num_frames": 9}, "seconds")):
+    for fields, word, param in (({"prompt": "a", "size": "17x16"}, "17", "size"),
+                                ({"prompt": "a", "size": "18x16"}, "18", "size"),
+                                ({"prompt": "a", "seconds": 1, "num_frames": 9}, "seconds", "seconds")):
         error = server.json("POST", "/v1/videos", fields, status=400)["error"]
-        assert word in error["message"], error
+        assert word in error["message"] and error["param"] == param, error
     assert server.ask("POST", "/v1/videos", b"{", {"Content-Type": "application/json"})[0] == 400
     assert server.ask("POST", "/v1/videos", b"x", {"Content-Type": "text/plain"})[0] == 415
     assert server.json("GET", "/v1/videos")["data"] == []
@@ -353,10 +354,10 @@ def check_ranks():
         assert server.end() == 130
 
 
-def refused(arguments, *words, **environment):
+def refused(arguments, *words, code=2, **environment):
     done = subprocess.run([KINORA, "serve", *arguments], capture_output=True, text=True, timeout=60,
                           env=os.environ | TOKENS | environment)
-    assert done.returncode == 2 and all(word in done.stderr for word in words), done
+    assert done.returncode == code and all(word in done.stderr for word in words), done
 
 
 def check_refusals():
@@ -365,7 +366,19 @@ def check_refusals():
     refused(what, "KINORA_SERVE_READ_TOKEN: expected a token of at least 16", KINORA_SERVE_READ_TOKEN="short")
     refused(what, "the token that only reads is the server's token", KINORA_SERVE_READ_TOKEN=TOKEN)
     # An address for documentation (RFC 5737), which no machine has.
-    refused([*what, "--host", "192.0.2.1"], "opens 192.0.2.1:8000 to the network", "TLS")
+    refused([*what, "--host", "192.0.2.1"], "opens 192.0.2.1:8000 to the network", "TLS", "8000 of 192.0.2.1", code=1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused([*what, "--port", port], f"port {port} of 127.0.0.1 is in use", "--port", code=1)
+    refused([*what, "--port", "0", "--set", "no_such_option=1"], "model 'wan_t2v' cannot be loaded", "process.log",
+            code=1)
+    done = subprocess.Popen([KINORA, "serve", *what, "--port", "0"], stdout=subprocess.PIPE, text=True,
+                            stderr=subprocess.DEVNULL, env={k: v for k, v in os.environ.items()
+                                                            if k != "KINORA_SERVE_TOKEN"})
+    lines = [done.stdout.readline() for _ in range(2)]
+    done.terminate()
+    done.wait(60)
+    assert lines[0].startswith("serving http") and re.fullmatch("token [0-9a-f]{32}\n", lines[1]), lines
 
 
 def check_drain():
@@ -415,6 +428,12 @@ def check_packaging():
         subprocess.run(["nginx", "-t", "-c", conf], check=True, capture_output=True)
 
 
+def model_of(server):
+    """The number of its only model's process."""
+    return int(subprocess.run(["pgrep", "-P", str(server.process.pid)], capture_output=True, text=True, check=True)
+               .stdout.split()[0])
+
+
 def check_restarts():
     """What was accepted is there after kill -9 and after a clean end, and is made once."""
     server = Server("restarted")
@@ -428,14 +447,13 @@ def check_restarts():
     server = Server("restarted")
     assert [v["id"] for v in server.json("GET", "/v1/videos?order=asc")["data"]] == ids
     assert all(server.wait(id)["status"] == "completed" for id in ids)
-    worker = subprocess.run(["pgrep", "-P", str(server.process.pid)], capture_output=True, text=True).stdout.split()
     what = {"prompt": "its process is killed", "num_frames": 81, "steps": 30, "seed": 3}
     killed = server.create(**what)["id"]
     chunks, until = SCRATCH / "restarted/videos" / killed / "chunks", time.monotonic() + 30
     while len(list(chunks.glob("*.safetensors"))) < 2:
         assert time.monotonic() < until
         time.sleep(0.01)
-    os.kill(int(worker[0]), signal.SIGKILL)
+    os.kill(model_of(server), signal.SIGKILL)
     whole = server.create(**what)["id"]
     assert all(server.wait(id)["status"] == "completed" for id in (killed, whole))
     same = [frames(server.ask("GET", f"/v1/videos/{id}/content")[2]) for id in (killed, whole)]
@@ -444,8 +462,43 @@ def check_restarts():
     assert "chunk 1 was finished before this process began" in log, log
     twice = subprocess.run([KINORA, "serve", "--pipeline", PIPELINE, "--port", "0", "--folder", SCRATCH / "restarted"],
                            capture_output=True, text=True, timeout=60)
-    assert twice.returncode == 2 and "--folder" in twice.stderr, twice
+    assert twice.returncode == 1 and "--folder" in twice.stderr, twice
     server.end()
+
+
+def check_hang():
+    """A model's process that hangs is ended, and its video made by the next one; the server answers all the time."""
+    server = Server("hung", [settings("hung.toml", silence=2)])
+    video = server.create(prompt="it hangs", num_frames=161, steps=30)["id"]
+    while server.json("GET", f"/v1/videos/{video}")["status"] == "queued":
+        time.sleep(0.01)
+    os.kill(model_of(server), signal.SIGSTOP)
+    until, slowest = time.monotonic() + 60, 0.0
+    while (state := server.json("GET", f"/v1/videos/{video}"))["status"] != "completed":
+        assert time.monotonic() < until and state["status"] != "failed", state
+        start = time.monotonic()
+        server.ask("GET", "/health", token="")
+        slowest = max(slowest, time.monotonic() - start)
+        time.sleep(0.05)
+    assert slowest < 1, f"/health took {slowest:.3f} s"
+    assert b'kinora_serve_restarts_total{model="wan_t2v"} 1\n' in server.ask("GET", "/metrics")[2]
+    code = server.end()
+    assert code == 130, code
+    log = (SCRATCH / "hung.log").read_text()
+    assert "no sign of life for 2 s" in log and f"video is completed: id={video}" in log, log
+    assert "it hangs" not in log, log
+
+
+def check_full_disk(server):
+    """A video that finds its disk full says so."""
+    server.create(prompt="the one before", num_frames=81, steps=20)
+    video = server.create(prompt="finds no room", num_frames=5)
+    (SCRATCH / "served/videos" / video["id"] / "live.mp4").symlink_to("/dev/full")
+    until = time.monotonic() + 60
+    while (error := server.json("GET", f"/v1/videos/{video['id']}")["error"]) is None:
+        assert time.monotonic() < until, "it does not end"
+        time.sleep(0.05)
+    assert error["code"] == "disk_full" and "is full" in error["message"] and video["id"] in error["message"], error
 
 
 def check_openai(server):
@@ -484,12 +537,13 @@ def main():
         check_wrong_requests(server)
         check_repeats(server, check_videos(server))
         for check in (check_live, check_sessions, check_session_ends, check_delete, check_remix_and_keys,
-                      check_pictures, check_edits, check_images, check_metrics, check_openai):
+                      check_pictures, check_edits, check_images, check_metrics, check_full_disk, check_openai):
             check(server)
     finally:
         code = server.end()
     assert code == 130, code
     check_restarts()
+    check_hang()
     check_memory()
     check_batches()
     check_loras()

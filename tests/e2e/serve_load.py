@@ -2,7 +2,7 @@
 """`kinora serve` under load: killed at random moments, a crowd that reads slowly, a thousand live sessions, and
 connections that mean harm. Nothing is lost, doubled or kept. usage: serve_load.py KINORA ROOT SCRATCH [KILLS] [CROWD]
 [SESSIONS]"""
-import concurrent.futures, http.client, json, os, pathlib, random, shutil, signal, socket, subprocess, sys, threading
+import concurrent.futures, http.client, os, pathlib, random, shutil, signal, socket, subprocess, sys, threading
 import time
 
 from serving import SCRATCH, TOKEN, Server, Viewer

@@ -1,50 +1,45 @@
-// Lines of JSON over the socket between `kinora serve` and a model's process.
+// The end of a model's process of the socket to `kinora serve`.
 #pragma once
-#include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <optional>
-#include <string>
+#include <stop_token>
+#include <thread>
 
-#include <nlohmann/json.hpp>
-#include <sys/socket.h>
+#include "plugins/jobs/generate/json_lines.hpp"
 
 namespace kinora::core {
 
+// With a sign of life each second, whatever the process does meanwhile.
 class Messages {
  public:
-  explicit Messages(int socket) : socket_(socket) {}
-  // Nothing: the other end is gone.
-  std::optional<nlohmann::json> next() {
-    for (;;) {
-      if (const size_t end = have_.find('\n'); end != std::string::npos) {
-        nlohmann::json out = nlohmann::json::parse(have_.substr(0, end), nullptr, false);
-        have_.erase(0, end + 1);
-        if (out.is_object()) return out;
-        continue;
-      }
-      char piece[64 << 10];
-      const ssize_t n = recv(socket_, piece, sizeof piece, 0);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return std::nullopt;
-      have_.append(piece, static_cast<size_t>(n));
-    }
+  // socket: -1 of a process that has none.
+  explicit Messages(int socket) : socket_(socket), lines_(socket) {
+    if (socket < 0) return;
+    beat_ = std::jthread([this](const std::stop_token& over) {
+      constexpr std::chrono::seconds kBeat{1};
+      std::mutex mutex;
+      std::unique_lock lock(mutex);
+      for (std::condition_variable_any end; !over.stop_requested();
+           end.wait_for(lock, over, kBeat, [] { return false; }))
+        send({{"beat", true}});
+    });
   }
-  // [any-thread]
+  // Nothing: the other end is gone.
+  std::optional<nlohmann::json> next() { return lines_.next(); }
+  // [any-thread] If the other end is gone, next() sees it.
   void send(const nlohmann::json& message) {
-    const std::string line = message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     const std::scoped_lock lock(sending_);
-    for (size_t at = 0; at < line.size();) {
-      const ssize_t n = ::send(socket_, line.data() + at, line.size() - at, MSG_NOSIGNAL);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return;  // next() sees that the other end is gone
-      at += static_cast<size_t>(n);
-    }
+    send_all(socket_, json_line(message));
   }
   void end() { shutdown(socket_, SHUT_RDWR); }
 
  private:
   const int socket_;
-  std::string have_;
+  JsonLines lines_;
   std::mutex sending_;
+  std::jthread beat_;  // last: it uses the others
 };
+
 }  // namespace kinora::core

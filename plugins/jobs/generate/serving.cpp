@@ -5,9 +5,13 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <fcntl.h>
 #include <map>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -46,15 +50,28 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+struct DiskFull : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// why: of a video that cannot be written.
+[[noreturn]] void give_up(const Error& why, const fs::path& folder) {
+  // FFmpeg's errors have the system's words alone.
+  if (why.code() == KINORA_ERROR_NO_MEMORY ||
+      std::string(why.what()).find(std::strerror(ENOSPC)) != std::string::npos)
+    throw DiskFull("the disk of " + folder.string() + " is full");
+  throw Error(why.code(), std::string("the video cannot be written: ") + why.what());
+}
+
 class Serving {
  public:
-  Serving(JobContext& context, const GenerateOptions& options, int socket)
+  Serving(JobContext& context, const GenerateOptions& options, Messages& messages)
       : context_(context),
         options_(options),
         parallel_(context),
         pipeline_(context.runtime(), inference::pipeline_spec(context, options), parallel_),
         made_with_{{"", core::made_with(context, pipeline_.spec().parts, pipeline_.spec().kept)}},
-        messages_(socket) {
+        messages_(messages) {
     if (pipeline_.together().size != parallel_.world())
       raise(
           KINORA_ERROR_UNSUPPORTED,
@@ -321,8 +338,8 @@ class Serving {
         end["done"] = shown(id, folder, fields, message.value("branch", json()));
       else
         end.update(made(id, folder, fields, batched));
-    } catch (const Error& e) {
-      end["failed"] = e.what();
+    } catch (const DiskFull& e) {
+      end.update({{"failed", e.what()}, {"code", "disk_full"}});
     } catch (const std::exception& e) {
       end["failed"] = e.what();
     }
@@ -375,8 +392,7 @@ class Serving {
       said["seconds"] = seconds;
       if (!pipeline_.makes_codes()) about.tell_speeds(said, made, seconds);
       growing.finish(said);
-      if (!growing.is_whole())
-        throw Error(KINORA_ERROR_IO, "the video cannot be written; the model's log says why");
+      if (growing.problem()) give_up(*growing.problem(), folder);
     }
     stills.finish();
     const json by_second = drift ? drift->finish(made.latent, pipeline_.tokenizer_info().time) : json();
@@ -450,7 +466,7 @@ class Serving {
   inference::Pipeline pipeline_;
   std::map<std::string, json> made_with_;  // by a video's LoRA
   VideoBytes bytes_{pipeline_};
-  Messages messages_;
+  Messages& messages_;
   LiveMail mail_;
   PastSessions past_;
   std::mutex mutex_;  // of the following
@@ -472,7 +488,8 @@ void serve_requests(JobContext& context, const GenerateOptions& options, int soc
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // the next server begins this video again
   fcntl(socket, F_SETFD, FD_CLOEXEC);
   if (!here().first()) close(socket);
-  Serving(context, options, socket).run();
+  Messages messages(here().first() ? socket : -1);  // it beats while the pipeline is loaded too
+  Serving(context, options, messages).run();
 }
 
 }  // namespace kinora::core

@@ -13,7 +13,7 @@ namespace kinora::core {
 //                                                   every default and the memory of such a video, or "error"
 //   {"make": ID, "folder": DIR, "fields": {...}} -> {"progress": 0.4, "video": ID}, ..., then
 //                                                   {"done": {...}, "times": {...}, "video": ID} or
-//                                                   {"failed": WHY, "video": ID}
+//                                                   {"failed": WHY, "video": ID}, with "code": "disk_full" if it is
 //   {"batch": [{"make": ID, ...}, ...]}          -> the same for each; their calls of the model are made together
 //   {"live": ID, "folder": DIR, "fields": {...}} -> {"start": {"mime", ...}, "live": ID}, then
 //                                                   {"chunk": {...}, "file": FILE, "number": N, "live": ID}, ...,
@@ -32,7 +32,8 @@ namespace kinora::core {
 // with which another process continues (kept_chunks.hpp), and the pictures of Stills, or a FILE for each chunk of a
 // live session; the first FILE is the beginning of the MP4. times: seconds, see VideoTimes. {"ready": {...},
 // "makes_live": true, "weights": B}, with the defaults of a request and the bytes of the weights, is the first message
-// of all. Of several ranks, which make each video together, the first has the socket.
+// but {"beat": true}, which is sent each second from the beginning on. Of several ranks, which make each video
+// together, the first has the socket.
 void serve_requests(JobContext& context, const GenerateOptions& options, int socket);
 
 // The descriptor that `kinora serve` gives its processes, in KINORA_REQUESTS; -1: it did not start this one.

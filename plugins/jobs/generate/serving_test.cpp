@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 
 #include "plugins/jobs/generate/generate_job_testing.hpp"
-#include "plugins/jobs/generate/messages.hpp"
+#include "plugins/jobs/generate/json_lines.hpp"
 
 namespace kinora::core::generate_job {
 namespace serving_test {
@@ -27,7 +27,7 @@ std::array<int, 2> socket_pair() {
 
 class Process {
  public:
-  explicit Process(const ScratchRun& run) : run_(run), ends_(socket_pair()), messages_(ends_[0]) {
+  explicit Process(const ScratchRun& run) : run_(run), ends_(socket_pair()), lines_(ends_[0]) {
     setenv("KINORA_REQUESTS", std::to_string(ends_[1]).c_str(), 1);
     thread_ = std::jthread([this] {
       const std::string why = test::refusal([this] {
@@ -43,15 +43,15 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
   ~Process() {
-    messages_.end();
+    shutdown(ends_[0], SHUT_RDWR);
     thread_.join();
     close(ends_[0]);
   }
 
-  void send(const json& message) { messages_.send(message); }
+  void send(const json& message) const { send_all(ends_[0], json_line(message)); }
   // The next message with one of these members; null: the process is gone.
   json next(const std::string& member, const std::string& other = "") {
-    while (auto message = messages_.next())
+    while (auto message = lines_.next())
       if (message->contains(member) || message->contains(other)) return *message;
     return {};
   }
@@ -72,7 +72,7 @@ class Process {
  private:
   const ScratchRun& run_;
   const std::array<int, 2> ends_;
-  Messages messages_;
+  JsonLines lines_;
   std::jthread thread_;
 };
 

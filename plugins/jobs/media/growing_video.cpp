@@ -43,11 +43,11 @@ void GrowingVideo::finish(const nlohmann::json& about) {
 }
 
 void GrowingVideo::unless_gone(const std::function<void()>& work) {
-  if (is_gone_) return;
+  if (problem_) return;
   try {
     work();
   } catch (const Error& e) {
-    is_gone_ = true;
+    problem_.emplace(e);
     if (e.code() == KINORA_ERROR_CANCELLED) return;  // the video ends at its next step
     log_warn("stream: {}; the video is made to its end without it", e.what());
   }

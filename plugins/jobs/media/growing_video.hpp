@@ -3,12 +3,14 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <ATen/core/Tensor.h>
 #include <nlohmann/json.hpp>
 
 #include "core/plugin/service.hpp"
+#include "kinora/error.hpp"
 #include "plugins/jobs/fragments/video_fragments.hpp"
 #include "plugins/jobs/media/decode_thread.hpp"
 #include "plugins/jobs/media/stream_output.hpp"
@@ -28,8 +30,9 @@ class GrowingVideo {
   void add(const at::Tensor& frames) {
     unless_gone([&] { thread_.push(frames); });
   }
-  // Whether all of it was written so far.
-  bool is_whole() const { return !is_gone_; }
+  // Whether all of it was written so far, and if not, why; the code for a full disk is KINORA_ERROR_NO_MEMORY.
+  bool is_whole() const { return !problem_; }
+  const std::optional<Error>& problem() const { return problem_; }
   // A file gets its index in front and this comment.
   void finish(const nlohmann::json& about);
 
@@ -39,7 +42,7 @@ class GrowingVideo {
 
   const VideoFragments& writer_;
   const std::string where_;
-  bool is_gone_ = false;
+  std::optional<Error> problem_;
   VideoFragments::Form form_;
   inference::StreamOutput out_;
   std::unique_ptr<VideoFragments::Stream> stream_;

@@ -69,6 +69,14 @@ TEST(GrowingVideo, LeavesAStalledViewerWhenItIsDestroyed) {
   EXPECT_LT(Clock::now() - start, 10s);
 }
 
+TEST(GrowingVideo, SaysThatTheDiskIsFull) {
+  GrowingVideo video(test::runtime().registry(), "/dev/full", 8, 18, nlohmann::json::object(), 30s);
+  video.add(chunk());
+  video.finish(nlohmann::json::object());
+  ASSERT_TRUE(video.problem());
+  EXPECT_EQ(video.problem()->code(), KINORA_ERROR_NO_MEMORY) << video.problem()->what();
+}
+
 TEST(GrowingVideo, LeavesAStalledViewerWhenTheVideoHasEnded) {
   const Stalled viewer;
   std::atomic<bool> is_ended{false};
