@@ -82,6 +82,18 @@ def check_player(chromium):
             ".playing button").count() == 1
 
 
+def check_shots(chromium):
+    """Each shot has its prompt and its seconds. Their lengths are their own, whatever the prompts say."""
+    with Report(chromium, "shots") as report:
+        said = [" ".join(text.split()) for text in report.page.locator("#videos .prompts li").all_inner_texts()]
+        assert said == ["0 s to 1 s A video of 3 seconds.", "1 s to 2.75 s A dark video of 9 seconds."], said
+        facts = report.page.locator("#videos .facts").inner_text().split("\n")
+        assert [facts[facts.index(name) + 1] for name in ("denoiser calls", "model calls")] == ["8", "21"], facts
+        assert "The prompt says" not in report.text
+    with Report(chromium, "plain") as report:
+        assert report.page.locator("#videos .prompt").count() == 1
+
+
 def check_words(chromium):
     with Report(chromium, "plain") as report:
         report.says("61.5", "threshold 27", "1,234,567", "31.4\u00a0dB", "2\u00a0min\u00a016\u00a0s", "96 × 64",
@@ -314,8 +326,8 @@ def main():
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium-headless-shell")
                                               or shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
-        for check in (check_words, check_player, check_hostile, check_curves, check_scores, check_drift, check_broken,
-                      check_many, check_without_scripts, check_looks):
+        for check in (check_words, check_player, check_shots, check_hostile, check_curves, check_scores, check_drift,
+                      check_broken, check_many, check_without_scripts, check_looks):
             check(chromium)
         page = chromium.new_page()
         check_numbers(page)

@@ -89,15 +89,28 @@ json drift_of(const json& about) {
   return out;
 }
 
+// The prompt of each shot, and the frame that begins it; none in a video of one prompt.
+json shots_of(const json& about) {
+  json out = json::array();
+  if (!about.is_object()) return out;
+  const auto shots = about.find("shots");
+  if (shots == about.end() || !shots->is_array()) return out;
+  for (const json& shot : *shots)
+    if (const auto frame = number_at(shot, "frame"))
+      out.push_back({{"prompt", text_at(shot, "prompt")}, {"frame", *frame}});
+  return out;
+}
+
 json video_data(Pictures& pictures, const std::filesystem::path& file) {
   auto path = file;
   const auto text = read_file(path.replace_extension(".json"), 16 << 20);
   const json facts = text ? parse_facts(*text) : json();
   json out{{"prompt", text_at(facts, "prompt")}, {"sampler", text_at(facts, "sampler")}};
-  for (const char* key :
-       {"temperature", "steps", "nfe", "guidance", "width", "height", "frames", "fps", "seconds"})
+  for (const char* key : {"temperature", "steps", "nfe", "model_calls", "guidance", "width", "height",
+                          "frames", "fps", "seconds"})
     out[key] = or_null(number_at(facts, key));
   const bool has_seed = facts.is_object() && facts.contains("seed") && facts["seed"].is_number();
+  out["shots"] = shots_of(facts);
   out["drift"] = drift_of(facts);
   out["seed"] = has_seed ? facts["seed"].dump() : "";  // text: it may have more digits than a double
   out["video"] = pictures.media.mp4(file);

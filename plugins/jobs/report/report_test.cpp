@@ -76,6 +76,18 @@ TEST_F(ReportTest, ItsNumbersAreInTheData) {
   EXPECT_THAT(gathered("x").line, testing::HasSubstr("2\u00A0min\u00A016\u00A0s"));
 }
 
+TEST_F(ReportTest, AVideoOfShotsHasEachPromptWithItsFrame) {
+  write_curation("film");
+  write_rest("x");
+  EXPECT_EQ(job_of(data(), "generate")["videos"]["list"][0]["shots"], json::array());
+  write("generate/videos/000.json", R"({"prompt": "sea", "nfe": 8, "model_calls": 21, "frames": 33, "fps": 12,
+      "shots": [{"frame": 0, "prompt": "sea"}, {"frame": 13, "prompt": "town"}, {"prompt": "no frame"}, 7]})");
+  const json all = data(), &video = job_of(all, "generate")["videos"]["list"][0];
+  EXPECT_EQ(video["shots"], json::parse(R"([{"frame": 0, "prompt": "sea"}, {"frame": 13, "prompt": "town"}])"));
+  EXPECT_EQ(video["nfe"], 8);
+  EXPECT_EQ(video["model_calls"], 21);
+}
+
 // TransNet V2 scores the last frame of a shot, and a slow change is a stretch of frames.
 TEST_F(ReportTest, TheScoreOfACutIsTheOneThatMadeIt) {
   write_curation("film");

@@ -70,18 +70,31 @@ export const training = (jobs) => section("training", "Training",
       "A loss has no scale of its own: it ranks trainings with the same loss on the same data.")] : [],
   losses(jobs), eachJob(jobs, (job) => [...figures(job), ...ranks(job), ...rounding(job)], curves));
 
-function videoFacts({ seed, sampler, temperature, steps, nfe, guidance, width, height, frames, fps, seconds }) {
+function videoFacts(made) {
+  const { seed, sampler, temperature, steps, nfe, guidance, width, height, frames, fps, seconds } = made;
   const whole = (value) => value !== null && number(value, 15), isTimed = frames > 0 && fps > 0;
   return factList([["length", isTimed && `${number(frames / fps)}\u00A0s`],
       ["frames", isTimed ? `${whole(frames)} at ${number(fps, 5)}\u00A0fps` : whole(frames)],
     ["size", width !== null && height !== null && `${whole(width)} × ${whole(height)}`],
     ["made in", seconds !== null && duration(seconds)],
-    ["sampler", sampler], ["temperature", whole(temperature)], ["steps", whole(steps)], ["model calls", whole(nfe)],
+    ["sampler", sampler], ["temperature", whole(temperature)], ["steps", whole(steps)], ["denoiser calls", whole(nfe)],
+    ["model calls", whole(made.model_calls)],
     ["guidance", whole(guidance)], ["seed", seed]]);
 }
 
-/** Where the prompt names a length that the video does not have. */
-function lengthNote({ prompt, frames, fps }) {
+/** The prompt; of a video of shots the prompt of each, after the seconds that it has. */
+function prompts({ prompt, shots, frames, fps }) {
+  const quoted = (text) => make("q", { class: "prompt" }, text || "(no prompt)");
+  if (!shots.length) return quoted(prompt);
+  const at = (frame) => (fps > 0 ? `${number(frame / fps)}\u00A0s` : `frame\u00A0${count(frame)}`);
+  const to = (i) => shots[i + 1]?.frame ?? frames;
+  return make("ol", { class: "prompts" }, shots.map(({ prompt: text, frame }, i) =>
+    make("li", {}, to(i) > frame ? `${at(frame)} to ${at(to(i))}` : `from ${at(frame)}`, quoted(text))));
+}
+
+/** Where the prompt names a length that the video does not have. Shots have lengths of their own. */
+function lengthNote({ prompt, shots, frames, fps }) {
+  if (shots.length) return null;
   const named = /(\d+(?:\.\d+)?) seconds?\b/.exec(prompt)?.[1];
   if (!named || !(frames > 0 && fps > 0) || Math.abs(named - frames / fps) < 0.2 * named) return null;
   return note(`The prompt says ${named} seconds, the video has ${number(frames / fps)}: a prompt describes, ` +
@@ -90,11 +103,12 @@ function lengthNote({ prompt, frames, fps }) {
 
 const kShort = 2; // seconds: browsers show the time of a shorter video as 0:00 of 0:00
 
-function player({ video: { uri }, prompt, frames, fps }, width, height) {
+function player({ video: { uri }, prompt, shots, frames, fps }, width, height) {
+  const more = shots.length > 1 ? ", and from those of further shots" : "";
   const isShort = frames / fps < kShort, isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const out = styled(make("video",
       { controls: !isShort, loop: true, muted: true, autoplay: !isCalm, playsInline: true, width, height,
-      "aria-label": `Video generated from: ${prompt}`, src: uri }), { "aspect-ratio": `${width} / ${height}` });
+      "aria-label": `Video generated from: ${prompt}${more}`, src: uri }), { "aspect-ratio": `${width} / ${height}` });
   if (!isShort) return out;
   const button = make("button", { type: "button", onclick: () => (out.paused ? out.play() : out.pause()) }, "Play");
   for (const event of ["play", "pause"])
@@ -109,7 +123,7 @@ function video(made) {
       made.height].map((size) => Math.min(Math.max(Math.trunc(size ?? 1), 1), 1 << 14));
   return make("article", { class: "video" },
     make("figure", {}, made.video.uri ? player(made, width, height) : picture(made.video, ""),
-      make("figcaption", {}, make("q", { class: "prompt" }, made.prompt || "(no prompt)"), videoFacts(made),
+      make("figcaption", {}, prompts(made), videoFacts(made),
           lengthNote(made))),
     scrolling("Frames of the video", "strip", picture(made.strip, "The frames of the video, from left to right")),
     driftCharts(made.drift));
