@@ -28,7 +28,8 @@ def check_codes(out):
     tokens = 2 * 4 * 6
     assert (video["nfe"], video["model_calls"], video["cache_tokens"]) == (tokens, 2 * tokens, tokens), video
     # branches, layers, k and v, heads, size
-    assert video["cache_bytes"] == 2 * 1 * 2 * tokens * 2 * 32 * 4, video["cache_bytes"]
+    of_a_token, of_text = 2 * 1 * 2 * 2 * 32 * 4, video["cache_text_bytes"]
+    assert video["cache_bytes"] - of_text == tokens * of_a_token and of_text % of_a_token == 0 < of_text, video
     assert continued["nfe"] == tokens // 2 and continued["model_calls"] == tokens // 2, continued
     codes = {job: safetensors.numpy.load_file(out / job / "videos/000.latents.safetensors")["codes"]
              for job in ("film", "continued")}

@@ -93,8 +93,10 @@ int64_t KvCacheLink::tokens(uint64_t session, uint32_t branch) const {
 int64_t KvCacheLink::bytes(uint64_t session) const {
   int64_t n = 0;
   if (const auto s = sessions_.find(session); s != sessions_.end())
-    for (const auto& [number, b] : s->second.branches)
+    for (const auto& [number, b] : s->second.branches) {
+      n += b.of_text.bytes();
       for (const auto& [name, kept] : b.attentions) n += kept.bytes();
+    }
   return n;
 }
 
@@ -117,6 +119,7 @@ void KvCacheLink::trim(uint64_t session, uint32_t branch, int64_t tokens) {
       if (b.index[row] < tokens) rows.push_back(static_cast<int64_t>(row));
     b.table = rows_of(b.table, rows);
     b.index = taken(b.index, rows);
+    if (rows.empty()) b.attentions.clear();
     if (relative_) b.closed = taken(b.closed, rows);
     if (has_means_) b.chunks = taken(b.chunks, rows);
   }

@@ -363,7 +363,8 @@ TEST(KvCache, TrimKeepsTheFirstTokensOfABranch) {
   EXPECT_EQ(worst(cache.forward(9, 12), short_one.forward(9, 12)), 0) << "tokens 3 to 6 are gone";
   cache.trim(KINORA_BRANCH_ALL, 0);
   EXPECT_EQ(cache.tokens(0) + cache.tokens(1), 0);
-  EXPECT_EQ(cache.bytes(), bytes);
+  EXPECT_EQ(cache.bytes(), 0) << "no token is left";
+  EXPECT_EQ(worst(cache.forward(0, 3), Kv().forward(0, 3)), 0) << "a session that begins again";
 }
 
 TEST(KvCache, ResetFreesABranchAndAllOfThemTheirPins) {

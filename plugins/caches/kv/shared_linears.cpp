@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "kinora/cache.hpp"
+
 namespace kinora {
 namespace {
 
@@ -35,6 +37,12 @@ void SharedLinears::put(kinora_param layer, const Tensor& x, Tensor result) {
     if (has_same_data(*made.input, x)) input = made.input;
   if (!input) input = std::make_shared<Tensor>(x);
   made_[layer] = {std::move(input), std::move(result)};
+}
+
+int64_t SharedLinears::bytes() const {
+  int64_t n = 0;
+  for (const auto& [layer, made] : made_) n += bytes_of(made.result);
+  return n;
 }
 
 }  // namespace kinora

@@ -17,6 +17,7 @@ class SharedLinears {
   // What put() received last for this layer, if x has the numbers of its input; else undefined.
   Tensor find(kinora_param layer, const Tensor& x);
   void put(kinora_param layer, const Tensor& x, Tensor result);
+  int64_t bytes() const;  // of the results
 
  private:
   using Input = std::shared_ptr<Tensor>;  // the one that was given last of those with these numbers

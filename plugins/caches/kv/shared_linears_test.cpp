@@ -64,6 +64,24 @@ TEST(LinearsOfText, BelongToASessionAndABranch) {
   EXPECT_EQ(in(0, 0) + in(1, 0), 2);
 }
 
+TEST(LinearsOfText, CountAmongTheBytesOfTheSession) {
+  const at::NoGradGuard off;
+  OfText of;
+  of.kv.forward(0, 4);
+  const int64_t of_tokens = of.kv.bytes();
+  of.computed(a_text(1));
+  EXPECT_EQ(of.kv.bytes(), of_tokens + 2 * 6 * 8) << "two layers, six numbers in float64";
+  of.computed(a_text(2).narrow(1, 0, 1));
+  EXPECT_EQ(of.kv.bytes(), of_tokens + 2 * 3 * 8) << "the last text alone";
+  of.kv.pass.branch = 1;
+  of.computed(a_text(1));
+  EXPECT_EQ(of.kv.bytes(), of_tokens + 2 * 3 * 8 + 2 * 6 * 8) << "of all branches";
+  of.kv.trim(KINORA_BRANCH_ALL, 0);
+  EXPECT_EQ(of.kv.bytes(), 2 * 3 * 8 + 2 * 6 * 8) << "no token is left";
+  of.kv.reset(KINORA_BRANCH_ALL);
+  EXPECT_EQ(of.kv.bytes(), 0);
+}
+
 TEST(LinearsOfText, OthersAreComputedInEachForward) {
   const at::NoGradGuard off;
   OfText of;

@@ -65,7 +65,10 @@ json AboutVideo::described(const Request& request, const MadeVideo& made) const 
                 {"height", made.height},
                 {"width", made.width}});
   if (!made.shots.empty()) about["shots"] = made.shots;
-  if (has_cache()) about.update({{"cache_tokens", made.cache_tokens}, {"cache_bytes", made.cache_bytes}});
+  if (has_cache())
+    about.update({{"cache_tokens", made.cache_tokens},
+                  {"cache_bytes", made.cache_bytes},
+                  {"cache_text_bytes", made.text_bytes}});
   return about;
 }
 

@@ -400,7 +400,7 @@ class Serving {
     fs::rename(folder / "live.mp4", folder / "video.mp4");
     chunks.remove();
     const json done{{"num_frames", made.frames}, {"width", made.width}, {"height", made.height}};
-    bytes_.learn(done, made.cache_bytes);
+    bytes_.learn(done, made);
     return {{"done", done}, {"times", times.told(made)}};
   }
 

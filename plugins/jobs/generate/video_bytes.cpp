@@ -28,13 +28,15 @@ int64_t VideoBytes::of(const nlohmann::json& fields) const {
   // RGB in float32 as the decoder gives them, and in bytes.
   const int64_t decoded =
       15 * at_once * fields.at("height").get<int64_t>() * fields.at("width").get<int64_t>();
-  return latents + decoded + static_cast<int64_t>(of_place_ * static_cast<double>(kept(frames) * places));
+  return latents + decoded + text_ +
+         static_cast<int64_t>(of_place_ * static_cast<double>(kept(frames) * places));
 }
 
-void VideoBytes::learn(const nlohmann::json& fields, int64_t cache_bytes) {
+void VideoBytes::learn(const nlohmann::json& fields, const inference::Session::Made& made) {
   const auto [frames, places] = latent(fields);
-  of_place_ =
-      static_cast<double>(cache_bytes) / static_cast<double>(std::max<int64_t>(kept(frames) * places, 1));
+  of_place_ = static_cast<double>(made.cache_bytes - made.text_bytes) /
+              static_cast<double>(std::max<int64_t>(kept(frames) * places, 1));
+  text_ = std::max<int64_t>(text_, made.text_bytes);
 }
 
 }  // namespace kinora::core

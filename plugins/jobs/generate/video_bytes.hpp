@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/jobs/inference/pipeline.hpp"
+#include "plugins/jobs/inference/session.hpp"
 
 namespace kinora::core {
 
@@ -16,8 +16,8 @@ class VideoBytes {
   // keys and values. What a token takes in the cache is the model's matter, so that a cache counts 0 until learn().
   // Not counted: what the networks need within a call.
   int64_t of(const nlohmann::json& fields) const;
-  // cache_bytes: that a video of these fields had in the cache.
-  void learn(const nlohmann::json& fields, int64_t cache_bytes);
+  // made: a video of these fields. Of the text's keys and values the most so far count. One call at a time.
+  void learn(const nlohmann::json& fields, const inference::Session::Made& made);
 
  private:
   struct Latent {
@@ -27,7 +27,8 @@ class VideoBytes {
   // Latent frames of the cache.
   int64_t kept(int64_t frames) const;
   const inference::Pipeline& pipeline_;
-  std::atomic<double> of_place_{0};  // bytes in the cache
+  std::atomic<double> of_place_{0};  // bytes of tokens in the cache
+  std::atomic<int64_t> text_{0};     // bytes of the text in the cache
 };
 
 }  // namespace kinora::core

@@ -153,10 +153,7 @@ int64_t Session::DenoisedVideo::replay(const at::Tensor& latent, int64_t chunks)
 // The decoder needs its memory.
 void Session::DenoisedVideo::free_cache() {
   const std::scoped_lock turn(pipeline_.turns());
-  CacheInstance& cache = pipeline_.cache();
-  session_.made_.cache_bytes = cache.bytes(kept_->number);
-  session_.made_.cache_tokens = std::max(cache.tokens(kept_->number, 0), cache.tokens(kept_->number, 1));
-  cache.reset(kept_->number);
+  kept_->free(session_.made_);
 }
 
 at::Tensor Session::DenoisedVideo::estimate(GuidedConditions& video, const at::Tensor& x,

@@ -39,9 +39,7 @@ std::optional<at::Tensor> Session::DrawnVideo::next() {
   made.model_calls = codes_->calls();
   {
     const std::scoped_lock turn(pipeline_.turns());
-    made.cache_bytes = pipeline_.cache().bytes(kept_->number);
-    made.cache_tokens = pipeline_.cache().tokens(kept_->number);
-    pipeline_.cache().reset(kept_->number);  // the tokenizer needs the memory
+    kept_->free(made);  // the tokenizer needs the memory
   }
   return session_.decoded(made.latent);
 }

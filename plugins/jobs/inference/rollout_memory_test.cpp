@@ -41,7 +41,7 @@ void expect_memory_of_latents_and_window(int64_t latents, bool makes_rest) {
   EXPECT_LT(most - before, of_latents + 3 * kMebi) << "after 1,000 latent frames: " << before;
   // Rows of a window and its sink, a quarter more and one (KeptRows); keys and values in float64.
   constexpr int64_t kArea = 2, kTokens = (kWindow + kSink) * kEach * kArea, kRows = kTokens + kTokens / 4 + 1;
-  EXPECT_EQ(small.bytes, 2 * kLayers * kRows * kHeads * kWidth * 8);
+  EXPECT_EQ(small.bytes - small.text_bytes, 2 * kLayers * kRows * kHeads * kWidth * 8);
 }
 
 // The slack is 350 bytes a latent frame.
@@ -53,6 +53,26 @@ TEST(LongVideo, TakesTheMemoryOfItsLatentsAndOfTheWindow) {
 TEST(LongVideo, TakesThatMemoryIfItIsMadeChunkByChunk) {
   if (!test::kCountsMemory) GTEST_SKIP() << "sanitizers keep freed memory";
   expect_memory_of_latents_and_window(3'000, false);
+}
+
+// Keys and values in float64 for each token of the text, each layer and each prediction of guidance.
+TEST(LongVideo, CountsTheTextsKeysAndValuesInTheCache) {
+  const at::NoGradGuard off;
+  constexpr int64_t kHeads = 2, kWidth = 64, kLayers = 1, kOfAToken = 2 * kLayers * kHeads * kWidth * 8;
+  Small small(
+      "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 1, heads = 2, "
+      "head_size = 64, adaln_lora = 4 }",
+      1, kShallow);
+  const auto of = [&](const char* prompt, double scale) {
+    Request request{.prompt = prompt};
+    request.guidance[0].scale = request.guidance[1].scale = scale;
+    small.made(in_chunks(1), request, 3, json::object());
+    return small.text_bytes;
+  };
+  const int64_t of_one = of("red", 1), of_three = of("red sea blue", 1);
+  EXPECT_EQ(of_three - of_one, 2 * kOfAToken) << "two more words";
+  EXPECT_GE(of_one, kOfAToken);
+  EXPECT_EQ(of("red", 3), 2 * of_one);
 }
 
 TEST(LongVideo, KeepsItsLatentsInTheTypeOfThePlan) {

@@ -71,6 +71,7 @@ struct Small {
     calls = session.made().model_calls;
     kept = session.made().cache_tokens;
     bytes = session.made().cache_bytes;
+    text_bytes = session.made().text_bytes;
     return session.made().latent;
   }
 
@@ -80,7 +81,7 @@ struct Small {
   const char* then_says = nullptr;  // the prompt of all chunks but the first
   bool makes_rest = false;          // by make_rest(), where its thread calls after_chunk()
   std::function<void()> after_chunk;
-  int64_t calls = 0, kept = 0, bytes = 0;
+  int64_t calls = 0, kept = 0, bytes = 0, text_bytes = 0;
 };
 
 inline FrameOptions in_chunks(int64_t chunk, int64_t window = 0, int64_t sink = 0) {

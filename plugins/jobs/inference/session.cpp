@@ -23,6 +23,15 @@ KeptVideo::~KeptVideo() {
   }
 }
 
+void KeptVideo::free(Session::Made& made) {
+  CacheInstance& cache = pipeline_.cache();
+  made.cache_bytes = cache.bytes(number);
+  made.cache_tokens = std::max(cache.tokens(number, 0), cache.tokens(number, 1));
+  cache.trim(number, 0);  // leaves the text's
+  made.text_bytes = cache.bytes(number);
+  cache.reset(number);
+}
+
 Session::Session(Pipeline& pipeline, Request request, Watch watch)
     : pipeline_(pipeline),
       request_(std::move(request)),

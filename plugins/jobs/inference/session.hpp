@@ -96,7 +96,8 @@ class Session {
   struct Made {
     at::Tensor latent;                            // as decoded: [1, C, t, h, w], or int64 codes [1, t, h, w]
     int64_t nfe = 0, model_calls = 0, steps = 0;  // nfe: denoiser calls, or drawn codes
-    int64_t cache_bytes = 0, cache_tokens = 0;    // of the cache of keys and values, before the video's end
+    // Of the cache of keys and values, before the video's end; text_bytes: the text's share of cache_bytes.
+    int64_t cache_bytes = 0, text_bytes = 0, cache_tokens = 0;
     double denoise_seconds = 0, decode_seconds = 0;
     nlohmann::json shots;  // the first pixel frame and the prompt of each, if there are any
   };

@@ -19,6 +19,8 @@ class KeptVideo {
   KeptVideo(const KeptVideo&) = delete;
   KeptVideo& operator=(const KeptVideo&) = delete;
   ~KeptVideo();
+  // Notes what the cache has of the video, and frees it. The caller has a turn.
+  void free(Session::Made& made);
   const uint64_t number;
 
  private:

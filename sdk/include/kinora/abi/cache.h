@@ -53,13 +53,14 @@ typedef struct kinora_cache {
   /* [owner-thread] Number of tokens that the branch has stored, pinned ones included; 0 for a branch that
    * never ran. */
   int32_t (*tokens)(void* self, uint64_t session, uint32_t branch, int64_t* out);
-  /* [owner-thread] Size of the storage of the session's tokens in all branches, unused room included. */
+  /* [owner-thread] Size of the storage of the session's tokens in all branches, unused room included, and of what
+   * linear layers made of texts. */
   int32_t (*bytes)(void* self, uint64_t session, int64_t* out);
   /* [owner-thread] Drops all tokens of the branch and frees their storage. KINORA_BRANCH_ALL: also drops what
    * was pinned; nothing is left of the session. */
   int32_t (*reset)(void* self, uint64_t session, uint32_t branch);
   /* [owner-thread] Drops the tokens of the branch whose INDEX is `tokens` or more; their storage stays for
-   * new ones. KINORA_BRANCH_ALL: these tokens are no longer pinned either. */
+   * new ones, and is freed if no token is left. KINORA_BRANCH_ALL: these tokens are no longer pinned either. */
   int32_t (*trim)(void* self, uint64_t session, uint32_t branch, int64_t tokens);
   /* [owner-thread] The tokens of INDEX first to first + count - 1, of every branch, are never evicted; in
    * addition to what was pinned before. They may be stored later; a token that is evicted does not return. */
