@@ -19,6 +19,7 @@
 #include "plugins/jobs/curate/stage_order.hpp"
 #include "plugins/jobs/curation/ingest.hpp"
 #include "plugins/jobs/curation/pipeline.hpp"
+#include "plugins/jobs/curation/recorded_times.hpp"
 #include "plugins/jobs/curation/usage.hpp"
 
 namespace kinora::core {
@@ -322,14 +323,17 @@ void Curate::check(JobCheck& check) const {
 }
 
 // Lists remote folders.
-std::shared_ptr<const JobInputs> Curate::list_inputs(const RunFile&, const JobSpec& job) const {
+std::shared_ptr<const JobInputs> Curate::list_inputs(const RunFile& run, const JobSpec& job) const {
   auto out = std::make_shared<CurateInputs>();
   out->prune = job.options.value("prune", std::vector<std::string>());
   const Look look{job.options.value("recursive", false), job.options.value("all_files", false),
                   job.options.value("pictures", false)};
   const auto found =
       catching([&] { out->inputs = find_inputs(*served_io(), job.paths, look, &out->left_out); });
-  if (found) return out;
+  if (found) {
+    take_recorded_times(run.out, job.name, out->inputs);
+    return out;
+  }
   throw Error(found.failure().code,
               fmt::format("job '{}': its inputs cannot be listed, so the job does not run and the existing "
                           "results are kept: {}",
