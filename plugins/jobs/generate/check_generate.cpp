@@ -220,6 +220,27 @@ void check_pictures(JobCheck& check, const GenerateOptions& o, const ComponentSp
                       (o.video.empty() ? "; set image" : ", not from a video; set image instead of video"));
 }
 
+// options: those of the cache, as cache_of_frames() gives them.
+void check_capacity(JobCheck& check, const FrameOptions& rule, const json& options) {
+  const int64_t capacity = options.value("capacity", int64_t{0}), sink = options.value("sink", int64_t{0}),
+                least = rule.chunk + std::max<int64_t>(sink, 1),
+                learnt = rule.window > 0 ? rule.sink_frames() + rule.window_frames() : 0;
+  if (capacity == 0 || (learnt > 0 && capacity >= learnt)) return;
+  const std::string all =
+      learnt > 0 ? fmt::format("the {} latent frames that the model was trained to see, its sink and window",
+                               learnt)
+                 : "all that the model was trained to see";
+  if (capacity < least)
+    check.problem("cache", fmt::format("capacity = {} leaves a chunk nothing before it: it counts latent "
+                                       "frames, the sink ({}) and the chunk itself ({}) included; give {} or "
+                                       "more, or leave it out for {}",
+                                       capacity, sink, rule.chunk, least, all));
+  else if (learnt > 0)
+    check.warning("cache", fmt::format("capacity = {} shows a chunk less than {}; the video takes less memory "
+                                       "and may get worse; leave capacity out for all of them",
+                                       capacity, all));
+}
+
 // Options that do not apply to this kind of model.
 void check_kind(JobCheck& check, const GenerateOptions& o, bool of_codes) {
   const char* why = of_codes ? "models that denoise; codes are drawn one by one"
@@ -239,6 +260,7 @@ void check_kind(JobCheck& check, const GenerateOptions& o, bool of_codes) {
                                ? use.options.values()
                                : cache_of_frames(inference::frame_rule_of(check, o), use.options.values());
       CacheInstance(component, or_throw(Options::make(*component.spec, options)));
+      if (!of_codes) check_capacity(check, inference::frame_rule_of(check, o), options);
     });
   else if (check.spec().places.count("cache"))
     check.problem("cache", none);
