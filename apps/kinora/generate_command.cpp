@@ -191,6 +191,22 @@ std::set<std::string> set_by_hand(const std::string& job, const po::variables_ma
   return out;
 }
 
+// --prompt takes the place of all that says what the file's job shows.
+void set_prompts(const core::JobSpec& job, const po::variables_map& given, json& options) {
+  if (!given.count("prompt")) return;
+  for (const auto& one : sets_in(given))
+    for (const char* other : {"prompts", "prompts_file", "shots"})
+      if (one.starts_with(job.name + "." + other + "="))
+        throw Error(KINORA_ERROR_INVALID, "--prompt and --set " + job.name + "." + other +
+                                              " both say what to show; leave one of them out");
+  if (!options.at("shots").empty())
+    core::log_info("{}: --prompt takes the place of its {} shots; --set {}.frames=N sets the length", job.name,
+                   options.at("shots").size(), job.name);
+  options["prompts"] = given["prompt"].as<std::vector<std::string>>();
+  options["prompts_file"] = "";
+  options["shots"] = json::array();
+}
+
 core::JobSpec wished(core::Runtime& runtime, const core::RunFile& run, const po::variables_map& given) {
   core::VideoComment about;
   if (given.count("from")) about = comment_of(runtime, given["from"].as<std::string>());
@@ -201,9 +217,7 @@ core::JobSpec wished(core::Runtime& runtime, const core::RunFile& run, const po:
   core::JobSpec job = of;
   if (given.count("from")) core::take_settings(runtime.registry(), about, set_by_hand(of.name, given), job);
   json options = job.options;
-  if (given.count("prompt"))
-    options["prompts"] = given["prompt"].as<std::vector<std::string>>(), options["prompts_file"] = "",
-    options["shots"] = json::array();
+  set_prompts(of, given, options);
   for (const char* path : {"image", "video"})
     if (given.count(path)) options[path] = fs::absolute(asked(path)).string();
   if (given.count("seed")) options["seed"] = given["seed"].as<int64_t>();

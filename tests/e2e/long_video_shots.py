@@ -139,7 +139,7 @@ def check_from(file, latent):
     about, again = made("again", "--from", file, sets=())
     assert again.tobytes() == latent.tobytes() and len(about["shots"]) == 3, about
     some = SCRATCH / "prompt.mp4"
-    about, latent = made("prompt", "--prompt", DARK, "--stream", some, sets=(shots(), "film.frames=18"))
+    about, latent = made("prompt", "--prompt", DARK, "--stream", some, sets=("film.frames=18",))
     assert len(frames_of(some)) == about["frames"] == 18 and latent.shape[2] == 6, (about, latent.shape)
     about, again = made("prompted", "--from", some, sets=())
     assert again.tobytes() == latent.tobytes() and about["frames"] == 18, about

@@ -53,6 +53,15 @@ TEST(ShotsOfAFile, NeedAVideoThatIsMadeInChunksOnACache) {
   EXPECT_THAT(problems(one, kForced, ring), Not(HasSubstr("shots need")));
 }
 
+TEST(ShotsOfAFile, AreTheOnlyOnesOfTheirJob) {
+  const std::string line = R"({"prompt": "sea"})", shots = "shots = [{ prompt = 'red', chunks = 2 }]\n";
+  EXPECT_THAT(problems(line, kForced, shots), HasSubstr("shots and prompts_file are both given"));
+  const test::ScratchRun run({{"dit", kForced}, {"film", "prompts = ['sea']\n" + shots}});
+  std::string both;
+  for (const auto& p : check_jobs(test::runtime(), run.run(), 0)) both += format(p) + "\n";
+  EXPECT_THAT(both, HasSubstr("shots and prompts are both given"));
+}
+
 // Seven latent frames and a cut: the last one is at 6 + shot_jump.
 TEST(ShotsOfAFile, NeedAsManyPositionsAsTheModelHasLearnt) {
   const std::string learnt = kForced +

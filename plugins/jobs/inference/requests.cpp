@@ -109,6 +109,11 @@ std::vector<Request> requests(const JobView& context, const GenerateOptions& o) 
                      guidance_of(o, o.guidance_2 < 0 ? o.guidance : o.guidance_2)};
   common.tokens = {o.temperature, o.top_k, o.top_p};
   common.lora = lora_use(o.lora, lora_files(o.loras, {}));
+  if (!o.shots.empty() && !(o.prompts.empty() && o.prompts_file.empty()))
+    raise(KINORA_ERROR_INVALID,
+          "shots and {} are both given, and shots are one video of their own: leave one of them out, or give "
+          "a prompts_file ending in .jsonl, whose lines may have shots",
+          o.prompts.empty() ? "prompts_file" : "prompts");
   std::vector<Request> made;
   for (const auto& prompt : o.prompts) made.push_back(common), made.back().prompt = prompt;
   if (!o.shots.empty()) made.push_back(common), made.back().shots = o.shots;
