@@ -164,9 +164,9 @@ Status Document::set(std::string_view assignment) {
     return Failure{KINORA_ERROR_INVALID,
                    "--set " + std::string(assignment) + ": expected NAME=VALUE, for example dit.steps=100"};
   const std::string path(assignment.substr(0, equals)), text(assignment.substr(equals + 1));
-  auto parsed = parse("v = " + text, "--set");
-  if (!parsed) parsed = parse("v = " + json(text).dump(), "--set");
-  const json value = parsed ? parsed->root_.value("v", json(text)) : json(text);
+  const auto parsed = parse("v = " + text, "--set");
+  const json list = json::parse(text, nullptr, false);  // objects stay texts, since options may be JSON in a text
+  const json value = parsed ? parsed->root_.value("v", json(text)) : list.is_array() ? list : json(text);
 
   std::vector<std::string> parts;
   std::stringstream stream(path);

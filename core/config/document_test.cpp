@@ -41,6 +41,22 @@ TEST(Document, OfAFlagHasPlacesWithoutLines) {
   EXPECT_EQ(format({flag->value("/job/0/height"), "wrong"}), "--set a.height=3: wrong");
 }
 
+// Without the quotes that a shell takes, it is a text.
+TEST(Document, TakesListsInTomlAndInJsonFromTheCommandLine) {
+  auto file = Document::parse("[[job]]\nname = 'a'\n", "run.toml");
+  ASSERT_TRUE(file);
+  const auto after = [&](const std::string& value) {
+    EXPECT_TRUE(file->set("a.shots=" + value)) << value;
+    return file->root()["job"][0]["shots"];
+  };
+  const nlohmann::json shots = nlohmann::json::parse(R"([{"prompt": "sea", "chunks": 2}])");
+  EXPECT_EQ(after(R"([{ prompt = "sea", chunks = 2 }])"), shots);
+  EXPECT_EQ(after(R"([{"prompt": "sea", "chunks": 2}])"), shots);
+  EXPECT_EQ(after(R"({"top_p": 2})"), R"({"top_p": 2})") << "for options that are JSON in a text";
+  EXPECT_EQ(after("[{ prompt = sea, chunks = 2 }]"), "[{ prompt = sea, chunks = 2 }]");
+  EXPECT_EQ(after("\"[\\\"sea\\\"]\""), "[\"sea\"]") << "a text in quotes";
+}
+
 // As Windows' Notepad saves a file: "Unicode", "Unicode big endian", "UTF-8" with its mark, "ANSI".
 TEST(Document, IsTheSameInEveryEncoding) {
   const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / "encoded.toml";

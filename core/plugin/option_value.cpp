@@ -20,13 +20,12 @@ std::string number_text(const OptionSpec& spec, double v) {
 
 std::string bounds_text(const OptionSpec& s) {
   std::string out;
-  if (s.min && s.max) {
+  if (s.min && s.max)
     out = fmt::format(" from {} to {}", number_text(s, *s.min), number_text(s, *s.max));
-  } else if (s.min) {
+  else if (s.min)
     out = " of at least " + number_text(s, *s.min);
-  } else if (s.max) {
+  else if (s.max)
     out = " of at most " + number_text(s, *s.max);
-  }
   if (s.above) out += (out.empty() ? " above " : ", above ") + number_text(s, *s.above);
   if (s.below) out += (s.above ? " and below " : " below ") + number_text(s, *s.below);
   return out;
@@ -97,7 +96,9 @@ class Check {
       problem(path, fmt::format("{}; write a finite number", v->get<double>()));
     else if (v->is_number() && !in_bounds(spec_, v->get<double>()))
       problem(path, given.is_string() ? given.dump() : v->dump());
-    if (v->is_string() && !spec_.choices.empty()) choice(path, v->get_ref<const std::string&>());
+    if (const auto& names = spec_.choices; v->is_string() && !names.empty() &&
+                                           std::find(names.begin(), names.end(), *v) == names.end())
+      problem(path, found_text(*v) + did_you_mean(v->get_ref<const std::string&>(), names));
     return *v;
   }
 
@@ -107,11 +108,6 @@ class Check {
   }
 
  private:
-  void choice(const std::string& path, const std::string& given) {
-    for (const auto& c : spec_.choices)
-      if (c == given) return;
-    problem(path, found_text(given) + did_you_mean(given, spec_.choices));
-  }
   const OptionSpec& spec_;
   std::string_view owner_;
   std::vector<Problem>& problems_;
@@ -139,6 +135,7 @@ OptionType item_type(OptionType type) {
 }
 
 std::string expected_text(const OptionSpec& spec) {
+  if (spec.unit == "JSON") return is_list(spec.type) ? "a list of tables" : "a table";
   const std::string name = type_name(spec.type);
   std::string out;
   if (is_list(spec.type)) {
@@ -184,7 +181,9 @@ json checked_value(const OptionSpec& spec, const json& given, std::string_view o
   if (spec.type == OptionType::paths && given.is_string())  // and so is a lone path; an empty one is none
     return given == "" ? json::array() : json::array({given});
   if (!given.is_array()) {
-    check.problem(spec.name, found_text(given) + "; write it in [ ]");
+    const bool is_broken = given.is_string() && given.get_ref<const std::string&>().starts_with('[');
+    check.problem(spec.name,
+                  found_text(given) + (is_broken ? "; it is no TOML: a shell needs it in ' '" : "; write it in [ ]"));
     return json::array();
   }
   json out = json::array();

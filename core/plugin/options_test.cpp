@@ -33,6 +33,7 @@ option.scales = { type = "floats", default = [], below = 1.0 }
 option.tags = { type = "strings", default = ["a"] }
 option.weights = { type = "path", default = "" }
 option.files = { type = "paths", default = [] }
+option.parts = { type = "strings", default = [], unit = "JSON" }
 )");
   return spec;
 }
@@ -96,6 +97,8 @@ TEST(Options, ReportsWhatIsWrongAndWhatIsRight) {
       {R"({"mode": 3})", "mode", "found the int 3"},
       {R"({"sizes": 3})", "sizes",
        "takes a list of ints, each of at least 1, found the int 3; write it in [ ]"},
+      {R"({"sizes": "[3, x]"})", "sizes", R"(found the string "[3, x]"; it is no TOML: a shell needs it in ' ')"},
+      {R"({"parts": {"a": 1}})", "parts", "option 'parts' of sampler/x takes a list of tables, found a table"},
       {R"({"sizes": [3, 0]})", "sizes[1]", "option 'sizes[1]' of sampler/x takes"},
       {R"({"sizes": [3, "x"]})", "sizes[1]", R"(found the string "x")"},
       {R"({"scales": [0.5, 1]})", "scales[1]", "found 1"},

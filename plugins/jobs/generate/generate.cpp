@@ -171,8 +171,7 @@ class GenerateJob {
     if (writes() && !options_.stream.empty())
       growing = std::make_unique<GrowingVideo>(
           context_.runtime().registry(), options_.stream, pipeline_.fps(request), options_.crf,
-          json{{"prompt", request.prompt}, {"options", about_.known(request).at("options")}}, patience,
-          [&] { return session.has_ended(); });
+          about_.known(request), patience, [&] { return session.has_ended(); });
     VideoFiles files(
         context_, {base_of(request), options_.format, writes() ? pipeline_.fps(request) : 0, options_.crf});
     const auto drift = writes() ? drift_of(pipeline_, request) : nullptr;
