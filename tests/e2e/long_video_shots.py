@@ -131,6 +131,16 @@ def check_killed(frames):
     left = frames_of(file)
     assert len(left) >= 1 + 4 * 9, len(left)
     assert equal_frames(left[:FRAMES], frames)
+    known = comment_of(file)
+    assert known["job"] == "killed" and len(known["options"]["shots"]) == 3 and "nfe" not in known, known
+    again = SCRATCH / "revived.mp4"
+    about, _ = made("revived", "--from", file, "--stream", again)  # with fewer chunks
+    assert about["sampler_options"] == known["sampler_options"] and about["seed"] == known["seed"], (about, known)
+    assert equal_frames(frames_of(again), frames)
+    headless = SCRATCH / "headless.mp4"
+    headless.write_bytes(file.read_bytes()[:100])
+    said = kinora("generate", "--name", "none", "--from", headless, code=1)
+    assert "headless.mp4" in said, said
 
 
 def check_from(file, latent):
