@@ -56,7 +56,7 @@ Flags generate_flags() {
       "FOLDER "
       "that made it; a warning names weights and plugins that differ here")(
       "prompt", po::value<Strings>()->composing()->value_name("TEXT"),
-      "what to show; if given several times, one video each")(
+      "what to show, in place of the job's prompts or shots; if given several times, one video each")(
       "image", po::value<std::string>()->value_name("FILE"), "image for the first frame")(
       "video", po::value<std::string>()->value_name("FILE"), "video to continue or to change")(
       "stream", po::value<std::string>()->value_name("FILE"),

@@ -1,5 +1,6 @@
 #include "plugins/jobs/generate/check_generate.hpp"
 
+#include <algorithm>
 #include <fstream>
 
 #include <ATen/ATen.h>
