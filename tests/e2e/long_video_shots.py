@@ -173,6 +173,8 @@ def check_refusals():
          "stream is for one video, and this job makes 2"),
         ((shots(), 'film.parallel=["cp-ring"]'), "cache needs whole sequences, and parallel/cp-ring divides them"),
         ((shots(), 'film.cache={use="kv", capacity=2, sink=2}'), "capacity = 2 includes it; give a larger capacity"),
+        ((shots(), 'film.cache={use="kv", capacity=1}'), "capacity = 1 leaves a chunk nothing before it"),
+        ((shots(), f'film.prompts=["{DARK}"]'), "shots and prompts are both given"),
         (('film.shots=[{prompt="a", chunks=2, seconds=1.0}]',),
          "shot 1: give its length in seconds or in chunks, not in both"),
         ((shots(), f'run.out="{OUT}"', f"film.stream={OUT}/dit/a.mp4"), "whose files are its jobs'"),
@@ -181,8 +183,11 @@ def check_refusals():
         (('film.shots=[{prompt="a", chunks=2, pin=1}]',), "shot 1: 'pin' is unknown")):
         said = subprocess.run(command("check", sets=sets), capture_output=True, text=True)
         assert said.returncode == 2 and words in said.stdout + said.stderr, (words, said)
-    said = kinora("generate", "--prompt", DARK, "--prompt", BLUE, "--stream", SCRATCH / "two.mp4", code=2)
+    said = kinora("generate", "--prompt", DARK, "--prompt", BLUE, "--stream", SCRATCH / "two.mp4", code=2, sets=())
     assert "stream is for one video, and this job makes 2" in said and not (SCRATCH / "two.mp4").exists(), said
+    assert "film: --prompt takes the place of its 4 shots" in said, said
+    said = kinora("generate", "--prompt", DARK, code=2)
+    assert "--prompt and --set film.shots both say what to show" in said, said
 
 
 def check_training():

@@ -104,6 +104,8 @@ void check_requests(JobCheck& check, const GenerateOptions& o) {
   const auto all =
       check.made(o.prompts_file.empty() ? "prompts" : "prompts_file", [&] { return requests(check, o); });
   check.holds("format", [&] { require_formats(o); });
+  if (!o.shots.empty() && o.frames > 0)
+    check.warning("frames", "frames does not apply to shots, which have lengths of their own; leave it out");
   if (all && all->size() > 1 && !o.stream.empty())
     check.problem("stream", fmt::format("stream is for one video, and this job makes {}", all->size()));
   for (const auto& given : {o.image, o.video, o.last_image, o.noise})
@@ -183,9 +185,28 @@ void check_denoiser(JobCheck& check) {
   check.holds("sampler", [&] { SamplerInstance(check.open(sampler), sampler.options).levels(); });
 }
 
-void check_noise(JobCheck& check, const GenerateOptions& o, const std::vector<int64_t>& shape) {
+// Calls f with each request and the shape of its latent, if that is known. shape: that of a video without shots.
+template <class F>
+void each_shape(JobCheck& check, const GenerateOptions& o, std::vector<int64_t> shape, int64_t time, F f) {
+  const int64_t frames = shape[1];
+  for (const auto& request : requests(check, o)) {
+    shape[1] = latent_frames_of(check, o, request, time, frames);
+    if (shape[1] > 0) f(request, shape);
+  }
+}
+
+void check_noise(JobCheck& check, const GenerateOptions& o, const std::vector<int64_t>& shape, int64_t time) {
   if (!std::filesystem::exists(o.noise)) return;  // an earlier job makes it
-  for (const auto& request : requests(check, o)) require_noise(o.noise, request.number, shape);
+  each_shape(check, o, shape, time, [&](const Request& request, const std::vector<int64_t>& its) {
+    require_noise(o.noise, request.number, its);
+  });
+}
+
+void check_given_frames(JobCheck& check, const GenerateOptions& o, const std::vector<int64_t>& shape,
+                        const kinora_tokenizer_info& info, const std::string& tokenizer) {
+  each_shape(check, o, shape, info.time, [&](const Request&, const std::vector<int64_t>& its) {
+    require_condition_frames(info, tokenizer, o.condition_frames, its);
+  });
 }
 
 // Checks each given dimension for the tokenizer and for the patches of the model. Returns whether all fit.
@@ -331,12 +352,12 @@ void check_generate(JobCheck& check) {
     return latent_shape(info, id, data ? data->shape : std::vector<int64_t>(), {frames, o.height, o.width});
   });
   if (shape && !of_codes && !o.noise.empty() && check.finds("noise", o.noise))
-    check.holds("noise", [&] { check_noise(check, o, *shape); });
+    check.holds("noise", [&] { check_noise(check, o, *shape, info.time); });
   if (shape && !of_codes && !o.last_image.empty())
     check.holds("last_image", [&] { require_last_image(spec, use, shape->at(0), info.time); });
   if (shape && !of_codes) check_pictures(check, o, spec, use, shape->at(0));
   if (shape && !o.video.empty() && o.strength == 1)
-    check.holds("condition_frames", [&] { require_condition_frames(info, id, o.condition_frames, *shape); });
+    check.holds("condition_frames", [&] { check_given_frames(check, o, *shape, info, id); });
   const bool as_in_training = !has_own && o.frames + o.height + o.width == 0;
   if (!shape || of_codes || as_in_training ||
       use.options.values().value("in_channels", shape->at(0)) != shape->at(0))

@@ -14,18 +14,34 @@ namespace {
 
 const char* place_of_shots(const GenerateOptions& o) { return o.shots.empty() ? "prompts_file" : "shots"; }
 
-// Positions in time from the first latent frame to the last one, jumps at cuts included; 0: unknown.
-int64_t positions_of(std::vector<Shot> shots, const GenerateOptions& o, const FrameOptions& rule, double fps,
-                     int64_t time) {
+// Empty: there are none, or they are in seconds and the frames per second are not known yet.
+ShotList listed(JobCheck& check, const GenerateOptions& o, const Request& request, int64_t time) {
+  auto shots = shots_of(request.shots);
+  double fps = o.fps;
+  if (const JobSpec* encode = check.upstream("encode"); encode && fps == 0)
+    if (const auto encoded = catching([&] { return LatentFacts::of_folder(check.folder_of(*encode)); }))
+      fps = encoded->fps;
   if (shots.empty() || (fps <= 0 && std::ranges::any_of(shots, [](const Shot& s) { return s.chunks == 0; })))
-    return 0;
-  const ShotList list(std::move(shots), {.jump = o.shot_jump}, fps, rule.chunks(), time);
+    return {};
+  return {std::move(shots), {.jump = o.shot_jump}, fps, inference::frame_rule_of(check, o).chunks(), time};
+}
+
+// Positions in time from the first latent frame to the last one, jumps at cuts included; 0: unknown.
+int64_t positions_of(const ShotList& list, const FrameOptions& rule) {
+  if (list.empty()) return 0;
   const int64_t last = list.frames() - 1;
   const auto times = list.at(generating_rule(rule), last, 1).times;
   return 1 + (times.empty() ? last : times.back());
 }
 
 }  // namespace
+
+int64_t latent_frames_of(JobCheck& check, const GenerateOptions& o, const Request& request, int64_t time,
+                         int64_t otherwise) {
+  if (request.shots.empty()) return otherwise;
+  const ShotList list = listed(check, o, request, time);
+  return list.empty() ? 0 : list.frames();
+}
 
 void check_shots(JobCheck& check, const GenerateOptions& o, const std::string& why_no_cache) {
   const auto all = catching([&] { return requests(check, o); });
@@ -42,12 +58,9 @@ void check_positions(JobCheck& check, const GenerateOptions& o, const ComponentU
   const auto rule = inference::frame_rule_of(check, o);
   const auto all = catching([&] { return requests(check, o); });
   if (largest.empty() || !rule.teacher_forcing || !all) return;
-  const auto encoded =
-      catching([&] { return LatentFacts::of_folder(check.folder_of(check.need_upstream("encode"))); });
-  const double fps = o.fps > 0 ? o.fps : encoded ? encoded->fps : 0;
   int64_t needed = 0;
   for (const auto& request : *all)
-    needed = std::max(needed, positions_of(shots_of(request.shots), o, rule, fps, time));
+    needed = std::max(needed, positions_of(listed(check, o, request, time), rule));
   if (needed > largest[0])
     check.problem(
         place_of_shots(o),

@@ -62,6 +62,16 @@ TEST(ShotsOfAFile, AreTheOnlyOnesOfTheirJob) {
   EXPECT_THAT(both, HasSubstr("shots and prompts are both given"));
 }
 
+// Frames of a video that it begins with are fewer than those of its shots, which are more than the training's.
+TEST(ShotsOfAFile, DecideHowManyFramesMayBeGiven) {
+  const std::string shots = R"({"shots": [{"prompt": "sea", "chunks": 9}]})", words = "so none is left to generate";
+  const std::string video = "video = '" + std::string(KINORA_TEST_DATA) + "/bbb_A.mp4'\ncondition_frames = ";
+  const std::string given = problems(R"({"prompt": "sea"})", kForced, video + "65");
+  EXPECT_THAT(given, HasSubstr(words));
+  EXPECT_THAT(problems(shots, kForced, video + "17"), Not(HasSubstr("condition_frames")));
+  EXPECT_THAT(problems(shots, kForced, video + "129"), HasSubstr("of 9 latent frames, " + words));
+}
+
 // Seven latent frames and a cut: the last one is at 6 + shot_jump.
 TEST(ShotsOfAFile, NeedAsManyPositionsAsTheModelHasLearnt) {
   const std::string learnt = kForced +
