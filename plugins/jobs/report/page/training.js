@@ -77,8 +77,8 @@ function videoFacts(made) {
       ["frames", isTimed ? `${whole(frames)} at ${number(fps, 5)}\u00A0fps` : whole(frames)],
     ["size", width !== null && height !== null && `${whole(width)} × ${whole(height)}`],
     ["made in", seconds !== null && duration(seconds)],
-    ["sampler", sampler], ["temperature", whole(temperature)], ["steps", whole(steps)], ["denoiser calls", whole(nfe)],
-    ["model calls", whole(made.model_calls)],
+    ["sampler", sampler], ["temperature", whole(temperature)], ["steps", whole(steps)],
+    [sampler ? "denoiser calls" : "codes drawn", whole(nfe)], ["model calls", whole(made.model_calls)],
     ["guidance", whole(guidance)], ["seed", seed]]);
 }
 
