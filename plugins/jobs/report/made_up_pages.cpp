@@ -83,8 +83,8 @@ void write_all(const std::filesystem::path& folder) {
   run.write_rest("A video of 3 seconds.");
   save("seconds", run, "x");
   run.write("generate/videos/000.json", R"({"prompt": "A video of 9 seconds.", "sampler": "s", "nfe": 8,
-      "model_calls": 21, "frames": 33, "fps": 12, "width": 96, "height": 64, "shots": [{"frame": 0, "prompt": "A video of 9 seconds."},
-      {"frame": 12, "prompt": "A dark video."}]})");
+      "model_calls": 21, "frames": 33, "fps": 12, "width": 96, "height": 64,
+      "shots": [{"frame": 0, "prompt": "A video of 9 seconds."}, {"frame": 12, "prompt": "A dark video."}]})");
   save("shots", run, "x");
   for (const int points : {1, 2, 3, 12, 50, 5000}) {
     write_curve(run, points);
