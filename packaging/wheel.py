@@ -48,7 +48,7 @@ def packed(prefix):
             soname := re.search(r"SONAME.*\[(.+?)\]", sbom.output_of("readelf", "-dW", file))):
             name = name.with_name(soname[1])
         out[f"kinora/prefix/{name}"] = file
-    return out | {f"kinora/{file.name}": file for file in sorted(MODULE.glob("*.py"))}
+    return out | {f"kinora/{file.name}": file for file in sorted(MODULE.glob("*.py*")) if file.is_file()}
 
 
 def metadata(version, torch):
@@ -66,9 +66,9 @@ Provides-Extra: torch
 Requires-Dist: torch=={torch}; extra == "torch"
 Description-Content-Type: text/plain
 
-The command kinora, and the module kinora, which runs run files and applies stages. Jobs that compute with tensors need
-torch {torch} in the same environment: pip install torch=={torch}. Reading and writing videos needs FFmpeg's libraries
-from the system; see kinora/prefix/share/doc/kinora/LIBRARIES.md.
+The command kinora, and the module kinora, which makes videos, runs run files and applies stages. Jobs that compute with
+tensors need torch {torch} in the same environment: pip install torch=={torch}. Reading and writing videos needs
+FFmpeg's libraries from the system; see kinora/prefix/share/doc/kinora/LIBRARIES.md.
 """
 
 

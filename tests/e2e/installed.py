@@ -269,6 +269,7 @@ def check_wheel():
                   for line in wheel.read(next(n for n in wheel.namelist()
                                               if n.endswith("/RECORD"))).decode().splitlines()]
         assert sorted(name for name, _, _ in record) == sorted(wheel.namelist())
+        assert {"kinora/_pipeline.py", "kinora/py.typed"} <= set(wheel.namelist())
         for name, digest, size in record:
             data = wheel.read(name)
             found = "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()

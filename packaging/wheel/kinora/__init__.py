@@ -6,9 +6,11 @@
     with kinora.stage(["video.probe"]) as stage: stage.process(sample).kept
     torch.from_dlpack(sample.tensor("frames"))
     for batch in kinora.load("shards/", 8, stages=[{"use": "video.read", "frames": 17}]): ...
+    with kinora.Pipeline("Wan2.1-T2V-1.3B-Diffusers") as p: p.generate("a boat at sea").save("boat.mp4")
 
 libtorch is the torch package of this Python environment, if its version is the one that this Kinora was built for. Log
-lines go to logging.getLogger("kinora"). Python runs none of the work: every call releases the GIL.
+lines go to logging.getLogger("kinora"). Python runs none of the work: every call releases the GIL. A Pipeline has its
+model in a process of its own.
 """
 import json
 import logging
@@ -18,14 +20,18 @@ import threading
 from . import _library as _c
 from ._library import Error
 from ._data import Loader
+from ._frames import Frames
+from ._pipeline import Pipeline, Request, Settings, Stream
 from ._samples import Sample, Tensor
 from ._stage import Applied, Dropped, Failed, Outcomes, Stage, collected, interruptible
+from ._videos import Chunk, Video
 
-__all__ = ["Applied", "Dropped", "Error", "Failed", "Loader", "Outcomes", "Sample", "Stage", "Tensor", "apply",
-           "components", "fingerprint", "load", "open", "run", "stage", "version"]
+__all__ = ["Applied", "Chunk", "Dropped", "Error", "Failed", "Frames", "Loader", "Outcomes", "Pipeline", "Request",
+           "Sample", "Settings", "Stage", "Stream", "Tensor", "Video", "apply", "components", "fingerprint", "load",
+           "open", "run", "stage", "version"]
 
 _host = None
-_kept = []  # what libkinora points to while the host is open
+_kept: list = []  # what libkinora points to while the host is open
 _opening = threading.RLock()
 
 
@@ -68,15 +74,6 @@ def _opened():
         return _host
 
 
-def _toml(value):
-    """A value as TOML writes it on one line."""
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{json.dumps(str(k))} = {_toml(v)}" for k, v in value.items()) + " }"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(os.fspath(value) if hasattr(value, "__fspath__") else value, ensure_ascii=False)
-
-
 def run(file=None, *, text=None, out=None, only=None, sets=None):
     """Runs the jobs of a run file, as `kinora run` does; what is finished is not repeated.
 
@@ -86,7 +83,7 @@ def run(file=None, *, text=None, out=None, only=None, sets=None):
     Error with every problem of the file, or the error of the job that failed; KeyboardInterrupt on Ctrl-C, after which
     the same call continues.
     """
-    host, encoded = _opened(), [f"{name}={_toml(value)}".encode() for name, value in (sets or {}).items()]
+    host, encoded = _opened(), [f"{name}={_c.toml(value)}".encode() for name, value in (sets or {}).items()]
     options = _c.RunOptions(sets=(_c.c_char_p * len(encoded))(*encoded), n_sets=len(encoded))
     options.file, options.out = (os.fsencode(path) if path is not None else None for path in (file, out))
     options.text, options.only = (words.encode() if words is not None else None for words in (text, only))
@@ -133,7 +130,7 @@ def load(data, batch, *, stages=(), seed=0, rank=0, ranks=1, state=None, ahead=2
     when more samples fail than max_failed and max_failed_share accept.
     """
     table = data if isinstance(data, dict) else {"path": data}
-    return Loader(_opened(), _toml(table), batch=batch, stages=stages, seed=seed, rank=rank, ranks=ranks, state=state,
+    return Loader(_opened(), _c.toml(table), batch=batch, stages=stages, seed=seed, rank=rank, ranks=ranks, state=state,
                   ahead=ahead)
 
 

@@ -2,6 +2,7 @@
 import ctypes
 import functools
 import importlib.util
+import json
 import os
 import pathlib
 import sys
@@ -110,6 +111,15 @@ class Samples(Structure):
                 ("remove", CFUNCTYPE(None, c_void_p, c_char_p)),
                 ("get_tensor", c_void_p),
                 ("set_tensor", CFUNCTYPE(c_int32, c_void_p, c_char_p, c_void_p))]
+
+
+def toml(value):
+    """A value as TOML writes it on one line."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(str(k))} = {toml(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(os.fspath(value) if hasattr(value, "__fspath__") else value, ensure_ascii=False)
 
 
 def bytes_of(text):

@@ -24,6 +24,21 @@ def _release_unused(capsule):
         managed.contents.deleter(managed)
 
 
+def require_shared(device, stream, max_version, dl_device, copy):
+    """Raises BufferError unless these arguments of __dlpack__ ask for what is there, by DLPack 1."""
+    if max_version is None or max_version[0] < 1:
+        raise BufferError(
+            "this library asks for a tensor of DLPack 0; use one with DLPack 1, such as numpy 2.1 or torch 2.9")
+    if copy or dl_device not in (None, device) or stream is not None:
+        raise BufferError("the tensor is shared in memory of the CPU; copy it after numpy.from_dlpack()")
+
+
+def capsule_of(managed):
+    """The capsule of a pointer to a DlManaged, which it takes over."""
+    return _api.PyCapsule_New(ctypes.cast(managed, ctypes.c_void_p), _CAPSULE,
+                              ctypes.cast(_release_unused, ctypes.c_void_p))
+
+
 def _samples():
     return _c.library().kinora_embed_samples().contents
 
@@ -50,14 +65,8 @@ class Tensor:
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         """A capsule of DLPack 1; raises BufferError for a library that is older, or asks for a copy or another
         device."""
-        if max_version is None or max_version[0] < 1:
-            raise BufferError(
-                "this library asks for a tensor of DLPack 0; use one with DLPack 1, such as numpy 2.1 or torch 2.9")
-        if copy or dl_device not in (None, self._device) or stream is not None:
-            raise BufferError("a tensor of a sample is shared in memory of the CPU; copy it after numpy.from_dlpack()")
-        managed = self._sample._share(self._name)
-        return _api.PyCapsule_New(ctypes.cast(managed, ctypes.c_void_p), _CAPSULE,
-                                  ctypes.cast(_release_unused, ctypes.c_void_p))
+        require_shared(self._device, stream, max_version, dl_device, copy)
+        return capsule_of(self._sample._share(self._name))
 
     def __del__(self):
         if self._managed:

@@ -30,6 +30,7 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/exchange.hpp"
 #include "plugins/jobs/generate/about_video.hpp"
+#include "plugins/jobs/generate/frame_files.hpp"
 #include "plugins/jobs/generate/joint_session.hpp"
 #include "plugins/jobs/generate/kept_chunks.hpp"
 #include "plugins/jobs/generate/live_video.hpp"
@@ -337,7 +338,7 @@ class Serving {
       if (is_live(message))
         end["done"] = shown(id, folder, fields, message.value("branch", json()));
       else
-        end.update(made(id, folder, fields, batched));
+        end.update(made(id, folder, fields, text_in(message, "frames"), batched));
     } catch (const DiskFull& e) {
       end.update({{"failed", e.what()}, {"code", "disk_full"}});
     } catch (const std::exception& e) {
@@ -348,8 +349,8 @@ class Serving {
     if (!is_over_) messages_.send(end);
   }
 
-  // What "done" and "times" tell.
-  json made(const std::string& id, const fs::path& folder, const json& fields,
+  // What "done" and "times" tell, and "settings" if frames are asked for. form: of FrameFiles, or "".
+  json made(const std::string& id, const fs::path& folder, const json& fields, const std::string& form,
             inference::BatchedVideo& batched) {
     const GenerateOptions options = options_of(fields);
     const Request request = request_of(fields);
@@ -373,7 +374,9 @@ class Serving {
     const Cancellable here(*this, id, session);
     JointSession joint(session);
     const auto drift = drift_of(pipeline_, request);
+    const auto files = frame_files(id, form, folder, session);
     MadeVideo made;
+    json said;
     {
       GrowingVideo growing(context_.runtime().registry(), (folder / "live.mp4").string(),
                            pipeline_.fps(request), options_.crf, about.known(request), {});
@@ -382,12 +385,13 @@ class Serving {
         growing.add(frames);
         stills.add(frames);
         if (drift) drift->add(frames);
+        if (files) files->add(frames);
         made.frames += frames.size(0);
         made.height = frames.size(1);
         made.width = frames.size(2);
       });
       static_cast<inference::Session::Made&>(made) = session.made();
-      json said = about.described(request, made);
+      said = about.described(request, made);
       const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       said["seconds"] = seconds;
       if (!pipeline_.makes_codes()) about.tell_speeds(said, made, seconds);
@@ -401,7 +405,17 @@ class Serving {
     chunks.remove();
     const json done{{"num_frames", made.frames}, {"width", made.width}, {"height", made.height}};
     bytes_.learn(done, made);
-    return {{"done", done}, {"times", times.told(made)}};
+    json out{{"done", done}, {"times", times.told(made)}};
+    if (files) out["settings"] = std::move(said);
+    return out;
+  }
+
+  // Null: none are asked for.
+  std::unique_ptr<FrameFiles> frame_files(const std::string& id, const std::string& form,
+                                          const fs::path& folder, const inference::Session& session) {
+    if (form.empty()) return nullptr;
+    return std::make_unique<FrameFiles>(FrameFiles::About{id, form, folder}, session, mail_,
+                                        [&](const json& message) { messages_.send(message); });
   }
 
   // A live session. branch: {"session", "chunk"}, what it continues; null: nothing.

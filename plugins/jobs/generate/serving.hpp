@@ -1,4 +1,5 @@
-// A generate job as the process behind a model of `kinora serve`: its requests come from a socket.
+// A generate job as the process behind a model of `kinora serve`, or behind a Pipeline of the Python module: its
+// requests come from a socket.
 #pragma once
 #include "core/run/job.hpp"
 #include "plugins/jobs/inference/generate_options.hpp"
@@ -14,6 +15,12 @@ namespace kinora::core {
 //   {"make": ID, "folder": DIR, "fields": {...}} -> {"progress": 0.4, "video": ID}, ..., then
 //                                                   {"done": {...}, "times": {...}, "video": ID} or
 //                                                   {"failed": WHY, "video": ID}, with "code": "disk_full" if it is
+//     with "frames": "whole"                     the frames, uint8 RGB, are in the file "frames" of DIR, and the last
+//                                                   message has "settings": {...}, those of the MP4
+//     with "frames": "chunks"                    -> {"frames": [T, H, W, 3], "file": FILE, "number": N,
+//                                                   "first_frame": F, "video": ID}, ..., which wait for
+//                                                   {"steer": ID, "taken": N}, see FrameFiles; at the end as above;
+//                                                   not in a batch
 //   {"batch": [{"make": ID, ...}, ...]}          -> the same for each; their calls of the model are made together
 //   {"live": ID, "folder": DIR, "fields": {...}} -> {"start": {"mime", ...}, "live": ID}, then
 //                                                   {"chunk": {...}, "file": FILE, "number": N, "live": ID}, ...,
@@ -36,7 +43,7 @@ namespace kinora::core {
 // together, the first has the socket.
 void serve_requests(JobContext& context, const GenerateOptions& options, int socket);
 
-// The descriptor that `kinora serve` gives its processes, in KINORA_REQUESTS; -1: it did not start this one.
+// The descriptor that such a process is given, in KINORA_REQUESTS; -1: none.
 int socket_of_requests();
 
 }  // namespace kinora::core
