@@ -48,7 +48,8 @@ def packed(prefix):
             soname := re.search(r"SONAME.*\[(.+?)\]", sbom.output_of("readelf", "-dW", file))):
             name = name.with_name(soname[1])
         out[f"kinora/prefix/{name}"] = file
-    return out | {f"kinora/{file.name}": file for file in sorted(MODULE.glob("*.py*")) if file.is_file()}
+    return out | {f"kinora/{file.name}": file for file in sorted(MODULE.glob("*"))
+                  if file.suffix in (".py", ".pyi", ".typed")}
 
 
 def metadata(version, torch):

@@ -67,7 +67,7 @@ class Rollout {
   void read_finished(const Read& read) { read_chunks(plan_.chunks.of(read_), next_chunk(), read); }
   // It reads these chunks again, up to the next one.
   void read_chunks(int64_t first, int64_t end, const Read& read);
-  int64_t next_chunk() const { return plan_.chunks.of(known_); }  // of a plan with chunks
+  int64_t next_chunk() const { return has_chunks() ? plan_.chunks.of(known_) : 0; }
 
  private:
   bool has_chunks() const { return plan_.chunks.each > 0; }
