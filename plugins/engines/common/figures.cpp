@@ -1,6 +1,7 @@
 #include "plugins/engines/common/figures.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,23 @@ namespace {
 
 using nlohmann::json;
 constexpr size_t kBuffer = 1 << 16;
+
+// What `kinora plan --curate` needs to know of a stage, beside its counts.
+json cost_of(const StageState& stage) {
+  const auto& f = stage.figures;
+  const double n = std::max<double>(1, static_cast<double>(f.in)), mean = f.seconds / n;
+  const Tokens& need = stage.need;
+  return {{"from", std::vector<uint32_t>(stage.spec->from, stage.spec->from + stage.spec->n_from)},
+          {"deviation", std::sqrt(std::max(0.0, f.squares / n - mean * mean))},
+          {"starting", stage.starting},
+          {"ordered", stage.in_order},
+          {"asked", stage.spec->workers},
+          {"cpus", need.cores},
+          {"gpus", need.gpus},
+          {"memory", need.memory},
+          {"nvdec", need.nvdec},
+          {"nvenc", need.nvenc}};
+}
 
 std::string text_of(const json& event) { return event.dump(-1, ' ', false, json::error_handler_t::replace); }
 
@@ -91,7 +109,8 @@ std::string Figures::at(double seconds, Advice& advice, Trace* trace) {
                              {"limit", stage->slots.size()},
                              {"wanted", std::min(stage->wanted, stage->slots.size())},
                              {"seconds", f.seconds},
-                             {"queue", stage->queue.size()}});
+                             {"queue", stage->queue.size()},
+                             {"cost", cost_of(*stage)}});
     if (trace)
       trace->counter(stage->spec->name, stage->queue.size(), stage->busy,
                      stage->index == 0 ? ledger_.samples().now() : 0);

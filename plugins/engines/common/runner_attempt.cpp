@@ -200,6 +200,7 @@ void Runner::complete(Task& task, int32_t status, const std::string& message, do
   StageState& stage = task.stage;
   stage.figures.in += task.in->is_single() ? 0 : 1;
   stage.figures.seconds += seconds;
+  stage.figures.squares += seconds * seconds;
   ledger_.release(task.reserve);
   if (stopping()) return;
   lineage_.end_work(track);

@@ -42,8 +42,10 @@ void Runner::batch_done(Task& task, int32_t status, const std::string& message) 
                  status == KINORA_OK ? "ok" : message.c_str());
   {
     const Lock lock(mutex_);
+    const double seconds = seconds_between(task.start, now()) - task.waited;
     stage.figures.in += n;
-    stage.figures.seconds += seconds_between(task.start, now()) - task.waited;
+    stage.figures.seconds += seconds;
+    stage.figures.squares += seconds * seconds / static_cast<double>(n);
     ledger_.release(task.reserve);
     if (!stopping()) {
       for (const auto& track : task.batch) lineage_.end_work(track);

@@ -62,6 +62,7 @@ struct StageState {
     uint64_t errors_after = 0;    // errors for samples that had been emitted or dropped
     uint64_t without_result = 0;  // inputs that it neither ended, held nor made anything of
     double seconds = 0;           // working time, all workers together
+    double squares = 0;           // sum of the squares of each sample's seconds
   } figures;
 
   // Key of the copy that this stage takes if other stages take the sample too, so that both can be stored.
