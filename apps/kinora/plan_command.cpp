@@ -1,13 +1,15 @@
-// kinora plan FILE.toml: the parallel layout for a train job, its cost, and why.
+// kinora plan FILE.toml: the parallel layout for a train job, its cost, and why; or the hours of a curate job.
 #include <iostream>
 
 #include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
 #include "apps/planner/calibrate.hpp"
+#include "apps/planner/curation.hpp"
 #include "apps/planner/search.hpp"
 #include "apps/planner/train_job.hpp"
 #include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
 #include "core/config/document.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/plugin/service.hpp"
@@ -34,12 +36,16 @@ sequence=cp-ring|cp-ulysses|cp-2d|stdit-hybrid|balanced-sp and ulysses of cp;
 schedule=gpipe|1f1b|interleaved, virtual and conditioning=recompute|send of pp; recompute=1 (every block), 2
 (every other) ...; micro, samples per microbatch. A layout that the file gives is explained too.
 
+With --curate: the hours and node-hours of a curate job on a cluster, what limits it, and a bound that nothing
+exceeds. Its stages' costs are those of a finished run of the job on some videos.
+
 examples:
   kinora plan my.toml --cluster 8x8xH100                       the best five layouts on 8 nodes of 8 H100
   kinora plan my.toml --cluster 8x8xH100 --latent 36x96x84     for longer videos than the encode job has
   kinora plan my.toml --cluster 8x8xH100 --write planned.toml  the run file with the best layout in it
   kinora plan my.toml --cluster 8x8xH100 --explain tp=2,cp=4,pp=4,dp=2
   kinora plan --calibrate                                      measure this machine, for --cluster 1x2xhere
+  kinora plan my.toml --curate --cluster "1000x{cpus=64,gpus=8,memory=512GiB}" --inputs 200000000 --failures 0.02
 
 )";
 
@@ -60,6 +66,15 @@ Flags plan_flags() {
       "write", po::value<std::string>()->value_name("OUT.toml"), "write the run file with the best layout")(
       "force", "let --write replace an existing file")(
       "calibrate", "measure a core of this machine and store it as the GPU \"here\"")(
+      "curate", "plan a curate job on a cluster such as 1000x{cpus=64,gpus=8,memory=512GiB}")(
+      "inputs", po::value<int64_t>()->value_name("N"), "with --curate: videos; default: as many as were run")(
+      "price", po::value<double>()->default_value(0)->value_name("P"), "with --curate: price of a node-hour")(
+      "failures", po::value<double>()->default_value(0)->value_name("SHARE"),
+      "with --curate: share of the nodes that fail a day")(
+      "drains", po::value<double>()->default_value(0)->value_name("SHARE"),
+      "with --curate: share of the nodes that are taken away for an hour a day, with notice")(
+      "store", po::value<std::string>()->value_name("SIZE"),
+      "with --curate: most bytes a second that all nodes read and write together")(
       "json", "print the result as JSON")("help,h", "this text");
   return out;
 }
@@ -131,6 +146,35 @@ void write(const std::string& from, const std::string& to, const std::string& jo
   std::cerr << "wrote " << to << "\n";
 }
 
+// Names the mistake in the flags of --curate; "" if there is none.
+std::string mistake_in_curation(const po::variables_map& given) {
+  if (given["cluster"].defaulted())
+    return "--curate needs a cluster; --cluster \"1000x{cpus=64,gpus=8,memory=512GiB}\"";
+  for (const char* name : {"latent", "explain", "write"})
+    if (given.count(name)) return fmt::format("--{} is for train jobs; leave it out, or --curate", name);
+  if (given.count("inputs") && given["inputs"].as<int64_t>() < 1) return "--inputs must be 1 or more";
+  for (const char* name : {"failures", "drains"})
+    if (const double share = given[name].as<double>(); !(share >= 0 && share <= 24))
+      return fmt::format("--{} must be a number from 0 to 24", name);
+  return given["price"].as<double>() >= 0 ? "" : "--price must be 0 or more";
+}
+
+int plan_curation(const core::RunFile& run, const po::variables_map& given) {
+  const core::JobSpec& job = *core::or_throw(plan::curate_job(run, given["job"].as<std::string>()));
+  plan::MeasuredJob measured = core::or_throw(plan::measured_job(run, job));
+  const int64_t inputs = given.count("inputs") ? given["inputs"].as<int64_t>() : measured.job.inputs;
+  engines::simulated::Surroundings around;
+  around.failures = given["failures"].as<double>();
+  around.drains = given["drains"].as<double>();
+  if (given.count("store"))
+    around.store = static_cast<double>(core::or_throw(core::parse_size(given["store"].as<std::string>())));
+  plan::CurationPlan found = core::or_throw(
+      plan::plan_curation(std::move(measured), inputs, given["cluster"].as<std::string>(), around));
+  found.price = given["price"].as<double>();
+  std::cout << (given.count("json") ? plan::json_of(found).dump() + "\n" : plan::text_of(found));
+  return kDone;
+}
+
 // Names the mistake in the flags; "" if there is none.
 std::string mistake_in(const po::variables_map& given) {
   if (given["file"].as<std::string>().empty())
@@ -140,32 +184,15 @@ std::string mistake_in(const po::variables_map& given) {
     return to + " exists already; give --write another name, or --force";
   if (given.count("write") && given.count("explain"))
     return "--write writes the best layout, and --explain explains another; give one of them";
+  if (given.count("curate")) return mistake_in_curation(given);
   return given["best"].as<int64_t>() < 1 ? "--best must be 1 or more" : "";
 }
 
-}  // namespace
-
-int plan_command(core::Runtime& runtime, const Arguments& arguments) {
-  po::options_description all = plan_flags();
-  all.add_options()("file", po::value<std::string>()->default_value(""));
-  po::positional_options_description positional;
-  positional.add("file", 1);
-  po::variables_map given;
-  po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
-  if (given.count("help")) {
-    std::cout << kPlanHelp << plan_flags();
-    return kDone;
-  }
-  const bool as_json = given.count("json") != 0;
-  if (given.count("calibrate")) return calibrate(runtime, as_json);
+int plan_training(core::Runtime& runtime, const core::RunFile& run, const po::variables_map& given) {
   const std::string file = given["file"].as<std::string>();
-  if (const std::string wrong = mistake_in(given); !wrong.empty()) return complain(kUsage, "plan: " + wrong);
-  const auto run =
-      load_run(runtime, file,
-               given.count("set") ? given["set"].as<std::vector<std::string>>() : std::vector<std::string>());
-  if (!run) return kUsage;
-  const core::JobSpec& job = *core::or_throw(plan::train_job(*run, given["job"].as<std::string>()));
-  const plan::Problem problem = problem_of({runtime, *run, job}, given);
+  const bool as_json = given.count("json") != 0;
+  const core::JobSpec& job = *core::or_throw(plan::train_job(run, given["job"].as<std::string>()));
+  const plan::Problem problem = problem_of({runtime, run, job}, given);
   if (given.count("explain"))
     return explain(core::or_throw(plan::parse_layout(given["explain"].as<std::string>())), problem, as_json);
   const auto own = plan::layout_of(job, problem);
@@ -204,6 +231,29 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
   if (given.count("write"))
     say_what_is_left(runtime, given["write"].as<std::string>(), problem.cluster.size());
   return kDone;
+}
+
+}  // namespace
+
+int plan_command(core::Runtime& runtime, const Arguments& arguments) {
+  po::options_description all = plan_flags();
+  all.add_options()("file", po::value<std::string>()->default_value(""));
+  po::positional_options_description positional;
+  positional.add("file", 1);
+  po::variables_map given;
+  po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
+  if (given.count("help")) {
+    std::cout << kPlanHelp << plan_flags();
+    return kDone;
+  }
+  if (given.count("calibrate")) return calibrate(runtime, given.count("json") != 0);
+  if (const std::string wrong = mistake_in(given); !wrong.empty()) return complain(kUsage, "plan: " + wrong);
+  const auto run =
+      load_run(runtime, given["file"].as<std::string>(),
+               given.count("set") ? given["set"].as<std::vector<std::string>>() : std::vector<std::string>());
+  if (!run) return kUsage;
+  if (given.count("curate")) return plan_curation(*run, given);
+  return plan_training(runtime, *run, given);
 }
 
 }  // namespace kinora

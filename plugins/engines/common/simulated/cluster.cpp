@@ -9,11 +9,13 @@ namespace kinora::engines::simulated {
 namespace {
 
 constexpr double kDay = 86400, kNever = std::numeric_limits<double>::infinity();
-// Seconds: a range's work at least, unless the job is short; and how much of a long job is simulated.
-constexpr double kRange = 3600, kMost = 10 * kDay;
-constexpr double kChains = 10;       // a range takes this many times as long as one sample from stage to stage
-constexpr double kCalls = 20000;     // of stages in a simulated range, at most; a longer one goes on alike
-constexpr uint64_t kRunsOfNode = 3;  // simulated ranges of each kind of node
+// Seconds: the work of a range, unless the job is short; how much of a range and of a long job is simulated. The rest
+// goes on alike.
+constexpr double kRange = 4 * 3600, kWindow = 1200, kMost = 10 * kDay;
+constexpr double kChains = 5;  // what is simulated takes this many times as long as one sample of each stage
+constexpr double kCalls = 20000;     // of stages in what is simulated, at most
+constexpr uint64_t kRunsOfNode = 2;  // of each kind
+constexpr double kTooLong = 20;      // of the bound
 
 double calls_of(const std::vector<Stage>& stages) {
   std::vector<balance::Stage> unit;
@@ -23,39 +25,62 @@ double calls_of(const std::vector<Stage>& stages) {
   return out;
 }
 
-// The ranges of one kind of node.
+double chain_of(const std::vector<Stage>& stages) {
+  double out = 0;
+  for (const Stage& s : stages) out += s.cost.seconds;
+  return out;
+}
+
+// Of a kind of node: a range of n inputs takes start + n * each seconds.
 struct Pace {
-  int64_t inputs = 1;
-  std::vector<double> seconds;  // of whole ranges, as simulated
+  int64_t inputs = 1;  // of a range
+  double network = 0;
+  struct Line {
+    double start = 0, each = 0;
+  };
+  std::vector<Line> lines;  // as often as it was simulated
 };
 
-// wanted: seconds of a range. What is measured is the share of the bound, so that chance in the drawn costs does not
-// make a node faster than they allow.
+// Shares of the bound are measured, not times: chance in the drawn costs makes no node faster than `most` inputs per
+// second.
+Pace::Line line_of(const NodeRun& run, int64_t n, double most) {
+  const double least = static_cast<double>(n) / most, whole = run.least > 0 ? run.seconds / run.least : 1;
+  Pace::Line out;
+  const double share = run.steady > 0 ? 1 / run.steady : whole;
+  out.each = std::max(1.0, share) / most;
+  out.start = std::max(0.0, whole * least - static_cast<double>(n) * out.each);
+  return out;
+}
+
+// wanted: seconds of a range.
 Pace pace_of(const Job& job, const Kind& kind, double wanted, uint64_t seed) {
   const double most = most_per_second(job.stages, {kind.node});
   if (!(most > 0) || !std::isfinite(most))
     throw Error(KINORA_ERROR_INVALID, "the stages' costs are zero, or one of them fits on no node");
   Pace out;
+  out.network = kind.network;
   out.inputs = std::max<int64_t>(1, std::llround(std::min(most * wanted, 1e15)));
-  const double calls = std::max(1.0, kCalls / calls_of(job.stages));
-  const auto simulated = static_cast<int64_t>(std::min(static_cast<double>(out.inputs), calls));
-  for (uint64_t i = 0; i < kRunsOfNode; ++i) {
-    const NodeRun run = run_node(job.stages, kind.node, simulated, mixed(seed + i));
-    const double least = static_cast<double>(out.inputs) / most;
-    double seconds = run.least > 0 ? least * run.seconds / run.least : least;
-    if (kind.network > 0)
-      seconds = std::max(seconds, static_cast<double>(out.inputs) * job.bytes / kind.network);
-    out.seconds.push_back(seconds);
-  }
+  const double window = most * std::max(kWindow, kChains * chain_of(job.stages));
+  const double most_n = std::min({static_cast<double>(out.inputs), window, kCalls / calls_of(job.stages)});
+  const int64_t n = std::max<int64_t>(1, std::llround(most_n));
+  for (uint64_t i = 0; i < kRunsOfNode; ++i)
+    out.lines.push_back(line_of(run_node(job.stages, kind.node, n, mixed(seed + i)), n, most));
   return out;
 }
 
 class Cluster {
  public:
+  // least: seconds that the job takes at the bound.
   Cluster(const Job& job, const std::vector<Kind>& kinds, std::vector<Pace> paces, const Surroundings& around,
-          uint64_t seed)
-      : job_(job), paces_(std::move(paces)), around_(around), random_(seed), left_(job.inputs) {
-    for (size_t kind = 0; kind < kinds.size(); ++kind) members_.insert(members_.end(), kinds[kind].count, {kind});
+          double least, uint64_t seed)
+      : job_(job),
+        paces_(std::move(paces)),
+        around_(around),
+        least_(least),
+        random_(seed),
+        left_(job.inputs) {
+    for (size_t kind = 0; kind < kinds.size(); ++kind)
+      members_.insert(members_.end(), static_cast<size_t>(kinds[kind].count), Member{kind});
   }
   ClusterRun run();
 
@@ -97,6 +122,7 @@ class Cluster {
   const Job& job_;
   const std::vector<Pace> paces_;
   const Surroundings around_;
+  const double least_;
   uint64_t random_;
   std::vector<Member> members_;
   Queue<Event> events_;
@@ -113,9 +139,10 @@ void Cluster::give(size_t node) {
   const Pace& pace = paces_[member.kind];
   member.inputs = std::min(left_, pace.inputs);
   left_ -= member.inputs;
-  const auto which = static_cast<size_t>(draw() * static_cast<double>(pace.seconds.size()));
+  const Pace::Line& line = pace.lines[static_cast<size_t>(draw() * static_cast<double>(pace.lines.size()))];
   const auto inputs = static_cast<double>(member.inputs);
-  const double seconds = pace.seconds[which] * inputs / static_cast<double>(pace.inputs);
+  double seconds = line.start + inputs * line.each;
+  if (pace.network > 0) seconds = std::max(seconds, inputs * job_.bytes / pace.network);
   member.demand = inputs * job_.bytes / seconds;
   demand_ += member.demand;
   ends_.push({progress_ + seconds, node, ++member.turn});
@@ -191,6 +218,9 @@ ClusterRun Cluster::run() {
     const double event_at = events_.empty() ? kNever : events_.top().at;
     if (end_at == kNever && event_at == kNever)
       throw Error(KINORA_ERROR_FAILED, "the simulated job does not end; please report this as a bug");
+    if (now_ > kTooLong * least_ + kDay)
+      throw Error(KINORA_ERROR_INVALID, "nodes fail or leave so often that the job takes more than " +
+                                            std::to_string(static_cast<int>(kTooLong)) + " times as long");
     if (end_at <= event_at) {
       const End next = ends_.top();
       ends_.pop();
@@ -252,22 +282,21 @@ Bound bound_of(const Job& job, const std::vector<Kind>& kinds, const Surrounding
   return out;
 }
 
-ClusterRun run_cluster(const Job& job, const std::vector<Kind>& kinds, const Surroundings& around, uint64_t seed) {
-  const double least = static_cast<double>(job.inputs) / bound_of(job, kinds, around).per_second;
-  double chain = 0;
-  for (const Stage& s : job.stages) chain += s.cost.seconds;
-  const double range = std::min(std::max(kRange, kChains * chain), std::max(60.0, least / 10));
+ClusterRun run_cluster(const Job& job, const std::vector<Kind>& kinds, const Surroundings& around,
+                       uint64_t seed) {
+  const auto inputs = static_cast<double>(job.inputs);
+  const double least = inputs / bound_of(job, kinds, around).per_second;
+  const double range =
+      std::min(std::max(kRange, 2 * kChains * chain_of(job.stages)), std::max(60.0, least / 20));
   std::vector<Pace> paces;
   for (const Kind& kind : kinds) paces.push_back(pace_of(job, kind, range, mixed(seed + paces.size())));
   Job part = job;
-  part.inputs = static_cast<int64_t>(std::min(static_cast<double>(job.inputs),
-                                              std::ceil(static_cast<double>(job.inputs) * kMost / least)));
-  ClusterRun out = Cluster(part, kinds, std::move(paces), around, mixed(~seed)).run();
-  const double whole = static_cast<double>(job.inputs) / static_cast<double>(part.inputs);
-  const auto times = [&](int64_t n) { return static_cast<int64_t>(std::llround(static_cast<double>(n) * whole)); };
-  out.seconds *= whole;
-  out.ranges = times(out.ranges), out.redone = times(out.redone);
-  out.failed = times(out.failed), out.drained = times(out.drained);
+  if (least > kMost) part.inputs = std::llround(std::ceil(inputs * kMost / least));
+  const double times = inputs / static_cast<double>(part.inputs);
+  ClusterRun out = Cluster(part, kinds, std::move(paces), around, least / times, mixed(~seed)).run();
+  out.seconds *= times;
+  for (int64_t* count : {&out.ranges, &out.failed, &out.drained, &out.redone})
+    *count = std::llround(static_cast<double>(*count) * times);
   return out;
 }
 

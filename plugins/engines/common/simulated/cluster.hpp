@@ -28,8 +28,8 @@ struct Surroundings {
 // The most inputs per second that anything reaches on these nodes, whatever it places where.
 struct Bound {
   double per_second = 0;
-  std::string limit;                           // "cpus", "gpus", "memory", "nvdec", "nvenc", "workers", "network", "store"
-  std::string stage;                           // that needs most of it; "" for the last two
+  std::string limit;  // "cpus", "gpus", "memory", "nvdec", "nvenc", "workers", "network" or "store"
+  std::string stage;  // that needs most of it; "" for the last two
 };
 Bound bound_of(const Job&, const std::vector<Kind>&, const Surroundings&);
 

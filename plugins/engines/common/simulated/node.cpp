@@ -9,7 +9,8 @@
 namespace kinora::engines::simulated {
 namespace {
 
-constexpr int kIdle = 1000;  // successive waits in which nothing happens: the run would never end
+constexpr double kFull = 0.25;  // of the run, so that NodeRun::steady means something
+constexpr int kIdle = 1000;     // successive waits in which nothing happens: the run would never end
 
 class VirtualNode;
 
@@ -39,9 +40,14 @@ class VirtualNode final : public Executor {
   }
   NodeRun run();
 
-  void at(double seconds, std::function<void()> work) { events_.emplace(after(now_, seconds), std::move(work)); }
+  void at(double seconds, std::function<void()> work) {
+    events_.emplace(after(now_, seconds), std::move(work));
+  }
   uint64_t draw(size_t stage, std::string_view key) const { return seed_of(key, seed_ + stage); }
-  double work(size_t stage, uint64_t draw);
+  double seconds_of(size_t stage, uint64_t draw) const {
+    return log_normal(stages_[stage].cost.seconds, stages_[stage].deviation, draw);
+  }
+  void did(size_t stage, double seconds) { worked_[stage] += seconds; }
   int64_t emissions(size_t stage, uint64_t draw) const;
 
   FirstInstance first(const kinora_stage_spec& spec) override;
@@ -57,15 +63,17 @@ class VirtualNode final : public Executor {
  private:
   void happen() { events_.extract(events_.begin()).mapped()(); }
   void run_to_end(const kinora_pipeline& pipeline);
-  double least() const;
+  int32_t next(kinora_sample** out);
+  double least(const std::vector<double>& worked) const;
 
   const std::vector<Stage>& stages_;
   const balance::Node node_;
   const int64_t inputs_;
   const uint64_t seed_;
-  std::vector<double> worked_;  // seconds of each stage
+  std::vector<double> worked_, while_full_;  // seconds of each stage; of them, those of NodeRun::steady
   std::vector<kinora_stage_spec> specs_;
-  Time now_{}, last_{};
+  Time now_{}, third_{}, last_{};
+  double full_ = 0;
   std::multimap<Time, std::function<void()>> events_;  // of one time: in the order of their arrival
   bool awake_ = false;
   int idle_ = 0;
@@ -75,11 +83,12 @@ class VirtualNode final : public Executor {
 void Worker::send(Task& task) {
   const uint64_t draw = node_.draw(stage_, task.key);
   const int64_t n = node_.emissions(stage_, draw);
-  const double each = node_.work(stage_, draw) / static_cast<double>(std::max<int64_t>(1, n));
+  const double each = node_.seconds_of(stage_, draw) / static_cast<double>(std::max<int64_t>(1, n));
   node_.at(each, [this, &task, n, each] { emit(task, 0, n, each); });
 }
 
 void Worker::emit(Task& task, int64_t next, int64_t n, double each) {
+  node_.did(stage_, each);
   if (next < n) {
     task.room = [this, &task, next, n, each](bool granted) {
       node_.at(0, [this, &task, next, n, each, granted] {
@@ -99,12 +108,6 @@ void Worker::emit(Task& task, int64_t next, int64_t n, double each) {
 void Worker::go_on(Task& task, int64_t next, int64_t n, double each) {
   if (next >= n) return task.done(KINORA_OK, "");
   node_.at(each, [this, &task, next, n, each] { emit(task, next, n, each); });
-}
-
-double VirtualNode::work(size_t stage, uint64_t draw) {
-  const double seconds = log_normal(stages_[stage].cost.seconds, stages_[stage].deviation, draw);
-  worked_[stage] += seconds;
-  return seconds;
 }
 
 int64_t VirtualNode::emissions(size_t stage, uint64_t draw) const {
@@ -130,17 +133,16 @@ FirstInstance VirtualNode::first(const kinora_stage_spec& spec) {
   return out;
 }
 
+// Returns late if nothing happens before: a look at the figures would find those of the last one.
 void VirtualNode::wait(double seconds) {
   const Time until = after(now_, seconds);
   while (!std::exchange(awake_, false)) {
     if (events_.empty() && ++idle_ > kIdle)
       throw Error(KINORA_ERROR_FAILED, "the simulated run does not end; please report this as a bug");
-    if (events_.empty() || events_.begin()->first > until) {
-      now_ = until;
-      return;
-    }
+    const Time next = events_.empty() ? until : events_.begin()->first;
+    now_ = std::max(now_, next);
+    if (events_.empty() || next > until) return;
     idle_ = 0;
-    now_ = std::max(now_, events_.begin()->first);
     happen();
   }
 }
@@ -154,11 +156,7 @@ NodeRun VirtualNode::run() {
                                  pointers.data(),
                                  0,
                                  this,
-                                 [](void* self, kinora_sample** out) -> int32_t {
-                                   VirtualNode& node = of(self);
-                                   if (node.given_ == node.inputs_) return KINORA_SIGNAL_END;
-                                   return guard([&] { *out = Sample(std::to_string(node.given_++)).release(); });
-                                 },
+                                 [](void* self, kinora_sample** out) { return of(self).next(out); },
                                  [](void* self, const kinora_outcome*) -> int32_t {
                                    of(self).last_ = of(self).now_;
                                    return KINORA_OK;
@@ -167,9 +165,21 @@ NodeRun VirtualNode::run() {
   run_to_end(pipeline);
   NodeRun out;
   out.seconds = seconds_between(Time{}, last_);
-  out.least = least();
+  out.least = least(worked_);
   for (const double seconds : worked_) out.work += seconds;
+  if (full_ > kFull * out.seconds) out.steady = least(while_full_) / full_;
   return out;
+}
+
+int32_t VirtualNode::next(kinora_sample** out) {
+  if (given_ == inputs_) return KINORA_SIGNAL_END;
+  ++given_;
+  if (given_ == (inputs_ + 2) / 3) third_ = now_, while_full_ = worked_;
+  if (given_ == inputs_) {
+    full_ = seconds_between(third_, now_);
+    for (size_t i = 0; i < worked_.size(); ++i) while_full_[i] = worked_[i] - while_full_[i];
+  }
+  return guard([&] { *out = Sample(std::to_string(given_ - 1)).release(); });
 }
 
 void VirtualNode::run_to_end(const kinora_pipeline& pipeline) {
@@ -192,13 +202,11 @@ void VirtualNode::run_to_end(const kinora_pipeline& pipeline) {
   }
 }
 
-double VirtualNode::least() const {
-  std::vector<Stage> drawn = stages_;
-  for (size_t i = 0; i < drawn.size(); ++i) {
-    drawn[i].cost.from.clear();
-    drawn[i].cost.seconds = worked_[i] / static_cast<double>(inputs_);
-  }
-  return static_cast<double>(inputs_) / most_per_second(drawn, {node_});
+// Seconds that any schedule takes for these seconds of each stage.
+double VirtualNode::least(const std::vector<double>& worked) const {
+  std::vector<Stage> all = stages_;
+  for (size_t i = 0; i < all.size(); ++i) all[i].cost.from.clear(), all[i].cost.seconds = worked[i];
+  return 1 / most_per_second(all, {node_});
 }
 
 }  // namespace
@@ -211,11 +219,13 @@ double most_per_second(const std::vector<Stage>& stages, const std::vector<balan
   const std::vector<double> work = balance::work_of(shared);
   for (size_t i = 0; i < stages.size(); ++i) {
     const auto workers = static_cast<double>(stages[i].ordered ? 1 : stages[i].cost.workers);
-    if (workers > 0 && work[i] > 0) most = std::min(most, workers * static_cast<double>(nodes.size()) / work[i]);
-    shared[i].workers = 0;  // idle ones leave their resources to other stages
+    if (workers > 0 && work[i] > 0)
+      most = std::min(most, workers * static_cast<double>(nodes.size()) / work[i]);
+    shared[i].workers = 0;                   // idle ones leave their resources to other stages
     for (const balance::Node& node : nodes)  // requested workers run side by side (stage_state.cpp)
       if (stages[i].cost.workers > 0)
-        shared[i].need.cores = std::min(shared[i].need.cores, node.cores / static_cast<double>(stages[i].cost.workers));
+        shared[i].need.cores =
+            std::min(shared[i].need.cores, node.cores / static_cast<double>(stages[i].cost.workers));
     for (size_t r = 0; r < balance::kResources; ++r)
       is_limited = is_limited || work[i] * balance::of(shared[i].need, r) > 0;
   }

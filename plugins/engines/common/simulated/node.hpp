@@ -11,9 +11,10 @@ namespace kinora::engines::simulated {
 
 struct Stage {
   std::string name;
-  balance::Stage cost;   // of one sample; workers: of each node, 0: the engine decides
-  double deviation = 0;  // standard deviation of its seconds; they are log-normal, so some samples are stragglers
-  double starting = 0;   // seconds until a new instance works
+  balance::Stage cost;  // of one sample; workers: of each node, 0: the engine decides
+  double deviation =
+      0;  // standard deviation of its seconds; they are log-normal, so some samples are stragglers
+  double starting = 0;  // seconds until a new instance works
   bool ordered = false;
 };
 
@@ -25,6 +26,9 @@ struct NodeRun {
   double seconds = 0;  // until the last outcome
   double least = 0;    // that any schedule on this node takes for the work that was drawn
   double work = 0;     // seconds of all calls together
+  // The share of the bound that is reached between the first third of the inputs and the last, while there is always
+  // another one; 0: the run is too short to tell.
+  double steady = 0;
 };
 // Every stage must fit on the node. Throws Error.
 NodeRun run_node(const std::vector<Stage>& stages, const balance::Node& node, int64_t inputs, uint64_t seed);
