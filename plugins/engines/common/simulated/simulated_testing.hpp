@@ -16,13 +16,13 @@ inline Stage stage(std::string name, double seconds, std::vector<uint32_t> from 
   return out;
 }
 
-// A video is cut into ten clips, which are filtered and captioned on a quarter of a GPU.
+// A video is cut into five clips, which are filtered and captioned on a quarter of a GPU.
 inline std::vector<Stage> captioned_clips() {
-  std::vector<Stage> out{stage("cut", 60), stage("filter", 1, {0}), stage("caption", 3, {1})};
-  out[0].cost.out = 10;
-  out[0].deviation = 30, out[1].deviation = 0.5, out[2].deviation = 3;
+  std::vector<Stage> out{stage("cut", 30), stage("filter", 1, {0}), stage("caption", 3, {1})};
+  out[0].cost.out = 5;
+  out[0].deviation = 15, out[1].deviation = 0.5, out[2].deviation = 3;
   out[2].cost.need.gpus = 0.25;
-  out[2].starting = 30;
+  out[2].starting = 10;
   return out;
 }
 
