@@ -45,7 +45,7 @@ examples:
   kinora plan my.toml --cluster 8x8xH100 --write planned.toml  the run file with the best layout in it
   kinora plan my.toml --cluster 8x8xH100 --explain tp=2,cp=4,pp=4,dp=2
   kinora plan --calibrate                                      measure this machine, for --cluster 1x2xhere
-  kinora plan my.toml --curate --cluster "1000x{cpus=64,gpus=8,memory=512GiB}" --inputs 200000000 --failures 0.02
+  kinora plan my.toml --curate --cluster "1000x{cpus=64,gpus=8,memory=512GiB}" --failures 0.02
 
 )";
 

@@ -1,5 +1,5 @@
-// The plan of a curate job on a cluster: its hours, what limits it and what it costs. The stages' costs are those that a
-// finished run of the job measured; the rest is simulated (plugins/engines/common/simulated).
+// The plan of a curate job on a cluster: its hours, what limits it and what it costs. The stages' costs are those
+// that a finished run of the job measured; the rest is simulated (plugins/engines/common/simulated).
 #pragma once
 #include <string>
 #include <string_view>

@@ -45,8 +45,8 @@ json cost(json from, double cpus) {
           {"cpus", cpus}, {"gpus", 0.0},    {"memory", 0},   {"nvdec", 0},       {"nvenc", 0}};
 }
 
-// A finished run of 10 videos of 1 GB, each read twice, that were cut in 6 s into two clips, which were looked at for 1 s
-// each.
+// A finished run of 10 videos of 1 GB, each read twice, that were cut in 6 s into two clips, which were looked at
+// for 1 s each.
 class PlanOfRun : public ::testing::Test {
  protected:
   PlanOfRun() {

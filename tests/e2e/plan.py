@@ -267,6 +267,28 @@ def check_precision():
                                         code=2)
 
 
+def check_curation():
+    """A small run's costs make the plan of a cluster. Its numbers are tested by planner_test and simulated_test."""
+    RUN.write_text(f'[run]\nout = "{SCRATCH / "small"}"\n[[job]]\nname = "clips"\nkind = "curate"\n'
+                   f'input = "{ROOT}/tests/data/bbb_*.mp4"\nstages = ["video.probe"]\n')
+    cluster = ["--curate", "--cluster", "100x{cpus=8,memory=64GiB}"]
+    assert "has no finished run of 'clips'" in kinora("plan", RUN, *cluster, code=1)
+    kinora("run", RUN)
+    found = plan(*cluster, "--inputs", 10**10, "--failures", 1, "--price", 2.5)
+    assert 0.5 < found["of_bound"] <= 1 and found["limit"] == "cpus" and found["limit_stage"] == "video.probe", found
+    mean = found["stages"][0]["seconds"]
+    assert abs(found["bound_hours"] / (1e10 * mean / 800 / 3600) - 1) < 1e-3, found
+    assert abs(found["cost"] / (2.5 * 100 * found["hours"]) - 1) < 1e-9 and found["failed_nodes"] > 0, found
+    text = kinora("plan", RUN, *cluster, "--inputs", 10**10)
+    assert "limited by  cpus, of which video.probe needs most" in text, text
+    for arguments, says in ((cluster[:1], "--curate needs a cluster"), ([*cluster[:2], "8x8xH100"], "expected NODESx{"),
+                            ([*cluster, "--failures", 25], "a number from 0 to 24"),
+                            ([*cluster, "--latent", "1x2x3"], "--latent is for train jobs"),
+                            ([*cluster, "--job", "clip"], "did you mean 'clips'?")):
+        message = kinora("plan", RUN, *arguments, code=2)
+        assert says in message and len(message.splitlines()) == 1, (arguments, message)
+
+
 def check_calibrate():
     measured = json.loads(kinora("plan", "--calibrate", "--json"))
     assert measured["peak"] > 1e9 and measured["memory_bandwidth"] > 1e8 and measured["link"] > 1e7 and 0 < measured[
@@ -279,6 +301,6 @@ def check_calibrate():
 
 
 for check in (check_answer, check_own, check_bounds, check_written, check_precision, check_shapes, check_theirs,
-              check_calibrate):
+              check_curation, check_calibrate):
     check()
     print("ok   ", check.__name__)
