@@ -152,7 +152,9 @@ std::string mistake_in_curation(const po::variables_map& given) {
     return "--curate needs a cluster; --cluster \"1000x{cpus=64,gpus=8,memory=512GiB}\"";
   for (const char* name : {"latent", "explain", "write"})
     if (given.count(name)) return fmt::format("--{} is for train jobs; leave it out, or --curate", name);
-  if (given.count("inputs") && given["inputs"].as<int64_t>() < 1) return "--inputs must be 1 or more";
+  constexpr int64_t kMost = 1'000'000'000'000'000;
+  if (const int64_t n = given.count("inputs") ? given["inputs"].as<int64_t>() : 1; n < 1 || n > kMost)
+    return "--inputs must be a number from 1 to 10^15";
   for (const char* name : {"failures", "drains"})
     if (const double share = given[name].as<double>(); !(share >= 0 && share <= 24))
       return fmt::format("--{} must be a number from 0 to 24", name);

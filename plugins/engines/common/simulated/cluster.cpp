@@ -16,6 +16,8 @@ constexpr double kChains = 5;  // what is simulated takes this many times as lon
 constexpr double kCalls = 20000;     // of stages in what is simulated, at most
 constexpr uint64_t kRunsOfNode = 2;  // of each kind
 constexpr double kTooLong = 20;      // of the bound
+// Of one input: calls, and seconds of one sample of each stage and of the starts.
+constexpr double kMostCalls = 1e6, kMostChain = 1e6;
 
 double calls_of(const std::vector<Stage>& stages) {
   std::vector<balance::Stage> unit;
@@ -27,7 +29,7 @@ double calls_of(const std::vector<Stage>& stages) {
 
 double chain_of(const std::vector<Stage>& stages) {
   double out = 0;
-  for (const Stage& s : stages) out += s.cost.seconds;
+  for (const Stage& s : stages) out += s.cost.seconds + s.starting;
   return out;
 }
 
@@ -57,6 +59,8 @@ Pace pace_of(const Job& job, const Kind& kind, double wanted, uint64_t seed) {
   const double most = most_per_second(job.stages, {kind.node});
   if (!(most > 0) || !std::isfinite(most))
     throw Error(KINORA_ERROR_INVALID, "the stages' costs are zero, or one of them fits on no node");
+  if (!(calls_of(job.stages) <= kMostCalls) || !(chain_of(job.stages) <= kMostChain))
+    throw Error(KINORA_ERROR_INVALID, "one input takes more than a million calls of stages, or of seconds");
   Pace out;
   out.network = kind.network;
   out.inputs = std::max<int64_t>(1, std::llround(std::min(most * wanted, 1e15)));
