@@ -162,7 +162,8 @@ std::string mistake_in_curation(const po::variables_map& given) {
 }
 
 int plan_curation(const core::RunFile& run, const po::variables_map& given) {
-  const core::JobSpec& job = *core::or_throw(plan::curate_job(run, given["job"].as<std::string>()));
+  const core::JobSpec& job =
+      *core::or_throw(plan::planned_job(run, "curate", given["job"].as<std::string>()));
   plan::MeasuredJob measured = core::or_throw(plan::measured_job(run, job));
   const int64_t inputs = given.count("inputs") ? given["inputs"].as<int64_t>() : measured.job.inputs;
   engines::simulated::Surroundings around;

@@ -152,24 +152,6 @@ std::string hours_of(double hours) {
 
 }  // namespace
 
-Result<const JobSpec*> curate_job(const RunFile& run, const std::string& name) {
-  std::vector<std::string> names;
-  const JobSpec* found = nullptr;
-  for (const auto& job : run.jobs) {
-    if (job.kind->name != "curate") continue;
-    names.push_back(job.name);
-    if (name.empty() || job.name == name) found = &job;
-  }
-  if (name.empty() && names.size() > 1)
-    return fail(KINORA_ERROR_INVALID, "plan: which curate job? --job {}{}", names[0],
-                did_you_mean_or_list("", names, "there are"));
-  if (!found)
-    return fail(KINORA_ERROR_INVALID, "plan: {} has no curate job{}{}", run.file.filename().string(),
-                name.empty() ? "" : " '" + name + "'",
-                name.empty() ? "" : did_you_mean_or_list(name, names, "there are"));
-  return found;
-}
-
 Result<MeasuredJob> measured_job(const RunFile& run, const JobSpec& job) {
   const fs::path folder = run.out / job.name, file = folder / "live.json";
   const json live = object_in_file(file), summary = object_in_file(folder / "summary.json");
@@ -216,6 +198,8 @@ Result<CurationPlan> plan_curation(MeasuredJob of, int64_t inputs, const std::st
   const auto kinds = parse_nodes(cluster);
   if (!kinds) return kinds.failure();
   if (const Status fits = check_fits(of, *kinds); !fits) return fits.failure();
+  if (inputs < 1)
+    return fail(KINORA_ERROR_INVALID, "plan: that run had no videos; give their number, --inputs");
   CurationPlan out;
   out.of = std::move(of);
   out.of.job.inputs = inputs;

@@ -19,8 +19,6 @@ struct MeasuredJob {
   double error = 0;  // standard error of the work of one input, relative, if its samples are independent
 };
 
-// The curate job with this name; "": the only one.
-Result<const JobSpec*> curate_job(const RunFile&, const std::string& name);
 // Reads live.json and summary.json in the job's folder.
 Result<MeasuredJob> measured_job(const RunFile&, const JobSpec&);
 

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "apps/planner/train_job.hpp"
+
 namespace kinora::core::plan {
 namespace {
 
@@ -122,8 +124,8 @@ TEST_F(PlanOfRun, SaysWhatIsMissing) {
   fs::remove(folder() / "summary.json");
   EXPECT_THAT(planned(10, "1x{cpus=8,memory=64GB}").failure().message,
               HasSubstr("kinora run my.toml --only clips"));
-  EXPECT_THAT(curate_job(run_, "clip").failure().message, HasSubstr("did you mean 'clips'?"));
-  EXPECT_EQ(*curate_job(run_, ""), run_.jobs.data());
+  EXPECT_THAT(planned_job(run_, "curate", "clip").failure().message, HasSubstr("did you mean 'clips'?"));
+  EXPECT_EQ(*planned_job(run_, "curate", ""), run_.jobs.data());
 }
 
 // Whatever the file has, it is data.

@@ -90,28 +90,33 @@ class Refusals {
 
 }  // namespace
 
-Result<const JobSpec*> train_job(const RunFile& run, const std::string& name) {
+Result<const JobSpec*> planned_job(const RunFile& run, std::string_view kind, const std::string& name) {
   std::vector<std::string> names;
   const JobSpec* found = nullptr;
   for (const auto& job : run.jobs) {
+    if (job.kind->name != kind) continue;
+    names.push_back(job.name);
+    if (name.empty() || job.name == name) found = &job;
+  }
+  if (name.empty() && names.size() > 1)
+    return fail(KINORA_ERROR_INVALID, "plan: which {} job? --job {}{}", kind, names[0],
+                did_you_mean_or_list("", names, "there are"));
+  if (!found)
+    return fail(KINORA_ERROR_INVALID, "plan: {} has no {} job{}{}", run.file.filename().string(), kind,
+                name.empty() ? "" : " '" + name + "'",
+                name.empty() ? "" : did_you_mean_or_list(name, names, "there are"));
+  return found;
+}
+
+Result<const JobSpec*> train_job(const RunFile& run, const std::string& name) {
+  for (const auto& job : run.jobs)
     if (job.kind->name == "distill" && job.name == name)
       return fail(
           KINORA_ERROR_UNSUPPORTED,
           "plan: job '{}' is of kind distill, with three networks and rollouts, which cannot be simulated; "
           "name a train job",
           name);
-    if (job.kind->name != "train") continue;
-    names.push_back(job.name);
-    if (name.empty() || job.name == name) found = &job;
-  }
-  if (name.empty() && names.size() > 1)
-    return fail(KINORA_ERROR_INVALID, "plan: which train job? --job {}{}", names[0],
-                did_you_mean_or_list("", names, "there are"));
-  if (!found)
-    return fail(KINORA_ERROR_INVALID, "plan: {} has no train job{}{}", run.file.filename().string(),
-                name.empty() ? "" : " '" + name + "'",
-                name.empty() ? "" : did_you_mean_or_list(name, names, "there are"));
-  return found;
+  return planned_job(run, "train", name);
 }
 
 Result<LatentSize> parse_latent(std::string_view text) {

@@ -12,7 +12,9 @@
 
 namespace kinora::core::plan {
 
-// The train job with this name; "": the only one.
+// The job of this kind with this name; "": the only one.
+Result<const JobSpec*> planned_job(const RunFile&, std::string_view kind, const std::string& name);
+// The same of a train job; a distill job of this name is refused with the reason.
 Result<const JobSpec*> train_job(const RunFile&, const std::string& name);
 
 // "21x90x160"
