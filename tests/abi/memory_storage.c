@@ -121,10 +121,19 @@ static int32_t remove_object(void* self, kinora_str path) {
   return KINORA_OK;
 }
 
-static const kinora_storage table = {
-    sizeof(kinora_storage), 0,        create, destroy, open_object,  read_object,
-    close_object,           begin,    append, commit,  abort_writer, list,
-    remove_object,          interrupt};
+static const kinora_storage table = {.struct_size = sizeof(kinora_storage),
+                                     .create = create,
+                                     .destroy = destroy,
+                                     .open = open_object,
+                                     .read = read_object,
+                                     .close = close_object,
+                                     .begin = begin,
+                                     .append = append,
+                                     .commit = commit,
+                                     .abort = abort_writer,
+                                     .list = list,
+                                     .remove = remove_object,
+                                     .interrupt = interrupt};
 static const kinora_component component = {
     sizeof(kinora_component), 0, "storage/memory", KINORA_INTERFACE_STORAGE, &table, NULL, NULL};
 static const kinora_plugin plugin = {sizeof(kinora_plugin), 1, 0, 1, "memory_storage", "0.1.0", &component};

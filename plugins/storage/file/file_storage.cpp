@@ -1,7 +1,6 @@
 #include "plugins/storage/file/file_storage.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <dirent.h>
 #include <fcntl.h>
@@ -12,99 +11,11 @@
 
 #include "kinora/plugin.hpp"
 #include "kinora/storage.hpp"
+#include "plugins/storage/file/atomic_writer.hpp"
 #include "plugins/storage/file/local_path.hpp"
 
 namespace kinora::file {
 namespace {
-
-// Temporary files are in the folder of the final file, so that the last step is a rename on one device:
-// ".kinora-tmp-PID-N". One that a killed process left behind can be removed at any time.
-constexpr std::string_view kTemporary = ".kinora-tmp-";
-
-// A new file that appears under its name complete and flushed to the device, or never.
-class AtomicWriter final : public StorageWriter {
- public:
-  explicit AtomicWriter(const std::string& path);  // creates missing folders
-  AtomicWriter(const AtomicWriter&) = delete;
-  AtomicWriter& operator=(const AtomicWriter&) = delete;
-  ~AtomicWriter() override;
-  void append(const void* data, uint64_t size) override;
-  void commit() override;
-
- private:
-  std::string path_, temporary_;
-  int descriptor_ = -1;
-};
-
-constexpr const char* kDoing = "cannot be written";
-
-// Makes the names in a folder survive a power failure. If a file system cannot do it (EINVAL), it is
-// skipped.
-void flush_folder(const std::string& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) throw system_error(folder + "/", kDoing, errno);
-  const int status = ::fsync(descriptor), error = errno;
-  ::close(descriptor);
-  if (status != 0 && error != EINVAL && error != EROFS) throw system_error(folder + "/", kDoing, error);
-}
-
-void make_folders(const std::string& folder) {
-  struct stat info {};
-  if (::stat(folder.c_str(), &info) == 0) {
-    if (!S_ISDIR(info.st_mode)) throw system_error(folder + "/", kDoing, ENOTDIR);
-    return;
-  }
-  if (errno != ENOENT) throw system_error(folder + "/", kDoing, errno);
-  const std::string parent = folder_of(folder);
-  if (parent != folder) make_folders(parent);
-  if (::mkdir(folder.c_str(), 0777) != 0) {
-    if (errno == EEXIST) return;  // another thread was faster
-    throw system_error(folder, "the folder cannot be made", errno);
-  }
-  flush_folder(parent);
-}
-
-std::string temporary_in(const std::string& folder) {
-  static std::atomic<uint64_t> next{0};
-  return folder + "/" + std::string(kTemporary) + std::to_string(::getpid()) + "-" + std::to_string(next++);
-}
-
-AtomicWriter::AtomicWriter(const std::string& path) : path_(path) {
-  const std::string folder = folder_of(path);
-  if (path.ends_with('/')) throw system_error(path, kDoing, EISDIR);
-  make_folders(folder);
-  do {  // a name that exists was left by an earlier process with the same id
-    temporary_ = temporary_in(folder);
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
-  if (descriptor_ < 0) throw system_error(path_, kDoing, errno);
-}
-
-AtomicWriter::~AtomicWriter() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
-}
-
-void AtomicWriter::append(const void* data, uint64_t size) {
-  const char* at = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t wrote = ::write(descriptor_, at, size);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) throw system_error(path_, kDoing, errno);
-    at += wrote;
-    size -= static_cast<uint64_t>(wrote);
-  }
-}
-
-void AtomicWriter::commit() {
-  if (::fsync(descriptor_) != 0) throw system_error(path_, kDoing, errno);
-  const int closed = ::close(std::exchange(descriptor_, -1));
-  if (closed != 0 && errno != EINTR)
-    throw system_error(path_, kDoing, errno);  // a network file system reports errors here
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw system_error(path_, kDoing, errno);
-  temporary_.clear();
-  flush_folder(folder_of(path_));
-}
 
 class FileReader final : public StorageReader {
  public:
@@ -156,7 +67,7 @@ struct CloseFolder {
 };
 
 bool is_hidden_from_lists(std::string_view name) {
-  return name == "." || name == ".." || name.starts_with(kTemporary);
+  return name == "." || name == ".." || AtomicWriter::is_temporary(name);
 }
 
 // Whether it has vanished since its name was read. A broken link, and an entry hidden by an unavailable disk

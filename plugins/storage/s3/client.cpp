@@ -1,5 +1,6 @@
 #include "plugins/storage/s3/client.hpp"
 
+#include <algorithm>
 #include <exception>
 
 #include "plugins/storage/s3/failure.hpp"
@@ -111,9 +112,35 @@ HttpAnswer Client::send(const Call& call) {
   return send(call, tries);
 }
 
+// Status 412 says that the object has another ETag, or exists; 404 that there is none to compare with. 409 says that
+// another request with a condition ran at the same time, which is asked again (failure.cpp).
+std::optional<HttpAnswer> Client::send_if(const Call& call) {
+  Tries tries(options_.retries);
+  for (;;) {
+    std::shared_ptr<const Credentials> used;
+    HttpAnswer answer = once(call, used);
+    const bool is_refused =
+        answer.status == 412 || (answer.status == 404 && read_error(answer.body).code == "NoSuchKey");
+    if (answer.code == CURLE_OK && is_refused) return std::nullopt;
+    if (answer.is_ok() && (!call.accept || call.accept(answer))) return answer;
+    retry_or_throw(call, answer, used.get(), tries);
+  }
+}
+
 Listing Client::list(const ObjectPath& folder, const std::string& token) {
   Query query{{"delimiter", "/"}, {"encoding-type", "url"}, {"list-type", "2"}, {"prefix", folder.key}};
   if (!token.empty()) query.emplace_back("continuation-token", token);
+  return page_of(folder, query);
+}
+
+Listing Client::list_from(const ObjectPath& folder, const std::string& after, uint64_t most) {
+  Query query{{"encoding-type", "url"}, {"list-type", "2"}, {"prefix", folder.key}};
+  query.emplace_back("max-keys", std::to_string(std::min<uint64_t>(most, 1000)));
+  if (!after.empty()) query.emplace_back("start-after", after);
+  return page_of(folder, query);
+}
+
+Listing Client::page_of(const ObjectPath& folder, const Query& query) {
   const ObjectPath bucket{folder.bucket, ""};
   const auto answer = send({"GET", bucket, "cannot be listed", query});
   try {
@@ -197,6 +224,21 @@ void Client::read(const ObjectPath& at, uint64_t offset, uint64_t size, char* to
 
 void Client::put(const ObjectPath& at, std::string_view bytes) {
   send({"PUT", at, kWriting, {}, checked(bytes, "application/octet-stream"), bytes});
+}
+
+std::optional<std::string> Client::put_if(const ObjectPath& at, std::string_view bytes,
+                                          const std::string& etag) {
+  Call call{"PUT", at, kWriting, {}, checked(bytes, "application/octet-stream"), bytes};
+  call.headers.push_back(etag.empty() ? "If-None-Match: *" : "If-Match: " + etag);
+  call.accept = [](const HttpAnswer& a) { return !a.header("etag").empty(); };
+  const auto answer = send_if(call);
+  return answer ? std::optional(answer->header("etag")) : std::nullopt;
+}
+
+bool Client::remove_if(const ObjectPath& at, const std::string& etag) {
+  Call call{"DELETE", at, "cannot be removed"};
+  call.headers = {"If-Match: " + etag};
+  return send_if(call).has_value();
 }
 
 Upload Client::begin_upload(const ObjectPath& at) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "plugins/storage/ranged/http.hpp"
@@ -47,6 +48,13 @@ class Client {
   void remove(const ObjectPath& at);
   // One page; token: from the previous page.
   Listing list(const ObjectPath& folder, const std::string& token);
+  // At most 1,000 objects of any depth whose keys begin with the folder's, after the key `after`.
+  Listing list_from(const ObjectPath& folder, const std::string& after, uint64_t most);
+
+  // Writes if the object's ETag is `etag`, or, if it is empty, if there is no object. Returns the new ETag; nothing:
+  // the server refused by the condition, or by that of an earlier try whose answer was lost.
+  std::optional<std::string> put_if(const ObjectPath& at, std::string_view bytes, const std::string& etag);
+  bool remove_if(const ObjectPath& at, const std::string& etag);
 
   Upload begin_upload(const ObjectPath& at);
   // Returns the part's ETag as received from the server. number: from 1.
@@ -79,6 +87,9 @@ class Client {
                       ranged::Tries& tries);
   HttpAnswer send(const Call& call, ranged::Tries& tries);
   HttpAnswer send(const Call& call);
+  // The same of a request with a condition. Nothing: the object does not meet it.
+  std::optional<HttpAnswer> send_if(const Call& call);
+  Listing page_of(const ObjectPath& folder, const Query& query);
 
   Options options_;
   std::shared_ptr<CredentialSource> credentials_;

@@ -89,9 +89,15 @@ std::string cause(const HttpAnswer& a, const ServerError& said) {
 }  // namespace
 
 Verdict judge(const HttpAnswer& a, const ServerError& said) {
-  constexpr std::array<std::string_view, 8> kAgain{
-      "RequestTimeout", "SlowDown",         "InternalError", "ServiceUnavailable",
-      "BadDigest",      "OperationAborted", "Throttling",    "XAmzContentSHA256Mismatch"};
+  constexpr std::array<std::string_view, 9> kAgain{"RequestTimeout",
+                                                   "SlowDown",
+                                                   "InternalError",
+                                                   "ServiceUnavailable",
+                                                   "BadDigest",
+                                                   "OperationAborted",
+                                                   "Throttling",
+                                                   "XAmzContentSHA256Mismatch",
+                                                   "ConditionalRequestConflict"};
   constexpr std::array<std::string_view, 5> kRenew{"ExpiredToken", "TokenRefreshRequired", "InvalidToken",
                                                    "InvalidAccessKeyId", "SignatureDoesNotMatch"};
   if (a.code == CURLE_OK && is_one_of(said.code, kRenew)) return Verdict::new_credentials;

@@ -222,4 +222,63 @@ int32_t S3Storage::list(std::string_view path, const Each& each) {
 
 void S3Storage::remove(std::string_view path) { client_->remove(object_named(path)); }
 
+// The answer to a try that has written may be lost; the next try is then refused, and finds its own bytes.
+std::optional<std::string> S3Storage::put_if(std::string_view path, std::string_view bytes,
+                                             std::string_view tag) {
+  if (bytes.size() > KINORA_STORAGE_SMALL)
+    throw Error(KINORA_ERROR_INVALID, std::string(path) + ": more than " +
+                                          std::to_string(KINORA_STORAGE_SMALL) +
+                                          " bytes cannot be written on a condition");
+  if (auto made = client_->put_if(object_named(path), bytes, std::string(tag))) return made;
+  try {
+    SmallObject now = read_small(path);
+    return now.bytes == bytes ? std::optional(std::move(now.tag)) : std::nullopt;
+  } catch (const Error& e) {
+    if (e.code() == KINORA_ERROR_NOT_FOUND || e.code() == KINORA_ERROR_UNSUPPORTED) return std::nullopt;
+    throw;
+  }
+}
+
+SmallObject S3Storage::read_small(std::string_view path) {
+  const ObjectPath at = object_named(path);
+  Opened opened = client_->open(at, KINORA_STORAGE_SMALL);
+  if (opened.size > KINORA_STORAGE_SMALL)
+    throw Error(KINORA_ERROR_UNSUPPORTED,
+                at.uri() + ": it is larger than " + std::to_string(KINORA_STORAGE_SMALL) + " bytes");
+  if (opened.etag.empty() || opened.first.size() != opened.size)
+    throw Error(KINORA_ERROR_DATA, at.uri() + ": cannot be read: the server gave " +
+                                       std::to_string(opened.first.size()) + " of " +
+                                       std::to_string(opened.size) + " bytes, with ETag '" +
+                                       opened.etag.substr(0, 64) + "'");
+  return {std::move(opened.first), std::move(opened.etag)};
+}
+
+bool S3Storage::remove_if(std::string_view path, std::string_view tag) {
+  return client_->remove_if(object_named(path), std::string(tag));
+}
+
+int32_t S3Storage::list_from(std::string_view path, std::string_view after, uint64_t most, const Each& each) {
+  ObjectPath folder = object_path(path);
+  if (!folder.key.empty() && !folder.key.ends_with('/')) folder.key += '/';
+  std::string last = after.empty() ? "" : folder.key + std::string(after);
+  while (most > 0) {
+    const Listing page = client_->list_from(folder, last, most);
+    for (const auto& object : page.objects) {
+      if (!last.empty() && object.key <= last)
+        throw Error(KINORA_ERROR_DATA,
+                    folder.uri() + ": cannot be listed: the server gave '" + object.key.substr(0, 256) +
+                        "' after '" + last.substr(0, 256) +
+                        "'; directory buckets have no order, use a general purpose bucket");
+      last = object.key;
+    }
+    if (page.objects.size() > most)
+      throw Error(KINORA_ERROR_DATA,
+                  folder.uri() + ": cannot be listed: the server gave more than was asked for");
+    most -= page.objects.size();
+    if (const int32_t status = give(folder, page, each); status != KINORA_OK) return status;
+    if (page.next.empty() || page.objects.empty()) break;
+  }
+  return KINORA_OK;
+}
+
 }  // namespace kinora::s3

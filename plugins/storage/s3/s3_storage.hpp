@@ -15,6 +15,12 @@ class S3Storage final : public Storage {
   // A folder is the part of a key before a slash: "a/" of "a/b". It exists as long as a key begins with it.
   int32_t list(std::string_view path, const Each& each) override;
   void remove(std::string_view path) override;
+  // A tag is the server's ETag. Some servers ignore the conditions.
+  std::optional<std::string> put_if(std::string_view path, std::string_view bytes,
+                                    std::string_view tag) override;
+  SmallObject read_small(std::string_view path) override;
+  bool remove_if(std::string_view path, std::string_view tag) override;
+  int32_t list_from(std::string_view path, std::string_view after, uint64_t most, const Each& each) override;
   void interrupt() override { ranged::interrupt(); }
   const Client& client() const { return *client_; }
 

@@ -7,6 +7,8 @@
 //   get PATH SIZE SEED HOW [CHUNK]            reads and compares; HOW: forward, random, threads, whole
 //   time PATH CHUNK                           reads from begin to end; prints seconds
 //   list PATH | remove PATH
+//   put_if PATH TEXT [TAG] | read_small PATH | remove_if PATH TAG     prints tags; "conflict"
+//   list_from PATH MOST [AFTER] | count PATH                          prints names; their number, by pages
 //
 // Each line is answered by one: "ok ..." or "error STATUS MESSAGE", then " | requests repeated".
 #include <chrono>
@@ -110,9 +112,38 @@ std::string time(Storage& s, Words& words) {
   return std::to_string(at) + " " + std::to_string(seconds);
 }
 
+nlohmann::json names_from(Storage& s, const std::string& path, uint64_t most, const std::string& after) {
+  auto out = nlohmann::json::array();
+  s.list_from(path, after, most, [&](const kinora_entry& e) {
+    out.push_back(std::string(view(e.name)));
+    return KINORA_OK;
+  });
+  return out;
+}
+
+// Of the functions with conditions and the flat listing; nothing: it is none of them.
+std::optional<std::string> perform_shared(Storage& s, const std::string& what, Words words) {
+  std::string path, text, tag;
+  words >> path >> text >> tag;
+  if (what == "put_if") return s.put_if(path, text, tag).value_or("conflict");
+  if (what == "remove_if") return s.remove_if(path, text) ? "" : "conflict";
+  if (what == "list_from") return names_from(s, path, std::stoull(text), tag).dump();
+  if (what == "read_small") {
+    const SmallObject found = s.read_small(path);
+    return found.tag + " " + found.bytes;
+  }
+  if (what != "count") return std::nullopt;
+  size_t count = 0;
+  for (auto page = names_from(s, path, 5000, ""); !page.empty();
+       page = names_from(s, path, 5000, page.back().get<std::string>()))
+    count += page.size();
+  return std::to_string(count);
+}
+
 std::string perform(Storage& s, const std::string& line) {
   Words words(line);
   const auto what = next<std::string>(words);
+  if (auto said = perform_shared(s, what, Words(line.substr(what.size())))) return *said;
   if (what == "get") return get(s, words), "";
   if (what == "time") return time(s, words);
   if (what == "put" || what == "drop") {

@@ -6,6 +6,10 @@
 #include "kinora/abi/options.h"
 KINORA_EXTERN_C_BEGIN
 #define KINORA_INTERFACE_STORAGE "kinora.storage/1"
+/* Most bytes of an object of put_if() and read_small(). */
+#define KINORA_STORAGE_SMALL 1048576u
+/* Of put_if() and remove_if(): the object has another tag than the caller expects, and stays as it is. */
+#define KINORA_SIGNAL_CONFLICT 3
 
 typedef struct kinora_entry {
   uint32_t struct_size;
@@ -48,6 +52,20 @@ typedef struct kinora_storage {
    * KINORA_ERROR_CANCELLED as soon as they can. Cheap; the host may repeat it for calls that begin later. Null: no
    * call waits longer than a second. */
   void (*interrupt)(void* self);
+  /* [any-thread] Writes a small object in one step if its tag is `tag`, or, if `tag` is empty, if there is no object;
+   * gives its new tag to `made`. A tag is printable ASCII that changes with the bytes. KINORA_SIGNAL_CONFLICT. Where
+   * the answer to a try may be lost, an object with these bytes counts as written: the bytes name their writer.
+   * Null, as each function below: not offered. */
+  int32_t (*put_if)(void* self, kinora_str path, kinora_bytes bytes, kinora_str tag, const kinora_sink* made);
+  /* [any-thread] A whole small object and its tag. KINORA_ERROR_NOT_FOUND; KINORA_ERROR_UNSUPPORTED: it is larger. */
+  int32_t (*read_small)(void* self, kinora_str path, const kinora_sink* bytes, const kinora_sink* tag);
+  /* [any-thread] Removes the object if its tag is `tag`. KINORA_SIGNAL_CONFLICT, also if there is no object. */
+  int32_t (*remove_if)(void* self, kinora_str path, kinora_str tag);
+  /* [any-thread] Lists objects below a folder at any depth, without the folders, by their names relative to it, in
+   * the order of the names' bytes: at most `most` names greater than `after`. Links to folders are left out. `each`
+   * as of list(). A folder without objects has none. */
+  int32_t (*list_from)(void* self, kinora_str path, kinora_str after, uint64_t most, void* user,
+                       int32_t (*each)(void* user, const kinora_entry*));
 } kinora_storage;
 
 KINORA_SLOT(kinora_entry, struct_size, 0);
@@ -70,6 +88,10 @@ KINORA_SLOT(kinora_storage, abort, 72);
 KINORA_SLOT(kinora_storage, list, 80);
 KINORA_SLOT(kinora_storage, remove, 88);
 KINORA_SLOT(kinora_storage, interrupt, 96);
-KINORA_SIZE(kinora_storage, 104);
+KINORA_SLOT(kinora_storage, put_if, 104);
+KINORA_SLOT(kinora_storage, read_small, 112);
+KINORA_SLOT(kinora_storage, remove_if, 120);
+KINORA_SLOT(kinora_storage, list_from, 128);
+KINORA_SIZE(kinora_storage, 136);
 KINORA_EXTERN_C_END
 #endif
