@@ -59,11 +59,15 @@ Record::Record(const fs::path& folder, std::vector<Input>& inputs, const Options
   retry_failures();
   reopen_unfinished();
   all.commit();
+  count_before();
+  if (!options_.looks) remove_strangers();
+}
+
+void Record::count_before() {
   inputs_ = db_.number("SELECT COUNT(*) FROM input");
   ended_before_ = db_.number("SELECT COUNT(*) FROM outcome WHERE made = 0");
   clips_before_ = db_.number("SELECT COUNT(*) FROM outcome WHERE made > 0");
   last_before_ = db_.number("SELECT MAX(id) FROM outcome");
-  if (!options_.looks) remove_strangers();
 }
 
 // Leaves one file, which can be read from a read-only folder too.

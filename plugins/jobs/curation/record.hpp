@@ -32,6 +32,7 @@ class Record {
     int64_t retries = 0;                  // how often the user has asked to retry failures, all runs together
     std::vector<std::string> prune{};     // patterns and folders: unlisted videos whose results are removed
     bool looks = false;  // only finds what a run would begin with: writes and removes nothing
+    bool named = false;  // the inputs have their keys, as those of a part
   };
   // Compares the inputs with the record, gives them their keys, and removes what is void. Throws
   // kinora::Error.
@@ -74,6 +75,12 @@ class Record {
   // line: of items.jsonl, see items.hpp; files: names below data/ with their sizes.
   void end(const json& line, const Lineage& lineage, const json& files);
 
+  // Takes over what another process has recorded and stored in a part: a folder like this one's, for some of the inputs,
+  // with the same base and keys. Inputs that have results here, that the part has not ended, or whose samples would
+  // replace others, stay as they are. Files become links, so the part stays whole. Returns the number of inputs that
+  // it took. Throws kinora::Error.
+  int64_t adopt(const std::filesystem::path& part, const std::vector<std::string>& keys);
+
   // Calls `f` for every outcome: each input followed by the samples made of it, by key; last those of several
   // inputs or none. Throws kinora::Error if a listed input has no outcome.
   void each(const std::function<void(const json& line, bool made, const json& files)>& f);
@@ -96,6 +103,9 @@ class Record {
   bool files_are_there(int64_t input);
   Count count_of(const RecordedVideo& known);
   void remove_strangers();
+  bool can_adopt(Database& part, const std::filesystem::path& data, int64_t theirs, const std::string& key);
+  void copy_outcomes(Database& part, const std::filesystem::path& data, int64_t theirs, int64_t ours);
+  void count_before();
   int64_t id_of(const Input& input) const;
   void check_all_ended();
 

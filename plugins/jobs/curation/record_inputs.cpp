@@ -117,7 +117,7 @@ void Record::match(std::vector<RecordedVideo>& known, std::vector<Input>& inputs
     video.stays = video.is_worth_keeping && !is_pruned;
     if (video.stays) taken.insert(video.key);
   }
-  name_inputs(inputs, std::move(taken));
+  if (!options_.named) name_inputs(inputs, std::move(taken));
 }
 
 // Removes inputs whose results are void: changed, renamed, pruned, or without their files.

@@ -151,7 +151,7 @@ TEST_F(ConditionalFiles, ListsAllNamesInTheOrderOfTheirBytesFromAnyNameOn) {
 
 TEST_F(ConditionalFiles, AreInTheTableOfTheAbi) {
   const auto& api = *static_cast<const kinora_storage*>(Storage::api<FileStorage>());
-  void* const self = static_cast<Storage*>(&storage);
+  void* const files = static_cast<Storage*>(&storage);
   std::string bytes, tag;
   const auto into = [](std::string& text) {
     return kinora_sink{&text, [](void* self, const void* data, uint64_t size) {
@@ -160,15 +160,15 @@ TEST_F(ConditionalFiles, AreInTheTableOfTheAbi) {
   };
   const kinora_sink to_bytes = into(bytes), to_tag = into(tag);
   const std::string at = path("a");
-  EXPECT_EQ(api.put_if(self, str(at), {"one", 3}, str(""), &to_tag), KINORA_OK);
+  EXPECT_EQ(api.put_if(files, str(at), {"one", 3}, str(""), &to_tag), KINORA_OK);
   const std::string made = std::exchange(tag, "");
-  EXPECT_EQ(api.put_if(self, str(at), {"two", 3}, str(""), &to_tag), KINORA_SIGNAL_CONFLICT);
+  EXPECT_EQ(api.put_if(files, str(at), {"two", 3}, str(""), &to_tag), KINORA_SIGNAL_CONFLICT);
   EXPECT_EQ(tag, "");
-  EXPECT_EQ(api.read_small(self, str(at), &to_bytes, &to_tag), KINORA_OK);
+  EXPECT_EQ(api.read_small(files, str(at), &to_bytes, &to_tag), KINORA_OK);
   EXPECT_EQ(bytes, "one");
   EXPECT_EQ(tag, made);
-  EXPECT_EQ(api.remove_if(self, str(at), str("other")), KINORA_SIGNAL_CONFLICT);
-  EXPECT_EQ(api.remove_if(self, str(at), str(made)), KINORA_OK);
+  EXPECT_EQ(api.remove_if(files, str(at), str("other")), KINORA_SIGNAL_CONFLICT);
+  EXPECT_EQ(api.remove_if(files, str(at), str(made)), KINORA_OK);
 }
 
 }  // namespace
