@@ -33,6 +33,8 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
+bool is_shared(const JobSpec& job) { return job.options.value("lease", 0.0) > 0; }
+
 // Only rank 0 of a launch writes.
 bool is_first_rank() { return here().first(); }
 bool is_alone() { return here().alone(); }
@@ -379,6 +381,65 @@ RunResult take_turn(Runtime& runtime, JobIdentities& identities, size_t place, c
   return result;
 }
 
+// A job whose work several processes share, until it is finished.
+struct SharedJob {
+  const JobSpec* spec;
+  JobIdentity identity;
+};
+
+// The jobs that are left to share, of which none writes to the run's folder before one process has it alone.
+Result<std::vector<SharedJob>> jobs_to_share(Runtime& runtime, const RunFile& run,
+                                             const RunOptions& options) {
+  const std::vector<bool> needed = needed_jobs(run, options);
+  JobIdentities identities(run);
+  if (!finds_inputs(identities, needed)) return fail(KINORA_ERROR_FAILED, "");
+  const std::vector<bool> left = jobs_left(identities, options);
+  if (!may_run(runtime, run, left, 1)) return fail(KINORA_ERROR_INVALID, "");
+  if (!options.replaces && !may_replace(identities, needed)) return fail(KINORA_ERROR_INVALID, "");
+  std::vector<SharedJob> out;
+  for (size_t i = 0; i < run.jobs.size(); ++i)
+    if (left[i] && is_shared(run.jobs[i])) out.push_back({&run.jobs[i], identities.of(run.jobs[i])});
+  return out;
+}
+
+// Does a share of each of these jobs. A failure is logged.
+RunResult share(Runtime& runtime, const RunFile& run, const std::vector<SharedJob>& jobs) {
+  for (const auto& [job, identity] : jobs) try {
+      if (finished(run.out / job->name, identity.digest)) continue;
+      log_info("{}: {}", job->name, job->kind->help);
+      JobContext context(runtime, run, *job, false, identity, JobView(runtime, run, *job).shared_folder());
+      job_type(run, *job).share(context);
+    } catch (const std::exception& e) {
+      const auto* error = dynamic_cast<const Error*>(&e);
+      if (cancelled() || (error && error->code() == KINORA_ERROR_CANCELLED)) return {false, true};
+      log_error("job '{}' failed: {}", job->name, e.what());
+      return {false, false};
+    }
+  return {true, false};
+}
+
+// Removes what processes have shared of these jobs.
+void drop_shared(const RunFile& run, const std::vector<bool>& needed) {
+  std::error_code ignored;  // another process may still look there, and then ends
+  for (size_t i = 0; i < run.jobs.size(); ++i)
+    if (needed[i]) fs::remove_all(run.out / ".leases" / run.jobs[i].name, ignored);
+  fs::remove(run.out / ".leases", ignored);
+}
+
+// The folder's lease; nothing: another process has it, and has finished these jobs.
+Result<std::unique_ptr<Lease>> lease_after(const RunFile& run, const LaunchPlace& place,
+                                           const std::vector<SharedJob>& jobs) {
+  const auto is_finished = [&](const SharedJob& job) {
+    return finished(run.out / job.spec->name, job.identity.digest);
+  };
+  for (;;) {
+    auto taken = Lease::take(run.out, place);
+    if (taken || taken.failure().code != KINORA_ERROR_FAILED || cancelled()) return taken;
+    if (std::ranges::all_of(jobs, is_finished)) return std::unique_ptr<Lease>();
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+}
+
 // Runs the jobs in a folder that is this launch's.
 RunResult run_needed(Runtime& runtime, const RunFile& run, const RunOptions& options,
                      const LaunchPlace& place, fs::file_time_type since) {
@@ -419,24 +480,50 @@ bool may_begin(Runtime& runtime, const RunFile& run, const RunOptions& options, 
   return may_run(runtime, run, jobs_left(identities, options), ranks);
 }
 
+bool is_shared(const RunFile& run, const RunOptions& options) {
+  if (!is_alone() || options.dry || options.retry_failed || options.from_scratch) return false;
+  const std::vector<bool> needed = needed_jobs(run, options);
+  for (size_t i = 0; i < needed.size(); ++i)
+    if (needed[i] && is_shared(run.jobs[i])) return true;
+  return false;
+}
+
 RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& options) {
   const auto since = fs::file_time_type::clock::now();
   const LaunchPlace place = here();
   if (!place.remark.empty()) log_warn("{}", place.remark);
+  const std::vector<bool> needed = needed_jobs(run, options);
+  const bool shares = is_shared(run, options);
+  std::vector<SharedJob> shared;
+  if (shares) {
+    auto jobs = jobs_to_share(runtime, run, options);
+    if (!jobs)
+      return {.was_cancelled = cancelled(), .was_refused = jobs.failure().code == KINORA_ERROR_INVALID};
+    shared = *std::move(jobs);
+    if (const RunResult done = share(runtime, run, shared); !done.ok) return done;
+  }
   std::unique_ptr<Lease> lease;
   if (!options.dry && place.first()) {
-    auto taken = Lease::take(run.out, place);
+    auto taken = shares ? lease_after(run, place, shared) : Lease::take(run.out, place);
     if (!taken && cancelled()) return {.was_cancelled = true};
     if (!taken) {
       log_error("{}", taken.failure().message);
       return {.was_refused = taken.failure().code == KINORA_ERROR_INVALID};
     }
     lease = std::move(*taken);
+    if (!lease) {
+      drop_shared(run, needed);
+      log_info("another process has put the results together, and runs the jobs after them");
+      return {true, false};
+    }
   } else if (!options.dry) {
     lease = Lease::follow(run.out, place);
   }
+  if (lease && place.first() && options.from_scratch) drop_shared(run, needed);
   const RunResult result = run_needed(runtime, run, options, place, since);
-  return lease && lease->is_lost() ? RunResult{} : result;
+  if (lease && lease->is_lost()) return {};
+  if (lease && place.first() && result.ok) drop_shared(run, needed);
+  return result;
 }
 
 }  // namespace kinora

@@ -26,5 +26,7 @@ struct RunResult {
 bool may_begin(core::Runtime&, const core::RunFile&, const RunOptions&, int64_t ranks);
 
 RunResult run_jobs(core::Runtime&, const core::RunFile&, const RunOptions&);
+// Whether other processes may run the same file in the same folder at the same time (option `lease` of a job).
+bool is_shared(const core::RunFile&, const RunOptions&);
 
 }  // namespace kinora

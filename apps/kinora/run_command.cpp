@@ -1,8 +1,10 @@
 // kinora run FILE.toml and kinora check FILE.toml
 #include <algorithm>
 #include <iostream>
+#include <unistd.h>
 
 #include <boost/program_options.hpp>
+#include <fmt/format.h>
 
 #include "apps/command/lease.hpp"
 #include "apps/command/runner.hpp"
@@ -122,13 +124,19 @@ int64_t ranks_of(const Parsed& given) {
 }
 
 // Rank 0 of a launch is displayed; of the other ranks only problems are. Every rank keeps a log file; under
-// `kinora launch` the launcher already writes it.
-core::Result<core::LogFile> open_log(const std::filesystem::path& out, const core::LaunchPlace& place) {
-  if (place.first()) return core::LogFile::open(out / "kinora.log");
-  if (place.launcher == core::kOwnLauncher) return core::LogFile::open("/dev/null");
-  core::quiet_terminal();
+// `kinora launch` the launcher already writes it. A process that shares its work has a file of its own.
+core::Result<core::LogFile> open_log(const std::filesystem::path& out, const core::LaunchPlace& place,
+                                     bool is_shared) {
+  if (place.first() && !is_shared) return core::LogFile::open(out / "kinora.log");
+  if (place.launcher == core::kOwnLauncher && !is_shared) return core::LogFile::open("/dev/null");
   std::error_code ignored;
   std::filesystem::create_directories(out / "logs", ignored);
+  if (is_shared) {
+    char host[256] = {};
+    gethostname(host, sizeof host - 1);
+    return core::LogFile::open(out / "logs" / fmt::format("{}-{}.log", host, getpid()));
+  }
+  core::quiet_terminal();
   return core::LogFile::open(out / "logs" / ("rank-" + std::to_string(place.rank) + ".log"));
 }
 
@@ -163,10 +171,11 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   const core::LaunchPlace place = core::here();
   // Another run at work in this folder owns its log. If it takes the lease of run_jobs() after this check, its
   // log has one line of ours.
-  if (place.first())
+  const bool shares = is_shared(run, options);
+  if (place.first() && !shares)
     if (const auto free = core::Lease::may_take(run.out, place); !free)
       return complain(free.failure().code == KINORA_ERROR_INVALID ? kUsage : kFailed, free.failure().message);
-  auto log = open_log(run.out, place);
+  auto log = open_log(run.out, place, shares);
   if (!log) return complain(kFailed, log.failure().message);
   const RunResult result = run_jobs(runtime, run, options);
   if (result.was_cancelled) {  // `kinora launch` prints this once for all of its ranks

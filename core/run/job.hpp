@@ -47,6 +47,8 @@ class JobView {
   const RunFile& run() const { return run_; }
   const JobSpec& spec() const { return spec_; }
   std::filesystem::path folder_of(const JobSpec& job) const { return run_.out / job.name; }
+  // Where several processes share the job's work (JobType::share), until it is done.
+  std::filesystem::path shared_folder() const { return run_.out / ".leases" / spec_.name; }
   // The nearest upstream job of this kind, direct or indirect; null if there is none.
   const JobSpec* upstream(const std::string& kind) const;
   // The same; throws Error if there is none.
@@ -110,6 +112,9 @@ class JobType {
   // Does the job's work. Results go to the job's folder, counts to its summary. It stops soon after
   // cancelled() and must resume from what a killed run has left.
   virtual void run(JobContext&) const = 0;
+  // Several processes, each of which does a part of the job in shared_folder(), which the context has as its folder, for
+  // one of them to run the job with afterwards. Called where the job's option `lease` is not 0.
+  virtual void share(JobContext&) const {}
   // Reports problems of the job's options and inputs, before anything runs.
   virtual void check(JobCheck&) const {}
 
@@ -148,10 +153,7 @@ class JobType {
 
   // Digest of the data that other jobs read in this one's folder, without reading a sample: ranks whose digests differ
   // do not start. "": names, sizes and indices of shards count, if there are any.
-  virtual std::string data_digest(const std::filesystem::path& folder) const {
-    (void)folder;
-    return {};
-  }
+  virtual std::string data_digest(const std::filesystem::path& /*folder*/) const { return {}; }
 
   // Logs how a run that continues `folder` would begin; writes nothing. retries: the number of retries of
   // failures that such a run would have.
@@ -160,10 +162,7 @@ class JobType {
     (void)folder, (void)retries;
   }
   // One line about a finished job from its summary: "12 samples in 2 shards"; "" if there is nothing to say.
-  virtual std::string result_line(const nlohmann::json& summary) const {
-    (void)summary;
-    return {};
-  }
+  virtual std::string result_line(const nlohmann::json& /*summary*/) const { return {}; }
   // Whether its finished results stay in its folder while it runs again, until the new ones replace them in
   // one step: for jobs of seconds, which resume nothing.
   virtual bool replaces_at_once() const { return false; }

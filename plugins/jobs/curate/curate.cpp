@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/digest.hpp"
+#include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
 #include "core/run/identity.hpp"
@@ -16,60 +17,20 @@
 #include "core/run/job_stages.hpp"
 #include "core/workers/worker.hpp"
 #include "plugins/jobs/curate/curate_results.hpp"
+#include "plugins/jobs/curate/curate_work.hpp"
+#include "plugins/jobs/curate/shared_inputs.hpp"
 #include "plugins/jobs/curate/stage_order.hpp"
-#include "plugins/jobs/curation/ingest.hpp"
-#include "plugins/jobs/curation/pipeline.hpp"
 #include "plugins/jobs/curation/recorded_times.hpp"
 #include "plugins/jobs/curation/usage.hpp"
 
 namespace kinora::core {
-
-struct CurateOptions {
-  int64_t memory = int64_t{1} << 30;
-  int64_t threads = 0;
-  bool recursive = false, all_files = false, pictures = false, hash = true;
-  std::string duplicates = "drop";
-  std::vector<std::string> prune;
-  static void describe(Describe<CurateOptions>& d) {
-    d.name("curate").help("Runs stages over videos and stores what leaves the last stage as files");
-    d.option("memory", &CurateOptions::memory)
-        .how_only()
-        .bytes()
-        .at_least(1 << 20)
-        .help("most memory of the samples between stages");
-    d.option("threads", &CurateOptions::threads)
-        .how_only()
-        .range(0, 4096)
-        .help("number of worker threads; 0: one per core");
-    d.option("recursive", &CurateOptions::recursive)
-        .help("read folders and prefixes with all their subfolders");
-    d.option("all_files", &CurateOptions::all_files)
-        .help(
-            "read every file of folders and prefixes, also with endings that are not of videos, such as "
-            ".txt, .jpg, .csv, .part");
-    d.option("pictures", &CurateOptions::pictures)
-        .help(
-            "read the JPEG, PNG and WebP files of folders and prefixes as well, by their endings, with stage "
-            "picture.read");
-    d.option("hash", &CurateOptions::hash)
-        .help("read every video once more for its SHA-256: adds the fact sha256 and finds duplicates");
-    d.option("duplicates", &CurateOptions::duplicates)
-        .choices({"drop", "keep"})
-        .help("drop: of videos with equal bytes use the first and filter the others by ingest.duplicate");
-    d.option("prune", &CurateOptions::prune)
-        .how_only()
-        .help(
-            "videos, folders or patterns whose results are removed and that the input no longer includes; "
-            "the "
-            "results of other such videos stay. Relative to the run file");
-  }
-};
 
 class Curate final : public JobType {
  public:
   using Options = CurateOptions;
   static JobParts parts();
   void run(JobContext&) const override;
+  void share(JobContext&) const override;
   void check(JobCheck&) const override;
   bool lists_inputs() const override { return true; }
   bool keeps_work() const override { return true; }
@@ -82,37 +43,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-constexpr uint32_t kKeepsState = 1;  // kinora_resources.ordered
-
-// Answers that stages have paid for (plugins/stages/endpoint/kept_answers.hpp).
-fs::path answers_folder(const JobContext& context) { return context.folder() / "answers"; }
-// Where the answers go when the job is done: a job that starts over with other options finds them here.
-fs::path old_answers_folder(const JobContext& context) { return context.folder() / ".answers"; }
-
-// Holds the answers folder for stages that may query servers; its destructor removes the folder if it is
-// empty.
-class Answers {
- public:
-  explicit Answers(const JobContext& context)
-      : folder_(answers_folder(context)), old_(old_answers_folder(context)) {
-    if (fs::exists(old_) && !fs::exists(folder_)) fs::rename(old_, folder_);
-    fs::create_directories(folder_);
-  }
-  // Not called for a failed run, which reuses the answers when it resumes.
-  void set_aside() const {
-    fs::remove_all(old_);
-    if (!fs::is_empty(folder_)) fs::rename(folder_, old_);
-  }
-  ~Answers() {
-    std::error_code ignored;  // not empty: answers stay
-    fs::remove(folder_, ignored);
-  }
-  Answers(const Answers&) = delete;
-  Answers& operator=(const Answers&) = delete;
-
- private:
-  const fs::path folder_, old_;
-};
 
 // "its 1 clip is", "their 3 clips are"
 std::string clips_phrase(const Record::Count& of) {
@@ -224,14 +154,6 @@ void count_left_out(JobContext& context, const LeftOut& out) {
                                 {"folders", out.folders},
                                 {"no_films", out.not_videos()},
                                 {"endings", out.endings}};
-}
-
-// Name of a stage with state over all samples (abi/stage.h), "" if none. Without the earlier samples it
-// cannot do single videos.
-std::string keeps_state(const JobContext& context) {
-  for (const auto* use : context.spec().list("stages"))
-    if (resources_of(context, *use).ordered == kKeepsState) return use->called();
-  return "";
 }
 
 // Resumes from the folder's record if possible. Gives the inputs their keys.
@@ -354,29 +276,9 @@ void Curate::run(JobContext& context) const {
   const auto open = open_record(context, inputs);
   say_left_out(context.spec().name, listing);
   Record& record = *open;
-  Ingest ingest(inputs, record, {options.hash, options.duplicates == "drop"});
-  OutcomeWriter writer(context, record, inputs);
-  PipelineJob job;
-  job.stages = context.spec().list("stages");
-  job.engine = context.spec().component("engine");
-  job.memory = options.memory;
-  job.threads = options.threads;
-  job.total = record.inputs();
-  job.made_before = record.clips_before();
-  job.unit = "inputs";
-  job.next = [&] { return ingest.next(); };
-  const int64_t before = record.ended_before();
-  job.ended_before_stages = [&, before] { return before + ingest.ended(); };
-  job.usage = [&] { return writer.usage(); };
-  job.called = [&](const Sample& sample) { return writer.called(sample); };
-  job.ended_before = [&](const Sample& sample, const kinora_outcome& outcome) {
-    return record.knows(std::string(sample.key()), outcome.made != 0);
-  };
-  job.ended = [&](const Sample& sample, const kinora_outcome& outcome) {
-    writer.end(sample, outcome), memory.look();
-  };
+  adopt_parts(context, inputs, record);
   const auto start = Clock::now();
-  const PipelineResult ran = run_pipeline(context, job);
+  const PipelineResult ran = run_stages(context, options, inputs, record, {}, [&] { memory.look(); });
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   const Totals totals = write_results(context, inputs, record);
   fs::remove_all(work_folder(context));
@@ -384,6 +286,29 @@ void Curate::run(JobContext& context) const {
   summarise_engine(context, ran.figures);
   log_outcome(context, totals);
   answers.set_aside();
+}
+
+void Curate::share(JobContext& context) const {
+  require(context);
+  if (const std::string stage = keeps_state(context); !stage.empty())
+    return log_warn(
+        "{}: stage '{}' keeps state over all samples (ordered = 1), so that one process does the job alone",
+        context.spec().name, stage);
+  const JobIdentity& identity = context.identity();
+  std::vector<Input> inputs = listed(identity).inputs;
+  const fs::path before = results_of(context.folder_of(context.spec()), identity.base);
+  std::vector<bool> begun(inputs.size());
+  const bool is_begun = object_in_file(before / "job.json").value("base", json()) == identity.base;
+  if (is_begun && fs::exists(before / kRecordFile)) {
+    auto how = record_options(context, identity, retries(before, identity.base));
+    how.looks = true;
+    const Record record(before, inputs, how);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      begun[i] = record.has_ended(inputs[i]) || !record.ended_of(inputs[i]).empty();
+  } else {
+    name_inputs(inputs);
+  }
+  share_inputs(context, context.options<CurateOptions>(), inputs, begun);
 }
 
 void Curate::predict(const JobView& view, const JobIdentity& identity, const fs::path& folder,

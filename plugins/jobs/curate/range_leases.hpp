@@ -78,7 +78,7 @@ class RangeLeases {
   std::optional<HeldRange> take();
   // [owner-thread] Whether the last take() has found all inputs done.
   bool are_all_done() const { return are_all_done_; }
-  // [owner-thread] Calls `f` for every lease, which are done, in the order of the inputs. Throws Error if one is not.
+  // [owner-thread] Calls `f` for every range that is done, in the order of the inputs. Throws Error.
   void each_done(const std::function<void(const RangeLease&)>& f);
 
   // [any-thread] These change a held lease. The end may come back smaller: another process has taken inputs from there

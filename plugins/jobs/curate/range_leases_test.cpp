@@ -23,7 +23,7 @@
 namespace kinora::core {
 namespace {
 
-namespace lease_fs = std::filesystem;
+namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
@@ -257,13 +257,13 @@ TEST(RangeLeases, RefuseAServerThatIgnoresConditions) {
 // The real ones, on files. A child writes a line an input into the file of its part.
 class RealProcesses : public testing::Test {
  protected:
-  RealProcesses() : folder_(lease_fs::path(testing::TempDir()) / fmt::format("range-leases-{}", ::getpid())) {
-    lease_fs::remove_all(folder_);
-    lease_fs::create_directories(folder_ / "parts");
+  RealProcesses() : folder_(fs::path(testing::TempDir()) / fmt::format("range-leases-{}", ::getpid())) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "parts");
     runtime_ = or_throw(Runtime::start({.plugin_dirs = {}, .log_level = "error"}));
     store_ = lease_store(or_throw(runtime_->io().store("file")), (folder_ / "leases").string());
   }
-  ~RealProcesses() override { lease_fs::remove_all(folder_); }
+  ~RealProcesses() override { fs::remove_all(folder_); }
 
   RangeLeases::Options options(const std::string& owner) const {
     return {.owner = owner, .inputs = 200, .per_lease = 20, .term = milliseconds(200)};
@@ -297,7 +297,7 @@ class RealProcesses : public testing::Test {
     for (uint64_t at = 0; in >> at;) out.insert(at);
     return out;
   }
-  const lease_fs::path folder_;
+  const fs::path folder_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<LeaseStore> store_;
 };

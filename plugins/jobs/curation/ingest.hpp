@@ -26,6 +26,9 @@ class Ingest {
   // The next video that has not ended yet. One call at a time.
   std::optional<Sample> next();
 
+  // The place of the input that next() looks at first.
+  size_t at() const { return at_; }
+
   // [any-thread] Inputs that ended here in this run, minus those of earlier runs that were reopened.
   int64_t ended() const { return ended_; }
 

@@ -12,24 +12,24 @@
 namespace kinora::core {
 namespace {
 
-namespace parts_fs = std::filesystem;
+namespace fs = std::filesystem;
 using testing::ElementsAre;
 
 class PartsOfRecord : public testing::Test {
  protected:
-  PartsOfRecord() : folder_(parts_fs::path(testing::TempDir()) / ("parts-" + std::to_string(getpid()))) {
-    parts_fs::remove_all(folder_);
-    parts_fs::create_directories(folder_ / "data");
+  PartsOfRecord() : folder_(fs::path(testing::TempDir()) / ("parts-" + std::to_string(getpid()))) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "data");
     for (const char* key : {"b", "a"})
       inputs_.push_back(
           {.key = key, .url = std::string("/videos/") + key + ".mp4", .size = 5, .modified = 7});
   }
-  ~PartsOfRecord() override { parts_fs::remove_all(folder_); }
+  ~PartsOfRecord() override { fs::remove_all(folder_); }
 
   // One with a clip of "b" and its end, and a clip of "a" that has not ended.
-  parts_fs::path part(const std::string& base = "x") {
-    const parts_fs::path out = folder_ / "part";
-    parts_fs::create_directories(out / "data");
+  fs::path part(const std::string& base = "x") {
+    const fs::path out = folder_ / "part";
+    fs::create_directories(out / "data");
     Record record(out, inputs_, {.base = base, .named = true});
     record.set_content(inputs_[0], "hash of b");
     std::ofstream(out / "data/b-0000.mp4") << "xyz";
@@ -43,12 +43,12 @@ class PartsOfRecord : public testing::Test {
     return {{"key", key}, {"end", "kept"}, {"facts", json::object()}};
   }
 
-  const parts_fs::path folder_;
+  const fs::path folder_;
   std::vector<Input> inputs_;
 };
 
 TEST_F(PartsOfRecord, AreTakenOverAsIfTheWorkHadBeenDoneHere) {
-  const parts_fs::path from = part();
+  const fs::path from = part();
   {
     Record record = open();
     EXPECT_EQ(record.adopt(from, {"b", "a", "unknown"}), 1) << "a has not ended there";
@@ -63,7 +63,7 @@ TEST_F(PartsOfRecord, AreTakenOverAsIfTheWorkHadBeenDoneHere) {
     EXPECT_TRUE(record.has_stored("b-0000"));
     record.end(line("a"), {0, {"a"}, {}}, json::object());
   }
-  parts_fs::remove_all(from);
+  fs::remove_all(from);
   Record again = open();
   std::vector<std::string> keys, files;
   again.each([&](const json& one, bool, const json& stored) {
@@ -72,12 +72,12 @@ TEST_F(PartsOfRecord, AreTakenOverAsIfTheWorkHadBeenDoneHere) {
   });
   EXPECT_THAT(keys, ElementsAre("b", "b-0000", "a"));
   EXPECT_THAT(files, ElementsAre("b-0000.mp4"));
-  EXPECT_EQ(parts_fs::file_size(folder_ / "data/b-0000.mp4"), 3u) << "the part's end leaves the file";
+  EXPECT_EQ(fs::file_size(folder_ / "data/b-0000.mp4"), 3u) << "the part's end leaves the file";
 }
 
 // Whatever does not fit is done again by the process that puts the parts together.
 TEST_F(PartsOfRecord, ThatDoNotFitAreLeftOut) {
-  const parts_fs::path from = part();
+  const fs::path from = part();
   {
     Record record = open();
     record.end(line("b-0000"), {1, {"a"}, {"a"}}, json::object());
@@ -90,7 +90,7 @@ TEST_F(PartsOfRecord, ThatDoNotFitAreLeftOut) {
     EXPECT_EQ(record.adopt(from, {"b"}), 0) << "the video has changed since";
     inputs_[0].modified = 7;
   }
-  parts_fs::resize_file(from / "data/b-0000.mp4", 2);
+  fs::resize_file(from / "data/b-0000.mp4", 2);
   Record record = open();
   EXPECT_EQ(record.adopt(from, {"b"}), 0) << "a file is cut";
   EXPECT_FALSE(record.has_ended(inputs_[0]));

@@ -17,16 +17,16 @@
 namespace kinora::file {
 namespace {
 
-namespace conditional_fs = std::filesystem;
+namespace fs = std::filesystem;
 
 class ConditionalFiles : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (conditional_fs::temp_directory_path() / "kinora-conditional-XXXXXX").string();
+    std::string name = (fs::temp_directory_path() / "kinora-conditional-XXXXXX").string();
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     folder = name;
   }
-  void TearDown() override { conditional_fs::remove_all(folder); }
+  void TearDown() override { fs::remove_all(folder); }
   std::string path(const std::string& name) const { return folder + "/" + name; }
   std::vector<std::string> names(const std::string& after = "", uint64_t most = 1000) {
     std::vector<std::string> out;
@@ -66,7 +66,7 @@ TEST_F(ConditionalFiles, WritesOnlyOverWhatTheCallerHasRead) {
   EXPECT_TRUE(storage.remove_if(path("deep/a"), *second));
   EXPECT_FALSE(storage.remove_if(path("deep/a"), *second)) << "there is none";
   EXPECT_FALSE(storage.put_if(path("deep/a"), "four", *second)) << "there is none";
-  EXPECT_TRUE(conditional_fs::is_empty(path("deep"))) << "no temporary file and no lock stays";
+  EXPECT_TRUE(fs::is_empty(path("deep"))) << "no temporary file and no lock stays";
 }
 
 TEST_F(ConditionalFiles, OfManyCreatorsOneWins) {
@@ -136,8 +136,8 @@ TEST_F(ConditionalFiles, ListsAllNamesInTheOrderOfTheirBytesFromAnyNameOn) {
   const std::vector<std::string> all{"a-b", "a/x", "a/y/z", "a/z", "a0", "b", "c/d/e"};
   for (const auto& name : all) ASSERT_TRUE(storage.put_if(path(name), name, ""));
   std::ofstream(path(".kinora-tmp-1-1")) << "left by a killed writer";
-  conditional_fs::create_directory_symlink(folder, path("c/loop"));
-  conditional_fs::create_directory(path("empty"));
+  fs::create_directory_symlink(folder, path("c/loop"));
+  fs::create_directory(path("empty"));
   EXPECT_EQ(names(), all);
   for (size_t i = 0; i < all.size(); ++i)
     EXPECT_EQ(names(all[i]), std::vector(all.begin() + static_cast<ptrdiff_t>(i) + 1, all.end())) << all[i];

@@ -1,0 +1,28 @@
+// The inputs of a curate job that several processes share: each does ranges of them, by leases (range_leases.hpp), as
+// jobs of their own; the process that runs the job afterwards takes these parts over.
+//
+//   OUT/.leases/JOB/IDENTITY/leases/plan.json            {"v":1,"inputs":N,"per_lease":M}; without it all is over
+//   OUT/.leases/JOB/IDENTITY/leases/FIRST.json           a lease
+//   OUT/.leases/JOB/IDENTITY/parts/FIRST.EPOCH/          record.db and data/ of a range, as of a curate job
+//
+// Invariant: a part is read only after its lease says that it is done, and is complete then.
+#pragma once
+#include <vector>
+
+#include "core/run/job.hpp"
+#include "plugins/jobs/curate/curate_options.hpp"
+#include "plugins/jobs/curation/inputs.hpp"
+#include "plugins/jobs/curation/record.hpp"
+
+namespace kinora::core {
+
+// Returns when all inputs are done, by whichever processes, or the job has ended. inputs: with their keys, the same in
+// all processes. begun: inputs with results in the job's own record, which no part repeats. Throws kinora::Error; what
+// this process has not finished is then free for others.
+void share_inputs(JobContext&, const CurateOptions&, const std::vector<Input>& inputs,
+                  const std::vector<bool>& begun);
+
+// Takes the done parts over into the job's record, if there are any. What does not fit is done again by this job.
+void adopt_parts(const JobContext&, const std::vector<Input>& inputs, Record&);
+
+}  // namespace kinora::core
