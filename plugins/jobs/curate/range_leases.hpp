@@ -6,8 +6,8 @@
 //
 // The job's inputs are cut at multiples of `per_lease`. A lease ends at the next cut or before it: then another one
 // begins at its end. Where a lease is missing, the range up to the next cut is free. The owner writes a new beat three
-// times a term. A lease whose beat an observer sees unchanged for two terms, by the observer's own monotonic clock, is stale:
-// its range is taken over with the next epoch. No clocks of two machines are compared.
+// times a term. A lease whose beat an observer sees unchanged for two terms, by the observer's own monotonic clock, is
+// stale: its range is taken over with the next epoch. No clocks of two machines are compared.
 //
 // Invariant: every change is a conditional write, so of two processes that want a range one has it; and only the
 // owner of the last epoch can say that it is done. What an earlier owner still writes has another epoch's name.

@@ -173,9 +173,14 @@ class SharedInputs {
       work_in(part, lease, renewal);
       renewal.end();
       is_lost = renewal.is_lost();
-    } catch (...) {
-      give_back(leases, held);
-      throw;
+    } catch (const std::exception& e) {
+      // A process that stood still may find that the others have ended the job, and removed the folder.
+      if (cancelled() || !is_over()) {
+        give_back(leases, held);
+        throw;
+      }
+      log_line(KINORA_LOG_DEBUG, e.what());
+      is_lost = true;
     }
     if (!is_lost && finish(leases, held)) {
       done_ += static_cast<int64_t>(held.lease.end - held.lease.first), ++ranges_;

@@ -75,8 +75,8 @@ class Record {
   // line: of items.jsonl, see items.hpp; files: names below data/ with their sizes.
   void end(const json& line, const Lineage& lineage, const json& files);
 
-  // Takes over what another process has recorded and stored in a part: a folder like this one's, for some of the inputs,
-  // with the same base and keys. Inputs that have results here, that the part has not ended, or whose samples would
+  // Takes over what another process has recorded and stored in a part: a folder like this one's, for some of the
+  // inputs, with the same base and keys. Inputs that have results here, that the part has not ended, or whose samples would
   // replace others, stay as they are. Files become links, so the part stays whole. Returns the number of inputs that
   // it took. Throws kinora::Error.
   int64_t adopt(const std::filesystem::path& part, const std::vector<std::string>& keys);
