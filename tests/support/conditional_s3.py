@@ -9,6 +9,71 @@ def etag(body):
     return f'"{hashlib.md5(body).hexdigest()}"'
 
 
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body=b"", **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        if "Content_Length" not in headers:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def error(self, status, code):
+        self.answer(status, f"<Error><Code>{code}</Code></Error>".encode())
+
+    def key(self):
+        return urllib.parse.unquote(urllib.parse.urlsplit(self.path).path).removeprefix("/bucket").lstrip("/")
+
+    def holds(self, now):
+        """Whether the object meets the request's condition."""
+        match, none = self.headers.get("If-Match"), self.headers.get("If-None-Match")
+        if none and now is not None and self.server.of.ignores != "create":
+            return False
+        return not match or self.server.of.ignores == "replace" or (now is not None and etag(now) == match)
+
+    def write(self, change):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        with self.server.of.lock:
+            fault = self.server.of.faults.pop(0) if self.server.of.faults else ""
+            if fault == "409":
+                return self.error(409, "ConditionalRequestConflict")
+            if fault == "500":
+                return self.error(500, "InternalError")
+            if not self.holds(self.server.of.objects.get(self.key())):
+                return self.error(412, "PreconditionFailed")
+            change(body)
+        if fault == "lost":
+            self.close_connection = True
+            return self.connection.close()
+        self.answer(200, ETag=etag(body))
+
+    def do_PUT(self):
+        self.write(lambda body: self.server.of.objects.update({self.key(): body}))
+
+    def do_DELETE(self):
+        self.write(lambda _: self.server.of.objects.pop(self.key(), None))
+
+    def do_GET(self):
+        query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
+        if "list-type" in query:
+            return self.answer(200, self.server.of.page(query).encode())
+        body = self.server.of.objects.get(self.key())
+        if body is None:
+            return self.error(404, "NoSuchKey")
+        if not body and self.headers.get("Range"):
+            return self.error(416, "InvalidRange")
+        self.answer(200, body, ETag=etag(body))
+
+    do_HEAD = do_GET
+
+
 class Server:
     """ignores: "create" or "replace", a condition that it takes for none. faults: the next conditional writes get
     these: "409", "500", or "lost" (it writes and closes the connection). many: number of computed keys."""
@@ -16,74 +81,8 @@ class Server:
     def __init__(self, ignores="", many=0):
         self.objects, self.faults, self.ignores, self.many = {}, [], ignores, many
         self.pages, self.lock = 0, threading.Lock()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_):
-                pass
-
-            def answer(self, status, body=b"", **headers):
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name.replace("_", "-"), value)
-                if "Content_Length" not in headers:
-                    self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(body)
-
-            def error(self, status, code):
-                self.answer(status, f"<Error><Code>{code}</Code></Error>".encode())
-
-            def key(self):
-                return urllib.parse.unquote(urllib.parse.urlsplit(self.path).path).removeprefix("/bucket").lstrip("/")
-
-            def holds(self, now):
-                """Whether the object meets the request's condition."""
-                match, none = self.headers.get("If-Match"), self.headers.get("If-None-Match")
-                if none and now is not None and outer.ignores != "create":
-                    return False
-                return not match or outer.ignores == "replace" or (now is not None and etag(now) == match)
-
-            def write(self, change):
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                with outer.lock:
-                    fault = outer.faults.pop(0) if outer.faults else ""
-                    if fault == "409":
-                        return self.error(409, "ConditionalRequestConflict")
-                    if fault == "500":
-                        return self.error(500, "InternalError")
-                    if not self.holds(outer.objects.get(self.key())):
-                        return self.error(412, "PreconditionFailed")
-                    change(body)
-                if fault == "lost":
-                    self.close_connection = True
-                    return self.connection.close()
-                self.answer(200, ETag=etag(body))
-
-            def do_PUT(self):
-                self.write(lambda body: outer.objects.update({self.key(): body}))
-
-            def do_DELETE(self):
-                self.write(lambda _: outer.objects.pop(self.key(), None))
-
-            def do_GET(self):
-                query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
-                if "list-type" in query:
-                    return self.answer(200, outer.page(query).encode())
-                body = outer.objects.get(self.key())
-                if body is None:
-                    return self.error(404, "NoSuchKey")
-                if not body and self.headers.get("Range"):
-                    return self.error(416, "InvalidRange")
-                self.answer(200, body, ETag=etag(body))
-
-            do_HEAD = do_GET
-
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
+        self.http.daemon_threads, self.http.of = True, self
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
     @property

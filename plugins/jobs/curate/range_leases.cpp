@@ -15,7 +15,8 @@ namespace {
 
 using nlohmann::json;
 constexpr int64_t kLeaseVersion = 1;
-constexpr uint64_t kLeastCut = 4;  // inputs that are worth a lease of their own
+// What is worth a lease of its own: a new one starts the stages again, which may load weights.
+constexpr uint64_t kLeastCut = 4, kLeastPartOfLease = 16;
 constexpr int kTermsUntilStale = 2;
 
 constexpr std::pair<RangeLease::State, const char*> kStates[] = {
@@ -105,6 +106,10 @@ uint64_t RangeLeases::bound_of(uint64_t first) const {
   return std::min(options_.inputs, (first / options_.per_lease + 1) * options_.per_lease);
 }
 
+uint64_t RangeLeases::least_cut() const {
+  return std::max(kLeastCut, std::min(options_.per_lease, options_.inputs) / kLeastPartOfLease);
+}
+
 std::optional<HeldRange> RangeLeases::take() {
   if (longest_) cut_longest();
   are_all_done_ = true;
@@ -151,7 +156,7 @@ std::optional<HeldRange> RangeLeases::take_between(uint64_t from, uint64_t bound
     are_all_done_ = false;
     if (lease.state == RangeLease::State::free || is_stale(lease)) {
       if (auto held = take_over(*found, lease)) return held;
-    } else if (left_in(lease) >= kLeastCut && (!longest_ || left_in(lease) > left_in(longest_->lease))) {
+    } else if (left_in(lease) >= least_cut() && (!longest_ || left_in(lease) > left_in(longest_->lease))) {
       longest_ = HeldRange{lease, found->tag};
     }
   }

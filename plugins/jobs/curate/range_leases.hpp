@@ -94,6 +94,7 @@ class RangeLeases {
     Clock::time_point since;
   };
   uint64_t bound_of(uint64_t first) const;
+  uint64_t least_cut() const;
   static std::string name_of(uint64_t first);
   std::optional<HeldRange> take_between(uint64_t from, uint64_t bound);
   std::optional<HeldRange> take_over(const LeaseStore::Object& found, const RangeLease& before) const;

@@ -76,9 +76,9 @@ class Record {
   void end(const json& line, const Lineage& lineage, const json& files);
 
   // Takes over what another process has recorded and stored in a part: a folder like this one's, for some of the
-  // inputs, with the same base and keys. Inputs that have results here, that the part has not ended, or whose samples would
-  // replace others, stay as they are. Files become links, so the part stays whole. Returns the number of inputs that
-  // it took. Throws kinora::Error.
+  // inputs, with the same base and keys. Inputs that have results here, that the part has not ended, or whose samples
+  // would replace others, stay as they are. Files become links, so the part stays whole. Returns the number of inputs
+  // that it took. Throws kinora::Error.
   int64_t adopt(const std::filesystem::path& part, const std::vector<std::string>& keys);
 
   // Calls `f` for every outcome: each input followed by the samples made of it, by key; last those of several
