@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Conditional writes and the flat listing of storage/s3 against a server whose answers are asked again, lost or wrong.
-usage: s3_conditions.py S3_TRIAL ROOT SCRATCH"""
-import json, pathlib, subprocess, sys
+usage: s3_conditions.py S3_TRIAL KINORA ROOT SCRATCH"""
+import json, pathlib, shutil, subprocess, sys
 
-TRIAL, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+TRIAL, KINORA, ROOT, SCRATCH = *sys.argv[1:3], pathlib.Path(sys.argv[3]), pathlib.Path(sys.argv[4])
 sys.path.insert(0, str(ROOT / "tests/support"))
 import s3_server
 from conditional_s3 import Server, etag
@@ -91,6 +91,47 @@ def check_listing():
     server.stop()
 
 
-for check in (check_conditions, check_answers_that_go_wrong, check_servers_that_ignore_conditions, check_listing):
+def videos_of(name, input, more=""):
+    """The videos of a curate job in the order in which it lists them."""
+    out, file = SCRATCH / name, SCRATCH / f"{name}.toml"
+    file.write_text(f'''[run]
+out = "{out}"
+{more}
+[[job]]
+name = "clips"
+kind = "curate"
+input = "{input}"
+recursive = true
+stages = ["video.probe"]
+''')
+    done = subprocess.run([KINORA, "run", str(file)], env=s3_server.environment(SCRATCH), capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode == 0, done
+    assert "1 file or folder whose name begins with a dot is skipped" in done.stderr, done.stderr
+    items = [json.loads(line) for line in (out / "clips/items.jsonl").read_text().splitlines()]
+    return [item["url"].split("/films/")[1] for item in items]
+
+
+def check_inputs():
+    """The flat listing of a bucket gives a job the videos that folder after folder give, in the same order."""
+    video = (ROOT / "tests/data/bbb_D.mp4").read_bytes()
+    names = ["a/b/z.mp4", "a/x.mp4", "a-b.mp4", "a0.mp4", ".git/c.mp4", ".git/d/e.mp4", "notes.txt"]
+    server = Server()
+    server.objects = {f"films/{name}": video for name in names} | {"films/a/": b""}
+    for name in names:
+        file = SCRATCH / "films" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(video)
+    storage = f'[storage.s3]\nendpoint = "{server.url}"\nanonymous = true\n'
+    assert videos_of("bucket", "s3://bucket/films/", storage) == names[:4]
+    assert server.pages <= 2, server.pages
+    assert videos_of("folder", SCRATCH / "films/") == names[:4]
+    server.stop()
+
+
+shutil.rmtree(SCRATCH, ignore_errors=True)
+SCRATCH.mkdir(parents=True)
+for check in (check_conditions, check_answers_that_go_wrong, check_servers_that_ignore_conditions, check_listing,
+              check_inputs):
     check()
     print("ok   ", check.__name__, flush=True)

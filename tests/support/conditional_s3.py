@@ -67,9 +67,13 @@ class Handler(BaseHTTPRequestHandler):
         body = self.server.of.objects.get(self.key())
         if body is None:
             return self.error(404, "NoSuchKey")
-        if not body and self.headers.get("Range"):
+        if not (asked := self.headers.get("Range")):
+            return self.answer(200, body, ETag=etag(body))
+        first, last = (int(n) for n in asked.removeprefix("bytes=").split("-"))
+        last = min(last, len(body) - 1)
+        if first > last:
             return self.error(416, "InvalidRange")
-        self.answer(200, body, ETag=etag(body))
+        self.answer(206, body[first:last + 1], ETag=etag(body), Content_Range=f"bytes {first}-{last}/{len(body)}")
 
     do_HEAD = do_GET
 

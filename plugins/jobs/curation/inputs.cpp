@@ -17,6 +17,7 @@
 #include "core/plugin/host.hpp"
 #include "plugins/jobs/curation/manifest.hpp"
 #include "plugins/jobs/curation/text_file.hpp"
+#include "plugins/jobs/listing/flat_listing.hpp"
 
 namespace kinora::core {
 namespace {
@@ -269,9 +270,39 @@ class Walk {
     }
   }
 
+  // The same of a remote folder with all folders below, by one flat listing; false: there is none.
+  bool add_flat(const std::string& folder) {
+    auto files = list_flat(io_, folder);
+    if (!files || files->empty()) return false;
+    std::sort(files->begin(), files->end(), is_before);
+    const std::string top = folder + (folder.ends_with('/') ? "" : "/");
+    std::string hidden;
+    for (const Listed& file : *files) {
+      if (file.name.ends_with('/')) continue;  // an empty object that some programs create for a folder
+      if (const std::string one = hidden_part(file.name); !one.empty())
+        left_out_.hidden += std::exchange(hidden, one) != one;
+      else if (is_skipped(file.name))
+        ++left_out_.endings[ending_of(file.name)];
+      else
+        found.push_back({top + file.name, file.size, file.modified, ""});
+    }
+    return true;
+  }
+
   std::vector<FoundFile> found;
 
  private:
+  // Folder by folder, as add() finds them: a slash comes before every letter of a name.
+  static bool is_before(const Listed& a, const Listed& b) {
+    const auto letter = [](char c) { return c == '/' ? 0 : static_cast<unsigned char>(c) + 1; };
+    return std::lexicographical_compare(a.name.begin(), a.name.end(), b.name.begin(), b.name.end(),
+                                        [&](char x, char y) { return letter(x) < letter(y); });
+  }
+  // The name up to its first part that begins with a dot; empty: no part does.
+  static std::string hidden_part(const std::string& name) {
+    const size_t dot = name.starts_with('.') ? 0 : name.find("/.");
+    return dot == name.npos ? "" : name.substr(0, name.find('/', dot + 1));
+  }
   bool is_skipped(const std::string& name) const {
     return !look_.all_files && is_not_video(name) && !(look_.pictures && is_picture_file(name));
   }
@@ -360,7 +391,7 @@ bool is_picture_file(std::string_view name) {
 
 std::vector<FoundFile> files_in(Io& io, const std::string& folder, Look look, LeftOut& out) {
   Walk walk(io, look, out);
-  walk.add(folder, 0);
+  if (!look.recursive || !is_remote(folder) || !walk.add_flat(folder)) walk.add(folder, 0);
   return std::move(walk.found);
 }
 

@@ -1,0 +1,28 @@
+// Lists all files below a remote folder, at any depth, in ranges of names at the same time.
+//
+// Nothing is known of the names at first. A thread without work halves the range of another one: it asks for one name
+// behind the middle. If there is none, the range ends there; else what is behind the middle is a range of its own.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/io/io.hpp"
+
+namespace kinora::core {
+
+// [any-thread] At most `most` files with names greater than `after`, in the order of the names' bytes; fewer only at
+// the end.
+using PageOfFiles = std::function<std::vector<Listed>(const std::string& after, uint64_t most)>;
+
+// All of them, in the order of the names' bytes. One page by one thread tells whether there are more. Throws what a
+// page throws, when all threads have ended.
+std::vector<Listed> list_in_ranges(const PageOfFiles& page, uint64_t page_size, int threads);
+
+// All files below a folder on a storage that lists from a name on (kinora_storage.list_from); nothing: this one does
+// not, or not in order. Throws kinora::Error.
+std::optional<std::vector<Listed>> list_flat(Io& io, const std::string& folder);
+
+}  // namespace kinora::core
