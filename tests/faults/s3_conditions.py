@@ -78,9 +78,10 @@ def check_servers_that_ignore_conditions():
 def check_listing():
     server = Server(many=200_000)
     names = ["a-b", "a/x", "a/y z", "a0", "b/é"]
-    server.objects = {f"d/{name}": b"1" for name in names} | {"e": b"1"}
+    server.objects = {f"d/{name}": b"1" for name in names} | {"d/": b"", "e": b"1"}
     with Trial(server) as t:
         assert json.loads(t("list_from bucket/d 100")[3:]) == names
+        assert json.loads(t("list_from bucket/d 2")[3:]) == names[:2], "without the folder's own object"
         assert json.loads(t("list_from bucket/d 2 a/x")[3:]) == names[2:4]
         assert t("list_from bucket/nothing 5") == "ok []"
         before = t.most_memory()
