@@ -175,13 +175,58 @@ std::string check_missing(PluginTrial& t) {
   return "";
 }
 
+// Texts that a call gives.
+struct Given {
+  std::string text;
+  kinora_sink sink() {
+    return {this, [](void* self, const void* data, uint64_t size) {
+              static_cast<Given*>(self)->text.append(static_cast<const char*>(data), size);
+            }};
+  }
+};
+
+std::string check_conditions(PluginTrial& t) {
+  const Storage s(t);
+  const bool has_all = KINORA_HAS(&s.api, remove_if) && s.api.put_if && s.api.read_small && s.api.remove_if;
+  if (!has_all) throw Skipped{"it does not offer put_if(), read_small() and remove_if()"};
+  const std::string at = s.path("conditions");
+  const auto put = [&](const std::string& bytes, const std::string& tag, Given& made) {
+    const kinora_sink to = made.sink();
+    return s.api.put_if(s.self, str(at), {bytes.data(), bytes.size()}, str(tag), &to);
+  };
+  const auto expect = [&](const std::string& what, int32_t expected, const auto& call) {
+    t.now(what);
+    if (const int32_t status = call(); status != expected)
+      throw Error(KINORA_ERROR_FAILED, fmt::format("{} returned {}, expected {}", what, status, expected));
+  };
+  Given first, second, none, bytes, tag;
+  expect("put_if() of a new object", KINORA_OK, [&] { return put("one", "", first); });
+  expect("put_if() of an object that exists", KINORA_SIGNAL_CONFLICT, [&] { return put("two", "", none); });
+  expect("put_if() with its tag", KINORA_OK, [&] { return put("three", first.text, second); });
+  expect("put_if() with an old tag", KINORA_SIGNAL_CONFLICT, [&] { return put("four", first.text, none); });
+  const kinora_sink to_bytes = bytes.sink(), to_tag = tag.sink();
+  expect("read_small()", KINORA_OK, [&] { return s.api.read_small(s.self, str(at), &to_bytes, &to_tag); });
+  if (bytes.text != "three" || tag.text != second.text || first.text == second.text)
+    throw Error(KINORA_ERROR_DATA,
+                fmt::format("read_small() gave '{}' with tag '{}', expected 'three' with '{}'", bytes.text,
+                            tag.text, second.text));
+  const auto remove = [&](const Given& of) { return s.api.remove_if(s.self, str(at), str(of.text)); };
+  expect("remove_if() with an old tag", KINORA_SIGNAL_CONFLICT, [&] { return remove(first); });
+  expect("remove_if() with its tag", KINORA_OK, [&] { return remove(second); });
+  expect("put_if() with the tag of a removed object", KINORA_SIGNAL_CONFLICT,
+         [&] { return put("five", second.text, none); });
+  return "";
+}
+
 constexpr Check kChecks[] = {
     {"read-back", "storage", "what was written is read back, whole and in ranges, at and past the end", false,
      nullptr, check_read_back},
     {"missing", "storage", "a missing, uncommitted or aborted object is KINORA_ERROR_NOT_FOUND", false,
      nullptr, check_missing},
     {"reads-at-once", "storage", "one reader gives the same bytes to four threads", false, nullptr,
-     check_ranges_at_once}};
+     check_ranges_at_once},
+    {"conditions", "storage", "a write or removal with another tag than the object's is refused", false,
+     nullptr, check_conditions}};
 
 }  // namespace
 }  // namespace storage_checks_of

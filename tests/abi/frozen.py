@@ -16,7 +16,7 @@ TENSOR = '{}.{} = {{ shape = "{}", dtype = "float", help = "numbers" }}\n'
 PLUGINS = {
     "stages": ("stage", 'option.level = { type = "float", default = 0.5, min = 0.0, max = 1.0, help = "a level" }\n',
                {"resources", "samples", "outcomes", "same-outcomes", "sample-leaks", "threads"}),
-    "storages": ("storage", "", {"read-back", "missing", "reads-at-once"}),
+    "storages": ("storage", "", {"read-back", "missing", "reads-at-once", "conditions"}),
     "samplers": ("sampler",
                  'option.steps = { type = "int", default = 20, min = 2, max = 1000, help = "number of steps" }\n',
                  {"levels", "order", "same-samples", "stops", "sampler-leaks", "noise-tensors"}),

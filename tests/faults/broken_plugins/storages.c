@@ -1,14 +1,18 @@
 /* Storages of one object in memory, each with one defect. */
+#include <stdio.h>
+
 #include "broken.h"
 #include "kinora/abi/storage.h"
 
-enum { none, curt, missing, shared };
+enum { none, curt, missing, shared, blind };
 
 static struct {
   char path[512];
   char* data;
   uint64_t size;
+  char tag[16];
 } object;
+static unsigned versions;
 
 static int is_it(kinora_str path) {
   return object.data && strlen(object.path) == path.size && !memcmp(object.path, path.data, path.size);
@@ -71,6 +75,7 @@ static int32_t commit(void* self, void* to) {
   memcpy(object.path, w->path, sizeof object.path);
   object.data = w->data;
   object.size = w->size;
+  snprintf(object.tag, sizeof object.tag, "%u", ++versions);
   free(w);
   return KINORA_OK;
 }
@@ -83,6 +88,36 @@ static int32_t remove_(void* self, kinora_str path) {
   free(object.data);
   object.data = NULL;
   return KINORA_OK;
+}
+
+static int holds(const instance* self, kinora_str path, kinora_str tag) {
+  if (self->mode == blind) return 1;
+  if (tag.size == 0) return !is_it(path);
+  return is_it(path) && strlen(object.tag) == tag.size && !memcmp(object.tag, tag.data, tag.size);
+}
+static int32_t put_if(void* self, kinora_str path, kinora_bytes bytes, kinora_str tag, const kinora_sink* made) {
+  char* data;
+  if (!holds(self, path, tag)) return KINORA_SIGNAL_CONFLICT;
+  if (path.size >= sizeof object.path || !(data = malloc(bytes.size + 1)))
+    return error(self, KINORA_ERROR_NO_MEMORY, "no memory, or a long path");
+  memcpy(data, bytes.data, bytes.size);
+  free(object.data);
+  memset(object.path, 0, sizeof object.path);
+  memcpy(object.path, path.data, path.size);
+  object.data = data;
+  object.size = bytes.size;
+  snprintf(object.tag, sizeof object.tag, "%u", ++versions);
+  made->write(made->self, object.tag, strlen(object.tag));
+  return KINORA_OK;
+}
+static int32_t read_small(void* self, kinora_str path, const kinora_sink* bytes, const kinora_sink* tag) {
+  if (!is_it(path)) return absent(self);
+  bytes->write(bytes->self, object.data, object.size);
+  tag->write(tag->self, object.tag, strlen(object.tag));
+  return KINORA_OK;
+}
+static int32_t remove_if(void* self, kinora_str path, kinora_str tag) {
+  return is_it(path) && holds(self, path, tag) ? remove_(self, path) : KINORA_SIGNAL_CONFLICT;
 }
 
 #define STORAGE(MODE)                                                                \
@@ -101,10 +136,14 @@ static int32_t remove_(void* self, kinora_str path) {
                                               .commit = commit,                      \
                                               .abort = abort_,                       \
                                               .list = list,                          \
-                                              .remove = remove_};
+                                              .remove = remove_,                     \
+                                              .put_if = put_if,                      \
+                                              .read_small = read_small,              \
+                                              .remove_if = remove_if};
 STORAGE(none)
 STORAGE(curt)
 STORAGE(missing)
 STORAGE(shared)
+STORAGE(blind)
 #define ONE(MODE) COMPONENT("storage", KINORA_INTERFACE_STORAGE, MODE, NULL)
-BROKEN_PLUGIN("storages", ONE(none), ONE(curt), ONE(missing), ONE(shared))
+BROKEN_PLUGIN("storages", ONE(none), ONE(curt), ONE(missing), ONE(shared), ONE(blind))
