@@ -268,6 +268,7 @@ void Curate::run(JobContext& context) const {
   PeakMemory memory;
   count_held_anew();
   fs::create_directories(context.folder() / "data");
+  adopt_answers(context);
   const Answers answers(context);
   fs::remove_all(work_folder(context));
   CurateInputs listing = listed(context.identity());

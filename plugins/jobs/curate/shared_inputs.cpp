@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-constexpr const char* kPlan = "plan.json";
+constexpr const char *kPlan = "plan.json", *kAnswers = "answers";
 constexpr milliseconds kLongestLook(1000), kShortestLook(20);  // between two looks at the leases of others
 constexpr milliseconds kShortestTerm(100);
 constexpr size_t kDigestDigits = 16;
@@ -200,7 +200,8 @@ class SharedInputs {
       if (!begun_[i]) inputs.push_back(inputs_[i]), places.push_back(i);
     fs::create_directories(folder / "data");
     JobContext part(context_.runtime(), context_.run(), context_.spec(), true, context_.identity(), folder);
-    const Answers answers(part);
+    fs::create_directories(folder_ / kAnswers);
+    fs::create_directory_symlink(folder_ / kAnswers, folder / kAnswers);
     Record record(folder, inputs, {.base = context_.identity().base, .named = true});
     run_stages(part, options_, inputs, record, [&](size_t at) { return renewal.may_begin(places[at]); });
     fs::remove_all(work_folder(part));
@@ -252,6 +253,13 @@ int64_t adopt_part(const fs::path& part, const std::vector<std::string>& keys, R
 void share_inputs(JobContext& context, const CurateOptions& options, const std::vector<Input>& inputs,
                   const std::vector<bool>& begun) {
   SharedInputs(context, options, inputs, begun).run();
+}
+
+void adopt_answers(const JobContext& context) {
+  const fs::path shared = folder_of_parts(context, context.identity()) / kAnswers,
+                 own = context.folder() / kAnswers;
+  if (fs::exists(shared) && !fs::exists(own) && !fs::exists(context.folder() / ".answers"))
+    fs::rename(shared, own);
 }
 
 void adopt_parts(const JobContext& context, const std::vector<Input>& inputs, Record& record) {

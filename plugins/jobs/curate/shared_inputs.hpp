@@ -4,6 +4,7 @@
 //   OUT/.leases/JOB/IDENTITY/leases/plan.json            {"v":1,"inputs":N,"per_lease":M}; without it all is over
 //   OUT/.leases/JOB/IDENTITY/leases/FIRST.json           a lease
 //   OUT/.leases/JOB/IDENTITY/parts/FIRST.EPOCH/          record.db and data/ of a range, as of a curate job
+//   OUT/.leases/JOB/IDENTITY/answers/                    what stages have paid for, of all parts (curate_work.hpp)
 //
 // Invariant: a part is read only after its lease says that it is done, and is complete then.
 #pragma once
@@ -21,6 +22,9 @@ namespace kinora::core {
 // this process has not finished is then free for others.
 void share_inputs(JobContext&, const CurateOptions&, const std::vector<Input>& inputs,
                   const std::vector<bool>& begun);
+
+// Makes the answers that stages have paid for in the parts the job's own, unless it has some.
+void adopt_answers(const JobContext&);
 
 // Takes the done parts over into the job's record, if there are any. What does not fit is done again by this job.
 void adopt_parts(const JobContext&, const std::vector<Input>& inputs, Record&);
