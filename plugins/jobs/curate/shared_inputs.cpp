@@ -198,7 +198,7 @@ class SharedInputs {
     std::vector<uint64_t> places;
     for (uint64_t i = lease.first; i < lease.end; ++i)
       if (!begun_[i]) inputs.push_back(inputs_[i]), places.push_back(i);
-    fs::remove_all(folder);  // of a lease that somebody has removed since
+    fs::remove_all(folder);  // of a lease that the user has removed
     fs::create_directories(folder / "data");
     JobContext part(context_.runtime(), context_.run(), context_.spec(), true, context_.identity(), folder);
     fs::create_directories(folder_ / kAnswers);
