@@ -203,7 +203,8 @@ def check_harm():
     host = f"Host: 127.0.0.1:{server.port}\r\n{HEADER}"
     before = settled(lambda: descriptors(server.process.pid))
     tricks = {
-        "GET /v1/videos HTTP/1.1\r\nHost: evil.example\r\n" + HEADER: "403",
+        f"GET /v1/videos HTTP/1.1\r\n{host}Origin: http://evil.example\r\n": "403",
+        "GET /v1/videos HTTP/1.1\r\nHost: evil.example\r\n": "401",
         f"GET /v1/videos/../../etc/passwd HTTP/1.1\r\n{host}": "404",
         f"GET /v1/videos/%2e%2e%2f%2e%2e%2fvideos.sqlite/content HTTP/1.1\r\n{host}": "404",
         f"GET /v1/videos/..%00/content HTTP/1.1\r\n{host}": "40",
