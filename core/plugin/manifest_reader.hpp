@@ -78,7 +78,7 @@ struct Reading {
   TomlErrors& errors;
   bool
       is_known;  // an unknown key is a warning; an unknown kind or another draft makes the component unusable
-  Tier tier;     // tier of the plugin: jobs and services, and only they, belong to tier host
+  Tier tier;     // tier of the plugin: jobs and services belong to tier host, engines may
 };
 
 ComponentSpec read_component(const toml::table& table, Reading reading);

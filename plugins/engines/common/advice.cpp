@@ -5,14 +5,16 @@
 namespace kinora::engines {
 
 Advice::Advice(Stages& stages, const Tokens& total)
-    : stages_(stages),
-      node_{total.cores, static_cast<double>(total.memory),
-            static_cast<int64_t>(std::ceil(total.gpus - 1e-9)), total.nvdec, total.nvenc},
-      seconds_(stages.size()),
-      last_(stages.size()) {
+    : stages_(stages), seconds_(stages.size()), last_(stages.size()) {
+  set_total(total);
   const double each = total.cores / std::max<double>(1, static_cast<double>(stages.size()));
   for (auto& stage : stages)
     stage->wanted = std::max<size_t>(1, static_cast<size_t>(each / std::max(1e-3, stage->need.cores)));
+}
+
+void Advice::set_total(const Tokens& total) {
+  node_ = {total.cores, static_cast<double>(total.memory), static_cast<int64_t>(std::ceil(total.gpus - 1e-9)),
+           total.nvdec, total.nvenc};
 }
 
 balance::Stage Advice::measured(size_t i, double now) {

@@ -15,6 +15,8 @@ class Advice {
   using Stages = std::vector<std::unique_ptr<StageState>>;
   // Until times are known, stages share the cores equally.
   Advice(Stages& stages, const Tokens& total);
+  // The machines have other totals from now on.
+  void set_total(const Tokens& total);
   // At `now`, seconds since the run began: ages the measurements, adds new ones and sets each stage's
   // `wanted`.
   void look(double now);
@@ -27,7 +29,7 @@ class Advice {
   balance::Stage measured(size_t stage, double now);
 
   Stages& stages_;
-  const balance::Node node_;
+  balance::Node node_;
   std::vector<balance::Estimate> seconds_;
   std::vector<StageState::Figures> last_;
   double expected_ = 0;

@@ -59,10 +59,10 @@ std::string Figures::bound(const std::vector<double>& busy, const Advice& advice
   for (size_t i = scheduler_.stages().size(); i-- > 0;) {
     const StageState& stage = *scheduler_.stages()[i];
     const auto workers = static_cast<double>(stage.slots.size());
-    const bool cores_left = workers * stage.need.cores < kFull * cores_;
+    const bool cores_left = workers * stage.need.cores < kFull * scheduler_.total().cores;
     if (busy[i] >= kFull * workers && cores_left) return stage.spec->name;
   }
-  if (most && all >= kFull * cores_)
+  if (most && all >= kFull * scheduler_.total().cores)
     return advice.bound() && advice.bound()->need.cores > 0 ? advice.bound()->spec->name : most->spec->name;
   if (scheduler_.waits_for_memory()) return "memory";
   const bool all_wait_for_it = std::all_of(scheduler_.stages().begin(), scheduler_.stages().end(),
@@ -78,7 +78,7 @@ std::string Figures::at(double seconds, Advice& advice, Trace* trace) {
   const double interval = std::max(1e-3, seconds - std::exchange(last_, seconds));
   out["seconds"] = seconds;
   out["inputs"] = scheduler_.source.pulled;
-  out["cores"] = cores_;
+  out["cores"] = scheduler_.total().cores;
   out["memory"] = {{"used", ledger_.samples().now()},
                    {"peak", ledger_.samples().peak()},
                    {"beside", ledger_.beside().peak()},

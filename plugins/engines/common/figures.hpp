@@ -44,8 +44,8 @@ class Trace {
 // The live figures. Guarded by the run's mutex (runner.hpp).
 class Figures {
  public:
-  Figures(const Scheduler& scheduler, const Ledger& ledger, double cores)
-      : scheduler_(scheduler), ledger_(ledger), cores_(cores), figures_(scheduler.stages().size()) {}
+  Figures(const Scheduler& scheduler, const Ledger& ledger)
+      : scheduler_(scheduler), ledger_(ledger), figures_(scheduler.stages().size()) {}
   // At `seconds` since the run began. trace: may be null; receives the counters.
   std::string at(double seconds, Advice& advice, Trace* trace);
 
@@ -55,7 +55,6 @@ class Figures {
 
   const Scheduler& scheduler_;
   const Ledger& ledger_;
-  const double cores_;
   std::vector<StageState::Figures> figures_;  // at the last call
   double last_ = 0;                           // seconds of the last call
 };

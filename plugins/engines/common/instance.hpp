@@ -25,6 +25,8 @@ class Instance {
   virtual bool is_apart() const = 0;
   // It has died, and everything that it held is lost.
   virtual bool ended() const = 0;
+  // It has ended together with its node, through no fault of its samples.
+  virtual bool lost() const { return false; }
 };
 
 // A stage before its first sample.
@@ -47,7 +49,7 @@ class Executor {
   // [owner-thread] Makes the stage's first instance, which shows whether one can be made at all. Throws Error
   // that names the stage.
   virtual FirstInstance first(const kinora_stage_spec& spec) = 0;
-  // [without the run's lock] Makes an instance for the slot and calls `started` once: during start() or
+  // [without the run's lock] Makes an instance for the slot, on its node, and calls `started` once: during start() or
   // later, from any thread.
   virtual void start(const StageState& stage, const Slot& slot, Started started) = 0;
   // [under the run's lock] Calls `work` once, later, without the lock. here: the calling thread is free for

@@ -10,40 +10,81 @@ constexpr double kRounding = 1e-6;  // sums of fractions such as a tenth of a co
 
 }  // namespace
 
-Machine::Machine(const Tokens& total)
-    : total_(total), devices_(static_cast<size_t>(std::ceil(total.gpus - 1e-9))) {}
-
-Machine::Answer Machine::has(const Tokens& need) const {
-  if (used_.gpus + need.gpus > total_.gpus + kRounding || used_.memory + need.memory > total_.memory ||
-      used_.nvdec + need.nvdec > total_.nvdec + kRounding ||
-      used_.nvenc + need.nvenc > total_.nvenc + kRounding)
-    return Answer::no;
-  return used_.cores + need.cores > total_.cores + kRounding ? Answer::wait : Answer::yes;
+void Machine::add(const Tokens& node) {
+  nodes_.push_back({node, {}, std::vector<double>(static_cast<size_t>(std::ceil(node.gpus - 1e-9)))});
 }
 
-bool Machine::has(std::span<const size_t> devices, double share) const {
+Tokens Machine::total() const {
+  Tokens out;
+  for (const Node& node : nodes_) {
+    if (node.lost) continue;
+    out.cores += node.total.cores;
+    out.gpus += node.total.gpus;
+    out.memory += node.total.memory;
+    out.nvdec += node.total.nvdec;
+    out.nvenc += node.total.nvenc;
+  }
+  return out;
+}
+
+Machine::Answer Machine::has(size_t node, const Tokens& need) const {
+  const auto& [total, used, devices, lost, held] = nodes_[node];
+  if (held) return Answer::no;
+  if (used.gpus + need.gpus > total.gpus + kRounding || used.memory + need.memory > total.memory ||
+      used.nvdec + need.nvdec > total.nvdec + kRounding || used.nvenc + need.nvenc > total.nvenc + kRounding)
+    return Answer::no;
+  return used.cores + need.cores > total.cores + kRounding ? Answer::wait : Answer::yes;
+}
+
+bool Machine::hold(size_t node) {
+  nodes_[node].held = true;
+  return std::all_of(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.held || n.lost; });
+}
+
+void Machine::release() {
+  for (Node& node : nodes_) node.held = false;
+}
+
+bool Machine::has(size_t node, std::span<const size_t> devices, double share) const {
+  const Node& n = nodes_[node];
   return std::all_of(devices.begin(), devices.end(), [&](size_t device) {
-    const double whole = std::min(1.0, total_.gpus - static_cast<double>(device));
-    return devices_[device] + share <= whole + kRounding;
+    const double whole = std::min(1.0, n.total.gpus - static_cast<double>(device));
+    return n.devices[device] + share <= whole + kRounding;
   });
 }
 
-void Machine::take(const Tokens& need, std::span<const size_t> devices, double share) {
-  used_.cores += need.cores;
-  used_.gpus += need.gpus;
-  used_.memory += need.memory;
-  used_.nvdec += need.nvdec;
-  used_.nvenc += need.nvenc;
-  for (const size_t device : devices) devices_[device] += share;
+void Machine::take(size_t node, const Tokens& need, std::span<const size_t> devices, double share) {
+  Node& n = nodes_[node];
+  n.used.cores += need.cores;
+  n.used.gpus += need.gpus;
+  n.used.memory += need.memory;
+  n.used.nvdec += need.nvdec;
+  n.used.nvenc += need.nvenc;
+  for (const size_t device : devices) n.devices[device] += share;
 }
 
-void Machine::give(const Tokens& need, std::span<const size_t> devices, double share) {
-  used_.cores -= need.cores;
-  used_.gpus -= need.gpus;
-  used_.memory -= need.memory;
-  used_.nvdec -= need.nvdec;
-  used_.nvenc -= need.nvenc;
-  for (const size_t device : devices) devices_[device] -= share;
+void Machine::give(size_t node, const Tokens& need, std::span<const size_t> devices, double share) {
+  Node& n = nodes_[node];
+  n.used.cores -= need.cores;
+  n.used.gpus -= need.gpus;
+  n.used.memory -= need.memory;
+  n.used.nvdec -= need.nvdec;
+  n.used.nvenc -= need.nvenc;
+  for (const size_t device : devices) n.devices[device] -= share;
+}
+
+std::optional<size_t> Machine::freest(std::span<const size_t> devices) const {
+  std::optional<size_t> best;
+  double most = 0;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& n = nodes_[i];
+    if (n.lost ||
+        std::any_of(devices.begin(), devices.end(), [&](size_t d) { return d >= n.devices.size(); }))
+      continue;
+    const double left = n.total.cores - n.used.cores;
+    if (!best || left > most) best = i, most = left;
+  }
+  return best;
 }
 
 }  // namespace kinora::engines

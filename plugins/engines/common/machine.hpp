@@ -1,13 +1,14 @@
-// The cores, GPUs and memory of the machine that running tasks take. Guarded by the run's mutex (runner.hpp).
+// The cores, GPUs and memory of the machines (nodes) that running tasks take. Guarded by the run's mutex (runner.hpp).
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 namespace kinora::engines {
 
-// Resources that tasks take while they run. A task that needs more than the total runs alone.
+// Resources that tasks take while they run. A task that needs more than a node's total runs alone.
 struct Tokens {
   double cores = 0, gpus = 0;
   uint64_t memory = 0;
@@ -16,19 +17,37 @@ struct Tokens {
 
 class Machine {
  public:
-  explicit Machine(const Tokens& total);
-  // wait: only cores are missing, so nothing upstream starts before this task.
+  explicit Machine(const std::vector<Tokens>& nodes) {
+    for (const Tokens& node : nodes) add(node);
+  }
+  // wait: only cores are missing, so nothing upstream starts there before this task (hold).
   enum class Answer { yes, no, wait };
-  Answer has(const Tokens& need) const;
-  // Whether each of the devices has `share` of itself left.
-  bool has(std::span<const size_t> devices, double share) const;
-  void take(const Tokens& need, std::span<const size_t> devices, double share);
-  void give(const Tokens& need, std::span<const size_t> devices, double share);
+  Answer has(size_t node, const Tokens& need) const;
+  // The node has room for nothing until release(). Returns whether that is so of all nodes.
+  bool hold(size_t node);
+  void release();
+  // Whether each of the node's devices has `share` of itself left.
+  bool has(size_t node, std::span<const size_t> devices, double share) const;
+  void take(size_t node, const Tokens& need, std::span<const size_t> devices, double share);
+  void give(size_t node, const Tokens& need, std::span<const size_t> devices, double share);
+
+  size_t nodes() const { return nodes_.size(); }
+  void add(const Tokens& node);
+  // The node has gone. What was taken there is still given back.
+  void lose(size_t node) { nodes_[node].lost = true; }
+  // What the nodes that are left have together.
+  Tokens total() const;
+  bool has_lost(size_t node) const { return nodes_[node].lost; }
+  // Of the nodes that are left and have these devices, the one with most free cores; nullopt if there is none.
+  std::optional<size_t> freest(std::span<const size_t> devices) const;
 
  private:
-  const Tokens total_;
-  Tokens used_;
-  std::vector<double> devices_;  // used part of each GPU
+  struct Node {
+    Tokens total, used;
+    std::vector<double> devices;  // used part of each GPU
+    bool lost = false, held = false;
+  };
+  std::vector<Node> nodes_;
 };
 
 }  // namespace kinora::engines

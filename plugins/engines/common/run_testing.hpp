@@ -4,6 +4,7 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <set>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -44,11 +45,14 @@ class Pipeline;
 
 class Script final : public Instance {
  public:
-  Script(Pipeline& pipeline, Act& act) : pipeline_(pipeline), act_(act) { ++act_.alive; }
+  Script(Pipeline& pipeline, Act& act, size_t node) : pipeline_(pipeline), act_(act), node_(node) {
+    ++act_.alive;
+  }
   ~Script() override { --act_.alive; }
   void send(Task& task) override;
   bool is_apart() const override { return act_.apart; }
   bool ended() const override { return ended_; }
+  bool lost() const override;
 
  private:
   void emit(Task& task, const Play& play, size_t next);
@@ -56,6 +60,7 @@ class Script final : public Instance {
 
   Pipeline& pipeline_;
   Act& act_;
+  const size_t node_;
   bool ended_ = false;
   std::vector<Sample> held_;
 };
@@ -70,13 +75,27 @@ class Pipeline final : public Executor {
   std::vector<std::pair<std::string, std::string>> outcomes;  // key, and "kept", or the reason
   nlohmann::json last_report;
 
-  Pipeline() { settings.total.cores = 4; }
+  Pipeline() { settings.nodes.front().cores = 4; }
   Act& add(std::string name, std::vector<uint32_t> from, decltype(Act::process) process) {
     return acts.emplace_back(Act{std::move(name), std::move(from), std::move(process)});
   }
   double seconds() const { return seconds_between(Time{}, now_); }
   // The message of the error that ended the run, or "".
   std::string run();
+  // The node goes, and with it all instances on it.
+  void lose_at(double seconds, size_t node) {
+    ++losses_;
+    at(seconds, [this, node] {
+      --losses_;
+      lost.insert(node);
+      runner_->lose_node(node);
+    });
+  }
+  // A node of so many cores comes.
+  void add_at(double seconds, double cores) {
+    at(seconds, [this, cores] { runner_->add_node({cores}); });
+  }
+  std::set<size_t> lost;
   void at(double seconds, std::function<void()> work) {
     events_.emplace(after(now_, seconds), std::move(work));
   }
@@ -84,17 +103,21 @@ class Pipeline final : public Executor {
   FirstInstance first(const kinora_stage_spec& spec) override {
     Act& act = act_of(spec);
     ++act.made;
-    return {act.needs, act.apart, false, true, std::make_unique<Script>(*this, act), act.starting};
+    return {act.needs, act.apart, false, true, std::make_unique<Script>(*this, act, 0), act.starting};
   }
-  void start(const StageState& stage, const Slot&, Started started) override {
+  void start(const StageState& stage, const Slot& slot, Started started) override {
     Act& act = act_of(*stage.spec);
-    at(act.starting, [this, &act, started = std::move(started)] {
+    at(act.starting, [this, &act, node = slot.node, started = std::move(started)] {
+      if (lost.contains(node)) {
+        const Error why(KINORA_ERROR_FAILED, "stage '" + act.name + "': its node was lost");
+        return started(nullptr, &why);
+      }
       if (act.can_start && !act.can_start(++act.made)) {
         const Error why(KINORA_ERROR_FAILED, "stage '" + act.name + "': the device is full");
         return started(nullptr, &why);
       }
       act.made += !act.can_start;
-      started(std::make_unique<Script>(*this, act), nullptr);
+      started(std::make_unique<Script>(*this, act, node), nullptr);
     });
   }
   void post(std::function<void()> work, bool) override { at(0, std::move(work)); }
@@ -125,6 +148,8 @@ class Pipeline final : public Executor {
   Time now_{};
   std::multimap<Time, std::function<void()>> events_;  // of one time: in the order of their arrival
   bool awake_ = false;
+  size_t losses_ = 0;  // that are still to come
+  Runner* runner_ = nullptr;
   int64_t given_ = 0;
   testing::Run host_run_{"", 4};
 };
@@ -152,12 +177,13 @@ inline std::string Pipeline::run() {
   std::string error;
   {
     Runner runner(pipeline, run, settings, *this);
+    runner_ = &runner;
     try {
       runner.run();
     } catch (const Error& e) {
       error = e.what();
     }
-    EXPECT_TRUE(events_.empty() || !error.empty()) << "something was left to do";
+    EXPECT_TRUE(events_.size() == losses_ || !error.empty()) << "something was left to do";
     while (!events_.empty()) events_.extract(events_.begin()).mapped()();
   }
   for (const Act& act : acts) EXPECT_EQ(act.alive, 0) << act.name << " has instances left";
@@ -198,7 +224,10 @@ inline void Script::send(Task& task) {
   pipeline_.at(0.01, [this, &task] { send(task); });
 }
 
+inline bool Script::lost() const { return ended_ && pipeline_.lost.contains(node_); }
+
 inline void Script::emit(Task& task, const Play& play, size_t next) {
+  if (pipeline_.lost.contains(node_)) return end(task, play);
   try {
     for (; next < play.emits.size(); ++next) {
       const std::string& key = play.emits[next];
@@ -237,7 +266,7 @@ inline void Script::emit(Task& task, const Play& play, size_t next) {
 
 inline void Script::end(Task& task, const Play& play) {
   --act_.busy;
-  ended_ = play.dies;
+  ended_ = play.dies || pipeline_.lost.contains(node_);
   if (ended_) held_.clear();
   task.done(ended_ && play.status == KINORA_OK ? KINORA_ERROR_FAILED : play.status,
             ended_ ? "killed by signal 9" : play.message);

@@ -18,12 +18,12 @@ Runner::Runner(const kinora_pipeline& pipeline, const Run& run, const Settings& 
       run_(*run.get()),
       settings_(settings),
       executor_(executor),
-      stages_(set_up_stages(pipeline, {settings.total}, executor)),
+      stages_(set_up_stages(pipeline, settings.nodes, executor)),
       ledger_(pipeline.memory),
       lineage_(ledger_, [this] { executor_.wake(); }),
-      scheduler_(stages_, settings.total, settings.queue, ledger_, lineage_),
-      advice_(stages_, settings.total),
-      figures_(scheduler_, ledger_, settings.total.cores) {
+      scheduler_(stages_, settings.nodes, settings.queue, ledger_, lineage_),
+      advice_(stages_, scheduler_.total()),
+      figures_(scheduler_, ledger_) {
   if (settings_.profile && run_.out.size > 0)
     trace_.emplace(std::string(view(run_.out)) + "/trace.json", settings_.now);
 }
@@ -219,6 +219,20 @@ void Runner::end(const Job& job) {
   scheduler_.ended(job);
   dispatch(true);
   if (scheduler_.active() == 0) executor_.wake();
+}
+
+void Runner::lose_node(size_t node) {
+  const Lock lock(mutex_);
+  scheduler_.lose_node(node);
+  advice_.set_total(scheduler_.total());
+  dispatch();
+}
+
+void Runner::add_node(const Tokens& has) {
+  const Lock lock(mutex_);
+  scheduler_.add_node(has);
+  advice_.set_total(scheduler_.total());
+  dispatch();
 }
 
 void Runner::done(Task& task, int32_t status, std::string message) {

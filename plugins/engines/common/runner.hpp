@@ -21,11 +21,12 @@
 namespace kinora::engines {
 
 struct Settings {
-  Tokens total;
-  uint64_t queue = 64;  // samples that may wait for one stage
+  std::vector<Tokens> nodes{Tokens{}};  // of the machines; the first instances are on the first one
+  uint64_t queue = 64;                  // samples that may wait for one stage
   int64_t retries = 2;
   double backoff = 0.2;       // seconds before the first retry; each further retry waits four times as long
   int64_t death_retries = 1;  // further attempts at a sample whose process died
+  int64_t node_losses = 8;    // further attempts at a sample whose node was lost
   bool profile = false;       // trace.json in the run's folder
   Clock now = std::chrono::steady_clock::now;
 };
@@ -44,6 +45,10 @@ class Runner {
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
   int32_t cancelled() const;
   Time now() const { return settings_.now(); }
+  // [without the lock] A node has come, whose number is the next one.
+  void add_node(const Tokens& has);
+  // [without the lock] All instances on the node have ended, or are about to; nothing starts there any more.
+  void lose_node(size_t node);
   // [without the lock] The call of the task's instance has ended.
   void done(Task& task, int32_t status, std::string message);
 
@@ -87,6 +92,7 @@ class Runner {
   void pull(uint64_t reserve);
   void pull_input(uint64_t reserve);
   void process(Task& task);
+  void make(Task& task, Executor::Started started);
   void call(Task& task);
   void start_alone(Task& task);
   void lose_alone(Task& task, const Error& why);
@@ -107,9 +113,10 @@ class Runner {
             const std::string& message, Sample sample, Weight weight);
   kinora_run stage_run(const StageState& stage, const Slot& slot);
 
-  // runner_batch.cpp: several inputs in one call. Not under the lock, except complete_batch.
+  // runner_batch.cpp: several inputs in one call. Not under the lock, except the last two.
   void call_batch(Task& task);
   void batch_done(Task& task, int32_t status, const std::string& message);
+  void bury_batch(Task& task, const std::string& message);
   void complete_batch(Task& task, size_t n, int32_t status, const std::string& message);
 
   // runner_held.cpp, the end of a stage's input. Not under the lock, except fail_finish and end_left_over.

@@ -44,7 +44,7 @@ void Runner::process(Task& task) {
   if (task.job.in.front().alone) return start_alone(task);
   if (task.slot->instance) return call(task);
   const Time start = now();
-  executor_.start(task.stage, *task.slot, [this, &task, start](auto instance, const Error* why) {
+  make(task, [this, &task, start](auto instance, const Error* why) {
     step(task, [&] {
       if (!instance) return lose_slot(task, *why);
       task.slot->instance = std::move(instance);
@@ -58,6 +58,25 @@ void Runner::process(Task& task) {
   });
 }
 
+// Makes an instance for the task's slot; on another node if its own is lost, also if that happens meanwhile.
+void Runner::make(Task& task, Executor::Started started) {
+  {
+    const Lock lock(mutex_);
+    scheduler_.move(task.stage, *task.job.slot, true);
+    task.slot->node = task.job.slot->node;
+  }
+  executor_.start(task.stage, *task.slot,
+                  [this, &task, started = std::move(started)](auto instance, const Error* why) {
+                    bool again = false;
+                    if (!instance && why->code() != KINORA_ERROR_CANCELLED) {
+                      const Lock lock(mutex_);
+                      again = scheduler_.can_move(*task.job.slot);
+                    }
+                    if (!again) return started(std::move(instance), why);
+                    step(task, [&] { make(task, started); });
+                  });
+}
+
 void Runner::call(Task& task) { task.job.in.size() > 1 ? call_batch(task) : attempt(task); }
 
 // Runs in an instance that receives nothing else. The slot's own instance is destroyed first, so that two do
@@ -68,7 +87,7 @@ void Runner::start_alone(Task& task) {
     slot.instance.reset();
     --task.stage.instances;
   }
-  executor_.start(task.stage, slot, [this, &task](auto instance, const Error* why) {
+  make(task, [this, &task](auto instance, const Error* why) {
     step(task, [&] {
       if (!instance) return lose_alone(task, *why);
       ++task.stage.instances;

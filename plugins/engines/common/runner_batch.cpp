@@ -47,6 +47,7 @@ void Runner::batch_done(Task& task, int32_t status, const std::string& message) 
     stage.figures.seconds += seconds;
     stage.figures.squares += seconds * seconds / static_cast<double>(n);
     ledger_.release(task.reserve);
+    if (task.slot->instance->ended()) bury_batch(task, message);
     if (!stopping()) {
       for (const auto& track : task.batch) lineage_.end_work(track);
       complete_batch(task, n, status, message);
@@ -54,6 +55,15 @@ void Runner::batch_done(Task& task, int32_t status, const std::string& message) 
     }
   }
   end(task);
+}
+
+// The instance has died of the batch: its inputs are tried one by one, unless it kept more than them.
+void Runner::bury_batch(Task& task, const std::string& message) {
+  StageState& stage = task.stage;
+  ++stage.figures.died;
+  task.buried = std::move(task.slot->instance);
+  --stage.instances;
+  if (!stage.may_start_anew) abort(KINORA_ERROR_FAILED, of_stage(stage, message));
 }
 
 // Inputs that the stage has not ended are consumed, or, after an error, processed again one at a time.

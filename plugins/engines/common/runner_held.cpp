@@ -62,10 +62,9 @@ void Runner::finish_done(Task& task, int32_t status, const std::string& message)
     if (status == KINORA_ERROR_REFUSED) abort(KINORA_ERROR_INVALID, of_stage(stage, message));
     const bool died = slot.instance->ended();
     stage.figures.died += died;
-    if (died && stage.may_start_anew && !slot.held.empty()) {
-      log(Log::warn,
-          of_stage(stage,
-                   message + " in finish(): the inputs that it still held are tried again alone, or lost"));
+    if (died && stage.may_start_anew && (!slot.held.empty() || slot.instance->lost())) {
+      log(Log::warn, of_stage(stage, message + " in finish(): the " + std::to_string(slot.held.size()) +
+                                         " inputs that it still held are tried again alone, or lost"));
       try_alone(stage, slot, message);
     } else if (status != KINORA_OK && !stopping()) {
       fail_finish(stage, slot, status, died ? message + " in finish()" : message);
@@ -111,6 +110,7 @@ void Runner::end_left_over(StageState& stage, Slot& slot, const std::string& why
 bool Runner::remove_dead(Task& task, const std::string& why) {
   StageState& stage = task.stage;
   const size_t others = task.slot->held.size();
+  task.lost = task.slot->instance->lost();
   {
     const Lock lock(mutex_);
     ++stage.figures.died;
@@ -119,7 +119,7 @@ bool Runner::remove_dead(Task& task, const std::string& why) {
   task.died = true;
   task.slot->instance.reset();
   --stage.instances;
-  if (others == 0 || task.ended || !stage.may_start_anew || stopping()) return false;
+  if (task.lost || others == 0 || task.ended || !stage.may_start_anew || stopping()) return false;
   log(Log::warn, of_stage(stage, task.key + ": " + why + " while it held " + std::to_string(others) +
                                      " others; each is tried again alone"));
   task.again = true;
@@ -130,15 +130,16 @@ bool Runner::remove_dead(Task& task, const std::string& why) {
 // allow; then it fails, and the message says of what.
 void Runner::retry_after_death(Task& task, std::string message) {
   const std::string how = message;
-  const int64_t deaths = ++task.deaths;
+  const int64_t deaths = ++(task.lost ? task.losses : task.deaths);
   message += " in " + std::string(task.stage.spec->name);
   if (deaths == 2) message += ", twice";
   if (deaths > 2) message += ", " + std::to_string(deaths) + " times";
   // The state of an ordered stage was lost with its process.
-  if (!task.stage.may_start_anew || deaths > settings_.death_retries || stopping())
+  if (!task.stage.may_start_anew || deaths > (task.lost ? settings_.node_losses : settings_.death_retries) ||
+      stopping())
     return conclude(task, KINORA_ERROR_FAILED, message);
   log(Log::warn, of_stage(task.stage, task.key + ": " + how + "; trying again"));
-  executor_.start(task.stage, *task.slot, [this, &task, message](auto instance, const Error* why) {
+  make(task, [this, &task, message](auto instance, const Error* why) {
     step(task, [&] {
       if (!instance) {
         if (why->code() == KINORA_ERROR_CANCELLED) {
@@ -156,8 +157,10 @@ void Runner::retry_after_death(Task& task, std::string message) {
   });
 }
 
-// Inputs held by this slot's process: complete ones return to the queue, the others are lost with it.
+// Inputs held by this slot's process: complete ones return to the queue, the others are lost with it. None is to
+// blame for the loss of a node; but where finish() has been called, no instance takes more than one.
 void Runner::try_alone(StageState& stage, Slot& slot, const std::string& why) {
+  const bool alone = stage.finishing || !slot.instance->lost();
   for (auto at = slot.held.begin(); at != slot.held.end();) {
     Held& held = at->second;
     if (!held.whole || !stage.may_start_anew || stopping()) {
@@ -166,7 +169,7 @@ void Runner::try_alone(StageState& stage, Slot& slot, const std::string& why) {
     }
     ++stage.figures.retried;
     Scheduler::put_back(stage, {std::move(held.sample), std::move(held.weight), held.place,
-                                std::move(held.track), true, false, held.emitted, std::move(held.told)});
+                                std::move(held.track), alone, false, held.emitted, std::move(held.told)});
     at = slot.held.erase(at);
   }
   end_left_over(stage, slot, "held by a process that was " + why + " in " + stage.spec->name);

@@ -18,8 +18,9 @@ constexpr double kCheapStart = 0.05;
 
 }  // namespace
 
-Scheduler::Scheduler(Stages& stages, const Tokens& total, uint64_t queue, Ledger& ledger, Lineage& lineage)
-    : stages_(stages), queue_(queue), ledger_(ledger), lineage_(lineage), machine_(total) {
+Scheduler::Scheduler(Stages& stages, const std::vector<Tokens>& nodes, uint64_t queue, Ledger& ledger,
+                     Lineage& lineage)
+    : stages_(stages), queue_(queue), ledger_(ledger), lineage_(lineage), machine_(nodes) {
   for (auto& stage : stages_)
     if (stage->spec->n_from == 0) source.to.push_back(stage.get());
 }
@@ -36,12 +37,38 @@ void Scheduler::ended(const Job& job) {
   if (!job.stage) return;
   give(*job.stage, job.slot);
   --job.stage->busy;
-  if (job.slot) job.stage->give_back(job.slot);
+  if (!job.slot) return;
+  move(*job.stage, *job.slot, false);
+  job.stage->give_back(job.slot);
 }
 
 void Scheduler::lose_slot(Job& job) {
-  machine_.give({}, job.slot->devices, job.stage->share);
+  give(*job.stage, job.slot);
   job.slot = nullptr;
+  take(*job.stage, nullptr);
+}
+
+void Scheduler::add_node(const Tokens& has) {
+  const size_t node = machine_.nodes();
+  machine_.add(has);
+  for (auto& stage : stages_) extend(*stage, node, has);
+}
+
+void Scheduler::lose_node(size_t node) {
+  machine_.lose(node);
+  for (auto& stage : stages_)
+    for (Slot* slot : stage->free) move(*stage, *slot, false);
+}
+
+bool Scheduler::can_move(const Slot& slot) const {
+  return machine_.has_lost(slot.node) && machine_.freest(slot.devices);
+}
+
+void Scheduler::move(const StageState& stage, Slot& slot, bool taken) {
+  if (!can_move(slot)) return;
+  if (taken) give(stage, &slot);
+  slot.node = *machine_.freest(slot.devices);
+  if (taken) take(stage, &slot);
 }
 
 void Scheduler::close(bool wake) {
@@ -57,6 +84,7 @@ void Scheduler::close(bool wake) {
 }
 
 bool Scheduler::start_one() {
+  machine_.release();
   for (const bool further : {false, true}) {
     for (size_t i = stages_.size(); i-- > 0;) {
       const Answer answer = advance(*stages_[i], further);
@@ -71,13 +99,13 @@ bool Scheduler::start_one() {
 Scheduler::Answer Scheduler::advance(StageState& stage, bool further) {
   if (stage.finished || stage.finishing) return Answer::no;
   if (stage.queue.empty() && stage.busy == 0 && upstream_finished(stage)) {
-    const Answer answer = machine_.has(stage.need);
+    const Answer answer = ask(0, stage.need);
     if (answer == Answer::yes) start_finish(stage);
     return answer;
   }
   if (Waiting* waiting = oldest_waiting(&stage);
-      waiting && fits(*waiting) && machine_.has(waiting->slot->devices, stage.share)) {
-    const Answer answer = machine_.has(stage.need);
+      waiting && fits(*waiting) && machine_.has(waiting->slot->node, waiting->slot->devices, stage.share)) {
+    const Answer answer = ask(waiting->slot->node, stage.need);
     if (answer == Answer::yes) grant(*waiting);
     return answer;
   }
@@ -87,9 +115,16 @@ Scheduler::Answer Scheduler::advance(StageState& stage, bool further) {
   if (!slot || !(slot->instance || may_make(stage, further))) return Answer::no;
   // Upstream would only add to a memory that is already full.
   if (!ledger_.has_room(stage.largest)) return Answer::wait;
-  const Answer answer = machine_.has(stage.need);
+  const Answer answer = ask(slot->node, stage.need);
   if (answer == Answer::yes) start_process(stage);
   return answer;
+}
+
+// A task that waits for cores of one node does not keep the others from work.
+Scheduler::Answer Scheduler::ask(size_t node, const Tokens& need) {
+  const Answer answer = machine_.has(node, need);
+  if (answer != Answer::wait) return answer;
+  return machine_.hold(node) ? Answer::wait : Answer::no;
 }
 
 bool Scheduler::may_make(const StageState& stage, bool further) const {
@@ -319,19 +354,25 @@ Waiting* Scheduler::oldest_waiting(const StageState* stage) {
   return oldest;
 }
 
-// Slots with an instance come before empty ones, as in the list.
+// Slots with an instance come before empty ones, as in the list, and those on a node with room before the others.
 Slot* Scheduler::free_slot(const StageState& stage) const {
-  for (size_t i = stage.free.size(); i-- > 0;)
-    if (machine_.has(stage.free[i]->devices, stage.share)) return stage.free[i];
-  return nullptr;
+  Slot* without_room = nullptr;
+  for (size_t i = stage.free.size(); i-- > 0;) {
+    Slot* slot = stage.free[i];
+    if (!machine_.has(slot->node, slot->devices, stage.share)) continue;
+    if (machine_.has(slot->node, stage.need) == Answer::yes) return slot;
+    if (!without_room) without_room = slot;
+  }
+  return without_room;
 }
 
+// finish() of a stage counts on the first node.
 void Scheduler::take(const StageState& stage, const Slot* slot) {
-  machine_.take(stage.need, slot ? slot->devices : std::vector<size_t>{}, stage.share);
+  machine_.take(slot ? slot->node : 0, stage.need, slot ? slot->devices : std::vector<size_t>{}, stage.share);
 }
 
 void Scheduler::give(const StageState& stage, const Slot* slot) {
-  machine_.give(stage.need, slot ? slot->devices : std::vector<size_t>{}, stage.share);
+  machine_.give(slot ? slot->node : 0, stage.need, slot ? slot->devices : std::vector<size_t>{}, stage.share);
 }
 
 bool Scheduler::upstream_finished(const StageState& stage) const {

@@ -64,7 +64,8 @@ class Scheduler {
  public:
   using Stages = std::vector<std::unique_ptr<StageState>>;
   // queue: samples that may wait for one stage.
-  Scheduler(Stages& stages, const Tokens& total, uint64_t queue, Ledger& ledger, Lineage& lineage);
+  Scheduler(Stages& stages, const std::vector<Tokens>& nodes, uint64_t queue, Ledger& ledger,
+            Lineage& lineage);
 
   // Starts all jobs that can run now, and returns how many; takes them from ready(). Call it after every
   // change.
@@ -73,6 +74,14 @@ class Scheduler {
   void ended(const Job& job);
   // The stage cannot have the job's slot any more.
   void lose_slot(Job& job);
+  // A node has come: stages whose number of workers is the engine's may have more.
+  void add_node(const Tokens& has);
+  Tokens total() const { return machine_.total(); }
+  // The node has gone; its free slots are on others from now on.
+  void lose_node(size_t node);
+  // A slot whose node has gone is on another one, if there is one. taken: a job has what it needs for it.
+  void move(const StageState& stage, Slot& slot, bool taken);
+  bool can_move(const Slot& slot) const;
   // Nothing starts any more; jobs that run continue, and with wake = true emissions that wait for room end.
   void close(bool wake);
 
@@ -105,6 +114,7 @@ class Scheduler {
  private:
   using Answer = Machine::Answer;
   bool start_one();
+  Answer ask(size_t node, const Tokens& need);
   Answer advance(StageState& stage, bool further);
   bool may_make(const StageState& stage, bool further) const;
   size_t together(const StageState& stage) const;

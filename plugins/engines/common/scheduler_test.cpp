@@ -158,7 +158,7 @@ TEST(MadeUpRun, AFullQueueStopsWhatFillsItAndFreesItsCore) {
   Pipeline p;
   p.inputs = 4;
   p.settings.queue = 3;
-  p.settings.total.cores = 1;
+  p.settings.nodes.front().cores = 1;
   auto& cut = p.add("cut", {}, [](const std::string& key, int) {
     Play play{1, {}};
     for (int i = 0; i < 20; ++i) play.emits.push_back(key + "-" + std::to_string(i));
@@ -194,6 +194,84 @@ TEST(MadeUpRun, KeepsTheBoundOfMemoryWithASlowConsumer) {
   EXPECT_GE(peak, p.memory / 2);
 }
 
+std::vector<Tokens> nodes_of(std::initializer_list<double> cores) {
+  std::vector<Tokens> out;
+  for (const double n : cores) out.push_back({n});
+  return out;
+}
+
+TEST(MadeUpRun, SpreadsTheWorkOverTheNodesAndLoadsNoneMoreThanItHas) {
+  Pipeline p;
+  p.inputs = 120;
+  p.settings.nodes = nodes_of({3, 2, 1});
+  auto& short_one = p.add("short", {}, passing(1));
+  auto& pairs = p.add("pairs", {0}, consuming(2));
+  pairs.needs.cores = 2;
+  EXPECT_EQ(p.run(), "");
+  EXPECT_EQ(p.outcomes.size(), 120u);
+  EXPECT_LE(pairs.most_busy, 2) << "the node of one core has no room for two";
+  EXPECT_GE(short_one.most_busy, 2);
+  // 120 x (1 + 2 x 2) core seconds on 6 cores, of which one may serve the first stage alone.
+  EXPECT_GE(p.seconds(), 100);
+  EXPECT_LE(p.seconds(), 150);
+}
+
+TEST(MadeUpRun, ALostNodeCostsNoSampleAndNoRetryOfItsOwn) {
+  Pipeline p;
+  p.inputs = 60;
+  p.settings.nodes = nodes_of({2, 2});
+  p.settings.death_retries = 0;
+  p.lose_at(5.5, 1);
+  auto& one = p.add("one", {}, passing(1));
+  one.apart = true;
+  EXPECT_EQ(p.run(), "");
+  EXPECT_EQ(p.outcomes.size(), 60u);
+  for (const auto& [key, outcome] : p.outcomes) EXPECT_EQ(outcome, "kept") << key;
+  EXPECT_EQ(p.last_report["stages"][0]["retried"], 2) << "those that were on the node";
+  // 5 seconds of 4 cores are 20 samples, the other 40 have 2 cores.
+  EXPECT_NEAR(p.seconds(), 5 + 40 / 2, 2);
+  EXPECT_EQ(one.most_busy, 4);
+}
+
+// The second stage is on the first node, whose cores are busy for long; the other node works all the time.
+TEST(MadeUpRun, AStageThatWaitsForItsNodeDoesNotStopTheOthers) {
+  Pipeline p;
+  p.inputs = 40;
+  p.settings.nodes = nodes_of({1, 1});
+  p.add("long", {}, passing(10));
+  auto& write = p.add("write", {0}, consuming(0.1));
+  write.needs.ordered = 1;
+  EXPECT_EQ(p.run(), "");
+  EXPECT_EQ(p.outcomes.size(), 40u);
+  EXPECT_NEAR(p.seconds(), 40 * 10 / 2.0, 12);
+}
+
+TEST(MadeUpRun, ANodeThatComesTakesItsShare) {
+  Pipeline p;
+  p.inputs = 60;
+  p.settings.nodes = nodes_of({1});
+  p.add_at(20.5, 3);
+  auto& one = p.add("one", {}, passing(1));
+  EXPECT_EQ(p.run(), "");
+  EXPECT_EQ(p.outcomes.size(), 60u);
+  EXPECT_EQ(one.most_busy, 4);
+  EXPECT_NEAR(p.seconds(), 20 + 40 / 4, 1.5);
+  EXPECT_EQ(p.last_report["cores"].get<double>(), 4);
+}
+
+TEST(MadeUpRun, ASampleWhoseNodesAreLostAgainAndAgainFails) {
+  Pipeline p;
+  p.inputs = 1;
+  p.settings.nodes = nodes_of({1, 1, 1, 1});
+  p.settings.node_losses = 2;
+  for (size_t node = 0; node < 3; ++node) p.lose_at(100 * static_cast<double>(node) + 50, node);
+  auto& one = p.add("one", {}, passing(100));
+  one.apart = true;
+  EXPECT_EQ(p.run(), "");
+  ASSERT_EQ(p.outcomes.size(), 1u);
+  EXPECT_NE(p.outcomes[0].second.find("3 times"), std::string::npos) << p.outcomes[0].second;
+}
+
 // Random graphs, times, losses and bounds: every input has one outcome, every run ends, and a second run is the
 // same. With a bound it may differ, since the ledger knows shared bytes by their addresses.
 class AnySeed : public ::testing::TestWithParam<uint32_t> {};
@@ -205,7 +283,7 @@ void make(Pipeline& p, uint32_t seed) {
   p.input_bytes = up_to(1) * 5000;
   p.memory = up_to(2) == 0 ? 0 : 2000 + up_to(30000);
   p.settings.queue = 1 + up_to(5);
-  p.settings.total.cores = 1 + up_to(5);
+  p.settings.nodes.front().cores = 1 + up_to(5);
   const uint32_t n = 1 + up_to(3);
   for (uint32_t i = 0; i < n; ++i) {
     std::vector<uint32_t> from;
@@ -215,7 +293,7 @@ void make(Pipeline& p, uint32_t seed) {
       std::mt19937 of_key(salt + static_cast<uint32_t>(std::hash<std::string>{}(key)));
       Play play{0.01 * static_cast<double>(of_key() % 300), {}, bytes};
       for (uint32_t k = 0; k < of_key() % (most + 1); ++k)
-        play.emits.push_back(key + "-" + std::to_string(k));
+        play.emits.push_back(key + "-" + static_cast<char>('a' + i) + std::to_string(k));
       const uint32_t what = of_key() % 10;
       if (what < 3) play.emits.push_back(key);
       if (what == 3) play.emits.clear(), play.holds = true;
@@ -254,6 +332,32 @@ TEST_P(AnySeed, EndsEveryInputOnceAndIsTheSameAgain) {
     std::map<std::string, int> ends;
     for (const auto& [key, outcome] : p.outcomes) ++ends[key];
     for (int64_t i = 0; i < p.inputs; ++i) EXPECT_EQ(ends[std::to_string(i)], 1) << i;
+    if (HasFailure()) return;
+  }
+}
+
+// The same work on one node that stays, and on several of which all but one are lost at random times.
+TEST_P(AnySeed, LosingNodesChangesNoOutcome) {
+  for (uint32_t seed = GetParam(); seed < GetParam() + 25; ++seed) {
+    SCOPED_TRACE(seed);
+    Pipeline whole, losing;
+    std::mt19937 random(seed);
+    make(whole, seed);
+    make(losing, seed);
+    for (Pipeline* p : {&whole, &losing}) {
+      p->memory = 0;  // with a bound, what is held in excess of it is not tried again
+      for (Act& act : p->acts) act.apart = true;
+    }
+    losing.settings.nodes.assign(2 + random() % 3, Tokens{static_cast<double>(1 + random() % 3)});
+    for (size_t node = 1; node < losing.settings.nodes.size(); ++node)
+      losing.lose_at(0.01 * static_cast<double>(random() % 1500),
+                     (node + seed) % losing.settings.nodes.size());
+    EXPECT_EQ(whole.run(), "");
+    EXPECT_EQ(losing.run(), "");
+    std::multiset<std::pair<std::string, bool>> kept[2];
+    for (const auto& [key, outcome] : whole.outcomes) kept[0].emplace(key, outcome == "kept");
+    for (const auto& [key, outcome] : losing.outcomes) kept[1].emplace(key, outcome == "kept");
+    EXPECT_EQ(kept[0], kept[1]);
     if (HasFailure()) return;
   }
 }

@@ -55,18 +55,20 @@ double instances_on_devices(double each, double total) {
   return out;
 }
 
-// Assigns devices in turn, so that instances spread over them.
-void put_on_devices(StageState& stage, double total) {
-  if (stage.need.gpus <= 0) return;
+// Assigns a node's devices in turn, so that its instances spread over them.
+void put_on_devices(StageState& stage, size_t node, double total) {
+  if (stage.need.gpus <= 0 || total <= 0) return;
   stage.share = std::min(1.0, stage.need.gpus);
   const auto devices = static_cast<size_t>(std::ceil(total - 1e-9));
   const auto each = static_cast<size_t>(std::ceil(stage.need.gpus - 1e-9));
   std::vector<double> left(devices, 1.0);
   left.back() = total - static_cast<double>(devices - 1);
-  size_t at = 0;
+  size_t at = 0, number = 0;
   for (auto& slot : stage.slots) {
+    if (slot->node != node) continue;
     if (each > 1) {
-      for (size_t d = 0; d < each; ++d) slot->devices.push_back((slot->number * each + d) % devices);
+      for (size_t d = 0; d < each; ++d) slot->devices.push_back((number * each + d) % devices);
+      ++number;
       continue;
     }
     for (size_t tries = 0; tries < devices && left[at % devices] + 1e-9 < stage.share; ++tries) ++at;
@@ -75,49 +77,79 @@ void put_on_devices(StageState& stage, double total) {
   }
 }
 
-// How many instances may work at once: the requested number, else as many as the machine's cores or devices
-// allow.
-size_t worker_limit(const StageState& stage, const Capacity& capacity) {
+// The largest of each that one node has.
+Tokens largest_of(const std::vector<Tokens>& nodes) {
+  Tokens out;
+  for (const Tokens& node : nodes)
+    out = {std::max(out.cores, node.cores), std::max(out.gpus, node.gpus), std::max(out.memory, node.memory),
+           std::max(out.nvdec, node.nvdec), std::max(out.nvenc, node.nvenc)};
+  return out;
+}
+
+// How many instances may work at once on a node, as its cores or devices allow; 0 if one needs more than it has.
+size_t limit_on(const StageState& stage, const Tokens& node) {
+  const Tokens& need = stage.need;
+  if (need.gpus > node.gpus + 1e-9 || need.cores > node.cores + 1e-9 || need.memory > node.memory) return 0;
+  double limit = static_cast<double>(kMostWorkers);
+  if (need.cores > 0) limit = std::min(limit, node.cores / need.cores);
+  if (need.gpus > 0) limit = std::min(limit, instances_on_devices(need.gpus, node.gpus));
+  if (need.cores <= 0 && need.gpus <= 0) limit = node.cores;
+  if (need.nvdec > 0) limit = std::min(limit, node.nvdec / need.nvdec);
+  if (need.nvenc > 0) limit = std::min(limit, node.nvenc / need.nvenc);
+  return static_cast<size_t>(std::max(1.0, std::floor(limit + 1e-9)));
+}
+
+Slot& add_slot(StageState& stage, size_t node) {
+  Slot& out = *stage.slots.emplace_back(std::make_unique<Slot>());
+  out.number = stage.slots.size() - 1;
+  out.node = node;
+  return out;
+}
+
+// The requested number of instances, else what the nodes allow; on one node after the other, so that they spread.
+void add_slots(StageState& stage, const std::vector<Tokens>& on) {
   const int64_t asked = stage.spec->workers;
   if (stage.in_order && asked > 1)
     throw Error(KINORA_ERROR_INVALID, stage_named(*stage.spec) +
                                           " needs its input in order and so has one worker, not " +
                                           std::to_string(asked) + "; remove 'workers'");
-  if (stage.in_order) return 1;
-  if (asked > 0) return std::min(static_cast<size_t>(asked), capacity.most_workers);
-  double limit = static_cast<double>(capacity.most_workers);
-  if (stage.need.cores > 0) limit = std::min(limit, capacity.total.cores / stage.need.cores);
-  if (stage.need.gpus > 0)
-    limit = std::min(limit, instances_on_devices(stage.need.gpus, capacity.total.gpus));
-  if (stage.need.cores <= 0 && stage.need.gpus <= 0) limit = capacity.total.cores;
-  if (stage.need.nvdec > 0) limit = std::min(limit, capacity.total.nvdec / stage.need.nvdec);
-  if (stage.need.nvenc > 0) limit = std::min(limit, capacity.total.nvenc / stage.need.nvenc);
-  return static_cast<size_t>(std::max(1.0, std::floor(limit + 1e-9)));
+  const size_t nodes = on.size();
+  std::vector<size_t> left;
+  size_t all = 0;
+  for (const Tokens& node : on) all += left.emplace_back(limit_on(stage, node));
+  const size_t limit = stage.in_order ? 1
+                       : asked > 0    ? std::min(static_cast<size_t>(asked), kMostWorkers * nodes)
+                                      : std::max<size_t>(1, all);
+  if (left.front() > 0 && asked == 0) --left.front();  // the first instance's
+  for (size_t node = 1 % nodes; stage.slots.size() < limit; node = (node + 1) % nodes) {
+    if (left[node] == 0 && all > 0) continue;
+    if (asked == 0) --left[node];
+    add_slot(stage, node);
+  }
+  for (size_t node = 0; node < nodes; ++node) put_on_devices(stage, node, on[node].gpus);
 }
 
-void size_up(StageState& stage, const Capacity& capacity, Executor& executor) {
+void size_up(StageState& stage, const std::vector<Tokens>& nodes, Executor& executor) {
   FirstInstance first = executor.first(*stage.spec);
   const kinora_resources& r = first.needs;
   if (!(r.cores >= 0) || !(r.gpus >= 0))
     throw Error(
         KINORA_ERROR_INVALID,
         stage_named(*stage.spec) + " asks for a negative number of cores or GPUs; correct its resources()");
-  const Tokens& total = capacity.total;
+  const Tokens total = largest_of(nodes);
   stage.in_order = r.ordered != 0;
   stage.may_start_anew = stage.counts_held = r.ordered != kKeepsState;
   stage.need = {std::min(r.cores, total.cores), std::min(r.gpus, total.gpus),
                 std::min(r.memory, total.memory), std::min<double>(r.nvdec, total.nvdec),
                 std::min<double>(r.nvenc, total.nvenc)};
-  const size_t limit = worker_limit(stage, capacity);
+  add_slots(stage, nodes);
+  const size_t limit = stage.slots.size();
+  double cores = 0;
+  for (const Tokens& node : nodes) cores += node.cores;
   // A user who requests more workers than cores expects them to run side by side (for example because they
   // wait for a network).
   if (stage.spec->workers > 0)
-    stage.need.cores = std::min(stage.need.cores, capacity.total.cores / static_cast<double>(limit));
-  while (stage.slots.size() < limit) {
-    stage.slots.push_back(std::make_unique<Slot>());
-    stage.slots.back()->number = stage.slots.size() - 1;
-  }
-  put_on_devices(stage, capacity.total.gpus);
+    stage.need.cores = std::min(stage.need.cores, cores / static_cast<double>(limit));
   stage.isolated = first.apart;
   stage.finishes = first.finishes;
   if (first.batches) stage.batch = std::max<size_t>(1, r.batch);
@@ -130,7 +162,7 @@ void size_up(StageState& stage, const Capacity& capacity, Executor& executor) {
 }  // namespace
 
 std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pipeline,
-                                                       const Capacity& capacity, Executor& executor) {
+                                                       const std::vector<Tokens>& nodes, Executor& executor) {
   std::vector<std::unique_ptr<StageState>> stages;
   try {
     for (uint32_t i = 0; i < pipeline.n_stages; ++i) {
@@ -138,7 +170,7 @@ std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pi
       stage.spec = pipeline.stages[i];
       stage.index = i;
       stage.slots.push_back(std::make_unique<Slot>());
-      size_up(stage, capacity, executor);
+      size_up(stage, nodes, executor);
     }
     connect(stages);
     name_branches(stages);
@@ -151,6 +183,13 @@ std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pi
   for (auto& stage : stages)
     for (StageState* next : stage->ordered) next->ahead.add(below(stage->finish_place(), 0));
   return stages;
+}
+
+void extend(StageState& stage, size_t node, const Tokens& has) {
+  if (stage.in_order || stage.spec->workers > 0) return;
+  for (size_t n = limit_on(stage, has); n > 0; --n)
+    stage.free.insert(stage.free.begin(), &add_slot(stage, node));
+  put_on_devices(stage, node, has.gpus);
 }
 
 void tear_down(std::vector<std::unique_ptr<StageState>>& stages) {

@@ -19,9 +19,10 @@ namespace kinora::engines {
 struct Slot {
   size_t number = 0;
   std::unique_ptr<Instance> instance{};
-  std::vector<size_t> devices{};  // GPUs that the instance is on
+  std::vector<size_t> devices{};  // GPUs of the node that the instance is on
   Holding held{};
   bool finished = false;  // finish() was called for its instance
+  size_t node = 0;
 };
 
 struct StageState {
@@ -87,14 +88,13 @@ struct StageState {
   Place finish_place() const { return {UINT64_MAX, index}; }
 };
 
-struct Capacity {
-  Tokens total;
-  size_t most_workers = 256;  // per stage
-};
+constexpr size_t kMostWorkers = 256;  // per stage and node
 
-// Checks the graph, makes each stage's first instance and reads its resources. Throws Error.
+// Checks the graph, makes each stage's first instance, on the first node, and reads its resources. Throws Error.
 std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pipeline,
-                                                       const Capacity& capacity, Executor& executor);
+                                                       const std::vector<Tokens>& nodes, Executor& executor);
+// Slots on one more node, for a stage whose number of workers is the engine's.
+void extend(StageState& stage, size_t node, const Tokens& has);
 // Destroys every instance. No task may be running.
 void tear_down(std::vector<std::unique_ptr<StageState>>& stages);
 

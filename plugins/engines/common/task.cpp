@@ -234,7 +234,7 @@ void Task::note_told(const std::string& name, const Tracks& of) {
 }
 
 void Task::use_alone(std::unique_ptr<Instance> instance) {
-  own_.emplace(Slot{slot->number, std::move(instance), slot->devices});
+  own_.emplace(Slot{slot->number, std::move(instance), slot->devices, {}, false, slot->node});
   slot = &*own_;
   held = &own_->held;
 }
@@ -249,6 +249,7 @@ void Task::let_go() {
   inputs.clear();
   together.clear();
   emission_.reset();
+  buried.reset();
 }
 
 }  // namespace kinora::engines

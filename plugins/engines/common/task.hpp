@@ -27,11 +27,12 @@ struct Task {
   Place place{};               // of new samples, unless a batch makes them (first_of)
   uint64_t emitted = 0;
   uint64_t reserve = 0;
-  Tracks batch{};        // inputs of process_batch()
-  Holding together{};    // the same
-  bool ended = false;    // the input was emitted, dropped or stored
-  bool holds = false;    // hold() was called
-  bool touched = false;  // something was emitted, dropped or held: a retry would repeat it
+  Tracks batch{};                      // inputs of process_batch()
+  Holding together{};                  // the same
+  std::unique_ptr<Instance> buried{};  // it died of the batch
+  bool ended = false;                  // the input was emitted, dropped or stored
+  bool holds = false;                  // hold() was called
+  bool touched = false;                // something was emitted, dropped or held: a retry would repeat it
   // The keys that were emitted for the input, in order, if a second attempt may follow: it passes on only
   // what is new. An attempt after the death of a process must emit the same keys in the same order; one after
   // a failed batch may emit others.
@@ -40,9 +41,10 @@ struct Task {
   Tracks named{};                          // the parents of the next new sample, as made_of() names them
   size_t replay = 0;  // number of `told` keys that an attempt after a death has to repeat
   bool died = false;
+  bool lost = false;   // ... with its node
   bool again = false;  // its process died while it held others: the input returns to the queue, to be tried
                        // alone
-  int64_t deaths = 0, retries = 0;
+  int64_t deaths = 0, losses = 0, retries = 0;
   double backoff = 0;  // seconds before the next retry
   Time start{};
   double waited = 0;  // seconds without a core

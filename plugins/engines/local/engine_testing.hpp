@@ -100,6 +100,9 @@ class Pipeline {
   uint64_t memory = 0;
   int32_t threads = 4;
   LocalEngine::Options options{};
+  // What runs it; null: engine/local.
+  std::function<void(const kinora_pipeline&, const kinora::Run&)> engine{};
+  void (*host)() = testing::start;
   std::vector<std::pair<std::string, Outcome>> outcomes;  // in the order of the reports
   std::vector<std::string> reports;
   testing::Run* cancel_through = nullptr;
@@ -123,7 +126,7 @@ class Pipeline {
   }
   // The message of the error that ended the run, or "".
   std::string run() {
-    testing::start();
+    host();
     std::vector<kinora_stage_spec> specs;
     for (auto& act : stages)
       specs.push_back({sizeof(kinora_stage_spec), static_cast<uint32_t>(act.from.size()), act.name.c_str(),
@@ -151,7 +154,7 @@ class Pipeline {
         cancel_through ? static_cast<kinora::Run>(*cancel_through) : static_cast<kinora::Run>(plain);
     std::string error;
     try {
-      LocalEngine(options).run(pipeline, run);
+      engine ? engine(pipeline, run) : LocalEngine(options).run(pipeline, run);
     } catch (const Error& e) {
       code = e.code();
       error = e.what();

@@ -8,7 +8,9 @@
 
 #include "kinora/plugin.hpp"
 #include "plugins/engines/common/runner.hpp"
-#include "plugins/engines/local/threads.hpp"
+#include "plugins/engines/common/stage_state.hpp"
+#include "plugins/engines/common/threads.hpp"
+#include "plugins/engines/local/instance.hpp"
 
 namespace kinora::local {
 namespace {
@@ -33,6 +35,26 @@ int64_t gpus_seen() {
 double coders(int64_t asked) {
   return static_cast<double>(std::max<int64_t>(1, asked >= 0 ? asked : gpus_seen()));
 }
+
+// Makes the instances, and calls them on its threads.
+class Workshop final : public engines::Threads {
+ public:
+  explicit Workshop(const Isolation& isolation) : isolation_(isolation) {}
+  engines::FirstInstance first(const kinora_stage_spec& spec) override { return isolation_.first(spec); }
+  void start(const engines::StageState& stage, const engines::Slot&, Started started) override {
+    std::unique_ptr<engines::Instance> made;
+    std::optional<Error> why;
+    try {
+      made = isolation_.make(*stage.spec, stage.isolated);
+    } catch (const Error& e) {
+      why = e;
+    }
+    started(std::move(made), why ? &*why : nullptr);
+  }
+
+ private:
+  const Isolation& isolation_;
+};
 
 }  // namespace
 
@@ -90,13 +112,14 @@ void LocalEngine::describe(Describe<Options>& d) {
 
 void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
   engines::Settings settings;
+  engines::Tokens& total = settings.nodes.front();
   const int32_t threads =
       run.threads() > 0 ? run.threads() : static_cast<int32_t>(std::thread::hardware_concurrency());
-  settings.total.cores = std::max(1, threads);
-  settings.total.gpus = options_.gpus >= 0 ? options_.gpus : static_cast<double>(gpus_seen());
-  settings.total.nvdec = coders(options_.nvdec);
-  settings.total.nvenc = coders(options_.nvenc);
-  settings.total.memory =
+  total.cores = std::max(1, threads);
+  total.gpus = options_.gpus >= 0 ? options_.gpus : static_cast<double>(gpus_seen());
+  total.nvdec = coders(options_.nvdec);
+  total.nvenc = coders(options_.nvenc);
+  total.memory =
       options_.worker_memory > 0 ? static_cast<uint64_t>(options_.worker_memory) : physical_memory() / 4 * 3;
   settings.queue = static_cast<uint64_t>(options_.queue);
   settings.retries = options_.retries;
@@ -107,11 +130,11 @@ void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
       options_.isolate,
       options_.item_timeout,
       options_.item_limit,
-      options_.item_memory > 0 ? static_cast<uint64_t>(options_.item_memory) : settings.total.memory / 2,
-      settings.total.memory,
+      options_.item_memory > 0 ? static_cast<uint64_t>(options_.item_memory) : total.memory / 2,
+      total.memory,
       workers_of_host()};
   isolation.check(pipeline);
-  Threads executor(isolation);
+  Workshop executor(isolation);
   engines::Runner runner(pipeline, run, settings, executor);
   try {
     runner.run();

@@ -188,8 +188,8 @@ void VirtualNode::run_to_end(const kinora_pipeline& pipeline) {
   run.device_type = KINORA_DL_CPU;
   run.n_threads = 1;
   Settings settings;
-  settings.total = {node_.cores, static_cast<double>(node_.gpus), static_cast<uint64_t>(node_.memory),
-                    node_.nvdec, node_.nvenc};
+  settings.nodes = {{node_.cores, static_cast<double>(node_.gpus), static_cast<uint64_t>(node_.memory),
+                    node_.nvdec, node_.nvenc}};
   settings.now = [this] { return now_; };
   const Run of(&run);
   Runner runner(pipeline, of, settings, *this);

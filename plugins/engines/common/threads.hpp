@@ -1,4 +1,4 @@
-// The threads of this process: they make instances and call them, one job at a time each.
+// The threads of this process: they do what an engine posts, one job at a time each.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -6,19 +6,16 @@
 #include <thread>
 #include <vector>
 
-#include "plugins/engines/local/instance.hpp"
+#include "plugins/engines/common/instance.hpp"
 
-namespace kinora::local {
+namespace kinora::engines {
 
-class Threads final : public engines::Executor {
+class Threads : public Executor {
  public:
-  explicit Threads(const Isolation& isolation) : isolation_(isolation) {}
   ~Threads() override { join(); }
   // Does what was posted, and ends the threads.
   void join();
 
-  engines::FirstInstance first(const kinora_stage_spec& spec) override { return isolation_.first(spec); }
-  void start(const engines::StageState& stage, const engines::Slot& slot, Started started) override;
   void post(std::function<void()> work, bool here) override;
   void wait(double seconds) override;
   void wake() override;
@@ -26,7 +23,6 @@ class Threads final : public engines::Executor {
  private:
   void work();
 
-  const Isolation& isolation_;
   std::mutex mutex_;
   std::condition_variable posted_, woken_;
   std::deque<std::function<void()>> jobs_;
@@ -35,4 +31,4 @@ class Threads final : public engines::Executor {
   bool quit_ = false, awake_ = false;
 };
 
-}  // namespace kinora::local
+}  // namespace kinora::engines

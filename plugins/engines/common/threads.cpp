@@ -1,27 +1,16 @@
-#include "plugins/engines/local/threads.hpp"
+#include "plugins/engines/common/threads.hpp"
 
 #include <chrono>
 
-#include "plugins/engines/common/stage_state.hpp"
+#include "kinora/error.hpp"
 
-namespace kinora::local {
+namespace kinora::engines {
 namespace {
 
 // This thread has said that it takes a job in a moment.
 thread_local bool t_takes_next = false;
 
 }  // namespace
-
-void Threads::start(const engines::StageState& stage, const engines::Slot&, Started started) {
-  std::unique_ptr<engines::Instance> made;
-  std::optional<Error> why;
-  try {
-    made = isolation_.make(*stage.spec, stage.isolated);
-  } catch (const Error& e) {
-    why = e;
-  }
-  started(std::move(made), why ? &*why : nullptr);
-}
 
 void Threads::post(std::function<void()> work, bool here) {
   const std::lock_guard lock(mutex_);
@@ -83,4 +72,4 @@ void Threads::join() {
   threads_.clear();
 }
 
-}  // namespace kinora::local
+}  // namespace kinora::engines

@@ -1,0 +1,287 @@
+// A bridge without Ray: it speaks the protocol of wire.hpp, and its "processes" are threads of the test, which call
+// the stages of a Pipeline (engines/local/engine_testing.hpp). They die, hang, and nodes are lost, as a test asks.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "core/plugin/host.hpp"
+#include "core/workers/channel.hpp"
+#include "plugins/engines/local/engine_testing.hpp"
+#include "plugins/engines/ray/cluster.hpp"
+
+namespace kinora::ray {
+
+using local::Act;
+using nlohmann::json;
+
+// What goes wrong.
+struct Chaos {
+  // Of an event of a call (0: its begin, then what it tells, at last its end): whether the process dies there.
+  std::function<bool(const std::string& stage, const std::string& key, int event)> dies = nullptr;
+  std::map<int, size_t> losses{}, leaves{};  // after so many calls this node is lost, or leaves
+  std::map<int, double> joins{};             // ... a node of so many cores comes
+  int ends_after = -1;                       // calls after which the bridge ends
+  bool hangs = false;                        // calls of stage "hang" never end, and give no sign of life
+};
+
+class FakeBridge {
+ public:
+  FakeBridge(std::deque<Act>& acts, std::vector<double> cores, Chaos chaos)
+      : acts_(acts), cores_(std::move(cores)), chaos_(std::move(chaos)) {
+    auto [here, there] = core::socket_pair();
+    there_ = ::dup(there.get());
+    wire_ = std::make_unique<Wire>(::dup(here.get()));
+    lost_.resize(cores_.size());
+    reader_ = std::thread([this] { read(); });
+  }
+  ~FakeBridge() { reader_.join(); }
+  FakeBridge(const FakeBridge&) = delete;
+  FakeBridge& operator=(const FakeBridge&) = delete;
+  // The engine's end.
+  int socket() const { return there_; }
+  int calls() const { return calls_; }
+
+ private:
+  struct Actor {
+    int64_t id;
+    size_t node;
+    Act& act;
+    std::deque<std::pair<uint64_t, std::string>> calls{};
+    uint64_t call = 0;
+    int taken = 0, told = 0, event = 0;
+    bool cancelled = false, dead = false, stopped = false;
+    std::string key{};
+    std::condition_variable changed{};
+    std::thread thread{};
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  void read() {
+    for (Letter letter; wire_->receive(letter, -1) != Wire::Got::closed; letter = {}) {
+      const Lock lock(mutex_);
+      if (letter.head.is_object()) hear(letter);
+      if (ends_) break;
+    }
+    {
+      const Lock lock(mutex_);
+      for (auto& [id, actor] : actors_) actor->stopped = true, actor->changed.notify_all();
+    }
+    for (auto& [id, actor] : actors_) actor->thread.join();
+    wire_.reset();
+  }
+
+  void hear(Letter& letter) {
+    const auto is = letter.head.at("is").get<std::string>();
+    if (is == "open") return open();
+    if (is == "start") return start(letter.head);
+    if (is == "input") return inputs_[letter.head.at("call")].push_back(std::move(*letter.sample));
+    if (is == "take") {
+      for (auto& [id, actor] : actors_)
+        if (actor->call == letter.head.at("call")) ++actor->taken, actor->changed.notify_all();
+      return;
+    }
+    const auto at = actors_.find(letter.head.at("worker"));
+    if (at == actors_.end()) return;
+    Actor& actor = *at->second;
+    if (is == "cancel") actor.cancelled = true;
+    if (is == "stop") actor.stopped = true;
+    if (is == "call") {
+      actor.calls.emplace_back(letter.head.at("call"), letter.head.at("what"));
+      count_call();
+    }
+    actor.changed.notify_all();
+  }
+
+  void open() {
+    for (size_t i = 0; i < cores_.size(); ++i) tell_of(i, "ready");
+    wire_->send({{"is", "opened"}});
+  }
+
+  void tell_of(size_t node, const char* state) {
+    wire_->send({{"is", "node"},
+                 {"node", std::to_string(node)},
+                 {"state", state},
+                 {"cores", cores_[node]},
+                 {"gpus", 0},
+                 {"memory", 1 << 30}});
+  }
+
+  void start(const json& head) {
+    const auto id = head.at("worker").get<int64_t>();
+    const size_t node = std::stoul(head.at("node").get<std::string>());
+    if (lost_[node])
+      return wire_->send({{"is", "died"}, {"worker", id}, {"message", "no such node"}, {"lost", true}});
+    for (Act& act : acts_) {
+      if (act.name != head.at("name")) continue;
+      std::unique_ptr<Actor> actor(new Actor{id, node, act});
+      Actor& it = *actor;
+      actors_.emplace(id, std::move(actor));
+      it.thread = std::thread([this, &it] { work(it); });
+      return;
+    }
+    wire_->send({{"is", "died"}, {"worker", id}, {"message", "no stage of this name"}, {"lost", false}});
+  }
+
+  void count_call() {
+    const int n = ++calls_;
+    if (n == chaos_.ends_after) ends_ = true;
+    if (const auto one = chaos_.leaves.find(n); one != chaos_.leaves.end()) tell_of(one->second, "leaving");
+    if (const auto one = chaos_.joins.find(n); one != chaos_.joins.end()) {
+      cores_.push_back(one->second);
+      lost_.push_back(false);
+      tell_of(cores_.size() - 1, "ready");
+    }
+    const auto at = chaos_.losses.find(n);
+    if (at == chaos_.losses.end() || lost_[at->second]) return;
+    lost_[at->second] = true;
+    tell_of(at->second, "lost");
+    for (auto& [id, actor] : actors_)
+      if (actor->node == at->second && !actor->stopped) die(*actor, "lost with its node", true);
+  }
+
+  void die(Actor& actor, const char* how, bool lost) {
+    if (actor.dead) return;
+    actor.dead = true;
+    actor.changed.notify_all();
+    wire_->send({{"is", "died"}, {"worker", actor.id}, {"message", how}, {"lost", lost}});
+  }
+
+  // Under the lock: whether the process is still there after this event.
+  bool lives(Actor& actor) {
+    const int event = actor.event++;
+    if (!actor.dead && chaos_.dies && chaos_.dies(actor.act.name, actor.key, event))
+      die(actor, "killed", false);
+    return !actor.dead && !actor.stopped && !ends_;
+  }
+
+  void work(Actor& actor) {
+    const kinora_stage& table = *local::act_table();
+    void* self = table.create(nullptr, reinterpret_cast<const kinora_options*>(&actor.act));
+    kinora_resources r{sizeof(kinora_resources), 0, 1, 0, 0, 0, 0, 0, 0};
+    table.resources(self, &r);
+    Lock lock(mutex_);
+    if (!actor.dead)
+      wire_->send({{"is", "started"},
+                   {"worker", actor.id},
+                   {"resources",
+                    {{"ordered", r.ordered},
+                     {"cores", r.cores},
+                     {"gpus", r.gpus},
+                     {"memory", r.memory},
+                     {"isolated", 0},
+                     {"nvdec", r.nvdec},
+                     {"nvenc", r.nvenc},
+                     {"batch", r.batch}}}});
+    for (;;) {
+      actor.changed.wait(lock, [&] { return actor.stopped || actor.dead || !actor.calls.empty(); });
+      if (actor.stopped || actor.dead) break;
+      serve(actor, table, self, lock);
+    }
+    lock.unlock();
+    table.destroy(self);
+  }
+
+  void serve(Actor& actor, const kinora_stage& table, void* self, Lock& lock) {
+    std::string what;
+    std::tie(actor.call, what) = actor.calls.front();
+    actor.calls.pop_front();
+    actor.cancelled = false;
+    actor.taken = actor.told = actor.event = 0;
+    std::vector<Sample> inputs = std::move(inputs_[actor.call]);
+    inputs_.erase(actor.call);
+    actor.key = inputs.empty() ? "" : std::string(inputs.front().key());
+    if (!lives(actor)) return;
+    if (chaos_.hangs && actor.act.name == "hang")
+      return actor.changed.wait(lock, [&] { return actor.stopped || actor.dead; });
+    lock.unlock();
+    testing::Run plain;
+    Told to{*this, actor};
+    const kinora_emit emit = table_of(to);
+    std::vector<kinora_sample*> pointers;
+    for (const Sample& sample : inputs) pointers.push_back(sample.get());
+    const int32_t status =
+        what == "finish"    ? table.finish(self, &emit, plain.get())
+        : what == "process" ? table.process(self, pointers.front(), &emit, plain.get())
+                            : table.process_batch(self, pointers.data(),
+                                                  static_cast<uint32_t>(pointers.size()), &emit, plain.get());
+    const std::string message = status == KINORA_OK ? "" : engines::last_message(status);
+    inputs.clear();
+    lock.lock();
+    if (!lives(actor)) return;
+    wire_->send({{"is", "done"},
+                 {"worker", actor.id},
+                 {"call", actor.call},
+                 {"status", status},
+                 {"message", message},
+                 {"ended", false}});
+  }
+
+  struct Told {
+    FakeBridge& bridge;
+    Actor& actor;
+  };
+
+  // Waits until the engine has taken it, as a generator does.
+  static int32_t tell(void* self, json head, kinora_sample* given = nullptr) {
+    auto& [bridge, actor] = *static_cast<Told*>(self);
+    std::optional<Sample> sample;
+    if (given) sample = Sample::adopt(given);
+    Lock lock(bridge.mutex_);
+    if (!actor.cancelled && bridge.lives(actor)) {
+      head.update({{"is", "told"}, {"worker", actor.id}, {"call", actor.call}});
+      bridge.wire_->send(std::move(head), sample ? &*sample : nullptr);
+      ++actor.told;
+      actor.changed.wait(lock, [&] {
+        return actor.taken == actor.told || actor.cancelled || actor.dead || actor.stopped || bridge.ends_;
+      });
+      if (actor.taken == actor.told) return KINORA_OK;
+    }
+    lock.unlock();
+    return set_error(KINORA_ERROR_CANCELLED, "cancelled");
+  }
+
+  static kinora_emit table_of(Told& told) {
+    return {sizeof(kinora_emit),
+            0,
+            &told,
+            [](void* self, kinora_sample* s) {
+              return tell(self, {{"what", "emit"}}, s);
+            },
+            [](void* self, kinora_sample* s, const char* rule, double score) {
+              return tell(self, {{"what", "drop"}, {"rule", rule}, {"score", score}}, s);
+            },
+            [](void* self) {
+              return tell(self, {{"what", "hold"}});
+            },
+            [](void* self, kinora_str key) {
+              return tell(self, {{"what", "stored"}, {"key", view(key)}});
+            },
+            [](void* self, kinora_sample* s, const char* reason) {
+              return tell(self, {{"what", "fail"}, {"reason", reason}}, s);
+            },
+            [](void* self, const kinora_str* keys, uint64_t n) {
+              json names = json::array();
+              for (uint64_t i = 0; i < n; ++i) names.push_back(view(keys[i]));
+              return tell(self, {{"what", "made_of"}, {"keys", std::move(names)}});
+            }};
+  }
+
+  std::deque<Act>& acts_;
+  std::vector<double> cores_;
+  const Chaos chaos_;
+  int there_ = -1;
+  std::unique_ptr<Wire> wire_;
+  std::mutex mutex_;
+  std::map<int64_t, std::unique_ptr<Actor>> actors_;
+  std::map<uint64_t, std::vector<Sample>> inputs_;
+  std::vector<char> lost_;
+  std::atomic<int> calls_{0};
+  std::atomic<bool> ends_{false};
+  std::thread reader_;
+};
+
+}  // namespace kinora::ray

@@ -1,0 +1,120 @@
+#include "plugins/engines/ray/ray_engine.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "kinora/plugin.hpp"
+#include "plugins/engines/ray/cluster.hpp"
+
+namespace kinora::ray {
+namespace {
+
+bool is_number(std::string_view text, int most) {
+  int out = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size() && out > 0 && out <= most;
+}
+
+void check_address(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  const bool is_local = address.starts_with("local:") && is_number(std::string_view(address).substr(6), 64);
+  const bool is_port = colon != std::string::npos && colon > 0 &&
+                       is_number(std::string_view(address).substr(colon + 1), 65535);
+  if (address == "auto" || is_local || (is_port && !address.starts_with("local:"))) return;
+  throw Error(KINORA_ERROR_INVALID,
+              "engine/ray: address = \"" + address +
+                  "\": expected auto, HOST:PORT of a cluster's head, or local:N for N nodes of "
+                  "this machine alone, at most 64");
+}
+
+void check_label(const std::string& label) {
+  const size_t equals = label.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == label.size())
+    throw Error(KINORA_ERROR_INVALID,
+                "engine/ray: where has '" + label + "'; expected labels of nodes, LABEL=VALUE");
+}
+
+std::string python_of(const std::string& asked) {
+  const char* environment = std::getenv("VIRTUAL_ENV");
+  return !asked.empty() ? asked : environment ? std::string(environment) + "/bin/python3" : "python3";
+}
+
+}  // namespace
+
+void RayEngine::describe(Describe<Options>& d) {
+  d.name("ray").help("Runs the stages on the nodes of a Ray cluster; samples pass through this machine");
+  d.option("address", &Options::address)
+      .help(
+          "the cluster: auto (RAY_ADDRESS, or one that runs on this machine), HOST:PORT, or local:N, N nodes "
+          "on this machine "
+          "that start and end with the job");
+  d.option("python", &Options::python)
+      .help("Python with the packages ray and kinora-ray; empty: that of VIRTUAL_ENV, else python3");
+  d.option("where", &Options::where).help("only nodes with all these labels, each LABEL=VALUE");
+  d.option("insecure", &Options::insecure)
+      .help(
+          "use a cluster of other machines without a token (RAY_AUTH_MODE=token): whoever reaches its ports "
+          "runs code");
+  d.option("cluster_wait", &Options::cluster_wait)
+      .at_least(0)
+      .unit("s")
+      .help("longest wait for the first node");
+  d.option("node_losses", &Options::node_losses)
+      .range(0, 1000)
+      .help("further attempts at a sample whose node was lost; they do not count as item_retries");
+  d.option("queue", &Options::queue).range(1, 1 << 20).help("samples that may wait for one stage");
+  d.option("retries", &Options::retries)
+      .range(0, 100)
+      .help("further attempts when reading or writing failed");
+  d.option("backoff", &Options::backoff)
+      .range(0, 3600)
+      .unit("s")
+      .help("wait before the first further attempt; each later wait is 4 times as long");
+  d.option("item_timeout", &Options::item_timeout)
+      .at_least(0)
+      .unit("s")
+      .help("longest time without a sign of life from a sample before its process is killed; 0: no limit");
+  d.option("item_limit", &Options::item_limit)
+      .at_least(0)
+      .unit("s")
+      .help(
+          "longest time for a sample before its process is killed, whatever its signs of life; waits for the "
+          "next stage do not count; 0: no limit");
+  d.option("item_retries", &Options::item_retries)
+      .range(0, 100)
+      .help("further attempts at a sample whose process died");
+  d.option("profile", &Options::profile)
+      .help("trace.json in the job's folder: the workers' activity over time, for chrome://tracing");
+}
+
+RayEngine::RayEngine(const Options& options) : options_(options) {
+  check_address(options_.address);
+  std::for_each(options_.where.begin(), options_.where.end(), check_label);
+}
+
+void RayEngine::run(const kinora_pipeline& pipeline, const Run& run) {
+  const Limits limits{options_.item_timeout, options_.item_limit};
+  BridgeProcess bridge(python_of(options_.python));
+  Cluster cluster(std::make_unique<Wire>(bridge.socket()), run, limits,
+                  {{"address", options_.address},
+                   {"where", options_.where},
+                   {"insecure", options_.insecure},
+                   {"log", run.out().empty() ? "" : std::string(run.out()) + "/ray.log"},
+                   {"version", KINORA_PLUGIN_VERSION}});
+  engines::Settings settings;
+  settings.nodes = cluster.nodes(options_.cluster_wait);
+  settings.queue = static_cast<uint64_t>(options_.queue);
+  settings.retries = options_.retries;
+  settings.backoff = options_.backoff;
+  settings.death_retries = options_.item_retries;
+  settings.node_losses = options_.node_losses;
+  settings.profile = options_.profile;
+  run_on(cluster, pipeline, run, settings);
+}
+
+KINORA_COMPONENT(RayEngine)
+KINORA_PLUGIN(RayEngine)
+
+}  // namespace kinora::ray

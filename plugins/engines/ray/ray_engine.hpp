@@ -1,0 +1,36 @@
+// engine/ray: runs a pipeline in processes on the nodes of a Ray cluster. The scheduler, the record and the order are
+// those of engine/local, and so are the outcomes; a lost process or node costs no sample.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "kinora/engine.hpp"
+
+namespace kinora::ray {
+
+class RayEngine final : public Engine {
+ public:
+  struct Options {
+    std::string address = "auto";
+    std::string python;
+    std::vector<std::string> where;
+    bool insecure = false;
+    double cluster_wait = 600;
+    int64_t node_losses = 8;
+    int64_t queue = 64;
+    int64_t retries = 2;
+    double backoff = 0.2;
+    double item_timeout = 300, item_limit = 43200;
+    int64_t item_retries = 1;
+    bool profile = false;
+  };
+  static void describe(Describe<Options>& d);
+  // Throws Error for an address or a label that cannot be one.
+  explicit RayEngine(const Options& options);
+  void run(const kinora_pipeline& pipeline, const Run& run) override;
+
+ private:
+  Options options_;
+};
+
+}  // namespace kinora::ray

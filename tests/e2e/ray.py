@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""engine/ray on real raylets of this machine: the outcomes and files of engine/local, one engine going on where the
+other was killed, and kill -9 of a stage's process, of a raylet and of the driver. usage:
+ray.py KINORA BUILD ROOT SCRATCH
+
+Ray is that of `packaging/dev.sh ray`, or of the Python that KINORA_RAY_PYTHON names."""
+import hashlib, json, os, pathlib, shutil, signal, subprocess, sys, time
+
+KINORA, BUILD, ROOT, SCRATCH = (pathlib.Path(a).resolve() for a in sys.argv[1:5])
+sys.path.append(str(ROOT / "tests/support"))
+from skips import skip
+
+PYTHON = pathlib.Path(os.environ.get("KINORA_RAY_PYTHON") or ROOT / ".deps/ray/bin/python3")
+ENV = {**os.environ, "KINORA_PREFIX": str(BUILD), "PATH": f"{PYTHON.parent}:{os.environ['PATH']}",
+       "PYTHONPATH": f"{ROOT / 'packaging/wheel'}:{ROOT / 'packaging/ray'}"}
+# Ray looks for this machine's address: no network but loopback is the surest loopback.
+ALONE = ["unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"] if os.geteuid() == 0 else []
+STAGES = ('"video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, '
+          'edge_crop = 0.0, preset = "ultrafast", max_height = 120 }')
+
+
+def kinora(*arguments):
+    return [*ALONE, str(KINORA), *map(str, arguments)]
+
+
+def run_file(name, engine, videos):
+    file = SCRATCH / f"{name}.toml"
+    file.write_text(f'[run]\nname = "{name}"\nout = "{SCRATCH / name}"\n[[job]]\nname = "clips"\nkind = "curate"\n'
+                    f'duplicates = "keep"\ninput = "{videos}"\nstages = [{STAGES}]\nengine = {engine}\n')
+    return file
+
+
+def ray(nodes, **more):
+    options = {"address": f"local:{nodes}", "python": str(PYTHON), **more}
+    return '{ use = "ray", ' + ", ".join(f"{k} = {json.dumps(v)}" for k, v in options.items()) + " }"
+
+
+LOCAL = '{ use = "local" }'
+
+
+def run(file, code=0):
+    done = subprocess.run(kinora("run", file), env=ENV, capture_output=True, text=True, timeout=240)
+    said = done.stdout + done.stderr
+    assert done.returncode == code, f"exit {done.returncode}, expected {code}\n{said[-4000:]}"
+    return said
+
+
+def results(name):
+    """Every outcome, and a digest of every file."""
+    folder = SCRATCH / name / "clips"
+    items = sorted((folder / "items.jsonl").read_text().splitlines())
+    keys = [json.loads(item)["key"] for item in items]
+    assert len(keys) == len(set(keys)), "an outcome is there twice"
+    return items, {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in sorted((folder / "data").iterdir())}
+
+
+def same(name, expected):
+    items, files = results(name)
+    assert items == expected[0], [pair for pair in zip(items, expected[0]) if pair[0] != pair[1]][:2]
+    assert files == expected[1], set(files.items()) ^ set(expected[1].items())
+
+
+def videos(n):
+    """Copies of a small film, so that a run lasts some seconds; one is damaged."""
+    folder = SCRATCH / f"videos{n}"
+    folder.mkdir()
+    small = folder / "film00.mp4"
+    subprocess.run(["ffmpeg", "-v", "error", "-i", ROOT / "tests/data/film.mp4", "-t", "8", "-vf", "scale=160:90",
+                    "-preset", "veryfast", "-movflags", "+faststart", small], check=True)
+    for i in range(1, n):
+        shutil.copy(small, folder / f"film{i:02}.mp4")
+    (folder / "short.mp4").write_bytes(small.read_bytes()[:3000])
+    return folder
+
+
+def processes(of):
+    """{pid: command line} of everything below a process."""
+    parents, lines = {}, {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            lines[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (OSError, ValueError, IndexError):
+            continue
+
+    def is_below(pid):
+        while pid and pid != of:
+            pid = parents.get(pid, 0)
+        return pid == of
+
+    return {pid: lines[pid] for pid in lines if pid != of and is_below(pid)}
+
+
+def begun(file, name, least):
+    """A run that has told so many outcomes."""
+    process = subprocess.Popen(kinora("run", file), env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True)
+    live, end = SCRATCH / name / "clips/live.json", time.monotonic() + 120
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            if json.loads(live.read_text())["stages"][0]["in"] >= least:
+                return process
+        except (OSError, ValueError, KeyError, IndexError):
+            pass
+        time.sleep(0.05)
+    raise AssertionError(f"the run did not begin: {process.poll()} {process.communicate(timeout=60)[0][-4000:]}")
+
+
+def ended(process, code=0):
+    said = process.communicate(timeout=240)[0]
+    assert process.returncode == code, f"exit {process.returncode}, expected {code}\n{said[-4000:]}"
+    return said
+
+
+def check_equality(expected, folder):
+    run(run_file("one", ray(1), folder))
+    same("one", expected)
+
+
+def check_deaths(expected, folder):
+    """A stage's process and a raylet, but not the first one."""
+    process = begun(run_file("killed", ray(2), folder), "killed", 2)
+    found = processes(process.pid)
+    stages = [pid for pid, line in found.items() if "ray::KinoraStage" in line]
+    raylets = [pid for pid, line in found.items() if "/raylet/raylet" in line and "__internal_head__" not in line]
+    assert stages and len(raylets) == 1, found
+    os.kill(stages[0], signal.SIGKILL)
+    time.sleep(0.5)
+    os.kill(raylets[0], signal.SIGKILL)
+    said = ended(process)
+    assert "was lost; what it worked on is done again elsewhere" in said, said[-4000:]
+    same("killed", expected)
+
+
+def check_driver(expected, folder):
+    """The driver dies; nothing of it stays, and the other engine goes on."""
+    file = run_file("driver", ray(1), folder)
+    process = begun(file, "driver", 3)
+    left = list(processes(process.pid))
+    process.kill()
+    process.communicate(timeout=60)
+    end = time.monotonic() + 40
+    while (alive := [pid for pid in left if is_alive(pid)]) and time.monotonic() < end:
+        time.sleep(0.2)
+    assert not alive, alive
+    run(run_file("driver", LOCAL, folder))
+    same("driver", expected)
+
+
+def is_alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False
+
+
+def check_version():
+    said = subprocess.run([KINORA, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+    project = (ROOT / "packaging/ray/pyproject.toml").read_text()
+    assert f'version = "{said}"' in project and f'"kinora=={said}"' in project, said
+
+
+def check_refusals(folder):
+    """One line with a remedy each."""
+    for name, engine, words in (
+            ("nobody", ray(1, address="127.0.0.1:1", cluster_wait=30), "no Ray cluster at '127.0.0.1:1'"),
+            ("address", ray(1, address="local:0"), "expected auto, HOST:PORT"),
+            ("label", ray(1, where=["pool"]), "LABEL=VALUE"),
+            ("python", ray(1, python="/nowhere/python3"), "set the option python")):
+        said = run(run_file(name, engine, folder), code=(1 if name in ("nobody", "python") else 2))
+        assert words in said, (name, said[-2000:])
+
+
+def main():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    SCRATCH.mkdir(parents=True)
+    check_version()
+    if subprocess.run([PYTHON, "-c", "import ray"], capture_output=True).returncode if PYTHON.exists() else True:
+        return skip("ray", f"Ray is not installed in {PYTHON}; packaging/dev.sh ray installs it")
+    folder = videos(10)
+    run(run_file("local", LOCAL, folder))
+    expected = results("local")
+    assert len(expected[1]) > 10, expected[1]
+    parts = {"equality": lambda: check_equality(expected, folder), "deaths": lambda: check_deaths(expected, folder),
+             "driver": lambda: check_driver(expected, folder), "refusals": lambda: check_refusals(folder)}
+    for name in sys.argv[5:] or parts:
+        begin = time.monotonic()
+        parts[name]()
+        print(f"ok {name} {time.monotonic() - begin:.1f} s", flush=True)
+
+
+main()
