@@ -22,8 +22,7 @@ install(FILES "${CMAKE_SOURCE_DIR}/LICENSE" "${CMAKE_SOURCE_DIR}/NOTICE" "${CMAK
 # share/doc/kinora: the pages, in the folders that they have here, with what they link to. Links to what an installation
 # has elsewhere lead there.
 file(GLOB_RECURSE _pages CONFIGURE_DEPENDS RELATIVE "${CMAKE_SOURCE_DIR}" "${CMAKE_SOURCE_DIR}/docs/*.md")
-list(APPEND _pages README.md ARCHITECTURE.md BENCHMARKS.md CHANGELOG.md CONTRIBUTING.md packaging/slurm/README.md
-    plugins/stages/README.md)
+list(APPEND _pages README.md ARCHITECTURE.md BENCHMARKS.md CHANGELOG.md CONTRIBUTING.md plugins/stages/README.md)
 foreach(_page IN LISTS _pages)
   get_filename_component(_folder "${_page}" DIRECTORY)
   string(REGEX REPLACE "[^/]+/?" "../" _up "${_folder}")  # from the page to the folder of README.md

@@ -61,7 +61,7 @@ NOT_RUN = [
     (r"kinora plugins validate (build|mine/build|FILE)", "the checks of a plugin: the test `broken_plugins`"),
     (r"cmake --build colourful/build|kinora --plugins \S+/build/",
      "builds a plugin: the tests `sdk_template`, `sdk_parallel`"),
-    (r"srun ", "needs Slurm: the test `slurm` sets its variables"),
+    (r"srun |sbatch ", "needs Slurm: the test `slurm` sets its variables, the test `slurm_daemons` has its daemons"),
     (r"kinora bench( parallel| block --device cuda --tokens 8192)?$", "takes minutes, or a GPU: the test `bench`"),
     (r"python3 tests/oracle/cuts_oracle\.py ", "takes minutes: the tests `cuts_oracle_all_1` to `_5`"),
     (r"kinora plan --calibrate$", "measures for a minute: the test `plan`"),

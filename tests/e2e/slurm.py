@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """packaging/slurm/train.sbatch without Slurm: a fake srun starts local copies with Slurm's variables, and does to them
 what slurm_daemons.py has seen the real one do. Two ranks train one run; a rank that fails once is restarted; a refused
-run is not. curate.sbatch: which videos a task takes. usage: slurm.py KINORA ROOT SCRATCH"""
+run is not. curate.sbatch: what its tasks run. usage: slurm.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, shutil, subprocess, sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
@@ -16,6 +16,7 @@ set -um
 args=()
 for arg; do [[ ${#args[@]} -eq 0 && $arg == --* ]] || args+=("$arg"); done
 step=$(cat "$FAKE/steps" 2>/dev/null || echo 0); echo $((step + 1)) >"$FAKE/steps"
+if [[ $step == 0 && -n ${NO_STEP:-} ]]; then echo "srun: error: Unable to create step" >&2; exit 1; fi
 pids=()
 for ((task = 0; task < SLURM_NTASKS; task++)); do
   SLURM_STEP_ID=$step SLURM_STEP_NUM_TASKS=$SLURM_NTASKS SLURM_STEP_NODELIST=$SLURM_JOB_NODELIST SLURM_PROCID=$task \
@@ -74,12 +75,15 @@ lines = [json.loads(line) for line in (out / "dit/metrics.jsonl").read_text().sp
 assert [line["step"] for line in lines] == [1, 2, 3, 4] and lines[-1]["ranks"]["steps"] == [1, 1], lines
 assert (out / "logs/rank-1.log").exists()
 assert "info" in (out / "logs/rank-1.log").read_text(), "rank 1 must have its own log"
+begun = sbatch(*arguments, KINORA_RESTARTS="1", NO_STEP="1")  # done already
+assert begun.returncode == 0 and begun.stderr.count("restart 1 of 1, from the last checkpoint") == 1, begun
 unknown = sbatch(*arguments, "--set", "dit.batch=2", NO_SCONTROL="1", KINORA=KINORA)
 assert (unknown.returncode == 1
         and "the name of the first node, 'kn1.invalid', is not known on this machine" in unknown.stderr
         and "MASTER_ADDR=ADDRESS srun" in unknown.stderr), unknown
 refused = sbatch("nonesuch.toml", KINORA_RESTARTS="3", KINORA=KINORA)
 assert refused.returncode == 2 and "restart" not in refused.stderr, refused
+assert not list(pathlib.Path.cwd().glob(".kinora-*")), "nothing is left where the job began"
 script = subprocess.run([KINORA, "run", *arguments, "--set", "dit.parallel=[\"single\"]", "--dry-run"],
                         capture_output=True, text=True,
                         env={**os.environ, "ENVIRONMENT": "BATCH", "SLURM_PROCID": "0", "SLURM_NTASKS": "2",
@@ -88,60 +92,27 @@ assert (script.returncode == 0
         and "this Slurm job has 2 tasks, and this process is not one of them" in script.stderr), script
 
 
-# The tasks of an array: each video in one part, or an error.
-STUB = r"""#!/usr/bin/env bash
-for arg; do
-  [[ $arg == *.input=* ]] && file=${arg#*=\"} && list=${file%\"}
-  [[ ${before:-} == --out ]] && out=$arg
-  before=$arg
-done
-mkdir -p "$out" && cat "$list" >"$out/videos"
-"""
-(SCRATCH / "stub").write_text(STUB)
-(SCRATCH / "stub").chmod(0o755)
-VIDEOS = [f"{i}.mp4" for i in range(11)]
-(SCRATCH / "videos.txt").write_text("".join(f"{v}\n" for v in VIDEOS))
-
-
-def curate(task, array, folder, **environment):
-    """One task of an array with these ids."""
-    gaps = {b - a for a, b in zip(array, array[1:])}
-    job = {"SLURM_ARRAY_TASK_ID": task, "SLURM_ARRAY_TASK_MIN": array[0], "SLURM_ARRAY_TASK_MAX": array[-1],
-           "SLURM_ARRAY_TASK_COUNT": len(array),
-           "SLURM_ARRAY_TASK_STEP": gaps.pop() if len(gaps) == 1 else 1, "SLURM_NTASKS": 1, "SLURM_JOB_NODELIST": "kn1",
-           "FAKE": SCRATCH, "KINORA": SCRATCH / "stub",
-           "PATH": f"{SCRATCH}:{os.environ['PATH']}"}
-    return subprocess.run(["bash", str(ROOT / "packaging/slurm/curate.sbatch"), "my.toml", "clips",
-                           str(SCRATCH / "videos.txt"), str(SCRATCH / folder)],
-                          env={**os.environ, **{name: str(value) for name, value in job.items()}, **environment},
+# What a task of an array, and a node's only task, run.
+def curate(*arguments):
+    environment = {**os.environ, "SLURM_NTASKS": "1", "SLURM_JOB_NODELIST": "kn1", "FAKE": str(SCRATCH),
+                   "KINORA": "echo", "SLURM_CPUS_PER_TASK": "2", "PATH": f"{SCRATCH}:{os.environ['PATH']}"}
+    return subprocess.run(["bash", str(ROOT / "packaging/slurm/curate.sbatch"), *arguments], env=environment,
                           capture_output=True, text=True, timeout=60)
 
 
-def videos_in(folder):
-    return {int(part.parent.name.removeprefix("part-")): part.read_text().split()
-            for part in (SCRATCH / folder).glob("part-*/videos")}
-
-
-for task in range(4):
-    assert curate(task, range(4), "all").returncode == 0
-whole = videos_in("all")
-assert sorted(whole) == [0, 1, 2, 3] and sorted(v for part in whole.values() for v in part) == sorted(VIDEOS), whole
-(SCRATCH / "all/part-3/videos").unlink()
-again = curate(3, [3], "all", KINORA_PARTS="4")
-assert again.returncode == 0 and videos_in("all") == whole, again
-for task, array, parts, words in ((3, [3], "", "without a gap"), (2, range(0, 7, 2), "", "without a gap"),
-                                  (1, range(1, 5), "", "without a gap"), (3, [0, 1, 3], "", "without a gap"),
-                                  (4, [4], "4", "task 4 is none of 4 parts"), (0, [0], "none", "is not a number"),
-                                  (0, [0], "0", "is not a number")):
-    wrong = curate(task, array, "wrong", KINORA_PARTS=parts)
-    assert (wrong.returncode == 2 and words in wrong.stderr and "KINORA_PARTS=4 sbatch --array=3 ..." in wrong.stderr
-            and not videos_in("wrong")), (task, array, wrong)
-for wrong in (curate(0, [0], "all", KINORA_PARTS="5"), curate(0, range(3), "all")):
-    assert wrong.returncode == 2 and "all has 4 parts, not " in wrong.stderr and videos_in("all") == whole, wrong
+task = curate("my.toml", "clips", "out", "--set", "clips.lease=9")
+assert task.returncode == 0, task
+assert task.stdout.split() == ("run my.toml --only clips --out out --set clips.lease=60 --set clips.lease=9").split(), (
+    task)
+wrong = curate("my.toml", "clips")
+assert wrong.returncode == 2 and "usage: sbatch --array=1-N" in wrong.stderr, wrong
+later = subprocess.run([KINORA, "check", str(ROOT / "configs/curate.toml"), "--set", "clips.memory=no", "--set",
+                        "clips.memory=1073741824"], capture_output=True, text=True, timeout=60)
+assert later.returncode == 0, later  # a later --set counts
 if shutil.which("shellcheck"):
     subprocess.run(["shellcheck", "--severity=warning",
-                    *(str(ROOT / f"packaging/slurm/{name}.sbatch") for name in ("train", "torchrun", "curate"))],
+                    *(str(ROOT / f"packaging/slurm/{name}.sbatch") for name in ("train", "torchrun", "curate", "ray"))],
                    check=True)
 else:
     skip("the scripts by shellcheck", "shellcheck is not installed")
-print("two ranks by srun, a restart, a refusal, the parts of a list")
+print("two ranks by srun, a restart, a refusal, a task of an array")
