@@ -5,7 +5,7 @@ connections that mean harm. Nothing is lost, doubled or kept. usage: serve_load.
 import concurrent.futures, http.client, os, pathlib, random, shutil, signal, socket, subprocess, sys, threading
 import time
 
-from serving import SCRATCH, TOKEN, Server, Viewer
+from serving import SCRATCH, TOKEN, WHAT, Server, Viewer
 
 KILLS, CROWD, SESSIONS = [int(given) for given in (sys.argv[4:7] + ["50", "500", "1000"][len(sys.argv[4:7]):])]
 HEADER = f"Authorization: Bearer {TOKEN}\r\n"
@@ -125,31 +125,35 @@ class Crowd:
             thread.join()
 
 
-def work_of(server, name):
-    """Seconds that a video takes from its acceptance to its end."""
+def work_of(server, name, crowd=0):
+    """Seconds that a video takes from its acceptance to its end, and what the crowd has been answered. It has more
+    bytes than the sockets of a slow client hold."""
     start = time.monotonic()
-    end = server.wait(server.create(prompt=name, seed=1, num_frames=161, steps=20)["id"], 300)
+    video = server.create(prompt=name, seed=1, size="64x64", num_frames=161, steps=20)["id"]
+    beside = Crowd(server, video, crowd) if crowd else None
+    end = server.wait(video, 300)
+    seconds = time.monotonic() - start
     assert end["status"] == "completed", end
-    return time.monotonic() - start
+    if beside:
+        beside.end()
+    return seconds, beside.answers if beside else 0
 
 
 def check_crowd():
-    """A crowd of slow readers costs a running video little time and the server little memory."""
-    server = Server("crowded")
-    watched = server.create(prompt="watched", num_frames=161, steps=20)["id"]
-    server.wait(watched, 300)
+    """A crowd of slow readers of a running video costs it little time, and the server little memory."""
+    server = Server("crowded", [*WHAT, "--set", "crf=0"])
+    work_of(server, "warm")
     alone, beside, memory = [], [], []
     for i in range(3):
-        alone.append(work_of(server, f"alone {i}"))
-        crowd = Crowd(server, watched, CROWD)
-        beside.append(work_of(server, f"beside {i}"))
+        alone.append(work_of(server, f"alone {i}")[0])
+        seconds, answers = work_of(server, f"beside {i}", CROWD)
+        beside.append(seconds)
         memory.append(resident(server.process.pid))
-        crowd.end()
-        assert crowd.answers >= CROWD // 4, crowd.answers
+        assert answers >= CROWD // 8, answers
     ratio = sorted(b / a for a, b in zip(alone, beside))[1]
-    print(f"{CROWD} slow clients: a video takes {ratio:.3f} times as long (median of 3); "
-          f"the server has {memory[0] >> 20} to {memory[-1] >> 20} MiB")
-    # What Python's own crowd takes of two cores is in the ratio, so the bound is loose; docs/benchmarks has the figure.
+    print(f"{CROWD} slow clients: a video takes {ratio:.3f} times as long (median of 3; alone "
+          f"{sorted(alone)[1]:.1f} s); the server has {memory[0] >> 20} to {memory[-1] >> 20} MiB")
+    # The crowd itself, in Python, works on the same two processors.
     assert ratio < 1.5, (alone, beside)
     assert memory[-1] < memory[0] + (16 << 20), memory
     count = settled(lambda: descriptors(server.process.pid))
