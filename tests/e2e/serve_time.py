@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `kinora serve` costs: its videos against those of `kinora generate`, in turns; the first bytes of a live video;
 states of 10,000 videos asked for while one is made. usage: serve_time.py KINORA ROOT SCRATCH [ROUNDS]"""
-import contextlib, http.client, json, os, re, shutil, sqlite3, statistics, subprocess, sys, time
+import contextlib, http.client, re, shutil, sqlite3, statistics, subprocess, sys, time
 
 from serving import KINORA, PIPELINE, SCRATCH, SETS, TOKEN, Server
 
