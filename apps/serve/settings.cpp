@@ -54,6 +54,11 @@ class Reader {
     if (!size || *size < 1) fail(name, name + ": expected bytes, such as 4096 or \"12 GiB\"", false);
     return *size;
   }
+  bool yes(const std::string& name) const {
+    if (!has(name)) return false;
+    if (!table_.at(name).is_boolean()) fail(name, name + ": expected true or false", false);
+    return table_.at(name);
+  }
   std::optional<double> number(const std::string& name) const {
     if (!has(name)) return std::nullopt;
     if (!table_.at(name).is_number()) fail(name, name + ": expected a number", false);
@@ -145,7 +150,7 @@ Settings read_settings(const fs::path& file) {
   if (!top.has("serve")) top.fail("", "the table [serve] is missing", false);
   const Reader serve(document, "/serve",
                      {"host", "port", "token_file", "read_token_file", "folder", "max_queue", "memory", "keep", "drain",
-                      "lease", "silence", "upload", "seconds", "models"});
+                      "lease", "silence", "log_prompts", "upload", "seconds", "models"});
   Settings out;
   out.host = serve.text("host", out.host);
   out.port = static_cast<int>(serve.whole("port", out.port, 0, 65535));
@@ -157,6 +162,7 @@ Settings read_settings(const fs::path& file) {
   out.memory = serve.bytes("memory", out.memory);
   out.drain = serve.whole("drain", out.drain, 0, 86400);
   out.lease = serve.whole("lease", out.lease, 0, 3600);
+  out.log_prompts = serve.yes("log_prompts");
   out.silence = serve.whole("silence", out.silence, 2, 86400);
   if (const auto from = serve.text("token_file"); !from.empty()) out.token = read_token(folder / from);
   if (const auto from = serve.text("read_token_file"); !from.empty())

@@ -27,6 +27,7 @@ struct Settings {
   int64_t drain = 0;     // seconds that a video may take after the end was asked for
   int64_t lease = 60;    // seconds in which the viewer of a live session may come back
   int64_t silence = 30;  // seconds without a sign of life after which a model's process is ended
+  bool log_prompts = false;
   std::vector<ModelSettings> models;
 };
 

@@ -58,7 +58,7 @@ TEST_F(ServeSettings, ReadsEveryKeyRelativeToItsFile) {
   const Settings s = read_settings(file(
       "[serve]\nhost = \"0.0.0.0\"\nport = 0\ntoken_file = \"token.txt\"\n"
       "read_token_file = \"read.txt\"\nfolder = \"../videos\"\nmax_queue = 3\nkeep = 60\nupload = "
-      "1000\nseconds = 7\nmemory = \"1.5 KiB\"\ndrain = 9\nlease = 8\nsilence = 11\n"
+      "1000\nseconds = 7\nmemory = \"1.5 KiB\"\ndrain = 9\nlease = 8\nsilence = 11\nlog_prompts = true\n"
       "[[serve.models]]\nname = \"a\"\npipeline = \"wan\"\njob = \"g\"\nranks = 2\nbatch = 4\n"
       "set = { steps = 30, cut = \"x\" }\n"
       "[[serve.models]]\nname = \"b\"\npipeline = \"" +
@@ -73,6 +73,7 @@ TEST_F(ServeSettings, ReadsEveryKeyRelativeToItsFile) {
   EXPECT_EQ(s.drain, 9);
   EXPECT_EQ(s.lease, 8);
   EXPECT_EQ(s.silence, 11);
+  EXPECT_TRUE(s.log_prompts);
   ASSERT_EQ(s.models.size(), 2U);
   EXPECT_EQ(s.models[0].name, "a");
   EXPECT_EQ(s.models[0].pipeline, folder_ / "wan");

@@ -8,7 +8,12 @@ namespace kinora::serve {
 using nlohmann::json;
 
 json Videos::begun(Model& model, const StoredVideo& video) {
-  core::log_info("video begins: id={} model={} start={}", video.id, video.model, video.starts);
+  // As JSON, so that no prompt makes a line of its own.
+  const std::string prompt =
+      settings_.log_prompts
+          ? " prompt=" + video.fields.value("prompt", json()).dump(-1, ' ', false, json::error_handler_t::replace)
+          : "";
+  core::log_info("video begins: id={} model={} start={}{}", video.id, video.model, video.starts, prompt);
   model.at_work.insert(video.id);
   making_[video.id] = {.bytes = static_cast<int64_t>(core::number_in(video.fields, "bytes"))};
   if (const auto at = accepted_.find(video.id); at != accepted_.end()) {

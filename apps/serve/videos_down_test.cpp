@@ -131,6 +131,13 @@ TEST_F(VideosDown, TheLogTellsEachVideoAndProcessWithoutPrompts) {
                          HasSubstr("video fails: id=" + failed + " model=m code=generation_failed seconds="),
                          HasSubstr("reason=no memory is left"), HasSubstr("it was ended by signal 9"),
                          Not(HasSubstr("secret"))));
+  settings_.log_prompts = true;
+  {
+    const auto file = core::or_throw(core::LogFile::open(folder_ / "with_prompts"));
+    const auto videos = serve();
+    ASSERT_TRUE(becomes(*videos, create(*videos, "a known\nwish"), "completed"));
+  }
+  EXPECT_THAT(bytes_of(folder_ / "with_prompts"), HasSubstr(R"( start=1 prompt="a known\nwish")"));
   const std::string started = "model 'm': process ";
   const size_t first = log.find(started);
   ASSERT_NE(first, std::string::npos);
