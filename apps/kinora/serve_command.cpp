@@ -1,6 +1,7 @@
 // kinora serve FILE.toml | --pipeline FOLDER
 #include <iostream>
 
+#include <arpa/inet.h>
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -72,6 +73,12 @@ serve::Settings settings_of(const po::variables_map& given) {
     if (given.count("set")) out.models[0].set = given["set"].as<std::vector<std::string>>();
   }
   if (given.count("host")) out.host = given["host"].as<std::string>();
+  if (in_addr none{}; inet_pton(AF_INET, out.host.c_str(), &none) != 1)
+    throw Error(
+        KINORA_ERROR_INVALID,
+        fmt::format("host: '{}' is not an IPv4 address; expected 127.0.0.1 for this machine alone, 0.0.0.0 "
+                    "for every network, or the address of one",
+                    out.host));
   if (given.count("port")) out.port = given["port"].as<int>();
   if (given.count("folder")) out.folder = fs::absolute(given["folder"].as<std::string>());
   if (const auto token = core::environment("KINORA_SERVE_TOKEN"); !token.empty()) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -38,9 +39,12 @@ using web::Request;
 
 constexpr size_t kJsonBytes = 1 << 20;
 constexpr int64_t kMostOfPage = 100;
-constexpr size_t kConnections = 2000;  // a viewer has one while it watches
-constexpr double kStrength = 0.7;      // of an edit: the share of steps that change the video
-constexpr int kMostWaiting = 8;        // half of the server's threads
+constexpr size_t kConnections = 2000;            // a viewer has one while it watches
+constexpr double kStrength = 0.7;                // of an edit: the share of steps that change the video
+constexpr int kMostWaiting = 8;                  // half of the server's threads
+constexpr std::chrono::seconds kLastAnswers{2};  // that open answers have at least, once no work is left
+constexpr const char* kLastMessage =
+    R"({"type": "error", "code": "server_ends", "message": "the server ends; start another session later"})";
 
 class Api {
  public:
@@ -275,6 +279,31 @@ void allow_open_files() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Answers until the caller stops the server. Then the work that has begun may end within `drain`, and the answers that
+// have begun within what is left of it; meanwhile the models' processes end.
+void run(web::Server& http, Videos& videos, const ServeCall& call) {
+  using std::chrono::steady_clock;
+  std::optional<steady_clock::time_point> end;
+  std::future<void> stopping;
+  http.run([&] {
+    if (!call.stopped()) return false;
+    const auto now = steady_clock::now();
+    if (!end) {
+      end = now + std::chrono::seconds(call.settings.drain);
+      videos.drain();
+    }
+    if (!stopping.valid()) {
+      if (now < *end && !videos.is_idle()) return false;
+      end = std::max(*end, now + kLastAnswers);
+      http.end(kLastMessage);
+      stopping = std::async(std::launch::async, [&videos] { videos.stop(); });
+    }
+    return stopping.wait_for(std::chrono::seconds(0)) == std::future_status::ready &&
+           (http.open_connections() == 0 || now >= *end);
+  });
+  stopping.get();
+}
+
 }  // namespace
 
 void serve(const ServeCall& call) {
@@ -300,16 +329,7 @@ void serve(const ServeCall& call) {
   guard_with(http, settings.token, port, settings.read_token);
   if (!videos.ready(call.stopped)) return;
   call.ready(fmt::format("http://{}:{}/", settings.host, port));
-  std::optional<std::chrono::steady_clock::time_point> end;
-  http.run([&] {
-    if (!call.stopped()) return false;
-    if (!end) {
-      end = std::chrono::steady_clock::now() + std::chrono::seconds(settings.drain);
-      videos.drain();
-    }
-    return videos.is_idle() || std::chrono::steady_clock::now() >= *end;
-  });
-  videos.stop();
+  run(http, videos, call);
 }
 
 }  // namespace kinora::serve

@@ -71,9 +71,9 @@ class ServeTest : public VideosTest {
   }
 
   int port_ = 0;
+  std::atomic<bool> ends_{false};  // true: it is to end
 
  private:
-  std::atomic<bool> ends_{false};
   std::thread thread_;
 };
 

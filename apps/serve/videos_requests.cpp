@@ -338,7 +338,6 @@ fs::path Videos::content(const std::string& id, const std::string& name) const {
 }
 
 std::optional<std::string> Videos::next(Viewer& viewer) const {
-  if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
   const auto status = stored(viewer.id).status;  // before its bytes: of a finished one these are all
   // Kept open, because another file takes the place of the growing one at its end, with an index in front.
   for (const char* name : {"live.mp4", "video.mp4"})
@@ -355,6 +354,7 @@ std::optional<std::string> Videos::next(Viewer& viewer) const {
   }
   if (!out.empty() || status == Status::completed) return out;
   if (status == Status::failed) throw ApiError(409, "video " + viewer.id + " is failed", "failed");
+  if (is_stopping_) throw ApiError(503, "the server ends", "server_ends");
   return std::nullopt;
 }
 

@@ -63,8 +63,7 @@ class Session final : public OpenConnection, public std::enable_shared_from_this
   }
 
   void wait_for_request() {
-    stop_waiting();
-    at_ = state_.waiting.insert(state_.waiting.end(), this);
+    begin_waiting(state_.waiting);
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(state_.limits.header_bytes));
     parser_->body_limit(std::max<uint64_t>(state_.limits.body_bytes, state_.limits.upload_bytes));
@@ -86,9 +85,15 @@ class Session final : public OpenConnection, public std::enable_shared_from_this
   }
 
  private:
+  // From now on others may need the room.
+  void begin_waiting(std::list<OpenConnection*>& list) {
+    stop_waiting();
+    in_ = &list;
+    at_ = list.insert(list.end(), this);
+  }
   void stop_waiting() {
-    if (at_) state_.waiting.erase(*at_);
-    at_.reset();
+    if (in_) in_->erase(at_);
+    in_ = nullptr;
   }
 
   // True if the request cannot be read: the client gets the reason where it has sent anything to answer.
@@ -133,8 +138,15 @@ class Session final : public OpenConnection, public std::enable_shared_from_this
     if (state_.guard)
       if (auto no = state_.guard(request_, added_)) return refuse(std::move(*no));
     route_ = state_.route(request_);
-    if (route_ && route_->opens) return open();
     const bool is_done = parser_->is_done();
+    if (!route_) {
+      Answer none = state_.has_path(request_.path) ? state_.refuse(405, "this address has no such method")
+                                                   : state_.refuse(404, "there is nothing here");
+      return is_done ? send(std::move(none)) : refuse(std::move(none));
+    }
+    if (route_->opens) return open();
+    if (!is_done && route_->method == "GET")
+      return refuse(state_.refuse(400, "a request of this method has no body"));
     if (!open_body()) return;  // which takes the headers from the parser
     const std::string expected = request_.header("expect");
     if (expected.empty() || is_done) return take_body();
@@ -161,13 +173,16 @@ class Session final : public OpenConnection, public std::enable_shared_from_this
                            offered.substr(0, offered.find(',')));  // a browser needs one
     open_socket({state_.io, state_.pool, state_.limits, std::move(stream_), parser_->release(),
                  std::move(headers), shared_from_this()},
-                [open = route_->opens, request = request_](std::shared_ptr<Socket> socket) {
+                [&state = state_, open = route_->opens, request = request_](std::shared_ptr<Socket> socket) {
+                  std::erase_if(state.sockets, [](const auto& one) { return one.expired(); });
+                  state.sockets.emplace_back(socket);
                   return open(request, std::move(socket));
                 });
   }
 
   // A client that is refused keeps no connection.
   void refuse(Answer answer) {
+    begin_waiting(state_.waiting);
     discards_ = !parser_->is_done();
     is_last_ = true;
     send(std::move(answer));
@@ -203,16 +218,20 @@ class Session final : public OpenConnection, public std::enable_shared_from_this
   }
 
   void take_body() {
-    if (file_ && file_->is_done()) return handle();  // no body: a read would wait for the next request
+    if (file_ ? file_->is_done() : text_->is_done())
+      return handle();  // a read would wait for the next request
+    begin_waiting(state_.owing);
     stream_.expires_after(state_.limits.request);
     if (!file_) {
       http::async_read(stream_, buffer_, *text_, [self = shared_from_this()](Problem problem, size_t) {
+        self->stop_waiting();
         if (!self->refused(problem)) self->handle();
       });
       return;
     }
     // Piece by piece: a large upload may take as long as it likes if it does not stand still.
     http::async_read_some(stream_, buffer_, *file_, [self = shared_from_this()](Problem problem, size_t) {
+      self->stop_waiting();
       if (self->refused(problem)) return;
       self->file_->is_done() ? self->handle() : self->take_body();
     });
@@ -239,10 +258,8 @@ class Session final : public OpenConnection, public std::enable_shared_from_this
       file_->get().body().close();
     else
       request_.body = std::move(text_->get().body());
-    if (!route_)
-      return send(state_.has_path(request_.path) ? state_.refuse(405, "this address has no such method")
-                                                 : state_.refuse(404, "there is nothing here"));
     on_pool(
+        request_.method == "POST" ? state_.pool : state_.lookers,
         [](Session& self) {
           try {
             return self.route_->handler(self.request_);
@@ -253,17 +270,16 @@ class Session final : public OpenConnection, public std::enable_shared_from_this
         [](Session& self, Answer answer) { self.send(std::move(answer)); });
   }
 
-  // Calls f in a thread of the pool, and take with its result in the thread of run(), in which this object ends too.
+  // Calls f in a thread of a pool, and take with its result in the thread of run(), in which this object ends too.
   template <class F, class Take>
-  void on_pool(F f, Take take) {
-    asio::post(request_.method == "POST" ? state_.pool : state_.lookers,
-               [self = shared_from_this(), f, take]() mutable {
-                 auto result = f(*self);
-                 auto& io = self->state_.io;
-                 asio::post(io, [self = std::move(self), take, result = std::move(result)]() mutable {
-                   take(*self, std::move(result));
-                 });
-               });
+  void on_pool(asio::thread_pool& pool, F f, Take take) {
+    asio::post(pool, [self = shared_from_this(), f, take]() mutable {
+      auto result = f(*self);
+      auto& io = self->state_.io;
+      asio::post(io, [self = std::move(self), take, result = std::move(result)]() mutable {
+        take(*self, std::move(result));
+      });
+    });
   }
 
   void watch() const { state_.watch(route_ ? route_->path : std::string(), answer_); }
@@ -275,7 +291,7 @@ class Session final : public OpenConnection, public std::enable_shared_from_this
     const bool is_text = !answer_.next, is_head = request_.method == "HEAD";
     if (is_text) answer_.length = answer_.body.size();
     is_chunked_ = !answer_.length && version_ >= 11;
-    is_last_ = is_last_ || (!answer_.length && !is_chunked_);
+    is_last_ = is_last_ || state_.is_ending || (!answer_.length && !is_chunked_);
     left_ = answer_.length.value_or(UINT64_MAX);
     std::string out = head();
     if (is_head || has_no_body(answer_.status)) {
@@ -318,6 +334,7 @@ class Session final : public OpenConnection, public std::enable_shared_from_this
 
   void make_next() {
     on_pool(
+        state_.readers,
         [](Session& self) -> Part {
           try {
             return {.bytes = self.answer_.next()};
@@ -354,10 +371,11 @@ class Session final : public OpenConnection, public std::enable_shared_from_this
   void finish() {
     answer_ = {};
     out_.clear();
-    if (!is_last_) return wait_for_request();
+    if (!is_last_ && !state_.is_ending) return wait_for_request();
     Problem ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
     if (!discards_) return close();
+    begin_waiting(state_.waiting);
     stream_.expires_after(kLinger);
     discard();
   }
@@ -382,7 +400,8 @@ class Session final : public OpenConnection, public std::enable_shared_from_this
   std::optional<http::request_parser<http::file_body>> file_;
   unsigned version_ = 11;
   const Route* route_ = nullptr;
-  std::optional<std::list<OpenConnection*>::iterator> at_;  // in State::waiting
+  std::list<OpenConnection*>* in_ = nullptr;  // of State; null: it does not wait
+  std::list<OpenConnection*>::iterator at_;   // there
   std::optional<std::string> owner_;
   Request request_;
   Headers added_;  // by the guard

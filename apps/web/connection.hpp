@@ -25,24 +25,30 @@ class OpenConnection {
 };
 
 struct Server::State {
-  explicit State(const Limits& l) : limits(l), pool(l.threads), lookers(l.threads) {}
+  explicit State(const Limits& l) : limits(l), pool(l.threads), lookers(l.threads), readers(l.threads) {}
 
   Limits limits;
   Headers headers;
   Guard guard;
   Refuse refuse;
   Watch watch = [](const std::string&, const Answer&) {};
-  std::vector<Route> routes;           // the first that fits
-  size_t open = 0;                     // connections
-  std::list<OpenConnection*> waiting;  // those that wait for a request, the longest first
-  boost::asio::io_context io{1};       // its one thread, that of run(), owns all but what a handler computes
+  std::vector<Route> routes;  // the first that fits
+  size_t open = 0;            // connections
+  // Those that wait for a request or, refused, linger; those whose request's body is still to come. The first ones, and
+  // of the second only if there are none, make room for others. Each list: the longest first.
+  std::list<OpenConnection*> waiting, owing;
+  std::list<std::weak_ptr<Socket>> sockets;
+  bool is_ending = false;         // no further request is taken
+  boost::asio::io_context io{1};  // its one thread, that of run(), owns all but what a handler computes
   boost::asio::ip::tcp::acceptor acceptor{io};
   boost::asio::steady_timer retry{io};
-  // Of POST and of WebSockets, whose handlers may wait, and of the others. Last: they end before what they use.
-  boost::asio::thread_pool pool, lookers;
+  // Of POST and of WebSockets, whose handlers may wait, of the others, and of the bytes of long answers. Last: they end
+  // before what they use.
+  boost::asio::thread_pool pool, lookers, readers;
 
   void accept();
   void admit(boost::asio::ip::tcp::socket socket);
+  bool make_room();  // closes the connection that can best be missed; false: all are being answered
   void add(Route route) { routes.push_back(std::move(route)); }
   // The route of the request, which gets its places; null: there is none.
   const Route* route(Request& request) const;

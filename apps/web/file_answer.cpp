@@ -34,12 +34,11 @@ std::optional<Answer> file_answer(const Request& request, const std::string& pat
   if (file->size == 0) return std::nullopt;
   Answer out{.type = type, .headers = {{"Accept-Ranges", "bytes"}}};
   uint64_t from = 0, end = file->size;
-  if (const std::string asked = request.header("range"); !asked.empty()) {
-    const auto range = range_of(asked, file->size);
-    if (!range)
+  if (const auto range = range_of(request.header("range"), file->size)) {
+    if (!range->fits)
       return Answer{.status = 416, .headers = {{"Content-Range", "bytes */" + std::to_string(file->size)}}};
     from = range->first;
-    end = range->second + 1;
+    end = range->last + 1;
     out.status = 206;
     out.headers.emplace_back("Content-Range", "bytes " + std::to_string(from) + "-" +
                                                   std::to_string(end - 1) + "/" + std::to_string(file->size));

@@ -24,11 +24,12 @@ int digit(char c) {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
+// One that is too large counts as the largest.
 std::optional<uint64_t> number(std::string_view text) {
   uint64_t out = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return out;
+  if (error == std::errc::invalid_argument || end != text.data() + text.size()) return std::nullopt;
+  return error == std::errc() ? out : UINT64_MAX;
 }
 
 }  // namespace
@@ -91,17 +92,18 @@ bool split_target(std::string_view target, std::string& path, Parameters& parame
   return true;
 }
 
-std::optional<std::pair<uint64_t, uint64_t>> range_of(std::string_view header, uint64_t size) {
+std::optional<Range> range_of(std::string_view header, uint64_t size) {
   const size_t dash = header.find('-');
-  if (!header.starts_with("bytes=") || dash == header.npos || size == 0) return std::nullopt;
+  if (!header.starts_with("bytes=") || dash == header.npos) return std::nullopt;
   const std::string_view from = header.substr(6, dash - 6), to = header.substr(dash + 1);
   const auto first = number(from), last = number(to);
   if (from.empty()) {  // the last bytes
-    if (!last || *last == 0) return std::nullopt;
-    return std::pair{size - std::min(*last, size), size - 1};
+    if (!last) return std::nullopt;
+    return *last == 0 || size == 0 ? Range{} : Range{true, size - std::min(*last, size), size - 1};
   }
-  if (!first || *first >= size || (!to.empty() && (!last || *last < *first))) return std::nullopt;
-  return std::pair{*first, to.empty() ? size - 1 : std::min(*last, size - 1)};
+  if (!first || (!to.empty() && (!last || *last < *first))) return std::nullopt;
+  if (*first >= size) return Range{};
+  return Range{true, *first, to.empty() ? size - 1 : std::min(*last, size - 1)};
 }
 
 namespace {

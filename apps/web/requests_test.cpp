@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <utility>
 
 #include <gmock/gmock.h>
 
@@ -88,6 +89,19 @@ class Running {
         return n++ < 2 ? "part" : "";
       }};
     });
+    server_.get("/blocks", [this](const Request&) {
+      return Answer{.next = [this, n = 0]() mutable -> std::optional<std::string> {
+        for (int tries = 0; tries < 600 && !grown; ++tries)
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        return n++ < 1 ? "part" : "";
+      }};
+    });
+    server_.get("/endless", [this](const Request&) {
+      return Answer{.next = [this]() -> std::optional<std::string> {
+        given += 64 << 10;
+        return std::string(64 << 10, 'x');
+      }};
+    });
     port = server_.bind(0);
     thread_ = std::thread([this] { server_.run([this] { return ends_.load(); }); });
   }
@@ -115,7 +129,7 @@ class Running {
         std::count_if(viewers_.begin(), viewers_.end(), [](const auto& v) { return !v.expired(); }));
   }
   int port = 0;
-  std::atomic<int> uploads{0}, gone{0};
+  std::atomic<int> uploads{0}, gone{0}, given{0};
   std::atomic<bool> grown{false};
 
  private:
@@ -278,6 +292,35 @@ TEST(WebRequests, HandlersThatWaitHoldUpNoOneWhoLooks) {
   server.grown = true;
   for (const auto& one : waiting) EXPECT_THAT(one->receive(), EndsWith("waited"));
   EXPECT_EQ(server.gone.load(), 0);
+}
+
+TEST(WebRequests, BytesThatWaitForTheirDiskHoldUpNoOneWhoLooks) {
+  Running server;
+  std::vector<std::unique_ptr<Client>> waiting;
+  for (int i = 0; i < 6; ++i) {  // of two threads
+    waiting.push_back(std::make_unique<Client>(server.port));
+    waiting.back()->send("GET /blocks HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    EXPECT_THAT(waiting.back()->receive("\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(server.ask("GET /v/x"), EndsWith("<x>"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  server.grown = true;
+  for (const auto& one : waiting) EXPECT_EQ(one->receive(), "4\r\npart\r\n0\r\n\r\n");
+}
+
+TEST(WebRequests, HoldsLittleForAClientThatReadsNothing) {
+  Running server;
+  Client reads_nothing(server.port);
+  reads_nothing.send("GET /endless HTTP/1.1\r\nHost: x\r\n\r\n");
+  int before = -1, now = 0;
+  for (int tries = 0; tries < 20 && (now != before || now == 0); ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    before = std::exchange(now, server.given.load());
+  }
+  EXPECT_GT(now, 0);
+  EXPECT_EQ(now, before) << "more and more is taken";
+  EXPECT_LE(now, 2 << 20);  // without the bound it is 4 MiB
 }
 
 TEST(WebRequests, AHandlerSeesThatItsClientIsGone) {

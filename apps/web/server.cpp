@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include <boost/asio/executor_work_guard.hpp>
+
 #include "apps/web/connection.hpp"
 
 namespace kinora::web {
@@ -12,6 +14,9 @@ using asio::ip::tcp;
 using Problem = boost::system::error_code;
 
 namespace {
+
+// Bytes of the system's buffer for a client: few, so that a slow one is seen soon and many are cheap.
+constexpr int kSystemQueue = 256 << 10;
 
 Answer line_of_text(int status, const std::string& why) {
   return {.status = status,
@@ -60,12 +65,12 @@ bool Server::State::has_path(const std::string& path) const {
 
 void Server::State::accept() {
   acceptor.async_accept([this](Problem problem, tcp::socket socket) {
-    if (problem == asio::error::operation_aborted) return;
+    if (problem == asio::error::operation_aborted || is_ending) return;
     if (!problem) {
       admit(std::move(socket));
       return accept();
     }
-    if (!waiting.empty()) waiting.front()->close();  // nearly always: no file descriptor is left
+    make_room();  // nearly always: no file descriptor is left
     retry.expires_after(std::chrono::milliseconds(50));
     retry.async_wait([this](Problem stopped) {
       if (!stopped) accept();
@@ -74,19 +79,24 @@ void Server::State::accept() {
 }
 
 void Server::State::admit(tcp::socket socket) {
-  if (open >= limits.connections) {
-    if (waiting.empty()) return;  // all are being answered
-    waiting.front()->close();
-  }
+  if (open >= limits.connections && !make_room()) return;
   Problem ignored;  // else the body of an answer may wait 40 ms for the acknowledgement of its head
   socket.set_option(tcp::no_delay(true), ignored);
+  socket.set_option(asio::socket_base::send_buffer_size(kSystemQueue), ignored);
   begin_connection(*this, std::move(socket));
+}
+
+bool Server::State::make_room() {
+  const auto& from = waiting.empty() ? owing : waiting;
+  if (from.empty()) return false;
+  from.front()->close();
+  return true;
 }
 
 Server::Server(Limits limits) : state_(std::make_unique<State>(limits)) { state_->refuse = line_of_text; }
 
 Server::~Server() {
-  for (auto* threads : {&state_->pool, &state_->lookers}) {
+  for (auto* threads : {&state_->pool, &state_->lookers, &state_->readers}) {
     threads->stop();
     threads->join();
   }
@@ -129,9 +139,24 @@ int Server::bind(int port, const std::string& address) {
 }
 
 void Server::run(const std::function<bool()>& stopped) {
+  const auto stays = asio::make_work_guard(state_->io);  // also while no connection is open
   state_->accept();
   while (!stopped()) state_->io.run_for(std::chrono::milliseconds(50));
   state_->acceptor.close();
 }
+
+void Server::end(const std::string& last_message) {
+  state_->is_ending = true;
+  state_->acceptor.close();
+  while (state_->make_room()) {
+  }
+  for (const auto& one : state_->sockets)
+    if (const auto socket = one.lock()) {
+      socket->text(last_message);
+      socket->close("the server ends", true);
+    }
+}
+
+size_t Server::open_connections() const { return state_->open; }
 
 }  // namespace kinora::web

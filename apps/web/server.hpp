@@ -68,12 +68,13 @@ struct Limits {
   uint64_t upload_bytes = 0;              // of a body that goes to a file
   std::filesystem::path upload_folder{};  // of such files
   size_t connections =
-      512;  // of a further one, the connection that has waited longest for a request is closed
+      512;  // for a further one, the connection is closed that has waited longest for a request, or for its body
   // From the end of an answer, or the start of a connection, to the end of the next request. A browser does
   // not repeat a request whose connection, opened ahead of need, is closed just then, so this is not short.
   std::chrono::milliseconds request{20'000};
   std::chrono::milliseconds write{5'000};  // for each part of an answer (256 KiB of a file)
-  size_t threads = 16;  // of handlers of POST and of WebSockets, which may wait, and as many of the others
+  // Of handlers of POST and of WebSockets, which may wait; as many of the others, and of the bytes of long answers.
+  size_t threads = 16;
   // Of a WebSocket: bytes of a client's message, and of all that waits for the client; time for the first message, and
   // without a sign of life, to which a ping asks the client halfway.
   size_t socket_message = 128 << 10, socket_queue = 64 << 20;
@@ -118,6 +119,10 @@ class Server {
   int bind(int port, const std::string& address = "127.0.0.1");
   // Serves until stopped() is true, which is asked every 50 ms.
   void run(const std::function<bool()>& stopped);
+  // For stopped(): from now on no connection and no request is taken. WebSockets get this text and close with 1001
+  // (going away); answers that have begun go on.
+  void end(const std::string& last_message);
+  size_t open_connections() const;  // for stopped()
 
   struct State;
 
@@ -125,7 +130,7 @@ class Server {
   std::unique_ptr<State> state_;
 };
 
-// The bytes of a file, or the part that the header Range requests (206, or 416 where it does not fit).
+// The bytes of a file, or the part that the header Range requests (206, or 416 where the file has none of it).
 // Without a value: no file with any bytes.
 std::optional<Answer> file_answer(const Request&, const std::string& path, const std::string& type);
 
@@ -134,9 +139,13 @@ std::optional<std::string> decoded(std::string_view text);
 // Parts of "/path?a=b&c=d". False for a damaged escape.
 bool split_target(std::string_view target, std::string& path, Parameters& parameters);
 
-// First and last byte of a file of `size` bytes that "bytes=0-99", "bytes=100-" or "bytes=-50" requests;
-// nothing if it does not fit, is of several ranges or is damaged.
-std::optional<std::pair<uint64_t, uint64_t>> range_of(std::string_view header, uint64_t size);
+// First and last byte of a file that "bytes=0-99", "bytes=100-" or "bytes=-50" requests.
+struct Range {
+  bool fits = false;  // else no byte of the file is in it
+  uint64_t first = 0, last = 0;
+};
+// Nothing, as if there were no such header, for what is of several ranges, of another unit or damaged (RFC 9110, 14.2).
+std::optional<Range> range_of(std::string_view header, uint64_t size);
 
 struct End {
   uint32_t address = 0;  // IPv4, in the machine's order of bytes

@@ -18,8 +18,8 @@ class Socket {
   // A text and the bytes that it describes, with nothing between them. taken: called in a thread of the handlers when
   // the client's system has room for all of both.
   virtual bool binary(std::string text, std::string bytes, std::function<void()> taken) = 0;
-  // Ends the connection after what is queued.
-  virtual void close(const std::string& reason) = 0;
+  // Ends the connection after what is queued; what comes later is not sent. is_going: because the server ends.
+  virtual void close(const std::string& reason, bool is_going = false) = 0;
 };
 
 // Answers a client. Its calls come one at a time, in threads of the server's handlers.

@@ -19,8 +19,6 @@ using Problem = boost::system::error_code;
 
 namespace {
 
-// Bytes of the system's buffer for a client: few, so that a slow one is seen soon.
-constexpr int kSystemQueue = 256 << 10;
 constexpr std::chrono::seconds kHandshake{5};  // for the opening and for the close
 constexpr size_t kLongestReason = 120;         // RFC 6455: 123 bytes
 
@@ -42,7 +40,7 @@ class Handle final : public Socket {
     return send({{.bytes = std::move(text)},
                  {.bytes = std::move(bytes), .is_text = false, .taken = std::move(taken)}});
   }
-  void close(const std::string& reason) override;
+  void close(const std::string& reason, bool is_going) override;
   void note_written(size_t bytes) { queued_ -= bytes; }
   void note_end() { is_over_ = true; }
 
@@ -70,10 +68,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
         request_(std::move(opening.request)),
         stream_(std::move(opening.stream)),
         first_(io_) {
-    auto& below = beast::get_lowest_layer(stream_);
-    below.expires_never();  // the stream has timers of its own
-    Problem ignored;
-    below.socket().set_option(asio::socket_base::send_buffer_size(kSystemQueue), ignored);
+    beast::get_lowest_layer(stream_).expires_never();  // the stream has timers of its own
     stream_.set_option(websocket::stream_base::timeout{kHandshake, limits_.socket_idle, true});
     stream_.set_option(websocket::stream_base::decorator(
         [headers = std::move(opening.headers)](websocket::response_type& answer) {
@@ -90,11 +85,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void add(Message message) {
+    if (is_closing_) return;
     queue_.push_back(std::move(message));
     write();
   }
-  void close_after_queue(const std::string& reason) {
+  void close_after_queue(websocket::close_code code, const std::string& reason) {
     is_closing_ = true;
+    code_ = code;
     reason_ = reason.substr(0, kLongestReason);
     write();
   }
@@ -131,7 +128,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       try {
         self->handler_->take(message);
       } catch (const std::exception& e) {
-        self->handle_->close(e.what());
+        self->handle_->close(e.what(), false);
       }
       auto& io = self->io_;
       asio::post(io, [self = std::move(self)] { self->read(); });
@@ -141,7 +138,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void write() {
     if (is_writing_ || is_shut_) return;
     if (queue_.empty()) {
-      if (is_closing_) shut(websocket::close_code::normal, reason_);
+      if (is_closing_) shut(code_, reason_);
       return;
     }
     is_writing_ = true;
@@ -182,6 +179,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<Handle> handle_;
   std::shared_ptr<SocketHandler> handler_;
   std::deque<Message> queue_;  // the first is being written
+  websocket::close_code code_ = websocket::close_code::normal;
   std::string reason_;
   bool is_writing_ = false, is_closing_ = false, is_shut_ = false;
 };
@@ -208,8 +206,9 @@ bool Handle::send(std::vector<Message> messages) {
   return true;
 }
 
-void Handle::close(const std::string& reason) {
-  with_connection([reason](Connection& c) { c.close_after_queue(reason); });
+void Handle::close(const std::string& reason, bool is_going) {
+  const auto code = is_going ? websocket::close_code::going_away : websocket::close_code::normal;
+  with_connection([code, reason](Connection& c) { c.close_after_queue(code, reason); });
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <ctime>
-#include <limits>
 #include <unistd.h>
 
 namespace kinora::core {
@@ -11,10 +11,9 @@ namespace {
 
 std::atomic<bool> asked{false}, save_asked{false};
 
-// Stopping a service or a job sends SIGTERM to the launcher and to its ranks, and the launcher forwards it:
-// both signals count as one request.
+// A service's stop sends SIGTERM to the launcher and to its ranks, and the launcher forwards it: one request.
 constexpr int64_t kOnce = 2;  // seconds
-std::atomic<int64_t> terminated{std::numeric_limits<int64_t>::min() / 2};
+std::atomic<int64_t> terminated{INT64_MIN / 2};
 
 int64_t seconds_now() {
   timespec t{};
@@ -25,7 +24,8 @@ int64_t seconds_now() {
 void on_signal(int signal) {
   if (signal == SIGTERM) {
     const int64_t now = seconds_now();
-    if (now - terminated.exchange(now) <= kOnce) return;
+    if (now - terminated <= kOnce) return;
+    terminated = now;
   }
   if (asked.exchange(true)) _exit(130);
   constexpr char text[] = "\nstopping; press Ctrl-C again to end at once\n";
@@ -45,7 +45,7 @@ void watch_signals() {
   save.sa_flags = SA_RESTART;
   sigemptyset(&save.sa_mask);
   sigaction(SIGUSR1, &save, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
+  for (const int one : {SIGPIPE, SIGXFSZ}) std::signal(one, SIG_IGN);  // the call fails instead
 }
 
 bool cancelled() { return asked.load(std::memory_order_relaxed); }

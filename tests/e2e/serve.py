@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`kinora serve` of a tiny pipeline, by plain HTTP and by OpenAI's own client: videos are made, shown while they grow,
 cancelled, remixed, and there again after any end of the server. usage: serve.py KINORA ROOT SCRATCH"""
-import base64, configparser, contextlib, http.client, json, os, re, shutil, signal, socket, subprocess, time
+import base64, configparser, contextlib, http.client, json, os, re, resource, shutil, signal, socket, subprocess, time
 
 from serving import (KINORA, PIPELINE, READ_TOKEN, ROOT, SCRATCH, SETS, TOKEN, TOKENS, Server, Viewer, form, frames,
                      size)
@@ -367,6 +367,7 @@ def check_refusals():
     refused(what, "the token that only reads is the server's token", KINORA_SERVE_READ_TOKEN=TOKEN)
     # An address for documentation (RFC 5737), which no machine has.
     refused([*what, "--host", "192.0.2.1"], "opens 192.0.2.1:8000 to the network", "TLS", "8000 of 192.0.2.1", code=1)
+    refused([*what, "--host", "localhost"], "'localhost' is not an IPv4 address", "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         refused([*what, "--port", port], f"port {port} of 127.0.0.1 is in use", "--port", code=1)
@@ -409,6 +410,8 @@ def check_packaging():
     help = subprocess.run([KINORA, "serve", "--help"], capture_output=True, text=True, check=True).stdout
     assert program == "/usr/bin/kinora" and command == "serve", unit["Service"]["ExecStart"]
     assert all(f"{word} " in help for word in words if word.startswith("--")), words
+    assert unit["Service"]["RestartPreventExitStatus"] == "2"  # which wrong settings end with
+    assert "AF_NETLINK" in unit["Service"]["RestrictAddressFamilies"].split()  # gloo, for models of several ranks
     # The models, in the same group of the system, must not be ended before the server.
     assert unit["Service"]["KillMode"] == "mixed" and unit["Service"]["SuccessExitStatus"] == "130"
     if shutil.which("systemd-analyze"):
@@ -490,7 +493,12 @@ def check_hang():
 
 
 def check_full_disk(server):
-    """A video that finds its disk full says so."""
+    """A video that finds its disk full says so; so does an upload beyond the largest file of `ulimit -f`."""
+    limit = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (8 << 20, limit[1]))
+    code = server.ask("POST", "/v1/videos", bytes(9 << 20), {"Content-Type": "multipart/form-data; boundary=b"})[0]
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limit)
+    assert code == 507, code
     server.create(prompt="the one before", num_frames=81, steps=20)
     video = server.create(prompt="finds no room", num_frames=5)
     (SCRATCH / "served/videos" / video["id"] / "live.mp4").symlink_to("/dev/full")

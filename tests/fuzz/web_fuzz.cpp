@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   for (const uint64_t file : {uint64_t{0}, uint64_t{1}, uint64_t{1000}, ~uint64_t{0}})
     if (const auto range = range_of(text, file);
-        range && (range->first > range->second || range->second >= file))
+        range && range->fits && (range->first > range->last || range->last >= file))
       std::abort();
   return 0;
 }

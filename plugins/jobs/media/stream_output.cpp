@@ -41,7 +41,7 @@ StreamOutput::~StreamOutput() { close(fd_); }
 
 void StreamOutput::fail(int error, const char* doing) const {
   if (error == EPIPE) throw Error(KINORA_ERROR_IO, "the reader of " + where_ + " is gone");
-  const bool is_full = error == ENOSPC || error == EDQUOT;
+  const bool is_full = error == ENOSPC || error == EDQUOT || error == EFBIG;
   throw Error(is_full ? KINORA_ERROR_NO_MEMORY : KINORA_ERROR_IO,
               fmt::format("{}: {} failed: {}{}", where_, doing, std::strerror(error),
                           is_full ? "; free some space and run again" : ""));
