@@ -1,6 +1,7 @@
 #include "apps/kinora/video_comment.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 #include <fmt/ranges.h>
 
@@ -146,11 +147,17 @@ VideoComment read_video_comment(const std::string& file, const std::string& comm
 
 namespace {
 
+// A served video tells a file by its name alone.
+bool is_same_file(const json& told, const json& own) {
+  if (told == own || !own.is_string()) return told == own;
+  return told != "" && told == std::filesystem::path(own.get<std::string>()).filename().string();
+}
+
 // A video made without the file is made without it again; one made with another file needs the user's word
 // for it.
 void take_files(const VideoComment& comment, const std::set<std::string>& given, json& options) {
   for (const auto& [name, path] : comment.files.items()) {
-    if (given.contains(name) || path == options.value(name, json())) continue;
+    if (given.contains(name) || is_same_file(path, options.value(name, json()))) continue;
     if (path != "")
       throw Error(
           KINORA_ERROR_DATA,

@@ -14,7 +14,9 @@ namespace {
 
 constexpr size_t kRoom = 64 << 10;  // bytes, more than a change of the list takes
 
-bool is_full(const std::filesystem::path& folder) {
+}  // namespace
+
+bool is_disk_full(const std::filesystem::path& folder) {
   std::string name = (folder / "room-XXXXXX").string();
   const int file = mkostemp(name.data(), O_CLOEXEC);
   if (file < 0) return web::is_disk_full(errno);
@@ -32,15 +34,13 @@ bool is_full(const std::filesystem::path& folder) {
   return web::is_disk_full(error);
 }
 
-}  // namespace
-
 bool is_of_full_disk(const std::exception& e, const std::filesystem::path& folder) {
   if (const auto* of = dynamic_cast<const std::system_error*>(&e);
       of && web::is_disk_full(of->code().value()))
     return true;
   if (const auto* of = dynamic_cast<const Error*>(&e); of && of->code() == KINORA_ERROR_NO_MEMORY)
     return true;
-  return is_full(folder);
+  return is_disk_full(folder);
 }
 
 ApiError disk_full(const std::filesystem::path& folder) {

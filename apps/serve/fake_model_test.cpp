@@ -2,6 +2,7 @@
 // `serve_test launch ...`. It speaks the protocol of model_process.hpp at descriptor 3. The prompt says what becomes of
 // a video:
 //   waits         until a file `go` is in its folder, or it is cancelled
+//   deaf          waits for `go` alone
 //   fails         with a reason; full: for a full disk
 //   dies          the process is killed, each time; dies_once: the first time
 //   dies_loading  as dies_once, and the next process ends before it is ready
@@ -112,7 +113,9 @@ class Fake {
       std::ofstream(out_ / "forgotten") << message.at("forget").get<std::string>();
     } else if (message.at("cancel") == live_) {
       end_live("stopped");
-    } else if (waiting_.erase(message.at("cancel").get<std::string>()) > 0) {
+    } else if (const auto at = waiting_.find(message.at("cancel").get<std::string>());
+               at != waiting_.end() && at->second.prompt != "deaf") {
+      waiting_.erase(at);
       say({{"failed", "cancelled"}, {"video", message.at("cancel")}});
     }
   }
@@ -159,7 +162,7 @@ class Fake {
     std::ofstream(folder / "live.mp4") << "a part";
     say({{"progress", 0.5}, {"video", id}});
     say({{"progress", 0.25}, {"video", id}});
-    if (prompt != "waits") finish(id);
+    if (prompt != "waits" && prompt != "deaf") finish(id);
   }
   void finish(const std::string& id) {
     const auto [folder, prompt] = waiting_.at(id);

@@ -46,7 +46,7 @@ std::string text(const std::string& name, const json& value) {
   if (!value.is_string()) refuse(name, "a text");
   const auto& out = value.get_ref<const std::string&>();
   if (out.size() > kLongestText) refuse(name, fmt::format("at most {} bytes", kLongestText));
-  if (core::valid_utf8(out) != out) refuse(name, "UTF-8");
+  if (core::valid_utf8(out) != out || out.find('\0') != std::string::npos) refuse(name, "UTF-8 without NUL");
   return out;
 }
 
@@ -70,6 +70,7 @@ void take_shots(const json& value, json& out) {
   out["shots"] = json::array();
   for (const auto& shot : shots) {
     if (!shot.is_object()) refuse("shots", "objects such as {\"prompt\": \"...\", \"seconds\": 4}");
+    if (shot.value("prompt", json()).is_string()) text("shots", shot.at("prompt"));
     out["shots"].push_back(shot.dump());
   }
 }

@@ -72,7 +72,9 @@ TEST(Fields, AreTheSameFromJsonAndFromAForm) {
 TEST(Fields, EveryWrongValueNamesItsParameter) {
   const std::string deep(100'000, '[');
   const std::vector<std::pair<std::string, std::vector<json>>> wrong{
-      {"prompt", {3, true, json::array(), json::object(), std::string(65'537, 'a'), "\xff", "a\xc3"}},
+      {"prompt",
+       {3, true, json::array(), json::object(), std::string(65'537, 'a'), "\xff", "a\xc3",
+        std::string("a\0b", 3)}},
       {"model", {3, "\x80"}},
       {"negative_prompt", {json::array({"a"}), "\xed\xa0\x80"}},
       {"size",
@@ -100,7 +102,7 @@ TEST(Fields, EveryWrongValueNamesItsParameter) {
         "a=2"}},
       {"shots",
        {json::array(), json::object(), 3, json::array({1}), json::array({"a"}), "", "[]", "x", "[1]", "{",
-        deep, "[{\"a\":" + deep + std::string(100'000, ']') + "}]"}}};
+        R"([{"prompt": "a\u0000b"}])", deep, "[{\"a\":" + deep + std::string(100'000, ']') + "}]"}}};
   for (const auto& [name, values] : wrong)
     for (const auto& value : values) {
       json body{{"prompt", "x"}};

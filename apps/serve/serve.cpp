@@ -144,6 +144,7 @@ class Api {
     given.fields["num_frames"] = 1;
     const Waiting here(waiting_);
     const std::string key = r.header("idempotency-key");
+    if (key.empty()) given.fields["awaited"] = true;  // by this request alone
     const nlohmann::json made = videos_.create(given.fields, {}, key);
     const std::string id = made.at("id");
     if (!videos_.wait(id, r.is_gone)) {

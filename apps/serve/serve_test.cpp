@@ -294,17 +294,20 @@ TEST_F(Serve, MakesAPicture) {
 TEST_F(Serve, APictureWhoseClientLeavesIsNotMade) {
   const std::string line = "POST /v1/images/generations", body = R"({"prompt": "waits"})";
   const auto videos = [&] { return body_of(ask("GET /v1/videos")).at("data"); };
+  const auto fields = [&] { return json::parse(bytes_of(folder_of(videos()[0].at("id")) / "fields")); };
   {
     web::Client leaves(port_);
     leaves.send(request(line, kToken + kJson, body));
     ASSERT_TRUE(eventually([&] { return videos().size() == 1 && videos()[0].at("progress") == 50; }));
+    EXPECT_TRUE(fields().value("awaited", false)) << "so that it ends with the server";
   }
   EXPECT_TRUE(eventually([&] { return videos() == json::array(); }));
   EXPECT_TRUE(eventually([&] { return fs::is_empty(folder_ / "videos"); }));
   {
     web::Client comes_back(port_);
     comes_back.send(request(line, kToken + kJson + "Idempotency-Key: k\r\n", body));
-    ASSERT_TRUE(eventually([&] { return videos().size() == 1; }));
+    ASSERT_TRUE(eventually([&] { return videos().size() == 1 && videos()[0].at("progress") == 50; }));
+    EXPECT_FALSE(fields().value("awaited", false));
   }
   ASSERT_TRUE(eventually([&] { return ask("GET /metrics").find("status=\"499\"} 2") != std::string::npos; }));
   EXPECT_EQ(videos().size(), 1U);

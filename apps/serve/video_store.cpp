@@ -33,7 +33,8 @@ VideoStore::VideoStore(const std::filesystem::path& file) : database_(file, Data
       "expires INTEGER NOT NULL DEFAULT 0, fields TEXT NOT NULL, error TEXT NOT NULL DEFAULT 'null', "
       "remixed_from TEXT NOT NULL DEFAULT '', starts INTEGER NOT NULL DEFAULT 0, key TEXT UNIQUE);"
       "CREATE INDEX IF NOT EXISTS waiting ON videos (status, model, number);"
-      "UPDATE videos SET status = 'queued', starts = starts - 1 WHERE status = 'in_progress';");
+      "UPDATE videos SET status = 'queued', starts = starts - 1 WHERE status = 'in_progress';"
+      "DELETE FROM videos WHERE status = 'queued' AND json_extract(fields, '$.awaited');");
 }
 
 StoredVideo VideoStore::read(const Query& row) const {

@@ -5,14 +5,15 @@
 #include <chrono>
 #include <cstring>
 #include <fcntl.h>
-#include <set>
 #include <unistd.h>
 #include <utility>
 
 #include <fmt/ranges.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include "apps/serve/api_error.hpp"
+#include "apps/serve/disk.hpp"
 #include "apps/serve/videos_model.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
@@ -29,15 +30,21 @@ constexpr const char* kWait = "1000000";   // seconds that ranks wait for the ne
 constexpr int64_t kMostStarts = 2;         // of a video whose process ends under it
 constexpr double kLetEnd = 5;              // seconds that a process has to end by itself
 constexpr std::chrono::seconds kCheck{1};  // between looks for what has expired
+constexpr double kTellAgain = 60;          // seconds after which a problem that lasts is logged again
 constexpr int64_t kLongestPause = 60;      // seconds between starts of a model that cannot be loaded
-constexpr uint64_t kLongestLog = 8 << 20;  // bytes of process.log
 
-// The folder with its parts, for this process alone: a descriptor that holds it.
+// The folder with its parts, for this process alone: a descriptor that holds it. What it and the models' processes
+// write, prompts and videos, is for their user alone, in a folder that others may read too.
 int own_folder(const fs::path& folder) {
-  if (fs::create_directories(folder))
-    fs::permissions(folder, fs::perms::owner_all);  // it has prompts and videos
-  fs::create_directories(folder / "videos");
-  fs::create_directories(folder / "models");
+  umask(077);
+  fs::create_directories(folder);
+  for (const char* part : {"videos", "models"}) {
+    fs::create_directories(folder / part);
+    fs::permissions(folder / part, fs::perms::owner_all);
+  }
+  for (const char* end : {"", "-wal", "-shm"})
+    if (const fs::path list = folder / (std::string("videos.sqlite") + end); fs::exists(list))
+      fs::permissions(list, fs::perms::owner_read | fs::perms::owner_write);
   const int out = open((folder / "lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
   if (out < 0) throw Error(KINORA_ERROR_IO, fmt::format("{}: {}", folder.string(), std::strerror(errno)));
   if (flock(out, LOCK_EX | LOCK_NB) == 0) return out;
@@ -49,15 +56,6 @@ int own_folder(const fs::path& folder) {
 
 double since(steady_clock::time_point then) {
   return std::chrono::duration<double>(steady_clock::now() - then).count();
-}
-
-// The process appends to the file, so that it goes on at the new end; at most a line between the two is lost.
-void bound_log(const fs::path& log) {
-  std::error_code ignored;
-  const auto bytes = fs::file_size(log, ignored);
-  if (ignored || bytes <= kLongestLog) return;
-  fs::copy_file(log, log.string() + ".old", fs::copy_options::overwrite_existing, ignored);
-  fs::resize_file(log, 0, ignored);
 }
 
 }  // namespace
@@ -176,7 +174,7 @@ void Videos::dispatch(Model& model) {
       return;
     }
   } catch (const std::exception& e) {  // a full disk: what is queued stays so
-    core::log_error("model '{}': its next video cannot begin: {}", model.settings.name, e.what());
+    complain(fmt::format("model '{}': its next video cannot begin: {}", model.settings.name, e.what()));
   }
   dispatch_live(model);
 }
@@ -268,7 +266,7 @@ void Videos::end(Model& model, const std::string& why) {
   {
     const std::scoped_lock lock(mutex_);
     if (is_stopping_) return;
-    model.broken = model.is_hung ? fmt::format("it gave no sign of life for {} s", settings_.silence) : why;
+    if (!model.is_hung) model.broken = why;
     if (model.was_loaded) {
       tell_viewer = lose_live(model);
       lose_videos(model);
@@ -327,11 +325,20 @@ void Videos::start_again(std::unique_lock<std::mutex>& lock) {
 
 // At the second look: after a sleep of the whole machine, the first one comes before any sign of life.
 void Videos::end_hung() {
+  const auto silence = static_cast<double>(settings_.silence);
+  // One of its ranks may hang while it beats itself: then it ends no video that is deleted.
+  const auto is_deleted = [&](const std::string& id) {
+    const auto at = making_.find(id);
+    return at != making_.end() && at->second.is_removed && since(at->second.removed) >= silence;
+  };
   for (auto& [name, model] : models_) {
     if (model->is_gone || model->is_hung) continue;
-    const bool is_silent = model->process->silence() >= static_cast<double>(settings_.silence);
+    const bool is_deaf = !model->at_work.empty() && std::ranges::all_of(model->at_work, is_deleted);
+    const bool is_silent = is_deaf || model->process->silence() >= silence;
     if (!std::exchange(model->is_silent, is_silent) || !is_silent) continue;
-    core::log_error("model '{}': no sign of life for {} s; its process is ended", name, settings_.silence);
+    model->broken = fmt::format("it {} for {} s", is_deaf ? "made a deleted video" : "gave no sign of life",
+                                settings_.silence);
+    core::log_error("model '{}': {}; its process is ended", name, model->broken);
     model->is_hung = true;
     model->process->stop(0);
   }
@@ -344,7 +351,8 @@ void Videos::keep_running() {
       start_again(lock);
       if (steady_clock::now() >= look) {  // not with each step of a video
         look = steady_clock::now() + kCheck;
-        for (const auto& one : settings_.models) bound_log(log_of(one.name));
+        is_full_ = is_disk_full(settings_.folder);
+        bound_logs();
         end_hung();
         drop_expired();
         save_again();
@@ -352,42 +360,16 @@ void Videos::keep_running() {
         dispatch_all();
       }
     } catch (const std::exception& e) {
-      core::log_error("serve: {}", e.what());
+      complain(fmt::format("serve: {}", e.what()));
     }
     if (!is_stopping_) changed_.wait_for(lock, kCheck);
   }
   changed_.wait(lock, [this] { return is_over_; });
 }
 
-// Removes folders that belong to no video of the store, as an end at a bad moment leaves them.
-void Videos::clean_up() const {
-  std::set<std::string> known;
-  for (auto& id : store_.ids()) known.insert(id);
-  fs::remove_all(settings_.folder / "live");
-  for (const auto& entry : fs::directory_iterator(settings_.folder / "videos"))
-    if (!known.contains(entry.path().filename().string())) fs::remove_all(entry.path());
-}
-
-void Videos::drop_expired() {
-  std::string problem;
-  for (const auto& id : store_.expired(now())) try {
-      forget(id);
-    } catch (const std::exception& e) {  // the next one may make room
-      problem = e.what();
-    }
-  if (!problem.empty()) core::log_error("expired videos are still in the list: {}", problem);
-}
-
-// A full disk takes no change of the list before the files are gone.
-void Videos::forget(const std::string& id) {
-  std::error_code ignored;
-  try {
-    store_.remove(id);
-    fs::remove_all(folder_of(id), ignored);
-  } catch (const Error&) {
-    fs::remove_all(folder_of(id), ignored);
-    store_.remove(id);
-  }
+void Videos::complain(const std::string& problem) {
+  std::erase_if(told_, [](const auto& one) { return since(one.second) >= kTellAgain; });
+  if (told_.emplace(problem, steady_clock::now()).second) core::log_error("{}", problem);
 }
 
 }  // namespace kinora::serve

@@ -47,7 +47,8 @@ class Videos {
   // Ends the models' processes; work that is not done stays in the queue.
   void stop();
 
-  // Objects of OpenAI's Videos API. fields: of the request, checked for their types.
+  // Objects of OpenAI's Videos API. fields: of the request, checked for their types; "awaited": true of a video that
+  // nobody wants once the server has ended. key: of the requests for one video, which must be the same; "": none.
   nlohmann::json create(nlohmann::json fields, const std::vector<GivenFile>& files, const std::string& key);
   nlohmann::json remix(const std::string& id, const std::string& prompt, const std::string& key);
   nlohmann::json get(const std::string& id) const;
@@ -55,7 +56,7 @@ class Videos {
   // A video that is being made ends within a step.
   nlohmann::json remove(const std::string& id);
   nlohmann::json models() const;
-  // status: "ok", or "model_down" with the models that are not up and why.
+  // status: "ok", "disk_full", or "model_down" with the models that are not up and why.
   nlohmann::json health() const;
   std::string metrics() const;
   Metrics& measured() { return measured_; }
@@ -167,7 +168,10 @@ class Videos {
   void start_again(std::unique_lock<std::mutex>& lock);
   void end_hung();
   void keep_running();
+  // Logs a problem that may last, once a minute.
+  void complain(const std::string& problem);
   void clean_up() const;
+  void bound_logs() const;
   void drop_expired();
   // A video that is not being made, with its files.
   void forget(const std::string& id);
@@ -187,6 +191,8 @@ class Videos {
   int64_t asking_ = 0;                          // calls that wait for a model's answer
   std::map<std::string, std::chrono::steady_clock::time_point> accepted_;  // that wait
   std::map<std::string, std::function<void()>> unsaved_;                   // by video
+  std::map<std::string, std::chrono::steady_clock::time_point> told_;      // what complain() has logged
+  bool is_full_ = false;                                                   // the disk, at the last look
   std::string first_;  // the model whose next video waits for memory: the others begin none before it
   Metrics measured_;
   double mean_seconds_ = 60;  // of making a video, measured

@@ -36,7 +36,7 @@ json Videos::begun_together(Model& model, const StoredVideo& first) {
       all.push_back(begun(model, *store_.begin_next(model.settings.name, alike)));
     }
   } catch (const std::exception& e) {  // a full disk: the others stay queued
-    core::log_error("model '{}': fewer videos begin together: {}", model.settings.name, e.what());
+    complain(fmt::format("model '{}': fewer videos begin together: {}", model.settings.name, e.what()));
   }
   return all.size() == 1 ? all[0] : json::object({{"batch", all}});
 }

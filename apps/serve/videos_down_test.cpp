@@ -54,6 +54,35 @@ TEST_F(VideosDown, AModelThatHangsIsEndedAndItsVideoMadeAgain) {
                                        HasSubstr("kinora_serve_cancelled_total 1\n")));
 }
 
+TEST_F(VideosDown, AProcessThatGoesOnWithADeletedVideoIsEnded) {
+  settings_.silence = 1;
+  const auto videos = serve();
+  const std::string id = create(*videos, "deaf");
+  ASSERT_TRUE(eventually([&] { return videos->get(id).at("progress") == 50; }));
+  videos->remove(id);
+  EXPECT_TRUE(eventually([&] { return !fs::exists(folder_of(id)); }));
+  EXPECT_TRUE(eventually([&] { return starts("m") == 2; }));
+  EXPECT_EQ(videos->health().at("in_progress"), 0);
+  EXPECT_TRUE(becomes(*videos, create(*videos, "x"), "completed"));
+}
+
+TEST_F(VideosDown, TheLogsOfAModelAreBounded) {
+  settings_.models[0].ranks = 2;
+  const auto videos = serve();
+  fs::create_directories(of_model("m") / "ranks");
+  const std::vector<fs::path> logs{of_model("m") / "process.log", of_model("m") / "kinora.log",
+                                   of_model("m") / "ranks/rank-1.log"};
+  for (const auto& log : logs) {
+    std::ofstream(log, std::ios::app) << "the beginning";
+    fs::resize_file(log, (8 << 20) + 1);
+  }
+  for (const auto& log : logs) {
+    const std::string old = log.string() + ".old";
+    EXPECT_TRUE(eventually([&] { return fs::exists(old) && fs::file_size(log) == 0; })) << log;
+    EXPECT_EQ(bytes_of(old).substr(0, 13), "the beginning") << log;
+  }
+}
+
 TEST_F(VideosDown, ARequestWaitsForAModelThatHangsAFewSecondsAtMost) {
   const auto videos = serve();
   const std::string stops = create(*videos, "stops");

@@ -9,6 +9,7 @@
 #include "apps/serve/api_error.hpp"
 #include "apps/serve/videos_model.hpp"
 #include "apps/web/guard.hpp"
+#include "core/base/digest.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/suggest.hpp"
 
@@ -85,6 +86,24 @@ std::string named_field(const std::string& why, const json& asked) {
   return "";
 }
 
+// What a request asks for, to know another one with its key; "" without a key. Reads the files whole.
+std::string digest_of(const json& fields, const std::vector<GivenFile>& files, const std::string& key) {
+  if (key.empty()) return "";
+  json all{{"fields", fields}};
+  for (const auto& given : files) all[given.field] = core::sha256_of_file(given.file);
+  return core::sha256(all.dump());
+}
+
+// Of a video that an earlier request with the key has. One of an earlier version has no digest.
+void require_same_request(const StoredVideo& known, const std::string& digest) {
+  const std::string its = core::text_in(known.fields, "request");
+  if (its.empty() || its == digest) return;
+  throw ApiError(409,
+                 "another request had this Idempotency-Key, for video " + known.id +
+                     "; send the same fields and files, or another key",
+                 "idempotency_mismatch");
+}
+
 // The fields of a model's answer to a check.
 json checked_fields(const json& answer, const json& asked) {
   if (answer.contains("fields")) {
@@ -150,9 +169,14 @@ json Videos::checked(std::unique_lock<std::mutex>& lock, Model& of, const json& 
 
 json Videos::create(json fields, const std::vector<GivenFile>& files, const std::string& key) {
   StoredVideo video{.id = new_id(), .created = now()};
+  const std::string digest = digest_of(fields, files, key);
   std::unique_lock lock(mutex_);
   // A repeated request has its video, however full the queue is now.
-  if (const auto known = store_.id_of_key(key); !known.empty()) return object(stored(known));
+  if (const auto known = store_.id_of_key(key); !known.empty()) {
+    const StoredVideo its = stored(known);
+    require_same_request(its, digest);
+    return object(its);
+  }
   if (is_draining_) throw ApiError(503, "the server ends", "server_ends");
   Model& of = model(core::text_in(fields, "model"));
   video.model = of.settings.name;
@@ -174,8 +198,11 @@ json Videos::create(json fields, const std::vector<GivenFile>& files, const std:
   require_length(video.fields);
   require_fit(video.fields);
   require_room();  // others were accepted meanwhile
+  if (!digest.empty()) video.fields["request"] = digest;
   const std::string id = store_.add(video, key);
-  if (id == video.id) {  // else a repeated request
+  if (id != video.id) {  // a repeated request
+    require_same_request(stored(id), digest);
+  } else {
     folder.is_kept = true;
     ++counts_["accepted"];
     accepted_[id] = steady_clock::now();
@@ -192,7 +219,8 @@ json Videos::remix(const std::string& id, const std::string& prompt, const std::
                    "not_ready");
   json fields = from.fields;
   fields["prompt"] = prompt;
-  fields.erase("shots");  // the new prompt is for all of its length
+  for (const char* other : {"shots", "request", "awaited"})  // the new prompt is for all of its length
+    fields.erase(other);
   fields["model"] = from.model;
   fields["remixed_from"] = id;
   std::vector<GivenFile> files;
@@ -288,7 +316,10 @@ json Videos::models() const {
 
 json Videos::health() const {
   const std::scoped_lock lock(mutex_);
-  json out{{"status", "ok"}, {"queued", store_.queued()}, {"in_progress", making_.size()}};
+  json out{{"status", is_full_ ? "disk_full" : "ok"},
+           {"queued", store_.queued()},
+           {"in_progress", making_.size()},
+           {"live_sessions", lives_.size()}};
   for (const auto& [name, model] : models_) {
     if (model->is_up()) continue;
     out["status"] = "model_down";

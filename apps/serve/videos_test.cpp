@@ -108,7 +108,8 @@ TEST_F(VideosTest, DeletesWhatIsQueuedRunningOrDone) {
   }
   EXPECT_FALSE(fs::exists(folder_of(waits)));
   EXPECT_TRUE(eventually([&] { return !fs::exists(folder_of(runs)); }));
-  EXPECT_EQ(videos->health(), (json{{"status", "ok"}, {"queued", 0}, {"in_progress", 0}}));
+  EXPECT_EQ(videos->health(),
+            (json{{"status", "ok"}, {"queued", 0}, {"in_progress", 0}, {"live_sessions", 0}}));
   EXPECT_THAT(videos->metrics(), HasSubstr("kinora_serve_cancelled_total 1\n"));
   EXPECT_TRUE(becomes(*videos, create(*videos, "c"), "completed"));
 }
@@ -202,6 +203,75 @@ TEST_F(VideosTest, RepeatsOfAKeyAreOneVideo) {
   EXPECT_EQ(videos->list("", 20, false).at("data").size(), 1U);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "videos"), {}), 1);
   EXPECT_NE(create(*videos, "a", "other"), ids[0]);
+}
+
+TEST_F(VideosTest, AKeyIsOfOneRequest) {
+  std::ofstream(folder_ / "one") << "one";
+  std::ofstream(folder_ / "two") << "two";
+  auto videos = serve();
+  const auto make = [&](const std::string& prompt, const std::string& file) -> std::string {
+    return videos->create({{"prompt", prompt}}, {{"image", folder_ / file}}, "k").at("id");
+  };
+  const std::string id = make("a", "one");
+  EXPECT_EQ(make("a", "one"), id);
+  EXPECT_EQ(refusal([&] { make("b", "one"); }), "409 idempotency_mismatch");
+  EXPECT_EQ(refusal([&] { make("a", "two"); }), "409 idempotency_mismatch");
+  EXPECT_EQ(refusal([&] { create(*videos, "a", "k"); }), "409 idempotency_mismatch");
+  ASSERT_TRUE(becomes(*videos, id, "completed"));
+  EXPECT_EQ(refusal([&] { videos->remix(id, "a", "k"); }), "409 idempotency_mismatch");
+  const json remixed = videos->remix(id, "b", "other");
+  EXPECT_EQ(videos->remix(id, "b", "other").at("id"), remixed.at("id"));
+  videos.reset();
+  videos = serve();
+  EXPECT_EQ(make("a", "one"), id);
+  EXPECT_EQ(refusal([&] { make("b", "one"); }), "409 idempotency_mismatch");
+}
+
+TEST_F(VideosTest, WhatOneRequestAwaitsEndsWithTheServer) {
+  auto videos = serve();
+  const auto await = [&](const std::string& prompt) -> std::string {
+    return videos->create({{"prompt", prompt}, {"awaited", true}}, {}, "").at("id");
+  };
+  const std::string done = await("a");
+  ASSERT_TRUE(becomes(*videos, done, "completed"));
+  const std::string runs = await("waits"), waits = await("b"), kept = create(*videos, "c");
+  ASSERT_TRUE(becomes(*videos, runs, "in_progress"));
+  videos.reset();
+  videos = serve();
+  for (const auto& id : {runs, waits}) {
+    EXPECT_EQ(refusal([&] { videos->get(id); }), "404 not_found");
+    EXPECT_FALSE(fs::exists(folder_of(id)));
+  }
+  EXPECT_EQ(status_of(*videos, done), "completed");
+  EXPECT_TRUE(becomes(*videos, kept, "completed"));
+}
+
+TEST_F(VideosTest, WhatItWritesIsForItsUserAlone) {
+  const auto open = fs::perms(0755);
+  fs::permissions(folder_, open);
+  for (const char* part : {"videos", "models"}) {
+    fs::create_directories(folder_ / part);
+    fs::permissions(folder_ / part, open);
+  }
+  std::ofstream(folder_ / "videos.sqlite").close();
+  fs::permissions(folder_ / "videos.sqlite", fs::perms(0644));
+  const auto videos = serve();
+  ASSERT_TRUE(becomes(*videos, create(*videos, "a"), "completed"));
+  int files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder_)) {
+    const auto others = entry.status().permissions() & (fs::perms::group_all | fs::perms::others_all);
+    EXPECT_EQ(others, fs::perms::none) << entry.path();
+    files += entry.is_regular_file() ? 1 : 0;
+  }
+  EXPECT_GT(files, 5);
+}
+
+TEST_F(VideosTest, ItsHealthCountsLiveSessions) {
+  const auto videos = serve();
+  videos->begin_live(
+      {{"prompt", "long"}}, [](const std::string&, const json&) {}, [](const std::string&, int64_t) {});
+  EXPECT_EQ(videos->health().at("live_sessions"), 1);
+  EXPECT_EQ(videos->health().at("in_progress"), 0);
 }
 
 TEST_F(VideosTest, ARemixHasItsOwnCopyOfTheFiles) {

@@ -112,6 +112,12 @@ TEST_F(Strangers, SettingsOfTheSamplingAreTaken) {
   EXPECT_EQ(own.components.at(1).options.values().at("window"), 0);
 }
 
+TEST_F(Strangers, TheRunsOwnFileMayBeToldByItsName) {
+  EXPECT_EQ(taken(comment({{"options", {{"image", "own.png"}}}})).options.at("image"), "/own.png");
+  EXPECT_THAT(refusal([&] { taken(comment({{"options", {{"image", "other.png"}}}})); }),
+              HasSubstr("other.png, which the run file does not name"));
+}
+
 TEST_F(Strangers, FilesDevicesAndWeightsAreNot) {
   const JobSpec job = taken(comment({{"options",
                                       {{"image", ""},

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """`kinora serve` of a tiny pipeline, by plain HTTP and by OpenAI's own client: videos are made, shown while they grow,
 cancelled, remixed, and there again after any end of the server. usage: serve.py KINORA ROOT SCRATCH"""
-import base64, configparser, contextlib, http.client, json, os, re, resource, shutil, signal, socket, subprocess, time
+import base64, configparser, contextlib, http.client, json, os, pathlib, re, resource, shutil, signal, socket
+import subprocess, time
 
 from serving import (KINORA, PIPELINE, READ_TOKEN, ROOT, SCRATCH, SETS, TOKEN, TOKENS, Server, Viewer, form, frames,
                      size)
@@ -87,6 +88,7 @@ def check_repeats(server, video, name="again", *more):
     """The video's file makes the same video by `kinora generate --from`."""
     file = SCRATCH / "served.mp4"
     file.write_bytes(video)
+    assert PIPELINE.name.encode() in video and not any(str(folder).encode() in video for folder in (ROOT, SCRATCH))
     done = subprocess.run([KINORA, "generate", "--pipeline", PIPELINE, "--from", file, "--out", SCRATCH / "again",
                            "--name", name, "--stream", SCRATCH / f"{name}.mp4", *more], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -231,6 +233,8 @@ def check_pictures(server):
     body, headers = form({"prompt": "go on", "num_frames": "9"}, [("input_reference", begin)])
     video = server.json("POST", "/v1/videos", body, headers=headers)
     assert server.wait(video["id"])["status"] == "completed", video
+    content = server.ask("GET", f"/v1/videos/{video['id']}/content")[2]
+    assert b"given_input_reference" in content and str(SCRATCH).encode() not in content
 
 
 def check_edits(server):
@@ -339,8 +343,18 @@ def check_loras():
         server.end()
 
 
+def rank_of(folder, rank):
+    """The process of this rank that writes to the server's folder."""
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or is another user's
+            is_here = str(SCRATCH / folder).encode() in (process / "cmdline").read_bytes()
+            if is_here and f"RANK={rank}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                return int(process.name)
+    raise AssertionError(f"rank {rank} of {folder} does not run")
+
+
 def check_ranks():
-    """Two ranks make each video together; one is cancelled on both, and the next is made."""
+    """Two ranks make each video together; one is cancelled on both, and the next is made. So is one whose rank dies."""
     server = Server("ranks", [settings("ranks.toml", ", ranks = 2", [*SETS[:-1], "guidance=2.0", 'parallel=["cfg"]'])])
     try:
         fields = {"prompt": "a red sea", "seed": 7, "num_frames": 9}
@@ -350,6 +364,14 @@ def check_ranks():
             time.sleep(0.01)
         server.json("DELETE", f"/v1/videos/{running}")
         assert frames(made(server, **fields)) == frames(first) and len(frames(first)) == 9
+        lost = server.create(prompt="lost", num_frames=81, steps=6)["id"]
+        while server.json("GET", f"/v1/videos/{lost}")["status"] == "queued":
+            time.sleep(0.01)
+        os.kill(rank_of("ranks", 1), signal.SIGKILL)
+        while (video := server.json("GET", f"/v1/videos/{lost}"))["status"] in ("queued", "in_progress"):
+            time.sleep(0.05)
+        assert video["status"] == "completed", video
+        assert b'restarts_total{model="wan_t2v"} 1\n' in server.ask("GET", "/metrics")[2]
     finally:
         assert server.end() == 130
 

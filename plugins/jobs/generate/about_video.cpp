@@ -1,10 +1,31 @@
 #include "plugins/jobs/generate/about_video.hpp"
 
+#include <filesystem>
+#include <set>
+
 #include "core/base/log.hpp"
 
 namespace kinora::core {
 
 using nlohmann::json;
+
+json without_folders(json about) {
+  static const std::set<std::string> kTexts{"prompts", "negative", "shots"};
+  const auto cut = [](json& value) {
+    if (!value.is_string()) return;
+    const std::filesystem::path path = value.get<std::string>();
+    if (path.is_absolute()) value = path.filename().string();
+  };
+  json& options = about.at("options");
+  options.erase("loras");
+  for (auto option = options.begin(); option != options.end(); ++option) {
+    if (kTexts.contains(option.key())) continue;
+    cut(*option);
+    if (option->is_array())
+      for (auto& one : *option) cut(one);
+  }
+  return about;
+}
 
 void AboutVideo::tell_speeds(json& about, const MadeVideo& made, double seconds) const {
   const auto frames = static_cast<double>(made.frames);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <fcntl.h>
 #include <map>
 #include <mutex>
@@ -91,19 +92,28 @@ class Serving {
     messages_.send(
         {{"ready", defaults()}, {"loras", loras}, {"makes_live", makes_live()}, {"weights", weights}});
     std::thread reader([this] { read(); });
-    for (std::vector<json> wanted; next(wanted);) make_together(wanted);
-    tell_others("");
+    std::exception_ptr lost;  // a rank is: the next process makes its video
+    try {
+      for (std::vector<json> wanted; next(wanted);) make_together(wanted);
+      tell_others("");
+    } catch (const std::exception& e) {
+      log_error("{}: {}", context_.spec().name, e.what());
+      lost = std::current_exception();
+    }
     messages_.end();
     reader.join();
+    if (lost) std::rethrow_exception(lost);
   }
 
  private:
+  static constexpr const char* kNothing = "null";  // a message that followers pass over
+
   // Sessions of several ranks take no messages but the end.
   bool makes_live() const {
     return pipeline_.spec().rule.teacher_forcing && !pipeline_.makes_codes() && parallel_.world() == 1;
   }
 
-  // Returns on all ranks the first one's text: a message, or "" at the end.
+  // Returns on all ranks the first one's text: a message, kNothing, or "" at the end.
   std::string tell_others(const std::string& text) {
     if (parallel_.world() == 1) return text;
     return Exchange(parallel_.group("world"), pipeline_.device()).gather(text).at(0);
@@ -111,12 +121,15 @@ class Serving {
 
   // Another rank than the first: its part of the same sessions.
   void follow() {
-    for (std::string text; !(text = tell_others("")).empty();) try {
+    for (std::string text; !(text = tell_others("")).empty();) {
+      if (text == kNothing) continue;
+      try {
         inference::Session session(pipeline_, request_of(json::parse(text).at("fields")));
         session.make_rest([](const at::Tensor&) {});
       } catch (const std::exception& e) {  // which the first rank has too
         log_line(KINORA_LOG_DEBUG, e.what());
       }
+    }
   }
 
   static bool is_live(const json& message) { return message.contains("live"); }
@@ -344,6 +357,8 @@ class Serving {
     } catch (const std::exception& e) {
       end["failed"] = e.what();
     }
+    if (end.contains("failed"))
+      tell_others(kNothing);  // throws if a rank is lost: then the video has not failed
     const std::scoped_lock lock(mutex_);
     at_work_.erase(id);
     if (!is_over_) messages_.send(end);
@@ -379,7 +394,7 @@ class Serving {
     json said;
     {
       GrowingVideo growing(context_.runtime().registry(), (folder / "live.mp4").string(),
-                           pipeline_.fps(request), options_.crf, about.known(request), {});
+                           pipeline_.fps(request), options_.crf, without_folders(about.known(request)), {});
       joint.make_rest([&](const at::Tensor& frames) {
         times.frames();
         growing.add(frames);
@@ -395,7 +410,7 @@ class Serving {
       const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       said["seconds"] = seconds;
       if (!pipeline_.makes_codes()) about.tell_speeds(said, made, seconds);
-      growing.finish(said);
+      growing.finish(without_folders(said));
       if (growing.problem()) give_up(*growing.problem(), folder);
     }
     stills.finish();
@@ -428,14 +443,15 @@ class Serving {
                          : past_.continued(text_in(branch, "session"), branch.at("chunk"));
     inference::Session& session = *live.session;
     const Cancellable here(*this, id, session);
-    LiveVideo video(
-        {id, folder, request.prompt, live.past}, session,
-        service<VideoFragments>(context_.runtime().registry()),
-        {.fps = pipeline_.fps(request), .crf = options.crf, .comment = about.known(request).dump()}, mail_,
-        [&](json message) {
-          message["live"] = id;
-          messages_.send(message);
-        });
+    LiveVideo video({id, folder, request.prompt, live.past}, session,
+                    service<VideoFragments>(context_.runtime().registry()),
+                    {.fps = pipeline_.fps(request),
+                     .crf = options.crf,
+                     .comment = without_folders(about.known(request)).dump()},
+                    mail_, [&](json message) {
+                      message["live"] = id;
+                      messages_.send(message);
+                    });
     json out = video.run();
     out["seed"] = request.seed;
     past_.keep(id, session, video.past());

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include "plugins/jobs/generate/about_video.hpp"
 #include "plugins/jobs/generate/generate_job_testing.hpp"
 #include "plugins/jobs/generate/json_lines.hpp"
 
@@ -97,6 +98,22 @@ TEST(Serving, VideosOfOneShapeAreAlike) {
   }
   for (const char* given : {"image", "video"})
     EXPECT_EQ(alike(json::object({{given, "a file"}})), "") << given;
+}
+
+TEST(Serving, AnMp4TellsFilesByTheirNamesAndTextsAsTheyAre) {
+  const json of_files{
+      {"pipeline", "wan"}, {"image", "given_image"}, {"weights", json::array({"a.safetensors"})}},
+      others{{"prompts", json::array({"/a/b"})}, {"negative", "/a"}, {"video", ""}, {"seed", 3}};
+  json options{{"pipeline", "/home/x/wan"},
+               {"image", "/home/x/runs/given_image"},
+               {"weights", json::array({"/home/x/a.safetensors"})},
+               {"loras", json::array({"{\"name\": \"a\", \"file\": \"/home/x/a\"}"})}};
+  options.update(others);
+  json expected = of_files;
+  expected.update(others);
+  const json told = without_folders({{"prompt", "/a/b"}, {"options", options}});
+  EXPECT_EQ(told.at("options"), expected);
+  EXPECT_EQ(told.at("prompt"), "/a/b");
 }
 
 TEST(Serving, AVideoMadeInChunksIsLikeNone) {
