@@ -165,7 +165,7 @@ def check_version():
 def check_refusals(folder):
     """One line with a remedy each."""
     for name, engine, words in (
-            ("nobody", ray(1, address="127.0.0.1:1", cluster_wait=30), "no Ray cluster at '127.0.0.1:1'"),
+            ("nobody", ray(1, address="127.0.0.1:1", cluster_wait=60), "no Ray cluster at '127.0.0.1:1'"),
             ("address", ray(1, address="local:0"), "expected auto, HOST:PORT"),
             ("label", ray(1, where=["pool"]), "LABEL=VALUE"),
             ("python", ray(1, python="/nowhere/python3"), "set the option python")):

@@ -178,10 +178,11 @@ class _Call:
                 handles = (ctypes.c_void_p * len(self.samples))(*(sample._handle for sample in self.samples))
                 status = library.kinora_embed_stage_process(handle, handles, len(self.samples), to)
             if status < 0:
+                # libkinora names the stage, and the sample whose process died; the engine does so itself.
                 message = self.refused or library.kinora_embed_error().decode(errors="replace")
-                ended = self.stage.ended
-                if ended and self.samples:  # libkinora names the stage and the sample, and so does the engine
-                    message = message.removeprefix(f"{self.id}: {self.samples[0].key}: ")
+                message, ended = message.removeprefix(f"{self.id}: "), self.stage.ended
+                if ended and self.samples:
+                    message = message.removeprefix(f"{self.samples[0].key}: ")
             elif self.own:
                 self._tell_what_was_set(before)
         except Exception as error:

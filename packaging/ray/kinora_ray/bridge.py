@@ -3,6 +3,7 @@ and says which processes and nodes are lost. It decides nothing, repeats nothing
 import asyncio
 import ipaddress
 import os
+import socket
 import sys
 import traceback
 
@@ -131,9 +132,12 @@ class Bridge:
         if self.cluster:
             address = self.cluster.start(int(address[6:]))
         try:
+            if address != "auto":  # Ray would try for a minute, and then end this process
+                host, _, port = address.rpartition(":")
+                socket.create_connection((host.strip("[]"), int(port)), _VISIT).close()
             ray.init(address=address, log_to_driver=False, namespace=f"kinora-{os.getpid()}", configure_logging=True,
                      logging_level="ERROR")
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             raise Unusable(f"no Ray cluster at '{address}' ({str(error).splitlines()[0]}); start one (ray start "
                            f"--head), or set address = \"local:2\"") from None
         self.refuse_insecure(head.get("insecure", False))
