@@ -233,7 +233,7 @@ void Curate::check(JobCheck& check) const {
     if (is_remote(path))
       check.holds("input", [&] { or_throw(check.runtime().io().store(or_throw(parse_uri(path)).scheme)); });
   for (const auto* use : job.list("stages")) check.stage(*use);
-  check_isolated(check, job.list("stages"));
+  check_engine(check, job.list("stages"));
   const Finding problem = [&](const ComponentUse& use, const std::string& message) {
     check.problem(use.at, message);
   };

@@ -5,6 +5,8 @@
 
 #include "core/base/cancel.hpp"
 #include "core/base/log.hpp"
+#include "core/plugin/opening.hpp"
+#include "core/run/job_check.hpp"
 #include "core/run/job_stages.hpp"
 
 namespace kinora::core {
@@ -133,6 +135,19 @@ PipelineResult run_pipeline(JobContext& context, const PipelineJob& job) {
   check(status);
   if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
   return std::move(running.result);
+}
+
+void check_engine(JobCheck& check, const std::vector<const ComponentUse*>& stages) {
+  check_isolated(check, stages);
+  const ComponentUse* use = check.spec().component("engine");
+  if (!use) return;
+  try {
+    const Component component = open_component(check.runtime().registry(), "engine", use->id);
+    const auto& engine = component.table<kinora_engine>();
+    engine.destroy(made([&] { return engine.create(host(), use->options.abi()); }, use->id));
+  } catch (const Error& e) {
+    check.problem(use->at, e.what());
+  }
 }
 
 }  // namespace kinora::core

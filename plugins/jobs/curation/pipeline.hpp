@@ -53,4 +53,7 @@ struct PipelineJob {
 // Throws kinora::Error if the run itself fails; failures of samples are counted.
 PipelineResult run_pipeline(JobContext&, const PipelineJob&);
 
+// Whether the job's engine can be made, and runs these stages as it says: adds what is wrong as problems of the job.
+void check_engine(JobCheck& check, const std::vector<const ComponentUse*>& stages);
+
 }  // namespace kinora::core

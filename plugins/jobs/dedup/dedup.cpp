@@ -290,7 +290,7 @@ std::string Dedup::edits_identity(const RunFile& run, const JobSpec& job) const 
 void Dedup::check(JobCheck& check) const {
   const ComponentUse& use = *check.spec().component("dedup");
   check.stage(use);
-  check_isolated(check, {&use});
+  check_engine(check, {&use});
   check_clip_source(check);
   const auto* curate = check.upstream("curate");
   if (!curate || use.id != "stage/dedup.semantic") return;

@@ -258,7 +258,7 @@ std::string Shard::edits_identity(const RunFile& run, const JobSpec& job) const 
 
 void Shard::check(JobCheck& check) const {
   check.stage(*check.spec().component("shard"));
-  check_isolated(check, {check.spec().component("shard")});
+  check_engine(check, {check.spec().component("shard")});
   const auto options = check.options<ShardOptions>();
   check_clip_source(check);
   check.holds("where", [&] { Where(options.where); });
