@@ -23,10 +23,10 @@ def kinora(*arguments):
     return [*ALONE, str(KINORA), *map(str, arguments)]
 
 
-def run_file(name, engine, videos):
+def run_file(name, engine, videos, more=""):
     file = SCRATCH / f"{name}.toml"
     file.write_text(f'[run]\nname = "{name}"\nout = "{SCRATCH / name}"\n[[job]]\nname = "clips"\nkind = "curate"\n'
-                    f'duplicates = "keep"\ninput = "{videos}"\nstages = [{STAGES}]\nengine = {engine}\n')
+                    f'duplicates = "keep"\ninput = "{videos}"\nstages = [{STAGES}]\nengine = {engine}\n{more}')
     return file
 
 
@@ -120,12 +120,14 @@ def check_equality(expected, folder):
 
 
 def check_deaths(expected, folder):
-    """A stage's process and a raylet, but not the first one."""
-    process = begun(run_file("killed", ray(2), folder), "killed", 2)
+    """The process in which an actor has its stage, an actor, and a raylet, but not the first one."""
+    process = begun(run_file("killed", ray(2, item_retries=3), folder, "memory = 1048576\n"), "killed", 2)
     found = processes(process.pid)
     stages = [pid for pid, line in found.items() if "ray::KinoraStage" in line]
     raylets = [pid for pid, line in found.items() if "/raylet/raylet" in line and "__internal_head__" not in line]
-    assert stages and len(raylets) == 1, found
+    workers = [pid for pid, line in found.items() if line.rstrip().endswith(" worker")]
+    assert stages and workers and len(raylets) == 1, found
+    os.kill(workers[-1], signal.SIGKILL)
     os.kill(stages[0], signal.SIGKILL)
     time.sleep(0.5)
     os.kill(raylets[0], signal.SIGKILL)

@@ -2,6 +2,7 @@
 import os
 import secrets
 import shutil
+import signal
 import tempfile
 
 
@@ -34,4 +35,17 @@ class Local:
         if self.cluster:
             for node in [*self.cluster.worker_nodes, self.cluster.head_node]:
                 node.kill_all_processes(check_alive=False, allow_graceful=False)
+            self._end_the_rest()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _end_the_rest(self):
+        """Agents and actors live on for a while without their node."""
+        mark = f"RAY_TMPDIR={self.folder}".encode()
+        for entry in os.scandir("/proc"):
+            try:
+                if entry.name.isdigit() and int(entry.name) != os.getpid():
+                    with open(f"/proc/{entry.name}/environ", "rb") as variables:
+                        if mark in variables.read().split(b"\0"):
+                            os.kill(int(entry.name), signal.SIGKILL)
+            except OSError:
+                continue

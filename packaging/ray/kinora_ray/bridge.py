@@ -335,6 +335,8 @@ async def _serve(wire):
     loop.remove_reader(wire.fileno())
     for task in bridge.tasks:
         task.cancel()
+    for actor in [*(worker.actor for worker in bridge.workers.values()), *filter(None, bridge.keepers.values())]:
+        bridge.ray.kill(actor, no_restart=True)
     if bridge.cluster:
         bridge.cluster.stop()
         os._exit(0)  # Ray's own goodbye waits for nodes that are gone
