@@ -15,8 +15,6 @@
 #include "core/workers/channel.hpp"
 #include "core/workers/sample_message.hpp"
 
-extern char** environ;
-
 namespace kinora::ray {
 
 struct Wire::Ends {

@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::json;
 
-std::string seconds(double n) { return std::to_string(std::lround(n)) + " s"; }
+std::string in_seconds(double n) { return std::to_string(std::lround(n)) + " s"; }
 
 }  // namespace
 
@@ -104,9 +104,9 @@ void Worker::look() {
 
 std::string Worker::too_long(engines::Time now) const {
   if (limits_.timeout > 0 && engines::seconds_between(lived_, now) > limits_.timeout)
-    return "killed after no sign of life for " + seconds(limits_.timeout) + " (item_timeout)";
+    return "killed after no sign of life for " + in_seconds(limits_.timeout) + " (item_timeout)";
   if (limits_.limit > 0 && engines::seconds_between(began_, now) > limits_.limit)
-    return "killed after " + seconds(limits_.limit) + " of one sample (item_limit)";
+    return "killed after " + in_seconds(limits_.limit) + " of one sample (item_limit)";
   return "";
 }
 
