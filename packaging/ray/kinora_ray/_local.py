@@ -1,4 +1,5 @@
 """Nodes on this machine for a job that has no cluster: they listen on loopback alone, and end with the bridge."""
+import contextlib
 import os
 import secrets
 import shutil
@@ -33,19 +34,29 @@ class Local:
 
     def stop(self):
         if self.cluster:
+            rest = _below()  # agents and actors live on for a while without their node
             for node in [*self.cluster.worker_nodes, self.cluster.head_node]:
                 node.kill_all_processes(check_alive=False, allow_graceful=False)
-            self._end_the_rest()
+            for pid in rest:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _end_the_rest(self):
-        """Agents and actors live on for a while without their node."""
-        mark = f"RAY_TMPDIR={self.folder}".encode()
-        for entry in os.scandir("/proc"):
-            try:
-                if entry.name.isdigit() and int(entry.name) != os.getpid():
-                    with open(f"/proc/{entry.name}/environ", "rb") as variables:
-                        if mark in variables.read().split(b"\0"):
-                            os.kill(int(entry.name), signal.SIGKILL)
-            except OSError:
-                continue
+
+def _below():
+    """The processes that this one has started, and those that they have."""
+    parents, out = {}, []
+    for entry in os.scandir("/proc"):
+        try:
+            if entry.name.isdigit():
+                with open(f"/proc/{entry.name}/stat") as stat:
+                    parents[int(entry.name)] = int(stat.read().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    for pid in parents:
+        above = parents[pid]
+        while above in parents and above != os.getpid():
+            above = parents[above]
+        if above == os.getpid():
+            out.append(pid)
+    return out
