@@ -138,7 +138,7 @@ class Fake {
       return say({{"checked", number}, {"error", "steps: expected fewer"}, {"param", "steps"}});
     if (const auto lora = given.find("lora"); lora != given.end() && lora->at("name") != "toon")
       return say({{"checked", number}, {"error", "lora: there are toon, noir"}, {"param", "lora"}});
-    if (given.contains("shots") && given.contains("num_frames"))
+    if (given.contains("shots") && given.contains("seconds"))
       return say({{"checked", number}, {"error", "shots have their own lengths"}});
     json fields{{"width", 64}, {"height", 48}, {"num_frames", 8}, {"fps", 8}};
     fields.update(given);

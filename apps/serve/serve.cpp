@@ -20,9 +20,11 @@
 #include "apps/serve/disk.hpp"
 #include "apps/serve/fields.hpp"
 #include "apps/serve/live.hpp"
+#include "apps/serve/retries.hpp"
 #include "apps/serve/videos.hpp"
 #include "apps/web/guard.hpp"
 #include "apps/web/pages.hpp"
+#include "core/base/digest.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "plugins/jobs/data/base64.hpp"
@@ -92,9 +94,7 @@ class Api {
 
   void make() {
     http_.upload("/v1/videos", answering([this](const Request& r) {
-                   const VideoFields given = fields_in(r);
-                   return json_answer(200,
-                                      videos_.create(given.fields, given.files, r.header("idempotency-key")));
+                   return json_answer(200, create(fields_in(r), r));
                  }));
     http_.post("/v1/videos/{id}/remix", answering([this](const Request& r) {
                  const VideoFields given = fields_of(core::parse_facts(r.body));
@@ -128,7 +128,23 @@ class Api {
     if (given.files.empty())
       throw ApiError(400, "video is missing: a file in the form, or {\"id\": ...} in JSON", "missing",
                      "video");
-    return videos_.create(given.fields, given.files, r.header("idempotency-key"));
+    return create(given, r);
+  }
+
+  // With the same client's attempts before this one.
+  nlohmann::json create(const VideoFields& given, const Request& r) {
+    const std::string key = r.header("idempotency-key"), attempt = r.header("x-stainless-retry-count");
+    if (!key.empty() || attempt.empty()) return videos_.create(given.fields, given.files, key);
+    std::string asked = r.path + given.fields.dump();
+    for (const auto& one : given.files) asked += one.field + core::sha256_of_file(one.file);
+    Retries::Attempt here(retries_, core::sha256(asked), attempt != "0");
+    if (!here.known().empty()) try {
+        return videos_.get(here.known());
+      } catch (const ApiError&) {  // it was deleted
+      }
+    nlohmann::json out = videos_.create(given.fields, given.files, key);
+    here.made(out.at("id"));
+    return out;
   }
 
   // A video of one frame. It has a thread of the server until it is made, or its client is gone; with a key, the client
@@ -270,6 +286,7 @@ class Api {
   Videos& videos_;
   const std::filesystem::path folder_, uploads_;
   std::atomic<int> waiting_{0};
+  Retries retries_;
 };
 
 // A connection and its file: more than the 1024 of most systems.

@@ -117,6 +117,33 @@ TEST_F(Serve, TellsTheSettingsThatMakeAVideoAgain) {
   EXPECT_FALSE(video.contains("negative_prompt"));
 }
 
+// As OpenAI's client repeats a request whose answer it did not get.
+TEST_F(Serve, ARequestThatOpenAIsClientRepeatsIsOneVideo) {
+  const auto id = [&](const std::string& attempt, const std::string& type, const std::string& body) {
+    return body_of(ask("POST /v1/videos", kToken + type + "x-stainless-retry-count: " + attempt + "\r\n", body))
+        .value("id", "");
+  };
+  const std::string body = R"({"prompt": "x"})";
+  const std::string first = id("0", kJson, body);
+  EXPECT_NE(first, "");
+  EXPECT_EQ(id("1", kJson, body), first);
+  EXPECT_EQ(id("2", kJson, R"({ "prompt": "x" })"), first);
+  EXPECT_NE(id("1", kJson, R"({"prompt": "y"})"), first) << "another request";
+  const std::string second = id("0", kJson, body);
+  EXPECT_NE(second, first) << "no repetition";
+  EXPECT_EQ(id("1", kJson, body), second);
+  const auto form = [](const std::string& file) {
+    return "--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\nx\r\n"
+           "--b\r\nContent-Disposition: form-data; name=\"input_reference\"; filename=\"a.png\"\r\n\r\n" +
+           file + "\r\n--b--\r\n";
+  };
+  const std::string with_file = id("0", kForm, form("a picture"));
+  EXPECT_EQ(id("1", kForm, form("a picture")), with_file);
+  EXPECT_NE(id("1", kForm, form("a pictore")), with_file) << "another file";
+  EXPECT_THAT(ask("DELETE /v1/videos/" + second), StartsWith("HTTP/1.1 200"));
+  EXPECT_NE(id("1", kJson, body), second) << "it is gone";
+}
+
 TEST_F(Serve, AFormAndJsonMakeTheSame) {
   const auto part = [](const std::string& name, const std::string& value) {
     return "--b\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + value + "\r\n";
@@ -148,7 +175,7 @@ TEST_F(Serve, EveryErrorHasTheFormThatClientsRead) {
       {create, kJson, R"({"prompt": "x", "sed": 1})", "400", "unknown_parameter", "sed"},
       {create, kJson, R"({"prompt": "x", "steps": 0})", "400", "invalid_value", "steps"},
       {create, kJson, R"({"prompt": "refused"})", "400", "invalid_value", "steps"},
-      {create, kJson, R"({"shots": [{"prompt": "a"}], "num_frames": 3})", "400", "invalid_value", "shots"},
+      {create, kJson, R"({"shots": [{"prompt": "a"}], "seconds": 3})", "400", "invalid_value", "shots"},
       {create, kJson, R"({"prompt": "x", "model": "n"})", "404", "model_not_found", "model"},
       {create, kJson, "{\"prompt\": \"" + std::string(1 << 20, 'x') + "\"}", "413", "too_large", ""},
       {create, kJson, std::string((3 << 20) + 1, 'x'), "413", "", ""},

@@ -120,6 +120,15 @@ def check_stream(pipeline, expected):
         soon(lambda: slow.progress > before)
         slow.close()
         raises(StopIteration, lambda: next(slow))
+    with pipeline.stream("a boat at sea", num_frames=LONG) as held:
+        next(held)
+        assert fails(lambda: pipeline.generate("red sea"), "close the stream first") == "invalid"
+        with pipeline.stream("red sea") as inner:
+            assert fails(lambda: next(inner), "close the stream first") == "invalid"
+        later = pipeline.start("a boat at sea", seed=3)
+        fails(later.result, "close the stream first")
+        next(held)
+    assert (array(later.result().frames) == expected).all()
     dropped = pipeline.stream("a boat at sea", num_frames=LONG)
     next(dropped)
     del dropped  # as close()
@@ -176,6 +185,8 @@ def check_refusals(pipeline):
         raises(TypeError, lambda: pipeline.start("a boat", **settings))
     for settings in ({"seed": -1}, {"fps": float("nan")}, {"seconds": 0}, {"strength": 2}):
         raises(ValueError, lambda: pipeline.start("a boat", **settings))
+    raises(ValueError, lambda: pipeline.start(shots=[]))
+    assert fails(lambda: pipeline.start("a boat", strength=0.5), "give a video") == "invalid"
     raises(TypeError, lambda: pipeline.start())
     raises(ValueError, lambda: pipeline.start("\ud800"))
     assert fails(lambda: pipeline.start("a boat", seconds=1, num_frames=9), "leave one of them out") == "invalid"

@@ -555,6 +555,23 @@ def check_openai(server):
     assert client.videos.poll(other.id).status == "completed"
     assert {video.id, other.id} <= {v.id for v in client.videos.list(limit=3)}
     assert client.videos.delete(other.id).deleted
+    check_lost_answer(client)
+
+
+def check_lost_answer(client):
+    """The client repeats a request whose answer is lost, and that is one video."""
+    from openai import DefaultHttpxClient
+    answers = []
+
+    def lose_first(answer):
+        answers.append(json.loads(answer.read())["id"])
+        if len(answers) == 1:
+            answer.status_code = 502  # of a proxy between them
+
+    with DefaultHttpxClient(event_hooks={"response": [lose_first]}) as loses:
+        video = client.with_options(http_client=loses).videos.create(prompt="once more", size="16x16", seconds="1")
+    assert answers == [video.id] * 2, answers
+    assert client.videos.poll(video.id).status == "completed"
 
 
 def main():

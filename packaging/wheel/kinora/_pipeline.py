@@ -29,7 +29,7 @@ class Settings(TypedDict, total=False):
     seed: int | None  # the same seed and settings give the same video
     size: tuple[int, int] | None  # width and height in pixels
     seconds: float | None  # rounded up to a length that the model makes
-    num_frames: int | None  # instead of seconds
+    num_frames: int | None  # instead of seconds; of shots, it cuts their end
     fps: float | None  # frames a second
     steps: int | None  # of the sampler
     guidance_scale: float | None
@@ -64,6 +64,8 @@ def _fields(prompt, settings):
         out["prompt"] = prompt
     if "shots" in out:
         out["shots"] = [json.dumps(dict(shot)) for shot in out["shots"]]
+        if not out["shots"]:
+            raise ValueError("shots: expected one or more")
     if "lora" in out:
         out["lora"] = {"name": out["lora"]} if isinstance(out["lora"], str) else dict(out["lora"])
     if "size" in out:
@@ -85,7 +87,7 @@ class _Model:
         self._changed = threading.Condition()  # guards the following
         self._process, self._is_ready, self._is_closed = None, False, False
         self._why = ""  # the process ended
-        self._asked, self._answers, self._tasks = 0, {}, {}
+        self._asked, self._answers, self._tasks, self._streams = 0, {}, {}, weakref.WeakSet()
 
     def process(self):
         """The process, once it has loaded the model."""
@@ -128,7 +130,10 @@ class _Model:
                 raise _c.Error(-2, answer["error"])
             folder = os.path.join(self.folder, str(number))
             os.mkdir(folder)
-            task = self._tasks[str(number)] = Task(str(number), folder, answer["fields"], process, self._changed)
+            task = self._tasks[str(number)] = Task(str(number), folder, answer["fields"], process, self._changed,
+                                                   self._streams)
+            if form == "chunks":
+                self._streams.add(task)
         process.send({"make": task.id, "folder": folder, "fields": task.fields, "frames": form})
         return task
 
@@ -263,7 +268,8 @@ class Request:
 class Stream:
     """An iterator of the chunks of a video that is made meanwhile, for one thread at a time. The model is a few chunks
     ahead of the one that was taken last, and waits: two whose frames are in files, and at most four more.
-    close(), the end of a `with` or of this object cancels the video."""
+    close(), the end of a `with` or of this object cancels the video; it ends, with an Error, when no chunk is taken for
+    90 s. Later requests come after it, so the thread that takes its chunks cannot wait for them: that raises Error."""
 
     def __init__(self, pipeline: Pipeline, task: Task):
         self._pipeline, self._task = pipeline, task

@@ -6,6 +6,7 @@ import dataclasses
 import mmap
 import os
 import shutil
+import threading
 from typing import Any, Callable
 
 from . import _library as _c
@@ -62,8 +63,11 @@ class Video(Mp4):
 class Task:
     """The making of a video. `changed` guards it, and is notified of each change."""
 
-    def __init__(self, id: str, folder: str, fields: dict, process, changed):
+    def __init__(self, id: str, folder: str, fields: dict, process, changed, streams):
+        """streams: the model's tasks whose chunks are taken."""
         self.id, self.folder, self.fields, self._process, self._changed = id, folder, fields, process, changed
+        self._streams = streams
+        self.taker: int | None = threading.get_ident()  # thread that takes its chunks; None: it is over for it
         self.progress: float = 0.0
         self.outcome: Any = None  # at the end an Mp4, which is a Video if its frames were not taken, or an Error
         self._chunks: collections.deque = collections.deque()
@@ -104,8 +108,16 @@ class Task:
             if self.outcome is None and not self._is_cancelled:
                 self._is_cancelled = True
                 self._process.send({"cancel": self.id})
+            self.taker = None
             self._changed.notify_all()
             self._drop()
+
+    def _require_turn(self):
+        """With the lock: the tasks before it are not streams that wait for this same thread."""
+        me = threading.get_ident()
+        if self.outcome is None and any(one.taker == me and int(one.id) < int(self.id) for one in self._streams):
+            raise _c.Error(-2, "this thread has a stream open whose video comes first and waits for its chunks to be "
+                               "taken; finish or close the stream first")
 
     def _drop(self):
         self._chunks.clear()
@@ -116,6 +128,7 @@ class Task:
         told = -1.0
         while True:
             with self._changed:
+                self._require_turn()
                 self._changed.wait_for(lambda: self.outcome is not None or (on_progress and self.progress > told))
                 progress, outcome = self.progress, self.outcome
             if on_progress and progress > told:
@@ -128,7 +141,12 @@ class Task:
 
     def next_chunk(self) -> Chunk:
         with self._changed:
+            self.taker = threading.get_ident() if self.taker else None
+            if not self._chunks:
+                self._require_turn()
             self._changed.wait_for(lambda: self._chunks or self._is_cancelled or self.outcome is not None)
+            if self._is_cancelled or not self._chunks:
+                self.taker = None
             if self._is_cancelled or (not self._chunks and isinstance(self.outcome, Mp4)):
                 raise StopIteration
             if not self._chunks:

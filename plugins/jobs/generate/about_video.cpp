@@ -55,7 +55,7 @@ json AboutVideo::settings(const Request& request) const {
                   {"image", request.image.string()},
                   {"video", request.video.string()},
                   {"signals", texts_of(request.signals)}});
-  for (const auto& [name, its] : {std::pair{"frames", request.frames},
+  for (const auto& [name, its] : {std::pair{"frames", request.shots.empty() ? request.frames : 0},
                                   {"height", request.height},
                                   {"width", request.width},
                                   {"steps", request.steps}})

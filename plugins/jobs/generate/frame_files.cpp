@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include "core/base/cancel.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {
 namespace {
@@ -20,8 +21,9 @@ void append_frames(const std::filesystem::path& file, const at::Tensor& frames) 
 
 }  // namespace
 
-FrameFiles::FrameFiles(About about, const inference::Session& session, LiveMail& mail, Tell tell)
-    : about_(std::move(about)), session_(session), mail_(mail), tell_(std::move(tell)) {
+FrameFiles::FrameFiles(About about, const inference::Session& session, LiveMail& mail, Tell tell,
+                       std::chrono::milliseconds patience)
+    : about_(std::move(about)), session_(session), mail_(mail), tell_(std::move(tell)), patience_(patience) {
   if (about_.form != "whole" && about_.form != "chunks")
     throw Error(KINORA_ERROR_INVALID, "frames: expected \"whole\" or \"chunks\", got \"" + about_.form + "\"");
 }
@@ -40,11 +42,17 @@ void FrameFiles::add(const at::Tensor& frames) {
 }
 
 void FrameFiles::wait_for_room() {
+  using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kLookAgain{100};
+  auto active = Clock::now();
   while (sent_ - taken_ >= kAhead) {
     if (cancelled() || session_.has_ended()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
-    const auto message = mail_.next(about_.id, std::chrono::steady_clock::now() + kLookAgain);
+    const auto message = mail_.next(about_.id, Clock::now() + kLookAgain);
     if (message) taken_ = std::max<int64_t>(taken_, message->value("taken", int64_t{0}));
+    if (message) active = Clock::now();
+    if (Clock::now() - active > patience_)
+      raise(KINORA_ERROR_FAILED, "the stream has ended: none of its chunks was taken for {} s",
+            std::chrono::duration<double>(patience_).count());
   }
 }
 

@@ -1,5 +1,6 @@
 // The frames of a video, uint8 RGB, in files, for a program that asked for them next to the MP4.
 #pragma once
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -26,10 +27,12 @@ class FrameFiles {
   using Tell = std::function<void(nlohmann::json message)>;
   // mail: {"steer": ID, "taken": N} says that files up to number N, counted from 1, are taken. The session and the mail
   // must outlive this object. Throws Error(KINORA_ERROR_INVALID) for another form.
-  FrameFiles(About about, const inference::Session& session, LiveMail& mail, Tell tell);
+  // patience: with who takes nothing.
+  FrameFiles(About about, const inference::Session& session, LiveMail& mail, Tell tell,
+             std::chrono::milliseconds patience = std::chrono::seconds(90));
 
   // uint8 [T, H, W, 3], the next frames. Throws Error: KINORA_ERROR_CANCELLED if the session ends while it waits,
-  // KINORA_ERROR_IO.
+  // KINORA_ERROR_FAILED if the patience does, KINORA_ERROR_IO.
   void add(const at::Tensor& frames);
 
  private:
@@ -39,6 +42,7 @@ class FrameFiles {
   const inference::Session& session_;
   LiveMail& mail_;
   const Tell tell_;
+  const std::chrono::milliseconds patience_;
   int64_t sent_ = 0, taken_ = 0;  // files
   int64_t frames_ = 0;
 };

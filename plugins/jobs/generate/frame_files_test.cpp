@@ -116,6 +116,16 @@ TEST_F(FrameFilesTest, AreTwoAheadOfWhoTakesThemUntilTheSessionEnds) {
   EXPECT_EQ(code, KINORA_ERROR_CANCELLED);
 }
 
+TEST_F(FrameFilesTest, EndTheVideoOfWhoTakesNothing) {
+  Session session(pipeline_, request());
+  int64_t told = 0;
+  FrameFiles chunks({"a", "chunks", folder_}, session, mail_, [&](const json&) { ++told; },
+                    std::chrono::milliseconds(300));
+  const auto make = [&] { session.make_rest([&](const at::Tensor& frames) { chunks.add(frames); }); };
+  EXPECT_THAT(test::refusal(make), HasSubstr("none of its chunks was taken for 0.3 s"));
+  EXPECT_EQ(told, FrameFiles::kAhead);
+}
+
 TEST_F(FrameFilesTest, RefuseAnotherForm) {
   Session session(pipeline_, request());
   EXPECT_THAT(test::refusal([&] { files("film", session, nullptr); }), HasSubstr("\"whole\" or \"chunks\""));

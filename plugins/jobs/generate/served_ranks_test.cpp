@@ -104,6 +104,7 @@ TEST(JointSessions, EndOnAllRanksByWhatFailsOnTheFirst) {
     if (me.rank > 0) {
       EXPECT_THAT(follow(), HasSubstr("cancelled")) << "while it is made";
       EXPECT_THAT(follow(), HasSubstr("cancelled")) << "before it begins";
+      EXPECT_THAT(follow(), HasSubstr("cancelled")) << "before there is one";
       EXPECT_EQ(follow(), "nothing was refused");
       return;
     }
@@ -122,8 +123,13 @@ TEST(JointSessions, EndOnAllRanksByWhatFailsOnTheFirst) {
       Session session(pipeline, request_of());
       const JointSession joint(session);
     }
-    Session session(pipeline, request_of());
-    JointSession joint(session);
+    const Request request = request_of();
+    {
+      const AwaitedSession fails(pipeline, request);
+    }
+    AwaitedSession awaited(pipeline, request);
+    Session session(pipeline, request);
+    JointSession joint(session, awaited);
     taken = 0;
     joint.make_rest([&](const at::Tensor&) { ++taken; });
     EXPECT_EQ(taken, 15);

@@ -159,16 +159,14 @@ class Serving {
   }
 
   void read() {
+    const std::jthread checker([this] { check(); });
     while (auto message = messages_.next()) {
-      if (message->contains("check")) {
-        messages_.send(checked(*message));
-        continue;
-      }
       if (message->contains("steer")) {
         mail_.push(std::move(*message));
         continue;
       }
       const std::scoped_lock lock(mutex_);
+      if (message->contains("check")) unchecked_.push_back(std::move(*message));
       if (message->contains("make") || is_live(*message)) waiting_.emplace_back(1, std::move(*message));
       if (message->contains("batch")) waiting_.push_back(message->at("batch").get<std::vector<json>>());
       if (message->contains("cancel")) cancel(text_in(*message, "cancel"));
@@ -179,6 +177,20 @@ class Serving {
     is_over_ = true;
     for (auto& [id, _] : at_work_) stop(id);
     changed_.notify_all();
+  }
+
+  // A check may read a given video, so that it is none of the reader's work.
+  void check() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return is_over_ || !unchecked_.empty(); });
+      if (is_over_) return;
+      const json message = std::move(unchecked_.front());
+      unchecked_.pop_front();
+      lock.unlock();
+      messages_.send(checked(message));
+      lock.lock();
+    }
   }
 
   // With the lock, as the next one. The video or live session is at work.
@@ -221,7 +233,7 @@ class Serving {
       json fields = complete(message.at("fields"));
       const Request request = request_of(fields);
       const kinora_run run{.struct_size = sizeof run};
-      if (const inference::RequestInputs inputs(pipeline_, request, run); !request.shots.empty())
+      if (const inference::RequestInputs inputs(pipeline_, request, run); request.frames == 0)
         fields["num_frames"] = inputs.pixel_frames();
       out["alike"] = alike(request, pipeline_.open_sampler(request)->levels().size());
       out["bytes"] = parallel_.world() * bytes_.of(fields);
@@ -261,14 +273,19 @@ class Serving {
       const int64_t length = pipeline_.files().length(given);
       all[length == 1 ? "image" : "video"] = given;
       all.erase("input_reference");
+      const double its = length == 1 ? 0 : pipeline_.files().rate(given);
+      if (its > 0 && !fields.contains("fps")) all["fps"] = its;
       const bool has_length =
           fields.contains("num_frames") || fields.contains("seconds") || fields.contains("shots");
       if (fields.value("strength", 1.0) < 1 && !has_length) all["num_frames"] = most_whole(length);
     }
+    if (fields.value("strength", 1.0) < 1 && !all.contains("video") && options_.video.empty())
+      throw Error(KINORA_ERROR_INVALID, "strength is the share of steps that change a video; give a video");
     const double fps = number_in(all, "fps");
     if (all.contains("shots")) {
-      if (all.contains("seconds") || fields.contains("num_frames"))
-        throw Error(KINORA_ERROR_INVALID, "shots have their own lengths; leave out seconds and num_frames");
+      if (all.contains("seconds"))
+        throw Error(KINORA_ERROR_INVALID, "shots have their own lengths; leave out seconds");
+      if (!fields.contains("num_frames")) all.erase("num_frames");  // else it cuts their end
     } else if (all.contains("seconds")) {
       if (fields.contains("num_frames"))
         throw Error(KINORA_ERROR_INVALID, "seconds and num_frames are both given; leave one of them out");
@@ -300,7 +317,7 @@ class Serving {
   Request request_of(const json& fields) const {
     GenerateOptions o = options_of(fields);
     Request out = requests(context_, o).front();
-    if (o.shots.empty()) out.frames = fields.at("num_frames");
+    out.frames = fields.value("num_frames", int64_t{0});
     out.height = fields.at("height");
     out.width = fields.at("width");
     out.fps = fields.at("fps");
@@ -369,6 +386,7 @@ class Serving {
             inference::BatchedVideo& batched) {
     const GenerateOptions options = options_of(fields);
     const Request request = request_of(fields);
+    AwaitedSession awaited(pipeline_, request);
     const AboutVideo about(context_, options, pipeline_, made_with_.at(request.lora.name));
     const auto start = std::chrono::steady_clock::now();
     VideoTimes times;
@@ -387,7 +405,7 @@ class Serving {
          // The chunks are on one rank alone.
          .known = [&](int64_t chunk) { return parallel_.world() > 1 ? at::Tensor() : chunks.known(chunk); }});
     const Cancellable here(*this, id, session);
-    JointSession joint(session);
+    JointSession joint(session, awaited);
     const auto drift = drift_of(pipeline_, request);
     const auto files = frame_files(id, form, folder, session);
     MadeVideo made;
@@ -502,6 +520,7 @@ class Serving {
   std::mutex mutex_;  // of the following
   std::condition_variable changed_;
   std::deque<std::vector<json>> waiting_;  // what is made together
+  std::deque<json> unchecked_;
   std::vector<std::string> forgotten_;
   std::map<std::string, AtWork> at_work_;
   bool is_over_ = false;

@@ -123,6 +123,56 @@ TEST(Serving, AVideoMadeInChunksIsLikeNone) {
   EXPECT_EQ(process.checked({{"prompt", "red sea"}, {"seed", 3}}).at("alike"), "");
 }
 
+TEST(Serving, CutsTheEndOfShotsAtTheGivenLength) {
+  const auto run = prepared({{"dit", "teacher_forcing = true\nchunk = 1"}, {"film", "prompts = ['sea']"}});
+  encoded(*run);
+  Process process(*run);
+  json fields{{"shots", json::array({R"({"prompt": "red sea", "chunks": 3})"})}, {"seed", 3}};
+  const int64_t whole = process.checked(fields).at("fields").at("num_frames");
+  ASSERT_GT(whole, 3);
+  fields["num_frames"] = whole + 1;
+  EXPECT_THAT(process.checked(fields).value("error", ""), HasSubstr("frames of the shots"));
+  fields["num_frames"] = whole - 1;
+  process.send(process.video("cut", fields));
+  const json end = process.next("done", "failed");
+  ASSERT_TRUE(end.contains("done")) << end;
+  EXPECT_EQ(end.at("done").at("num_frames"), whole - 1);
+}
+
+TEST(Serving, AnEditIsAsLongAsItsVideo) {
+  const auto run = ready("prompts = ['sea']\nguidance = 2.0");
+  Process process(*run);
+  json fields{{"prompt", "red sea"}, {"seed", 3}, {"strength", 0.5}};
+  EXPECT_THAT(process.checked(fields).value("error", ""), HasSubstr("give a video"));
+  fields["input_reference"] = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4";
+  const json answer = process.checked(fields);
+  ASSERT_TRUE(answer.contains("fields")) << answer;
+  const json& edit = answer.at("fields");
+  EXPECT_EQ(edit.at("fps"), 24.0);
+  EXPECT_LE(edit.at("num_frames"), 125);
+  EXPECT_GT(edit.at("num_frames"), 125 - 8) << "less than a latent frame is cut";
+  fields["fps"] = 5;
+  EXPECT_EQ(process.checked(fields).at("fields").at("fps"), 5);
+}
+
+// Each check decodes a video that does not say its length.
+TEST(Serving, NoCancelWaitsForTheVideosOfChecks) {
+  const auto run = ready("prompts = ['sea']\nguidance = 2.0");
+  Process process(*run);
+  process.send(process.video("endless", {{"prompt", "blue"}, {"seed", 4}, {"steps", 5000}}));
+  ASSERT_TRUE(process.next("progress", "failed").contains("progress"));
+  constexpr int kChecks = 60;
+  for (int i = 0; i < kChecks; ++i) {
+    const fs::path file = run->folder() / fmt::format("{}.webm", i);
+    fs::create_symlink(fs::path(KINORA_TEST_DATA) / "film_excerpt.webm", file);
+    process.send({{"check", i}, {"fields", {{"prompt", "sea"}, {"seed", 3}, {"input_reference", file.string()}}}});
+  }
+  process.send({{"cancel", "endless"}});
+  int checked = 0;
+  while (checked < kChecks && process.next("checked", "failed").contains("checked")) ++checked;
+  EXPECT_LT(checked, kChecks);
+}
+
 // One cannot be written, and one is cancelled when it has begun.
 TEST(Serving, MakesABatchAsEachAloneWhateverBecomesOfOne) {
   const auto run = ready("prompts = ['sea']\nguidance = 2.0");

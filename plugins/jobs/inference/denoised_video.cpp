@@ -146,8 +146,9 @@ int64_t Session::DenoisedVideo::replay(const at::Tensor& latent, int64_t chunks)
   }
   if (loop_->done()) note_made();
   if (loop_->done() && kept_) free_cache();
-  const at::Tensor frames = stream_ && chunks > 0 ? decode_new() : at::Tensor();
-  return frames.defined() ? frames.size(0) : 0;
+  int64_t frames = 0;  // the decoder reads them again, and no one their pixels
+  if (stream_ && chunks > 0) decode_each(take_new(), [&](const at::Tensor& one) { frames += one.size(0); });
+  return frames;
 }
 
 // The decoder needs its memory.
@@ -268,18 +269,25 @@ at::Tensor Session::DenoisedVideo::decode_new() {
   return session_.decoded(session_.made_.latent);
 }
 
-at::Tensor Session::DenoisedVideo::decode(const at::Tensor& latent, const std::function<bool()>& is_stopped) {
-  if (pipeline_.parallel().of_sample().rank != 0) return {};
+void Session::DenoisedVideo::decode_each(const at::Tensor& latent, const Take& take,
+                                         const std::function<bool()>& is_stopped) {
+  if (pipeline_.parallel().of_sample().rank != 0) return;
   const Stopwatch watch(session_.made_.decode_seconds);
   const c10::OptionalStreamGuard on(cuda_);
-  std::vector<at::Tensor> frames;
   for (int64_t i = 0; i < latent.size(2); ++i) {
     const std::scoped_lock turn(pipeline_.coding_turns());
     session_.stop_if_alone();
     if (is_stopped && is_stopped()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
-    frames.push_back(pipeline_.decode_next(*stream_, latent.narrow(2, i, 1), session_.run_));
+    take(pipeline_.decode_next(*stream_, latent.narrow(2, i, 1), session_.run_));
   }
-  return at::cat(frames);
+}
+
+at::Tensor Session::DenoisedVideo::decode(const at::Tensor& latent, const std::function<bool()>& is_stopped) {
+  std::vector<at::Tensor> frames;
+  decode_each(
+      latent, [&](const at::Tensor& one) { frames.push_back(one); }, is_stopped);
+  const c10::OptionalStreamGuard on(cuda_);
+  return frames.empty() ? at::Tensor() : at::cat(frames);
 }
 
 void Session::DenoisedVideo::make_rest(const Take& take) {

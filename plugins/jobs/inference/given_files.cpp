@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <sys/stat.h>
+
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/sample/sample.hpp"
@@ -14,6 +16,7 @@ namespace kinora::core {
 namespace {
 
 constexpr double kSmallCut = 0.02;  // share of a picture whose loss is not reported
+constexpr size_t kKnown = 16;       // videos
 
 Sample sample_of_file(const std::filesystem::path& file) {
   Sample out(key_of_name(file.stem().string()));
@@ -23,6 +26,13 @@ Sample sample_of_file(const std::filesystem::path& file) {
 
 void require_undamaged(const Sample& read) {
   if (const auto damage = damage_in(read); !damage.empty()) throw Error(KINORA_ERROR_DATA, damage);
+}
+
+// A file that changes under its name is another one.
+std::string identity(const std::filesystem::path& file) {
+  struct stat s {};
+  if (stat(file.c_str(), &s) != 0) return file.string();
+  return fmt::format("{} {} {} {}.{}", file.string(), s.st_ino, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
 }
 
 }  // namespace
@@ -66,24 +76,36 @@ at::Tensor GivenFiles::video(const std::filesystem::path& file, int64_t first, i
   return out;
 }
 
-nlohmann::json GivenFiles::facts(const std::filesystem::path& file) {
+nlohmann::json GivenFiles::facts(const std::filesystem::path& file, bool count) {
+  const std::string id = identity(file);
+  const auto serves = [&](const nlohmann::json& found) {
+    return !count || (found.at("frames_estimated") == false && number_in(found, "frames") > 0);
+  };
   {
     const std::scoped_lock lock(mutex_);
-    if (const auto known = facts_.find(file); known != facts_.end()) return known->second;
+    for (const auto& [known, found] : facts_)
+      if (known == id && serves(found)) return found;
   }
-  const OneStage stage(runtime_, "video.probe", nlohmann::json{{"count", true}});
-  const Sample probed = stage(sample_of_file(file));
-  require_undamaged(probed);
-  const auto found = parse_facts(probed.text("json").value_or("null"));
+  const auto probe = [&](bool by_decoding) {
+    const OneStage stage(runtime_, "video.probe", nlohmann::json{{"count", by_decoding}});
+    const Sample probed = stage(sample_of_file(file));
+    require_undamaged(probed);
+    return parse_facts(probed.text("json").value_or("null"));
+  };
+  nlohmann::json out = probe(false);
+  if (!serves(out)) out = probe(true);
   const std::scoped_lock lock(mutex_);
-  return facts_[file] = found;
+  std::erase_if(facts_, [&](const auto& known) { return known.first == id; });
+  facts_.emplace_back(id, out);
+  if (facts_.size() > kKnown) facts_.pop_front();
+  return out;
 }
 
 int64_t GivenFiles::length(const std::filesystem::path& file) {
-  return std::llround(number_in(facts(file), "frames"));
+  return std::llround(number_in(facts(file, true), "frames"));
 }
 
-double GivenFiles::rate(const std::filesystem::path& file) { return number_in(facts(file), "fps"); }
+double GivenFiles::rate(const std::filesystem::path& file) { return number_in(facts(file, false), "fps"); }
 
 void GivenFiles::note_rate(const std::filesystem::path& file) {
   const double its = rate(file);

@@ -1,11 +1,12 @@
 // Pictures and videos that a user gives to a generation, as frames of its size. The log says once per
 // file which parts were cut off to fit, and a different frame rate.
 #pragma once
+#include <deque>
 #include <filesystem>
-#include <map>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 #include <nlohmann/json.hpp>
@@ -30,7 +31,7 @@ class GivenFiles {
   // Frames [first, first + count), uint8 [count, H, W, 3]. Throws Error(KINORA_ERROR_INVALID) if the video is
   // shorter.
   at::Tensor video(const std::filesystem::path& file, int64_t first, int64_t count, const FrameSize& size);
-  // Number of frames in a video, counted by decoding it.
+  // Number of frames in a video: what its index says, else counted by decoding it.
   int64_t length(const std::filesystem::path& file);
   // Frames per second of a video.
   double rate(const std::filesystem::path& file);
@@ -41,7 +42,8 @@ class GivenFiles {
 
  private:
   at::Tensor read(const std::filesystem::path& file, int64_t first, int64_t count, const FrameSize& size);
-  nlohmann::json facts(const std::filesystem::path& file);
+  // count: decode the video if its container does not say how many frames it has.
+  nlohmann::json facts(const std::filesystem::path& file, bool count);
   void note_rate(const std::filesystem::path& file);
   // Whether to log this, which is once.
   bool is_news(const std::string& about);
@@ -50,8 +52,8 @@ class GivenFiles {
   std::string whose_;
   double rate_;
   bool says_;
-  std::mutex mutex_;                                       // of the following
-  std::map<std::filesystem::path, nlohmann::json> facts_;  // of videos, with their counted frames
+  std::mutex mutex_;  // of the following
+  std::deque<std::pair<std::string, nlohmann::json>> facts_;  // of the newest videos, by identity()
   std::set<std::string> noted_;
 };
 

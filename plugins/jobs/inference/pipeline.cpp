@@ -173,7 +173,7 @@ std::vector<int64_t> Pipeline::shape_of(const Request& request) const {
 }
 
 int64_t Pipeline::wanted_frames(const Request& request) const {
-  if (!request.shots.empty()) return 0;
+  if (!request.shots.empty()) return request.frames;
   return request.frames > 0 ? request.frames : spec_.size.frames;
 }
 

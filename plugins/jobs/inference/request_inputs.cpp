@@ -34,7 +34,11 @@ RequestInputs::RequestInputs(Pipeline& pipeline, const Request& request, const k
       run_(run),
       shots_(shots_in(pipeline, request)),
       shape_(pipeline.shape_of(request)),
-      frames_(shots_.empty() ? shape_[1] : shots_.frames()) {}
+      frames_(shots_.empty() ? shape_[1] : shots_.frames()) {
+  if (!shots_.empty() && request.frames > pixel_frames())
+    raise(KINORA_ERROR_INVALID, "num_frames = {} is more than the {} frames of the shots; make them longer",
+          request.frames, pixel_frames());
+}
 
 void RequestInputs::set_text(const std::string& prompt) {
   if (!pipeline_.reads_text()) return;

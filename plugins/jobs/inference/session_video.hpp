@@ -104,7 +104,11 @@ class Session::DenoisedVideo final : public Session::Video {
   at::Tensor take_new();
   // Frames of these; of a video that is decoded as a whole, all.
   at::Tensor decode_new();
-  // Frames of these latent frames, the next of the stream; undefined on all ranks of the video but the first.
+  // Gives the frames of these latent frames, the next of the stream, one latent frame's after the other; none on all
+  // ranks of the video but the first.
+  void decode_each(const at::Tensor& latent, const Take& take,
+                   const std::function<bool()>& is_stopped = nullptr);
+  // The same, together; undefined if there are none.
   // is_stopped: asked before each; null: never.
   at::Tensor decode(const at::Tensor& latent, const std::function<bool()>& is_stopped = nullptr);
 
