@@ -374,6 +374,11 @@ RunResult take_turn(Runtime& runtime, JobIdentities& identities, size_t place, c
         job.name, run.out.string());
     return {false, false};
   }
+  if (options.needs_finished && job.name != options.only) {
+    log_error("job '{0}' in {1} is not finished; run it first: kinora run {2} --only {0}", job.name,
+              run.out.string(), run.file.string());
+    return {false, false};
+  }
   log_info("{}: {}", job.name, job.kind->help);
   const RunResult result = run_one(runtime, run, job, identity, since, from_scratch);
   identities.forget();
@@ -493,7 +498,7 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
   const LaunchPlace place = here();
   if (!place.remark.empty()) log_warn("{}", place.remark);
   const std::vector<bool> needed = needed_jobs(run, options);
-  const bool shares = is_shared(run, options);
+  const bool shares = !options.needs_finished && is_shared(run, options);
   std::vector<SharedJob> shared;
   if (shares) {
     auto jobs = jobs_to_share(runtime, run, options);

@@ -11,6 +11,7 @@ struct RunOptions {
   std::string only;             // only this job and its dependencies
   bool dry = false;             // only log what would be done
   bool keeps_finished = false;  // fail instead of rerunning a finished job with other options
+  bool needs_finished = false;  // fail instead of running a job that `only` depends on
   bool retry_failed = false;    // retry the failures of finished curate jobs
   bool from_scratch = false;    // begin again: `only`, even if it is finished, or every job that runs
   bool replaces = false;  // replace results of other run files and inputs, and those with people's edits

@@ -1,6 +1,7 @@
 // kinora generate FILE.toml: generates a video with the networks of a run's generate job.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <set>
 
@@ -16,6 +17,7 @@
 #include "core/base/log.hpp"
 #include "core/base/suggest.hpp"
 #include "core/config/document.hpp"
+#include "core/runtime/place.hpp"
 #include "core/stages/one_stage.hpp"
 
 namespace kinora {
@@ -253,6 +255,11 @@ std::string usage_problem(const po::variables_map& given) {
     if (core::valid_utf8(prompt) != prompt)
       return "--prompt " + core::valid_utf8(prompt) +
              ": this is not UTF-8; set the terminal to UTF-8, or write the text into a file";
+  std::error_code none;
+  if (given.count("from") && given.count("stream") &&
+      fs::equivalent(given["from"].as<std::string>(), given["stream"].as<std::string>(), none))
+    return "--stream " + given["stream"].as<std::string>() +
+           " is the file of --from, which would be overwritten; choose another file";
   if (given.count("file")) return "";
   if (!given.count("pipeline"))
     return given.count("from")
@@ -271,6 +278,45 @@ std::string usage_problem(const po::variables_map& given) {
   return has_prompts ? "" : "a prompt is missing; add --prompt \"...\"";
 }
 
+// Writes the file of a video that was complete before to the stream. A file that is there is replaced whole; it must be
+// a video of Kinora's, outside of the run's folder.
+void stream_finished(core::Runtime& runtime, const fs::path& out, const std::string& name,
+                     const std::string& stream) {
+  const fs::path video = out / name / "videos/000.mp4";
+  std::ifstream in(video, std::ios::binary);
+  if (!in)
+    throw Error(KINORA_ERROR_FAILED, fmt::format("{} is complete, without an MP4 to write to {}; another --name makes "
+                                                 "the video again",
+                                                 name, stream));
+  core::log_info("{}: the video was complete before; its file is written to {}", name, stream);
+  if (stream == "-") {
+    if (!(std::cout << in.rdbuf() << std::flush))
+      throw Error(KINORA_ERROR_IO, "the video cannot be written to standard output");
+    return;
+  }
+  const auto within = fs::weakly_canonical(stream).lexically_relative(fs::weakly_canonical(out));
+  if (!within.empty() && *within.begin() != "..")
+    throw Error(KINORA_ERROR_INVALID, fmt::format("--stream {} is in the run's folder {}; choose a place outside of it",
+                                                  stream, out.string()));
+  const bool is_plain = !fs::exists(stream) || fs::is_regular_file(stream);  // else a pipe
+  if (fs::is_regular_file(stream)) try {
+      comment_of(runtime, stream);
+    } catch (const Error&) {
+      throw Error(KINORA_ERROR_INVALID,
+                  "--stream " + stream + " exists and is no video of Kinora's; remove it, or choose another file");
+    }
+  const std::string part = is_plain ? stream + ".part" : stream;
+  std::ofstream to(part, std::ios::binary);
+  to << in.rdbuf();
+  to.close();
+  if (!to) {
+    std::error_code ignored;
+    if (is_plain) fs::remove(part, ignored);
+    throw Error(KINORA_ERROR_IO, "the video cannot be written to " + stream);
+  }
+  if (is_plain) fs::rename(part, stream);
+}
+
 void say_results(const core::RunFile& run, const std::string& job) {
   for (const auto& entry : fs::directory_iterator(run.out / job / "videos"))
     if (entry.path().extension() != ".json") std::cout << entry.path().string() << "\n";
@@ -281,7 +327,7 @@ void say_results(const core::RunFile& run, const std::string& job) {
 int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto visible = generate_flags();
   po::options_description all;
-  all.add(visible).add_options()("file", po::value<std::string>());
+  all.add(visible).add_options()("file", po::value<std::string>())("needs-finished", "for kinora serve");
   po::positional_options_description positional;
   positional.add("file", 1);
   po::variables_map given;
@@ -318,16 +364,12 @@ int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   RunOptions only;
   only.only = name;
   only.keeps_finished = only.is_trial = true;
+  only.needs_finished = given.count("needs-finished") > 0;
   const auto result = run_jobs(runtime, *run, only);
   if (result.was_cancelled)
     return complain(kInterrupted, "interrupted; run the same command again to continue");
   if (!result.ok) return result.was_refused ? kUsage : kFailed;
-  if (was_there && !stream.empty())
-    core::log_warn(
-        "{}: the video was complete before, so nothing is written to {}; it is in {}, and another --name "
-        "makes "
-        "it again",
-        name, stream, (run->out / name / "videos").string());
+  if (was_there && !stream.empty() && core::here().first()) stream_finished(runtime, run->out, name, stream);
   if (!streams_out) say_results(*run, name);
   return kDone;
 }

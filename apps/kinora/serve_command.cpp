@@ -49,7 +49,7 @@ Flags serve_flags() {
       "folder", po::value<std::string>()->value_name("DIR"),
       "folder of the videos and of their list; default: runs/serve")(
       "set", po::value<std::vector<std::string>>()->composing()->value_name("a=v"),
-      "with --pipeline: override an option of its generate job")(
+      "with --pipeline: override an option of its generate job; of a run file: JOB.OPTION=VALUE")(
       "json", "print the first line as JSON: url, and token if it is new")("help,h", "this text");
   return out;
 }

@@ -158,14 +158,12 @@ bool is_same_file(const json& told, const json& own) {
 void take_files(const VideoComment& comment, const std::set<std::string>& given, json& options) {
   for (const auto& [name, path] : comment.files.items()) {
     if (given.contains(name) || is_same_file(path, options.value(name, json()))) continue;
+    const std::string how =
+        name == "image" || name == "video" ? "--" + name + " FILE" : "--set JOB." + name + "=FILE";
     if (path != "")
-      throw Error(
-          KINORA_ERROR_DATA,
-          fmt::format("{}: it was made with {} {}, which the run file does not name, "
-                      "and a video's word for a file is "
-                      "not taken; give it with "
-                      "--set JOB.{}=FILE",
-                      comment.file, name, path.dump(-1, ' ', true, json::error_handler_t::replace), name));
+      throw Error(KINORA_ERROR_DATA,
+                  fmt::format("{}: it was made with {} {}, and a video's word for a file is not taken; give it with {}",
+                              comment.file, name, path.dump(-1, ' ', true, json::error_handler_t::replace), how));
     options[name] = "";
   }
 }

@@ -71,6 +71,7 @@ class Fake {
     say({{"ready", {{"width", 64}, {"height", 48}, {"num_frames", 8}, {"fps", 8}}},
          {"loras", {"toon", "noir"}},
          {"makes_live", !fs::exists(out_ / "no_live")},
+         {"makes_shots", !fs::exists(out_ / "no_live")},
          {"weights", 1000}});
     std::string have;
     for (;;) {
@@ -247,12 +248,9 @@ class Fake {
   std::vector<std::string> arguments;
   for (std::string one; std::getline(in, one, '\0');) arguments.push_back(one);
   if (arguments.size() < 2 || (arguments[1] != "generate" && arguments[1] != "launch")) return true;
-  for (size_t i = 2; i + 1 < arguments.size(); ++i) {
-    if (arguments[i] != "--out") continue;
-    std::ofstream(fs::path(arguments[i + 1]) / "arguments") << json(arguments);
-    std::_Exit(Fake(arguments[i + 1]).run());
-  }
-  std::_Exit(2);
+  const fs::path out = fs::read_symlink("/proc/self/fd/1").parent_path();  // that of process.log
+  std::ofstream(out / "arguments") << json(arguments);
+  std::_Exit(Fake(out).run());
 }();
 
 }  // namespace fake_model

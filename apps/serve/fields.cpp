@@ -116,30 +116,47 @@ const std::map<std::string, Take>& takers() {
   return all;
 }
 
-void take(const std::string& name, const json& value, json& out) {
+// file: what the route calls its file.
+void take(const std::string& name, const json& value, json& out, const std::string& file) {
   const auto at = takers().find(name);
   if (at != takers().end()) return value.is_null() ? void() : at->second(value, out);
-  if (name == "input_reference") refuse(name, "a file in a form (multipart/form-data), with its name");
+  if (name == file) refuse(name, "a file in a form (multipart/form-data), with its name");
   std::vector<std::string> names;
   for (const auto& [one, _] : takers()) names.push_back(one);
-  names.emplace_back("input_reference");
+  names.push_back(file);
   throw ApiError(400,
                  fmt::format("unknown parameter '{}'{}; there are {}", name, core::did_you_mean(name, names),
                              fmt::join(names, ", ")),
                  "unknown_parameter", name);
 }
 
+// An object with the id of a video of this server; in a form its JSON.
+void take_video(const json& value, VideoFields& out) {
+  const json given = value.is_string() ? core::parse_facts(value.get<std::string>()) : value;
+  out.video = given.is_object() && given.size() == 1 ? core::text_in(given, "id") : "";
+  if (out.video.empty()) refuse("video", "a file in a form, or {\"id\": \"video_...\"} of a completed video");
+}
+
 void require_prompt(const json& fields) {
   if (!fields.contains("prompt") && !fields.contains("shots"))
     throw ApiError(400, "prompt is missing", "missing", "prompt");
+  // OpenAI's clients always send a prompt.
+  if (fields.contains("shots") && !core::text_in(fields, "prompt").empty())
+    throw ApiError(400, "prompt and shots both say what to show; leave one of them out", "invalid_value",
+                   "prompt");
 }
 
 }  // namespace
 
-VideoFields fields_of(const json& body) {
+VideoFields fields_of(const json& body, const std::string& file) {
   if (!body.is_object()) throw ApiError(400, "the body is not a JSON object", "invalid_json");
   VideoFields out{.fields = json::object()};
-  for (const auto& [name, value] : body.items()) take(name, value, out.fields);
+  for (const auto& [name, value] : body.items()) {
+    if (name == "video" && file == name && !value.is_null())
+      take_video(value, out);
+    else
+      take(name, value, out.fields, file);
+  }
   require_prompt(out.fields);
   return out;
 }
@@ -150,8 +167,12 @@ VideoFields fields_of(const std::vector<FormPart>& form, const std::string& file
   for (const auto& part : form) {
     if (!part.file && part.name.starts_with("lora[") && part.name.ends_with(']')) {
       lora[part.name.substr(5, part.name.size() - 6)] = part.value;
+    } else if (!part.file && file == "video" && part.name == "video[id]") {  // of the same client
+      take_video(json{{"id", part.value}}, out);
+    } else if (!part.file && file == "video" && part.name == file) {
+      take_video(part.value, out);
     } else if (!part.file) {
-      take(part.name, part.value, out.fields);
+      take(part.name, part.value, out.fields, file);
     } else if (part.name != file) {
       refuse(part.name, "a value, not a file; a file is called " + file);
     } else if (!out.files.empty()) {
@@ -160,7 +181,8 @@ VideoFields fields_of(const std::vector<FormPart>& form, const std::string& file
       out.files.push_back({"input_reference", part.file->path(), part.file});
     }
   }
-  take("lora", lora, out.fields);
+  if (!out.video.empty() && !out.files.empty()) refuse("video", "a file or an id, not both");
+  take("lora", lora, out.fields, file);
   require_prompt(out.fields);
   return out;
 }

@@ -36,9 +36,9 @@ std::optional<ApiError> error_of(const Body& body) {
 }
 
 TEST(Fields, AreTheSameFromJsonAndFromAForm) {
-  const json body{{"prompt", "a \"boat\" \xc3\xa9"},
+  const json body{{"prompt", ""},
                   {"model", "m"},
-                  {"negative_prompt", ""},
+                  {"negative_prompt", "a \"boat\" \xc3\xa9"},
                   {"size", "1280x704"},
                   {"seconds", 4},
                   {"fps", 8.5},
@@ -51,9 +51,9 @@ TEST(Fields, AreTheSameFromJsonAndFromAForm) {
   std::vector<FormPart> form;
   for (const auto& [name, value] : body.items())
     form.push_back(value_of(name, value.is_string() ? value.get<std::string>() : value.dump()));
-  const json wanted{{"prompt", "a \"boat\" \xc3\xa9"},
+  const json wanted{{"prompt", ""},
                     {"model", "m"},
-                    {"negative_prompt", ""},
+                    {"negative_prompt", "a \"boat\" \xc3\xa9"},
                     {"width", 1280},
                     {"height", 704},
                     {"seconds", 4.0},
@@ -175,6 +175,10 @@ TEST(Fields, NullIsLeftOutAndThePromptIsRequired) {
     EXPECT_EQ(e->code, "missing");
   }
   EXPECT_FALSE(error_of(json::parse(R"({"shots": [{"prompt": "a"}]})")));
+  EXPECT_FALSE(error_of(json::parse(R"({"prompt": "", "shots": [{"prompt": "a"}]})")));
+  const auto both = error_of(json::parse(R"({"prompt": "b", "shots": [{"prompt": "a"}]})"));
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->param, "prompt");
   for (const json& body : {json::array(), json("x"), json(), json(json::value_t::discarded)}) {
     const auto e = error_of(body);
     ASSERT_TRUE(e);
@@ -198,10 +202,27 @@ TEST(Fields, OneFileIsTheReference) {
   EXPECT_THAT(refused({file_of("prompt")}), StartsWith("prompt|prompt: expected a value"));
   EXPECT_THAT(refused({value_of("prompt", "x"), value_of("input_reference", "http://x/a.png")}),
               StartsWith("input_reference|input_reference: expected a file"));
-  EXPECT_EQ(fields_of({value_of("prompt", "x"), file_of("video")}, "video").files.at(0).field,
+  EXPECT_EQ(fields_of(std::vector{value_of("prompt", "x"), file_of("video")}, "video").files.at(0).field,
             "input_reference");
   EXPECT_THAT(refused({value_of("prompt", "x"), file_of("video")}),
               StartsWith("video|video: expected a value"));
+  for (const char* name : {"video", "video[id]"}) {
+    const auto part = value_of(name, std::string(name) == "video" ? R"({"id": "video_a"})" : "video_a");
+    EXPECT_EQ(fields_of(std::vector{value_of("prompt", "x"), part}, "video").video, "video_a");
+    try {
+      fields_of(std::vector{value_of("prompt", "x"), file_of("video"), part}, "video");
+      ADD_FAILURE() << name;
+    } catch (const ApiError& both) {
+      EXPECT_EQ(both.param, "video");
+    }
+  }
+  try {
+    fields_of(json{{"prompt", "x"}, {"vidoe", "x"}}, "video");
+    ADD_FAILURE();
+  } catch (const ApiError& unknown) {
+    EXPECT_THAT(unknown.what(), HasSubstr("did you mean 'video'"));
+    EXPECT_THAT(unknown.what(), Not(HasSubstr("input_reference")));
+  }
   const auto e = error_of(json{{"prompt", "x"}, {"input_reference", "x"}});
   ASSERT_TRUE(e);
   EXPECT_EQ(e->param, "input_reference");

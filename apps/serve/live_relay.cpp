@@ -63,7 +63,7 @@ void LiveRelay::attach(const std::string& id, std::shared_ptr<web::Socket> socke
     socket_->close("taken over");
   }
   socket_ = std::move(socket);
-  say("session.resumed", id, {{"next_sequence", next}});
+  say("session.resumed", id, {{"next_sequence", next}, {"paused", videos_.is_paused(id)}});
   if (!start_.is_null()) say("video.start", id, start_);
   for (int64_t number = next; number < all; ++number) send(id, number);
   if (!end_.is_null()) send_end(id);

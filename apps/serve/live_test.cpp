@@ -442,6 +442,30 @@ TEST_F(LeasedLive, MakesNoChunkWhileItsViewerIsGone) {
   EXPECT_TRUE(VideosTest::becomes(*videos_, video, "completed"));
 }
 
+TEST_F(LeasedLive, StaysPausedWhenItsViewerComesBack) {
+  auto viewer = std::make_unique<Viewer>(port_);
+  viewer->start("long");
+  const std::string id = viewer->next("session.queued").at("session_id");
+  while (viewer->next("video.chunk_metadata").value("generation_chunk_index", -1) < 3) continue;
+  viewer->say({{"type", "session.pause"}});
+  ASSERT_TRUE(eventually([&] { return number("paused") > 0; }));
+  const int64_t sent = number("sent");
+  viewer.reset();
+  Viewer again(port_);
+  again.resume(id, 0);
+  EXPECT_EQ(again.next("session.resumed").value("paused", false), true);
+  while (again.next("video.chunk_metadata").at("sequence").get<int64_t>() < sent - 1) continue;
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(number("sent"), sent) << "no chunk was made";
+  again.say({{"type", "session.resume"}});
+  EXPECT_TRUE(eventually([&] { return number("sent") > sent; }));
+  Viewer other(port_);
+  other.resume(id, 0);
+  EXPECT_EQ(other.next("session.resumed").value("paused", true), false);
+  other.say({{"type", "session.stop"}});
+  EXPECT_EQ(other.next("session.done").at("reason"), "stopped");
+}
+
 TEST_F(LeasedLive, IsTakenOverByAnotherConnection) {
   Viewer first(port_);
   first.start("big");

@@ -126,7 +126,7 @@ class Api {
 
   nlohmann::json create_of_video(const VideoFields& given, const Request& r) {
     if (given.files.empty())
-      throw ApiError(400, "video is missing: a file in the form, or {\"id\": ...} in JSON", "missing",
+      throw ApiError(400, "video is missing: a file in a form, or {\"id\": ...}", "missing",
                      "video");
     return create(given, r);
   }
@@ -198,17 +198,13 @@ class Api {
               }));
   }
 
-  // file: the name of the file that a form may have, or in JSON of the video that is meant.
+  // file: the name of the file that a form may have, or of the video of this server that is meant.
   VideoFields fields_in(const Request& r, const std::string& file = "input_reference") const {
     const std::string type = r.header("content-type");
-    if (type.starts_with("multipart/form-data"))
-      return fields_of(read_form(r.upload->path(), type, uploads_), file);
-    nlohmann::json body = json_in(r);
-    const std::string id = file == "video" ? core::text_in(core::object_in(body, "video"), "id") : "";
-    if (id.empty()) return fields_of(body);
-    body.erase("video");
-    VideoFields out = fields_of(body);
-    out.files.push_back({"input_reference", videos_.content(id)});
+    VideoFields out = type.starts_with("multipart/form-data")
+                          ? fields_of(read_form(r.upload->path(), type, uploads_), file)
+                          : fields_of(json_in(r), file);
+    if (!out.video.empty()) out.files.push_back({"input_reference", videos_.content(out.video)});
     return out;
   }
 

@@ -196,7 +196,7 @@ TEST_F(Serve, EveryErrorHasTheFormThatClientsRead) {
       {"POST /v1/videos/edits", kJson, R"({"prompt": "x"})", "400", "missing", "video"},
       {"POST /v1/videos/edits", kJson, R"({"prompt": "x", "video": {"id": "none"}})", "404", "not_found",
        "id"},
-      {"POST /v1/videos/edits", kJson, R"({"prompt": "x", "video": "x"})", "400", "unknown_parameter",
+      {"POST /v1/videos/edits", kJson, R"({"prompt": "x", "video": "x"})", "400", "invalid_value",
        "video"},
       {"POST /v1/videos/extensions", kJson, R"({"prompt": "x"})", "400", "missing", "seconds"},
       {"POST /v1/images/generations", kJson, R"({"prompt": "x", "n": 2})", "400", "invalid_value", "n"},

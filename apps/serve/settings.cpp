@@ -144,7 +144,15 @@ std::string read_token(const fs::path& file) {
 }
 
 Settings read_settings(const fs::path& file) {
+  const auto refuse_pipeline = [&](bool is_one, const char* what) {
+    if (is_one)
+      throw Error(KINORA_ERROR_INVALID,
+                  fmt::format("{0} is {1}; serve it with --pipeline: kinora serve --pipeline {0}",
+                              file.string(), what));
+  };
+  refuse_pipeline(fs::is_directory(file), "a folder");
   const auto document = core::or_throw(core::Document::read(file));
+  refuse_pipeline(document.root().contains("job") && !document.root().contains("serve"), "a run file");
   const fs::path folder = fs::absolute(file).parent_path();
   const Reader top(document, "", {"serve"});
   if (!top.has("serve")) top.fail("", "the table [serve] is missing", false);

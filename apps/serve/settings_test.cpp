@@ -185,6 +185,16 @@ TEST_F(ServeSettings, EveryWrongKeyOrValueHasItsPlace) {
   EXPECT_THAT(refusal("[serve]\nport 8000\n"), StartsWith("2:"));
 }
 
+TEST_F(ServeSettings, AFolderAndARunFileAreServedWithPipeline) {
+  for (const fs::path& given : {folder_ / "wan", file("[[job]]\nkind = \"generate\"\n")}) try {
+      read_settings(given);
+      ADD_FAILURE() << given;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), KINORA_ERROR_INVALID);
+      EXPECT_THAT(e.what(), HasSubstr("kinora serve --pipeline " + given.string()));
+    }
+}
+
 TEST_F(ServeSettings, TokensAreLongEnough) {
   EXPECT_EQ(read_token(folder_ / "token.txt"), "0123456789abcdef");
   for (const char* name : {"short.txt", "none.txt"}) try {

@@ -58,6 +58,14 @@ double since(steady_clock::time_point then) {
   return std::chrono::duration<double>(steady_clock::now() - then).count();
 }
 
+std::string last_line(const fs::path& log) {
+  std::ifstream in(log);
+  std::string out;
+  for (std::string line; std::getline(in, line);)
+    if (!line.empty()) out = line;
+  return out;
+}
+
 }  // namespace
 
 Videos::Videos(const Settings& settings, fs::path program)
@@ -95,8 +103,14 @@ void Videos::start(Model& model) {
   arguments.push_back(of.pipeline.string());
   if (!of.job.empty()) arguments.insert(arguments.end(), {"--job", of.job});
   const std::string job = is_folder || of.job.empty() ? "" : of.job + ".";
-  for (const auto& option : of.set) arguments.insert(arguments.end(), {"--set", job + option});
-  arguments.insert(arguments.end(), {"--prompt", "", "--name", "serve", "--out", out.string()});
+  for (const auto& option : of.set)
+    arguments.insert(arguments.end(), {"--set", option.starts_with(job) ? option : job + option});
+  arguments.insert(arguments.end(), {"--prompt", "", "--name", "serve"});
+  // A run file's own folder has the finished jobs that its generate job reads.
+  if (is_folder)
+    arguments.insert(arguments.end(), {"--out", out.string()});
+  else
+    arguments.emplace_back("--needs-finished");
   model.process = std::make_unique<ModelProcess>(
       ModelCommand{of.name, std::move(arguments), log_of(of.name)},
       [this, &model](const json& message) { take(model, message); },
@@ -111,8 +125,9 @@ bool Videos::ready(const std::function<bool()>& stopped) {
     while (model->defaults.is_null()) {
       if (stopped()) return false;
       if (!model->was_loaded && !model->broken.empty())
-        throw Error(KINORA_ERROR_FAILED, fmt::format("model '{}' cannot be loaded: {}; {} says why", name,
-                                                     model->broken, log_of(name).string()));
+        throw Error(KINORA_ERROR_FAILED,
+                    fmt::format("model '{}' cannot be loaded: {}; {} says why, and ends with: {}", name,
+                                model->broken, log_of(name).string(), last_line(log_of(name))));
       changed_.wait_for(lock, std::chrono::milliseconds(50));
     }
   require_models_fit();
@@ -201,6 +216,7 @@ void Videos::take(Model& model, const json& message) {
       model.defaults = message.at("ready");
       model.loras = message.value("loras", json::array());
       model.is_live = message.value("makes_live", false);
+      model.makes_shots = message.value("makes_shots", false);
       model.was_loaded = true;
       model.failures = 0;
       model.broken.clear();

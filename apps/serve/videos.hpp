@@ -93,6 +93,8 @@ class Videos {
   void stop_live(const std::string& id);
   // Its viewer's connection is lost: no chunk begins, and it ends when its lease is over. One that waits ends at once.
   void leave_live(const std::string& id);
+  // Whether its viewer has paused it.
+  bool is_paused(const std::string& id) const;
   // Its viewer is back, and has taken so many messages with bytes.
   void resume_live(const std::string& id, int64_t taken);
 
@@ -110,6 +112,7 @@ class Videos {
     TellViewer tell;
     nlohmann::json branch{};               // {"session", "chunk"}: what it continues; null: nothing
     bool has_begun = false;                // else it waits
+    bool is_paused = false;                // by its viewer
     std::vector<nlohmann::json> unsent{};  // to its process, until it begins
     // The end of its lease, of one whose viewer is gone or that has ended.
     std::optional<std::chrono::steady_clock::time_point> until{};

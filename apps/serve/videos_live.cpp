@@ -101,6 +101,7 @@ void Videos::steer(const std::string& id, json message) {
   if (at == lives_.end() || is_stopping_) return;  // it has ended meanwhile
   message["steer"] = id;
   Live& live = at->second;
+  live.is_paused = message.value("pause", live.is_paused);
   if (live.has_begun)
     models_.at(live.model)->process->send(message);
   else if (live.unsent.size() < kMostUnsentOfLive)
@@ -148,7 +149,13 @@ void Videos::resume_live(const std::string& id, int64_t taken) {
   if (at == lives_.end() || is_stopping_) return;  // it has ended, and its viewer was told
   at->second.until.reset();
   if (at->second.has_begun)
-    models_.at(at->second.model)->process->send({{"steer", id}, {"pause", false}, {"taken", taken}});
+    models_.at(at->second.model)->process->send({{"steer", id}, {"pause", at->second.is_paused}, {"taken", taken}});
+}
+
+bool Videos::is_paused(const std::string& id) const {
+  const std::scoped_lock lock(mutex_);
+  const auto at = lives_.find(id);
+  return at != lives_.end() && at->second.is_paused;
 }
 
 void Videos::end_leases() {

@@ -28,6 +28,7 @@ struct Videos::Model {
   int64_t failures = 0;                            // processes in a row that ended before they were loaded
   std::chrono::steady_clock::time_point again;     // not before
   bool is_live = false;                            // makes live sessions
+  bool makes_shots = true;                         // else its process has said that it does not
   std::deque<std::string> lives;                   // live sessions that wait
   bool was_live = false;                           // what it made last
   int64_t weights = 0;                             // bytes

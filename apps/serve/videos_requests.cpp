@@ -132,6 +132,10 @@ void Videos::require_room() const {
 }
 
 void Videos::require_length(const json& fields) const {
+  const double asked = core::number_in(fields, "seconds");
+  if (asked > static_cast<double>(settings_.seconds))
+    throw ApiError(400, fmt::format("seconds: {:.4g} s; this server makes at most {}", asked, settings_.seconds),
+                   "too_long", "seconds");
   const double fps = core::number_in(fields, "fps"), all = core::number_in(fields, "num_frames");
   if (fps > 0 && all / fps > static_cast<double>(settings_.seconds))
     throw ApiError(
@@ -183,7 +187,13 @@ json Videos::create(json fields, const std::vector<GivenFile>& files, const std:
   video.remixed_from = core::text_in(fields, "remixed_from");
   fields.erase("model");
   fields.erase("remixed_from");
+  if (fields.contains("shots") && !of.makes_shots)
+    throw ApiError(400,
+                   "model '" + of.settings.name +
+                       "' makes its video at once, of one prompt; GET /v1/models says which models take shots",
+                   "unsupported", "shots");
   require_room();
+  require_length(fields);
   lock.unlock();
   if (!fields.contains("seed")) fields["seed"] = std::stoull(web::new_token().substr(0, 8), nullptr, 16);
   NewFolder folder(folder_of(video.id));
@@ -310,6 +320,8 @@ json Videos::models() const {
                     {"created", 0},
                     {"owned_by", "kinora"},
                     {"loras", model->loras},
+                    {"live", model->is_live},
+                    {"shots", model->makes_shots},
                     {"defaults", model->defaults}});
   return {{"object", "list"}, {"data", data}};
 }

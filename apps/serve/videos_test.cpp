@@ -81,6 +81,54 @@ TEST_F(VideosTest, StartsTheRanksOfAModelTogether) {
   EXPECT_TRUE(becomes(*videos, create(*videos, "a"), "completed"));
 }
 
+TEST_F(VideosTest, RefusesMoreSecondsThanTheServersBeforeItAsksTheModel) {
+  settings_.seconds = 4;
+  const auto videos = serve();
+  const auto e = error_of([&] { videos->create({{"prompt", "refused"}, {"seconds", 4.5}}, {}, ""); });
+  ASSERT_TRUE(e);
+  EXPECT_EQ(e->code, "too_long");
+  EXPECT_EQ(e->param, "seconds");
+  EXPECT_THAT(e->what(), HasSubstr("this server makes at most 4"));
+}
+
+TEST_F(VideosTest, ModelsSayWhetherTheyTakeShots) {
+  const json asked{{"shots", json::array({R"({"prompt":"a"})"})}};
+  for (const bool takes : {true, false}) {
+    fs::create_directories(folder_ / "models/m");
+    if (!takes) std::ofstream(folder_ / "models/m/no_live") << "x";
+    const auto videos = serve();
+    const json model = videos->models().at("data").at(0);
+    EXPECT_EQ(model.at("shots"), takes);
+    EXPECT_EQ(model.at("live"), takes);
+    const auto e = error_of([&] { videos->create(asked, {}, ""); });
+    EXPECT_EQ(e.has_value(), !takes);
+    if (e) {
+      EXPECT_EQ(e->param, "shots");
+    }
+  }
+}
+
+TEST_F(VideosTest, RunFilesReadTheFinishedJobsOfTheirOwnFolder) {
+  using testing::Contains;
+  settings_.models[0].job = "film";
+  settings_.models[0].set = {"steps=3", "film.frames=9"};
+  settings_.models.push_back({.name = "n", .pipeline = folder_ / "a pipeline", .set = {"steps=3"}});
+  fs::create_directories(folder_ / "a pipeline");
+  const auto videos = serve();
+  const auto arguments_of = [&](const std::string& name) {
+    const auto file = bytes_of(folder_ / "models" / name / "arguments");
+    return json::parse(file).get<std::vector<std::string>>();
+  };
+  const auto of_file = arguments_of("m"), of_folder = arguments_of("n");
+  EXPECT_THAT(of_file, testing::Not(Contains("--out")));
+  EXPECT_THAT(of_file, Contains("--needs-finished"));
+  EXPECT_THAT(of_file, Contains("film.steps=3"));
+  EXPECT_THAT(of_file, Contains("film.frames=9"));
+  EXPECT_THAT(of_folder, Contains("--out"));
+  EXPECT_THAT(of_folder, testing::Not(Contains("--needs-finished")));
+  EXPECT_THAT(of_folder, Contains("steps=3"));
+}
+
 TEST_F(VideosTest, DeletesWhatIsQueuedRunningOrDone) {
   const auto videos = serve();
   const std::string runs = create(*videos, "waits"), waits = create(*videos, "b");

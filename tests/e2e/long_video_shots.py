@@ -97,9 +97,19 @@ def check_file(file):
     assert latent.shape == (1, 16, 8, 8, 12) and about["nfe"] == 16, (latent.shape, about)
     assert set(about["frames_per_second"]) == {"denoise", "decode", "end_to_end"}
     assert 0 < about["frames_per_second"]["end_to_end"] < about["frames_per_second"]["denoise"], about
-    before = file.stat().st_mtime_ns
-    said = kinora("generate", "--name", "whole", "--stream", file)
-    assert file.stat().st_mtime_ns == before and "was complete before, so nothing is written to" in said, said
+    finished, copy = (OUT / "whole/videos/000.mp4").read_bytes(), SCRATCH / "copy.mp4"
+    for _ in range(2):  # a new file, and one in place of it
+        said = kinora("generate", "--name", "whole", "--stream", copy)
+        assert copy.read_bytes() == finished and "was complete before" in said, said
+    with copy.open("wb") as out:
+        kinora("generate", "--name", "whole", "--stream", "-", stdout=out)
+    assert copy.read_bytes() == finished
+    copy.write_bytes(b"no video")
+    for wrong in (copy, OUT / "whole/videos/000.mp4"):
+        kinora("generate", "--name", "whole", "--stream", wrong, code=2)
+    assert copy.read_bytes() == b"no video" and (OUT / "whole/videos/000.mp4").read_bytes() == finished
+    said = kinora("generate", "--from", file, "--stream", file, code=2)
+    assert "is the file of --from, which would be overwritten" in said and file.exists(), said
     return frames, latent
 
 
@@ -114,6 +124,25 @@ def check_standard_output(frames):
     assert [kind for kind, _ in found][:2] == ["ftyp", "moov"], found
     assert [kind for kind, _ in found].count("moof") == 8, found
     assert equal_frames(frames_of(file), frames), "the same packets as in a file"
+
+
+def check_served():
+    """A server reads the finished jobs of the run file's own folder, and runs none."""
+    def serve(out):
+        sets = (word for one in (*FEW, f'run.out="{out}"') for word in ("--set", one))
+        return [KINORA, "serve", "--pipeline", str(ROOT / "configs/long-video.toml"), "--folder",
+                str(SCRATCH / "served"), "--port", "0", "--json", *sets]
+    done = subprocess.run(serve(SCRATCH / "none"), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "is not finished; run it first: kinora run" in done.stderr, done
+    trained = (OUT / "few/summary.json").stat().st_mtime_ns
+    process = subprocess.Popen(serve(OUT), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        line = process.stdout.readline()
+    finally:
+        process.terminate()
+        said = process.communicate(timeout=60)[1]
+    assert line and "url" in json.loads(line), said
+    assert (OUT / "few/summary.json").stat().st_mtime_ns == trained and not (OUT / "serve").exists()
 
 
 def check_killed(frames):
@@ -207,8 +236,9 @@ def main():
     kinora("run", "--only", "few")
     print(f"trained: {time.monotonic() - start:.0f} s", flush=True)
     frames, latent = check_file(file)
-    for check, arguments in ((check_standard_output, [frames]), (check_killed, [frames]), (check_cache, [latent]),
-                             (check_refusals, []), (check_from, [file, latent]), (check_training, [])):
+    for check, arguments in ((check_standard_output, [frames]), (check_served, []), (check_killed, [frames]),
+                             (check_cache, [latent]), (check_refusals, []), (check_from, [file, latent]),
+                             (check_training, [])):
         check(*arguments)
         print(f"ok    {check.__name__}: {time.monotonic() - start:.0f} s", flush=True)
 

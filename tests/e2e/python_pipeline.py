@@ -192,7 +192,11 @@ def check_refusals(pipeline):
     assert fails(lambda: pipeline.start("a boat", seconds=1, num_frames=9), "leave one of them out") == "invalid"
     assert fails(lambda: pipeline.start("a boat", image=SCRATCH / "nowhere.png"), "nowhere.png") == "invalid"
     assert fails(lambda: pipeline.start("a boat", lora="toon"), "unknown LoRA 'toon'") == "invalid"
-    assert fails(lambda: kinora.Pipeline(SCRATCH / "nowhere.toml"), "exit code 2", "nowhere.toml") == "failed"
+    nowhere = str(SCRATCH / "nowhere.toml")
+    assert fails(lambda: kinora.Pipeline(nowhere), nowhere) == "invalid"
+    assert "exit code" not in str(raises(kinora.Error, lambda: kinora.Pipeline(nowhere)))
+    raises(ValueError, lambda: pipeline.start("a boat", size="16"))
+    assert pipeline.generate("a boat", size="16x32").frames.shape == (9, 32, 16, 3)
 
 
 def check_death(pipeline, expected, before):

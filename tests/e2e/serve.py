@@ -235,6 +235,11 @@ def check_pictures(server):
     assert server.wait(video["id"])["status"] == "completed", video
     content = server.ask("GET", f"/v1/videos/{video['id']}/content")[2]
     assert b"given_input_reference" in content and str(SCRATCH).encode() not in content
+    file = SCRATCH / "continued.mp4"
+    file.write_bytes(content)
+    done = subprocess.run([KINORA, "generate", "--pipeline", PIPELINE, "--from", file, "--out", SCRATCH / "again",
+                           "--name", "continued"], capture_output=True, text=True)
+    assert done.returncode == 1 and "give it with --video FILE" in done.stderr, done
 
 
 def check_edits(server):
@@ -314,6 +319,12 @@ def check_batches():
         assert server.wait(again["id"])["status"] == "completed"
         alone, other = (server.ask("GET", f"/v1/videos/{id}/content")[2] for id in (again["id"], two[1]["id"]))
         assert 4 * mean_difference(together, alone) < mean_difference(together, other)
+        picture = SCRATCH / "first.png"
+        subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", "testsrc=s=16x16", "-frames:v", "1",
+                        picture], check=True)
+        body, headers = form({"prompt": "x"}, [("input_reference", picture)])
+        error = server.json("POST", "/v1/videos", body, headers=headers, status=400)["error"]
+        assert error["param"] == "input_reference" and "begins with a text alone" in error["message"], error
     finally:
         server.end()
 

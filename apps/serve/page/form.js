@@ -87,8 +87,13 @@ export class Form {
 
   /** What the chosen model has. */
   #showDefaults() {
-    const { defaults, loras = [] } = this.#models.find(({ id }) => id === this.fields.model.value) ?? {};
+    const { defaults, loras = [], shots = true } = this.#models.find(({ id }) => id === this.fields.model.value) ?? {};
     choices(this.fields.lora, [["", "none"], ...loras.map((name) => [name, name])]);
+    this.form.querySelector("#kinds").hidden = !shots;
+    if (!shots && this.hasShots) {
+      this.fields.kind.value = "prompt";
+      this.#changeKind();
+    }
     if (!defaults) return;
     const { width, height, num_frames: frames, fps, guidance_scale: guidance } = defaults;
     this.fields.size.placeholder = `${width}x${height}`;

@@ -24,16 +24,18 @@ _LAST = 20  # lines of the log in an error
 class ModelProcess:
     """It ends with stop(), and with this Python however that ends.
 
-    arguments: of the program kinora. take: is called with each message, and end, once, with the reason of its end; both
-    in a thread of this object. Raises Error if it cannot be started.
+    arguments: of the program kinora. take: is called with each message, and end, once, with the reason of its end and,
+    if it refused its arguments, with its word for that, else ""; both in a thread of this object. Raises Error if it
+    cannot be started.
     """
 
-    def __init__(self, arguments: list[str], take: Callable[[dict], None], end: Callable[[str], None]):
+    def __init__(self, arguments: list[str], take: Callable[[dict], None], end: Callable[[str, str], None]):
         self._take, self._end = take, end
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(None)  # whatever socket.setdefaulttimeout() says
         self._unsent: queue.SimpleQueue = queue.SimpleQueue()
         self._lines: collections.deque = collections.deque(maxlen=_LAST)
+        self._errors: collections.deque = collections.deque(maxlen=_LAST)  # of them, but for warnings and less
         self._ending, self._is_over, self._over = threading.Lock(), False, threading.Event()
         self._is_stopping = False
         begun: queue.SimpleQueue = queue.SimpleQueue()
@@ -97,7 +99,8 @@ class ModelProcess:
         others[0].join(2)
         self._over.set()
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        self._end(f"the model's process {how}; its log ends with:\n" + "\n".join(self._lines))
+        wrong = "\n".join(self._errors or self._lines) if code == 2 else ""
+        self._end(f"the model's process {how}; its log ends with:\n" + "\n".join(self._lines), wrong)
 
     def _await_end(self, seconds=None):
         """Waits until it has ended, and leaves its number taken."""
@@ -129,6 +132,8 @@ class ModelProcess:
                 self._lines.append(text)
                 said = re.fullmatch(r"[\d:]{8} (debug|info|warning|error) (.*)", text)
                 level, text = said.groups() if said else ("info", text)
+                if not said or level == "error":
+                    self._errors.append(text.removeprefix("kinora: "))
                 if self._is_stopping:  # it says that it was interrupted
                     level = "debug"
                 logger.log(getattr(logging, level.upper()), "%s", text)

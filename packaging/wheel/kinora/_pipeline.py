@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import operator
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -27,7 +28,7 @@ class Settings(TypedDict, total=False):
 
     shots: Sequence[Mapping[str, Any]] | None  # instead of a prompt: [{"prompt": "a boat", "seconds": 4}, ...]
     seed: int | None  # the same seed and settings give the same video
-    size: tuple[int, int] | None  # width and height in pixels
+    size: tuple[int, int] | str | None  # width and height in pixels, or "832x480"
     seconds: float | None  # rounded up to a length that the model makes
     num_frames: int | None  # instead of seconds; of shots, it cuts their end
     fps: float | None  # frames a second
@@ -46,6 +47,14 @@ def _number(name, value):
     if not least <= value <= most:
         raise ValueError(f"{name} = {value}: expected a number from {least} to {most}")
     return value
+
+
+def _size(value):
+    if not isinstance(value, str):
+        return map(operator.index, value)
+    if not re.fullmatch(r"[0-9]{1,5}x[0-9]{1,5}", value):
+        raise ValueError(f"size = {value!r}: expected WIDTHxHEIGHT in pixels, such as 832x480")
+    return map(int, value.split("x"))
 
 
 def _fields(prompt, settings):
@@ -69,7 +78,7 @@ def _fields(prompt, settings):
     if "lora" in out:
         out["lora"] = {"name": out["lora"]} if isinstance(out["lora"], str) else dict(out["lora"])
     if "size" in out:
-        out["width"], out["height"] = map(operator.index, out.pop("size"))
+        out["width"], out["height"] = _size(out.pop("size"))
     for name in ("image", "video"):
         if name in out:
             out["input_reference"] = os.path.abspath(os.fspath(out.pop(name)))
@@ -86,7 +95,7 @@ class _Model:
         self._arguments, self._starting = arguments, threading.Lock()
         self._changed = threading.Condition()  # guards the following
         self._process, self._is_ready, self._is_closed = None, False, False
-        self._why = ""  # the process ended
+        self._why, self._code = "", -1  # the process ended, and the error that this is
         self._asked, self._answers, self._tasks, self._streams = 0, {}, {}, weakref.WeakSet()
 
     def process(self):
@@ -95,7 +104,7 @@ class _Model:
             with self._changed:
                 if self._process and not self._why and not self._is_closed:
                     return self._process
-                self._process, self._is_ready, self._why = None, False, ""
+                self._process, self._is_ready, self._why, self._code = None, False, "", -1
                 self._require(None)
             process = ModelProcess(self._arguments, self._take, self._end)
             with self._changed:
@@ -114,7 +123,7 @@ class _Model:
         if self._is_closed:
             raise _c.Error(-8, "the pipeline is closed; open another one")
         if self._has_ended(process):
-            raise _c.Error(-1, self._why or "the model's process ended")
+            raise _c.Error(self._code, self._why or "the model's process ended")
 
     def begin(self, fields, form):
         """Has the fields checked and completed, and begins a task."""
@@ -147,10 +156,12 @@ class _Model:
                 del self._tasks[task.id]
             self._changed.notify_all()
 
-    def _end(self, why):
+    def _end(self, why, wrong):
         with self._changed:
+            if wrong and not self._is_ready:  # the arguments
+                why, self._code = wrong, -2
             self._why = why
-            self._fail(_c.Error(-1, why))
+            self._fail(_c.Error(self._code, why))
 
     def _fail(self, error):
         for task in self._tasks.values():

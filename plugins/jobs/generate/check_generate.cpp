@@ -37,15 +37,8 @@ void check_experts(JobCheck& check, Part& model) {
   if (network && !own) check_fit(check, "input", **network, model.weights);
 }
 
-// A pipeline of texts alone makes little of a picture or video that it is given, unless an earlier job trained it with
-// given frames.
 void check_beginnings(JobCheck& check, const GenerateOptions& o, const std::vector<Request>& all) {
-  const auto* model = check.spec().component("model");
-  const JobSpec* train = model ? nullptr : check.upstream("train");
-  const auto pipeline = catching([&] { return PublishedPipeline(o.pipeline); });
-  if (!pipeline || pipeline->takes_frames()) return;
-  if (model && model->id != pipeline->component("transformer")) return;
-  if (train && (train->options.at("pipeline") == "" || is_trained_with_frames(*train))) return;
+  if (!begins_with_text_alone(check, o)) return;
   const auto refuse = [&](const char* option, bool is_own, const char* remedy) {
     check.problem(
         is_own ? option : "prompts_file",
@@ -303,6 +296,16 @@ void require_last_image(const ComponentSpec& spec, const ComponentUse& use, int6
 }
 
 }  // namespace
+
+bool begins_with_text_alone(const JobView& job, const GenerateOptions& o) {
+  const auto* model = job.spec().component("model");
+  const JobSpec* train = model ? nullptr : job.upstream("train");
+  const auto pipeline = catching([&] { return PublishedPipeline(o.pipeline); });
+  if (!pipeline || pipeline->takes_frames()) return false;
+  if (model && model->id != pipeline->component("transformer")) return false;
+  if (train && (train->options.at("pipeline") == "" || is_trained_with_frames(*train))) return false;
+  return !inference::frame_rule_of(job, o).teacher_forcing;
+}
 
 void check_generate(JobCheck& check) {
   const auto o = check.options<GenerateOptions>();

@@ -99,7 +99,10 @@ void LiveVideo::obey(const json& message) {
     if (message.contains("rewind")) rewind(message.at("rewind"));
     if (message.contains("prompt")) change(message);
   } catch (const Error& e) {
-    json error{{"code", "invalid_value"}, {"message", e.what()}};
+    std::string why = e.what();
+    constexpr std::string_view kVideo = "video 000";  // as all sessions' videos are numbered
+    if (const size_t at = why.find(kVideo); at != why.npos) why.replace(at, kVideo.size(), "the session");
+    json error{{"code", "invalid_value"}, {"message", why}};
     if (message.contains("event_id")) error["event_id"] = message.at("event_id");
     tell_({{"error", error}});
   }

@@ -237,7 +237,7 @@ TEST_F(LiveVideoTest, IsRewoundAndGoesAnotherWay) {
   std::vector<int64_t> numbers;
   for (const json& chunk : told("chunk")) numbers.push_back(chunk.value("generation_chunk_index", -1));
   EXPECT_THAT(numbers, ElementsAre(-1, 0, 1, 2, 3, 1, 2, 3, 4));
-  EXPECT_THAT(told("error").at(0).at("message"), HasSubstr("chunk 7 of video 000 is not finished"));
+  EXPECT_THAT(told("error").at(0).at("message"), HasSubstr("chunk 7 of the session is not finished"));
   auto want = made(of_shots(done.at("shots")));
   ASSERT_EQ(want.size(), 5U);
   const auto got = chunks();

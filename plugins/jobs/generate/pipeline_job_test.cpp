@@ -359,6 +359,7 @@ TEST_F(PipelineFolder, OfTextsAloneTakesNoBeginning) {
                 HasSubstr("a text alone; leave `image` out, or"));
   }
   assembled({"wan_t2v"});
+  EXPECT_THAT(problems(prompt + video + "teacher_forcing = true\nchunk = 1\n"), Not(HasSubstr("alone")));
   std::ofstream(scratch_ / "lines.jsonl")
       << json{{"prompt", "x"}, {"video", (oracle("continued") / "long.mp4").string()}}.dump();
   EXPECT_THAT(problems(fmt::format("prompts_file = '{}'\n", (scratch_ / "lines.jsonl").string())),

@@ -31,6 +31,7 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/exchange.hpp"
 #include "plugins/jobs/generate/about_video.hpp"
+#include "plugins/jobs/generate/check_generate.hpp"
 #include "plugins/jobs/generate/frame_files.hpp"
 #include "plugins/jobs/generate/joint_session.hpp"
 #include "plugins/jobs/generate/kept_chunks.hpp"
@@ -90,7 +91,11 @@ class Serving {
     json loras = json::array();
     for (const auto& one : pipeline_.spec().loras) loras.push_back(one.name);
     messages_.send(
-        {{"ready", defaults()}, {"loras", loras}, {"makes_live", makes_live()}, {"weights", weights}});
+        {{"ready", defaults()},
+         {"loras", loras},
+         {"makes_live", makes_live()},
+         {"makes_shots", makes_shots()},
+         {"weights", weights}});
     std::thread reader([this] { read(); });
     std::exception_ptr lost;  // a rank is: the next process makes its video
     try {
@@ -112,6 +117,9 @@ class Serving {
   bool makes_live() const {
     return pipeline_.spec().rule.teacher_forcing && !pipeline_.makes_codes() && parallel_.world() == 1;
   }
+
+  // Each keeps the keys and values of the earlier ones.
+  bool makes_shots() const { return pipeline_.spec().has("cache") && !pipeline_.makes_codes(); }
 
   // Returns on all ranks the first one's text: a message, kNothing, or "" at the end.
   std::string tell_others(const std::string& text) {
@@ -231,6 +239,9 @@ class Serving {
       lora_of(message.at("fields"));
       of = "";
       json fields = complete(message.at("fields"));
+      of = "input_reference";
+      require_beginning(fields);
+      of = "";
       const Request request = request_of(fields);
       const kinora_run run{.struct_size = sizeof run};
       if (const inference::RequestInputs inputs(pipeline_, request, run); request.frames == 0)
@@ -254,6 +265,14 @@ class Serving {
     return json::array({r.height, r.width, r.frames, r.fps, levels, r.guidance[0].is_guided(),
                         r.guidance[1].is_guided(), r.lora.name, r.lora.scale})
         .dump();
+  }
+
+  // The rule of check_generate().
+  void require_beginning(const json& fields) const {
+    const bool is_changed = fields.value("strength", options_.strength) < 1;
+    if (begins_with_text_ && (fields.contains("image") || (fields.contains("video") && !is_changed)))
+      throw Error(KINORA_ERROR_INVALID,
+                  "this model begins with a text alone; leave the file out, or set strength below 1 to change a video");
   }
 
   // Without the field, that of the job; with the name "", none.
@@ -510,6 +529,7 @@ class Serving {
 
   JobContext& context_;
   const GenerateOptions options_;
+  const bool begins_with_text_ = begins_with_text_alone(context_, options_);
   Parallelism parallel_;
   inference::Pipeline pipeline_;
   std::map<std::string, json> made_with_;  // by a video's LoRA

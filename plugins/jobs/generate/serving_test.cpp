@@ -38,7 +38,8 @@ class Process {
       EXPECT_THAT(why, HasSubstr("the requests have ended"));
       close(ends_[1]);
     });
-    EXPECT_TRUE(next("ready").contains("ready"));
+    ready_ = next("ready");
+    EXPECT_TRUE(ready_.contains("ready"));
     unsetenv("KINORA_REQUESTS");
   }
   Process(const Process&) = delete;
@@ -49,6 +50,7 @@ class Process {
     close(ends_[0]);
   }
 
+  const json& said_ready() const { return ready_; }
   void send(const json& message) const { send_all(ends_[0], json_line(message)); }
   // The next message with one of these members; null: the process is gone.
   json next(const std::string& member, const std::string& other = "") {
@@ -74,6 +76,7 @@ class Process {
   const ScratchRun& run_;
   const std::array<int, 2> ends_;
   JsonLines lines_;
+  json ready_;
   std::jthread thread_;
 };
 
@@ -87,6 +90,7 @@ TEST(Serving, VideosOfOneShapeAreAlike) {
   };
   const std::string usual = alike(json::object());
   EXPECT_NE(usual, "");
+  EXPECT_EQ(process.said_ready().at("makes_shots"), false);
   for (const auto& [name, value] : std::map<std::string, json>{
            {"prompt", "blue"}, {"seed", 4}, {"guidance_scale", 3.0}, {"negative_prompt", "red"}})
     EXPECT_EQ(alike(json::object({{name, value}})), usual) << name;
@@ -121,6 +125,7 @@ TEST(Serving, AVideoMadeInChunksIsLikeNone) {
   encoded(*run);
   Process process(*run);
   EXPECT_EQ(process.checked({{"prompt", "red sea"}, {"seed", 3}}).at("alike"), "");
+  EXPECT_EQ(process.said_ready().at("makes_shots"), true);
 }
 
 TEST(Serving, CutsTheEndOfShotsAtTheGivenLength) {
