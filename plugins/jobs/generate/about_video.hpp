@@ -12,8 +12,8 @@ struct MadeVideo : inference::Session::Made {
   int64_t frames = 0, height = 0, width = 0;
 };
 
-// For those who get the video: files of this machine by their names alone. What made the video tells its LoRA's name and
-// weights, so the files of `loras` are left out.
+// For those who get the video: files of this machine by their names alone. What made the video tells its LoRA's name
+// and weights, so the files of `loras` are left out.
 nlohmann::json without_folders(nlohmann::json about);
 
 class AboutVideo {
