@@ -94,7 +94,7 @@ def history():
     for path in (f"/v1/videos/{id}", "/v1/videos?limit=20"):
         rate, late = requests(8, server, path)
         print(f"GET {path.split('/video_')[0]}: {rate:.0f} a second, 99 % within {late:.1f} ms, idle")
-        work = server.create(prompt="meanwhile", num_frames=1601, steps=40)["id"]
+        work = server.create(prompt="meanwhile", num_frames=801, steps=100)["id"]
         while server.json("GET", f"/v1/videos/{work}")["status"] == "queued":
             time.sleep(0.02)
         rate, late = requests(8, server, path)
