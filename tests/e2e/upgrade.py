@@ -51,8 +51,7 @@ def check_moved(place):
     copied = SCRATCH / "copied"
     shutil.copytree(moved, copied, copy_function=shutil.copyfile)
     said = run(copied, "--only", "shards")
-    assert ("clips: its inputs have changed; finished work on the remaining inputs is kept" in said
-            and "shards: already done" in said), said
+    assert "clips: already done" in said and "shards: already done" in said, said  # the bytes are the same
     all_done(run(copied, "--dry-run", steps=3), [*JOBS, "dit"])
     video = json.loads((copied / "runs/clips/items.jsonl").read_text().splitlines()[0])
     assert video["url"] == str(copied / "tests/data/film.mp4"), video

@@ -1,6 +1,5 @@
 #include "plugins/jobs/inference/named_loras.hpp"
 
-#include <algorithm>
 #include <array>
 #include <set>
 
@@ -71,15 +70,13 @@ class NamedLoras::Reading {
 
 namespace {
 
-// The leaves' tensors that hold something of these parameters; undefined for the others.
-std::vector<at::Tensor> holding(const Chain& chain, const NamedTensors& names) {
-  std::vector<at::Tensor> out;
-  for (const auto& leaf : chain.leaves()) {
-    const bool holds = std::any_of(leaf.pieces.begin(), leaf.pieces.end(), [&](const Piece& piece) {
-      return names.contains(chain.parameter(piece.param).name);
+// The leaves with no more than these parameters: a leaf may hold parts of many.
+std::vector<Leaf> leaves_of(const Chain& chain, const NamedTensors& names) {
+  std::vector<Leaf> out = chain.leaves();
+  for (auto& leaf : out)
+    std::erase_if(leaf.pieces, [&](const Piece& piece) {
+      return !names.contains(chain.parameter(piece.param).name);
     });
-    out.push_back(holds ? leaf.tensor : at::Tensor());
-  }
   return out;
 }
 
@@ -145,7 +142,7 @@ void NamedLoras::load(Network& network, const Exchange& exchange) {
   how.may_miss = [](const std::string& name) { return !is_lora(name); };
   load_values(chain.parameters(), chain.leaves(), halves, how);
   if (own_.empty()) return;
-  const NamedTensors all = assemble(chain.parameters(), chain.leaves(), holding(chain, own_), exchange);
+  const NamedTensors all = assemble(chain.parameters(), leaves_of(chain, own_), exchange);
   for (auto& [name, value] : own_) value = all.at(name);
 }
 
