@@ -132,7 +132,7 @@ def check_served():
         sets = (word for one in (*FEW, f'run.out="{out}"') for word in ("--set", one))
         return [KINORA, "serve", "--pipeline", str(ROOT / "configs/long-video.toml"), "--folder",
                 str(SCRATCH / "served"), "--port", "0", "--json", *sets]
-    done = subprocess.run(serve(SCRATCH / "none"), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(serve(SCRATCH / "unmade"), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "is not finished; run it first: kinora run" in done.stderr, done
     trained = (OUT / "few/summary.json").stat().st_mtime_ns
     process = subprocess.Popen(serve(OUT), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
