@@ -131,7 +131,7 @@ TEST(Options, CompletesDefaultsInCanonicalJsonThatReadsBack) {
   const auto made = or_throw(Options::make(sampler(), {{"steps", 20}, {"sigma_min", 0.1}}));
   EXPECT_EQ(
       made.canonical(),
-      R"({"at_most":1e+300,"cache":67108864,"churn":false,"files":[],"mode":"fast","scales":[],"shift":1.0,)"
+      R"({"at_most":1e+300,"cache":67108864,"churn":false,"files":[],"mode":"fast","parts":[],"scales":[],"shift":1.0,)"
       R"("sigma_max":"inf","sigma_min":0.1,"sizes":[1,2],"steps":20,"tags":["a"],"weights":""})");
   EXPECT_EQ(or_throw(Options::make(sampler(), made.values())).canonical(), made.canonical());
 }
