@@ -69,7 +69,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
         stream_(std::move(opening.stream)),
         first_(io_) {
     beast::get_lowest_layer(stream_).expires_never();  // the stream has timers of its own
-    stream_.set_option(websocket::stream_base::timeout{kHandshake, limits_.socket_idle, true});
+    stream_.set_option(websocket::stream_base::timeout{websocket::stream_base::none(), limits_.socket_idle, true});
     stream_.set_option(websocket::stream_base::decorator(
         [headers = std::move(opening.headers)](websocket::response_type& answer) {
           for (const auto& [name, value] : headers) answer.insert(name, value);
@@ -79,6 +79,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void accept(std::function<std::shared_ptr<SocketHandler>(std::shared_ptr<Socket>)> open) {
+    drop_after(kHandshake);
     stream_.async_accept(request_, [self = shared_from_this(), open = std::move(open)](Problem problem) {
       if (!problem) self->begin(open);
     });
@@ -99,6 +100,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void drop() { beast::get_lowest_layer(stream_).close(); }
 
  private:
+  // In place of the stream's own timer, which must not end a close while a read waits for it (Boost 1.74 asserts).
+  void drop_after(std::chrono::seconds time) {
+    first_.expires_after(time);
+    first_.async_wait([weak = weak_from_this()](Problem stopped) {
+      if (const auto self = weak.lock(); self && !stopped) self->drop();
+    });
+  }
+
   void begin(const std::function<std::shared_ptr<SocketHandler>(std::shared_ptr<Socket>)>& open) {
     handle_ = std::make_shared<Handle>(io_, limits_.socket_queue, weak_from_this());
     handler_ = open(handle_);
@@ -117,7 +126,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void take() {
-    first_.cancel();
+    if (!is_shut_) first_.cancel();
     const std::string message = beast::buffers_to_string(buffer_.data());
     buffer_.consume(buffer_.size());
     if (!stream_.got_text()) {
@@ -158,6 +167,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void shut(websocket::close_code code, const std::string& reason) {
     if (is_shut_) return;
     is_shut_ = true;
+    drop_after(kHandshake);
     stream_.async_close({code, reason}, [self = shared_from_this()](Problem) { self->drop(); });
   }
 
