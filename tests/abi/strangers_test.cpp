@@ -114,8 +114,10 @@ TEST_F(Strangers, SettingsOfTheSamplingAreTaken) {
 
 TEST_F(Strangers, TheRunsOwnFileMayBeToldByItsName) {
   EXPECT_EQ(taken(comment({{"options", {{"image", "own.png"}}}})).options.at("image"), "/own.png");
-  EXPECT_THAT(refusal([&] { taken(comment({{"options", {{"image", "other.png"}}}})); }),
-              HasSubstr("other.png, which the run file does not name"));
+  EXPECT_THAT(refusal([&] {
+                taken(comment({{"options", {{"image", "other.png"}}}}));
+              }),
+              HasSubstr("it was made with image \"other.png\", and a video's word for a file is not taken"));
 }
 
 TEST_F(Strangers, FilesDevicesAndWeightsAreNot) {
@@ -136,7 +138,7 @@ TEST_F(Strangers, EveryOptionIsTakenOrKnownNotToDecideWhatIsSampled) {
   const std::set<std::string> left{
       "pipeline",          "steps",        "preview_every",         "format", "weights", "weights_2",
       "tokenizer_weights", "text_weights", "image_encoder_weights", "device", "threads", "cuda_graphs",
-      "prompts",           "count",        "resident_experts", "stream"};
+      "prompts",           "count",        "resident_experts",      "stream", "loras"};
   for (const auto& option : job_.kind->options) {
     const json about{{"job", "film"}, {"options", {{option.name, option.default_value}}}};
     if (left.contains(option.name)) continue;
