@@ -35,6 +35,8 @@ std::optional<AskedRun> asked_run(core::Runtime&, const Arguments& of_run);
 
 // Flags of the commands, with --help.
 Flags run_flags();
+Flags init_flags();
+Flags curate_flags();
 Flags launch_flags();
 Flags check_flags();
 Flags generate_flags();
@@ -51,6 +53,8 @@ Flags order_flags();  // of `data order`
 Flags new_flags();    // of `plugins new`
 
 int run_command(core::Runtime&, const Arguments&);
+int init_command(core::Runtime&, const Arguments&);
+int curate_command(core::Runtime&, const Arguments&);
 int check_command(core::Runtime&, const Arguments&);
 int apply_command(core::Runtime&, const Arguments&);
 int convert_command(core::Runtime&, const Arguments&);

@@ -12,6 +12,10 @@ int plugins(core::Runtime& runtime, const Arguments& arguments) {
 }
 
 constexpr Command kCommands[] = {
+    {"curate", "FOLDER", "make a folder of videos into good clips, shards and a report, in one command",
+     curate_flags, curate_command},
+    {"init", "FOLDER", "write the run file that fits a folder: videos, shards, a run, a published model",
+     init_flags, init_command},
     {"run", "FILE.toml", "run the jobs of a file; resume unfinished ones", run_flags, run_command},
     {"launch", "-n N -- run ...",
      "the same on N ranks of this machine; torchrun, srun and mpirun start `run` themselves", launch_flags,

@@ -1,0 +1,140 @@
+#include "apps/kinora/folder_look.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/facts.hpp"
+#include "core/base/quantity.hpp"
+#include "core/runtime/runtime.hpp"
+#include "core/stages/one_stage.hpp"
+#include "plugins/jobs/curation/inputs.hpp"
+
+namespace kinora {
+namespace {
+
+namespace fs = std::filesystem;
+using core::json;
+
+constexpr size_t kOpened = 12;
+
+// The tar files directly in the folder.
+std::vector<fs::path> tars_in(const fs::path& folder) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (entry.path().extension() == ".tar" && entry.is_regular_file(error)) out.push_back(entry.path());
+  return out;
+}
+
+void count(FolderLook& look, const std::vector<fs::path>& files) {
+  look.files = static_cast<int64_t>(files.size());
+  std::error_code error;
+  for (const auto& file : files)
+    if (const auto size = fs::file_size(file, error); !error) look.bytes += size;
+}
+
+// What job.json of a folder says of its job's kind.
+std::string kind_of_job(const fs::path& folder) {
+  return core::text_in(core::object_in_file(folder / "job.json"), "kind");
+}
+
+std::optional<FolderLook> look_at_run(const fs::path& folder) {
+  bool is_run = false;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string kind = kind_of_job(entry.path());
+    is_run |= !kind.empty();
+    if (kind != "shard") continue;
+    FolderLook out{.holds = FolderLook::Holds::run, .folder = entry.path()};
+    count(out, tars_in(entry.path()));
+    if (out.files > 0) return out;
+  }
+  if (!is_run) return std::nullopt;
+  throw Error(KINORA_ERROR_NOT_FOUND, folder.string() +
+                                          ": a run without shards; add a job of kind shard to its run file "
+                                          "(docs/shard.md), or give the folder of its videos");
+}
+
+void open_some(core::Runtime& runtime, const std::vector<core::Input>& inputs, FolderLook& look) {
+  const core::OneStage probe(runtime, "video.probe", json::object());
+  std::vector<std::pair<int64_t, int64_t>> sizes;
+  uint64_t bytes = 0;
+  double seconds = 0;
+  for (size_t i = 0; i < std::min(inputs.size(), kOpened); ++i) {
+    const auto& input = inputs[i * inputs.size() / std::min(inputs.size(), kOpened)];
+    try {
+      Sample sample("video");
+      sample.set("url", input.url);
+      const Sample probed = probe(sample);
+      const json facts = core::parse_facts(probed.text("json").value_or(""));
+      const double length = core::number_in(facts, "duration_s");
+      if (!(length > 0)) throw Error(KINORA_ERROR_DATA, "no length");
+      sizes.emplace_back(static_cast<int64_t>(core::number_in(facts, "height")),
+                         static_cast<int64_t>(core::number_in(facts, "width")));
+      look.shortest = look.opened == 0 ? length : std::min(look.shortest, length);
+      look.longest = std::max(look.longest, length);
+      seconds += length;
+      bytes += input.size;
+      ++look.opened;
+    } catch (const Error&) {
+      ++look.unreadable;
+    }
+  }
+  if (sizes.empty()) return;
+  std::ranges::sort(sizes, {}, [](const auto& size) { return size.first * size.second; });
+  std::tie(look.height, look.width) = sizes[sizes.size() / 2];
+  look.seconds = bytes > 0 ? seconds / static_cast<double>(bytes) * static_cast<double>(look.bytes) : seconds;
+}
+
+std::string length_text(double seconds) {
+  if (seconds < 90) return fmt::format("{:.0f} seconds", seconds);
+  if (seconds < 5400) return fmt::format("{:.0f} minutes", seconds / 60);
+  return fmt::format("{:.1f} hours", seconds / 3600);
+}
+
+}  // namespace
+
+std::string FolderLook::text() const {
+  const bool are_videos = holds == Holds::videos;
+  if (holds == Holds::model) return "a published model";
+  std::string out = fmt::format(
+      "{}, {}", core::counted(files, are_videos ? "video" : "shard", are_videos ? "videos" : "shards"),
+      core::format_size(bytes));
+  if (opened > 0)
+    out += fmt::format(", {}{}, most like {} x {}", opened == files ? "" : "about ", length_text(seconds),
+                       width, height);
+  if (unreadable > 0)
+    out += fmt::format("; {} of {} that were opened cannot be read", unreadable, opened + unreadable);
+  return out;
+}
+
+FolderLook look_at(core::Runtime& runtime, const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error))
+    throw Error(KINORA_ERROR_NOT_FOUND, folder.string() + ": not a folder");
+  if (fs::exists(folder / "model_index.json", error))
+    return {.holds = FolderLook::Holds::model, .folder = folder};
+  if (const auto tars = tars_in(folder); !tars.empty()) {
+    FolderLook out{.holds = FolderLook::Holds::shards, .folder = folder};
+    count(out, tars);
+    return out;
+  }
+  if (auto run = look_at_run(folder)) return *run;
+  FolderLook out{.folder = folder};
+  core::LeftOut left_out;
+  const auto inputs = core::find_inputs(runtime.io(), {folder.string()}, {.recursive = true}, &left_out);
+  out.files = static_cast<int64_t>(inputs.size());
+  for (const auto& input : inputs) out.bytes += input.size;
+  if (inputs.empty())
+    throw Error(KINORA_ERROR_NOT_FOUND, folder.string() +
+                                            ": no videos, shards (.tar), published model "
+                                            "(model_index.json) or run are in it");
+  open_some(runtime, inputs, out);
+  return out;
+}
+
+}  // namespace kinora

@@ -1,0 +1,144 @@
+// kinora init FOLDER and kinora curate FOLDER
+#include <fstream>
+#include <iostream>
+
+#include <boost/program_options.hpp>
+
+#include "apps/kinora/command.hpp"
+#include "apps/kinora/first_files.hpp"
+#include "core/io/atomic_file.hpp"
+
+namespace kinora {
+namespace {
+
+namespace fs = std::filesystem;
+namespace po = boost::program_options;
+
+constexpr const char* kInitHelp = R"(usage: kinora init FOLDER [options]
+
+Looks at a folder and writes the run file that fits what it holds, with comments:
+  videos              clips, scores, the good ones without copies, shards, and a report
+  shards, or a run    a tokenizer and a model that are trained on them
+  a published model   videos of it (a folder with model_index.json)
+
+examples:
+  kinora init ~/videos                    writes videos.toml; then: kinora run videos.toml
+  kinora init runs/curate --out dit.toml
+
+)";
+
+constexpr const char* kCurateHelp = R"(usage: kinora curate FOLDER [options]
+
+Makes a folder of videos into clips, chooses the good ones without copies, packs them into shards, and writes a
+report; no model server is needed. The run file lies in the output folder, to be read and changed; the same command
+goes on where it was interrupted.
+
+examples:
+  kinora curate ~/videos
+  kinora curate ~/videos --out runs/trip --set 'chosen.where="blur >= 40"'
+
+)";
+
+struct Asked {
+  fs::path folder;
+  std::string name;  // of the run
+  po::variables_map given;
+};
+
+// Nothing if --help was printed, or an exit code.
+std::optional<Asked> asked_of(const char* command, const char* help, const Flags& visible,
+                              const Arguments& arguments, int& code) {
+  po::options_description all;
+  all.add(visible).add_options()("folder", po::value<std::string>()->default_value(""));
+  po::positional_options_description positional;
+  positional.add("folder", 1);
+  Asked out;
+  po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), out.given);
+  if (out.given.count("help")) {
+    std::cout << help << visible;
+    code = kDone;
+    return std::nullopt;
+  }
+  const auto folder = out.given["folder"].as<std::string>();
+  if (folder.empty()) {
+    code = complain(kUsage, fmt::format("{0}: a folder is missing; kinora {0} FOLDER", command));
+    return std::nullopt;
+  }
+  out.folder = fs::absolute(folder).lexically_normal();
+  if (!out.folder.has_filename()) out.folder = out.folder.parent_path();
+  for (const char c : out.folder.filename().string())
+    out.name += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ? c : '-';
+  if (out.name.empty() || out.name[0] == '-') out.name = "run" + out.name;
+  return out;
+}
+
+}  // namespace
+
+Flags init_flags() {
+  Flags out("options");
+  out.add_options()("out", po::value<std::string>()->value_name("FILE"),
+                    "the run file; default: the folder's name with .toml, here")(
+      "force", "replace a file that is there")("help,h", "this text");
+  return out;
+}
+
+int init_command(core::Runtime& runtime, const Arguments& arguments) {
+  int code = kDone;
+  const auto asked = asked_of("init", kInitHelp, init_flags(), arguments, code);
+  if (!asked) return code;
+  const std::string file =
+      asked->given.count("out") ? asked->given["out"].as<std::string>() : asked->name + ".toml";
+  std::error_code error;
+  if (fs::exists(file, error) && !asked->given.count("force"))
+    return complain(kUsage, file + ": the file is there; give another with --out, or --force to replace it");
+  const FolderLook look = look_at(runtime, asked->folder);
+  core::or_throw(core::write_file_atomically(file, run_file_for(look, asked->name, file)));
+  std::cout << look.folder.string() << ": " << look.text() << "\nwrote " << file << "; next: kinora run "
+            << shell_quoted(file) << "\n";
+  return kDone;
+}
+
+Flags curate_flags() {
+  Flags out("options");
+  out.add_options()("out", po::value<std::string>()->value_name("DIR"),
+                    "output folder; default: runs/ and the folder's name")(
+      "set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"),
+      "override a value of the run file, as for `run`")("help,h", "this text");
+  return out;
+}
+
+int curate_command(core::Runtime& runtime, const Arguments& arguments) {
+  int code = kDone;
+  const auto asked = asked_of("curate", kCurateHelp, curate_flags(), arguments, code);
+  if (!asked) return code;
+  const fs::path out =
+      fs::absolute(asked->given.count("out") ? asked->given["out"].as<std::string>() : "runs/" + asked->name)
+          .lexically_normal();
+  const std::string file = (out / "curate.toml").string();
+  std::error_code error;
+  if (fs::exists(file, error)) {
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    if (text.str().find(nlohmann::json(asked->folder.string()).dump()) == std::string::npos)
+      return complain(kUsage, file + " is of another folder; choose an output folder with --out");
+  } else {
+    const FolderLook look = look_at(runtime, asked->folder);
+    if (look.holds != FolderLook::Holds::videos)
+      return complain(kUsage, asked->folder.string() + ": " + look.text() +
+                                  ", and no videos; kinora init writes a run file for it");
+    fs::create_directories(out);
+    core::or_throw(core::write_file_atomically(file, run_file_for(look, asked->name, file)));
+    std::cout << asked->folder.string() << ": " << look.text() << "\nthe run file is " << file << std::endl;
+  }
+  Arguments run{file, "--out", out.string()};
+  if (asked->given.count("set"))
+    for (const auto& one : asked->given["set"].as<std::vector<std::string>>()) {
+      run.push_back("--set");
+      run.push_back(one);
+    }
+  code = run_command(runtime, run);
+  if (code == kDone) std::cout << "look at the clips: kinora studio " << shell_quoted(out.string()) << "\n";
+  return code;
+}
+
+}  // namespace kinora
