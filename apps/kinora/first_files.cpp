@@ -113,16 +113,16 @@ constexpr const char* kTrain =
 name = {name_quoted}
 seed = 1
 
-# 4 times fewer frames and 8 x 8 times fewer pixels.
+# 4 times fewer frames and 4 x 4 times fewer pixels.
 [[job]]
 name = "tokenizer"
 kind = "train-tokenizer"
 input = {folder_quoted}
 start = "principal"
-tokenizer = {{ use = "cosmos", latent_channels = 32, spatial_compression_ratio = 8, encoder_block_out_channels = [72, 72], decode_block_out_channels = [72, 72] }}
+tokenizer = {{ use = "cosmos", latent_channels = 32, spatial_compression_ratio = 4, encoder_block_out_channels = [72, 72], decode_block_out_channels = [72, 72] }}
 frames = 17
-height = 128
-width = 192
+height = 64
+width = 96
 steps = 1000
 batch = 2
 learning_rate = 5e-4
@@ -134,8 +134,8 @@ name = "latents"
 kind = "encode"
 input = [{folder_quoted}, "tokenizer"]
 frames = 17
-height = 128
-width = 192
+height = 64
+width = 96
 sigma_data = 1.0
 scale = "latent"
 words = {{ use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }}

@@ -123,7 +123,7 @@ FolderLook look_at(core::Runtime& runtime, const fs::path& folder) {
     count(out, tars);
     return out;
   }
-  if (auto run = look_at_run(folder)) return *run;
+  if (auto run = look_at_run(kind_of_job(folder).empty() ? folder : folder.parent_path())) return *run;
   FolderLook out{.folder = folder};
   core::LeftOut left_out;
   const auto inputs = core::find_inputs(runtime.io(), {folder.string()}, {.recursive = true}, &left_out);
@@ -134,6 +134,10 @@ FolderLook look_at(core::Runtime& runtime, const fs::path& folder) {
                                             ": no videos, shards (.tar), published model "
                                             "(model_index.json) or run are in it");
   open_some(runtime, inputs, out);
+  if (out.opened == 0)
+    throw Error(KINORA_ERROR_NOT_FOUND,
+                fmt::format("{}: none of the {} that were opened can be read as a video, such as {}",
+                            folder.string(), core::counted(out.unreadable, "file", "files"), inputs[0].url));
   return out;
 }
 

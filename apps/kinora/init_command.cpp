@@ -39,6 +39,14 @@ examples:
 
 )";
 
+// As one word of the shell, in quotes only where it needs them.
+std::string word_of(const std::string& path) {
+  const bool is_plain = std::ranges::all_of(path, [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("/._-").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  return is_plain ? path : shell_quoted(path);
+}
+
 struct Asked {
   fs::path folder;
   std::string name;  // of the run
@@ -94,7 +102,7 @@ int init_command(core::Runtime& runtime, const Arguments& arguments) {
   const FolderLook look = look_at(runtime, asked->folder);
   core::or_throw(core::write_file_atomically(file, run_file_for(look, asked->name, file)));
   std::cout << look.folder.string() << ": " << look.text() << "\nwrote " << file << "; next: kinora run "
-            << shell_quoted(file) << "\n";
+            << word_of(file) << "\n";
   return kDone;
 }
 
@@ -137,7 +145,7 @@ int curate_command(core::Runtime& runtime, const Arguments& arguments) {
       run.push_back(one);
     }
   code = run_command(runtime, run);
-  if (code == kDone) std::cout << "look at the clips: kinora studio " << shell_quoted(out.string()) << "\n";
+  if (code == kDone) std::cout << "look at the clips: kinora studio " << word_of(out.string()) << "\n";
   return code;
 }
 
