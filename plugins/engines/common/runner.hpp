@@ -177,4 +177,17 @@ void Runner::step(Task& task, F&& f) {
   if (!guarded(f)) end(task);
 }
 
+// [owner-thread] Runs it, and then in any case close(), which does what was posted to the executor. Throws Error.
+template <class F>
+void run_to_end(Runner& runner, F&& close) {
+  try {
+    runner.run();
+  } catch (...) {
+    runner.stop();
+    close();
+    throw;
+  }
+  close();
+}
+
 }  // namespace kinora::engines

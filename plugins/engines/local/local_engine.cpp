@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "kinora/plugin.hpp"
-#include "plugins/engines/common/runner.hpp"
 #include "plugins/engines/common/stage_state.hpp"
 #include "plugins/engines/common/threads.hpp"
 #include "plugins/engines/local/instance.hpp"
@@ -60,14 +59,7 @@ class Workshop final : public engines::Threads {
 
 void LocalEngine::describe(Describe<Options>& d) {
   d.name("local").help("Runs the stages on this machine's cores, bounded in memory");
-  d.option("queue", &Options::queue).range(1, 1 << 20).help("samples that may wait for one stage");
-  d.option("retries", &Options::retries)
-      .range(0, 100)
-      .help("further attempts when reading or writing failed");
-  d.option("backoff", &Options::backoff)
-      .range(0, 3600)
-      .unit("s")
-      .help("wait before the first further attempt; each later wait is 4 times as long");
+  engines::describe_common(d);
   d.option("gpus", &Options::gpus)
       .range(-1, 4096)
       .help(
@@ -89,29 +81,14 @@ void LocalEngine::describe(Describe<Options>& d) {
       .help(
           "stages that run in processes of their own: auto (those that read media or come from a third "
           "party's plugin), none, all, or their names");
-  d.option("item_timeout", &Options::item_timeout)
-      .at_least(0)
-      .unit("s")
-      .help("longest time without a sign of life from a sample before its process is killed; 0: no limit");
-  d.option("item_limit", &Options::item_limit)
-      .at_least(0)
-      .unit("s")
-      .help(
-          "longest time for a sample before its process is killed, whatever its signs of life; waits for the "
-          "next stage do not count; 0: no limit");
   d.option("item_memory", &Options::item_memory)
       .bytes()
       .at_least(0)
       .help("most memory of a process before it is killed; 0: half of worker_memory");
-  d.option("item_retries", &Options::item_retries)
-      .range(0, 100)
-      .help("further attempts at a sample whose process died");
-  d.option("profile", &Options::profile)
-      .help("trace.json in the job's folder: the workers' activity over time, for chrome://tracing");
 }
 
 void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
-  engines::Settings settings;
+  engines::Settings settings = options_.settings();
   engines::Tokens& total = settings.nodes.front();
   const int32_t threads =
       run.threads() > 0 ? run.threads() : static_cast<int32_t>(std::thread::hardware_concurrency());
@@ -121,11 +98,6 @@ void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
   total.nvenc = coders(options_.nvenc);
   total.memory =
       options_.worker_memory > 0 ? static_cast<uint64_t>(options_.worker_memory) : physical_memory() / 4 * 3;
-  settings.queue = static_cast<uint64_t>(options_.queue);
-  settings.retries = options_.retries;
-  settings.backoff = options_.backoff;
-  settings.death_retries = options_.item_retries;
-  settings.profile = options_.profile;
   const Isolation isolation{
       options_.isolate,
       options_.item_timeout,
@@ -136,14 +108,7 @@ void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
   isolation.check(pipeline);
   Workshop executor(isolation);
   engines::Runner runner(pipeline, run, settings, executor);
-  try {
-    runner.run();
-  } catch (...) {
-    runner.stop();
-    executor.join();
-    throw;
-  }
-  executor.join();
+  engines::run_to_end(runner, [&] { executor.join(); });
 }
 
 KINORA_COMPONENT(LocalEngine)

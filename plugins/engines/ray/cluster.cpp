@@ -332,14 +332,7 @@ void run_on(Cluster& cluster, const kinora_pipeline& pipeline, const Run& run,
             const engines::Settings& settings) {
   engines::Runner runner(pipeline, run, settings, cluster);
   cluster.attend(&runner);
-  try {
-    runner.run();
-  } catch (...) {
-    runner.stop();
-    cluster.close();
-    throw;
-  }
-  cluster.close();
+  engines::run_to_end(runner, [&] { cluster.close(); });
 }
 
 }  // namespace kinora::ray

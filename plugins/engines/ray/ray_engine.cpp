@@ -64,29 +64,7 @@ void RayEngine::describe(Describe<Options>& d) {
   d.option("node_losses", &Options::node_losses)
       .range(0, 1000)
       .help("further attempts at a sample whose node was lost; they do not count as item_retries");
-  d.option("queue", &Options::queue).range(1, 1 << 20).help("samples that may wait for one stage");
-  d.option("retries", &Options::retries)
-      .range(0, 100)
-      .help("further attempts when reading or writing failed");
-  d.option("backoff", &Options::backoff)
-      .range(0, 3600)
-      .unit("s")
-      .help("wait before the first further attempt; each later wait is 4 times as long");
-  d.option("item_timeout", &Options::item_timeout)
-      .at_least(0)
-      .unit("s")
-      .help("longest time without a sign of life from a sample before its process is killed; 0: no limit");
-  d.option("item_limit", &Options::item_limit)
-      .at_least(0)
-      .unit("s")
-      .help(
-          "longest time for a sample before its process is killed, whatever its signs of life; waits for the "
-          "next stage do not count; 0: no limit");
-  d.option("item_retries", &Options::item_retries)
-      .range(0, 100)
-      .help("further attempts at a sample whose process died");
-  d.option("profile", &Options::profile)
-      .help("trace.json in the job's folder: the workers' activity over time, for chrome://tracing");
+  engines::describe_common(d);
 }
 
 RayEngine::RayEngine(const Options& options) : options_(options) {
@@ -103,14 +81,9 @@ void RayEngine::run(const kinora_pipeline& pipeline, const Run& run) {
                    {"insecure", options_.insecure},
                    {"log", run.out().empty() ? "" : std::string(run.out()) + "/ray.log"},
                    {"version", KINORA_PLUGIN_VERSION}});
-  engines::Settings settings;
+  engines::Settings settings = options_.settings();
   settings.nodes = cluster.nodes(options_.cluster_wait);
-  settings.queue = static_cast<uint64_t>(options_.queue);
-  settings.retries = options_.retries;
-  settings.backoff = options_.backoff;
-  settings.death_retries = options_.item_retries;
   settings.node_losses = options_.node_losses;
-  settings.profile = options_.profile;
   run_on(cluster, pipeline, run, settings);
 }
 

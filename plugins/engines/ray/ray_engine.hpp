@@ -5,24 +5,19 @@
 #include <vector>
 
 #include "kinora/engine.hpp"
+#include "plugins/engines/common/options.hpp"
 
 namespace kinora::ray {
 
 class RayEngine final : public Engine {
  public:
-  struct Options {
+  struct Options : engines::CommonOptions {
     std::string address = "auto";
     std::string python;
     std::vector<std::string> where;
     bool insecure = false;
     double cluster_wait = 600;
     int64_t node_losses = 8;
-    int64_t queue = 64;
-    int64_t retries = 2;
-    double backoff = 0.2;
-    double item_timeout = 300, item_limit = 43200;
-    int64_t item_retries = 1;
-    bool profile = false;
   };
   static void describe(Describe<Options>& d);
   // Throws Error for an address or a label that cannot be one.
