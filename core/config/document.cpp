@@ -176,9 +176,10 @@ Status Document::set(std::string_view assignment) {
   if (at) {
     pointer = "/job/" + std::to_string(at - &root_["job"][0]);
   } else {
-    if (parts.front() == "storage" && !root_.contains("storage")) root_["storage"] = json::object();
-    at = root_.contains(parts.front()) ? &root_[parts.front()] : nullptr;
-    pointer = child("", parts.front());
+    const std::string& table = parts.front();
+    if ((table == "storage" || table == "run") && !root_.contains(table)) root_[table] = json::object();
+    at = root_.contains(table) ? &root_[table] : nullptr;
+    pointer = child("", table);
   }
   if (!at) return no_job(root_, name_, path, parts.front());
   if (parts.size() < 2)

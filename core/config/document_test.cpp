@@ -41,6 +41,16 @@ TEST(Document, OfAFlagHasPlacesWithoutLines) {
   EXPECT_EQ(format({flag->value("/job/0/height"), "wrong"}), "--set a.height=3: wrong");
 }
 
+TEST(Document, SetsKeysOfTheRunOfAFileThatHasNoSuchTable) {
+  auto file = Document::parse("[[job]]\nname = 'a'\n", "run.toml");
+  ASSERT_TRUE(file);
+  ASSERT_TRUE(file->set("run.seed=3"));
+  ASSERT_TRUE(file->set("run.engine.use=ray"));
+  EXPECT_EQ(file->root()["run"], (nlohmann::json{{"seed", 3}, {"engine", {{"use", "ray"}}}}));
+  EXPECT_EQ(format({file->value("/run/engine/use"), "wrong"}), "--set run.engine.use=ray: wrong");
+  EXPECT_THAT(file->set("rum.seed=3").failure().message, HasSubstr("did you mean 'run'?"));
+}
+
 // Without the quotes that a shell takes, it is a text.
 TEST(Document, TakesListsInTomlAndInJsonFromTheCommandLine) {
   auto file = Document::parse("[[job]]\nname = 'a'\n", "run.toml");

@@ -17,7 +17,7 @@ class SlotReader {
       const std::string at = pointer + "/" + slot.name;
       const json given = table.value(slot.name, json());
       if (given.is_null()) {
-        if (take_from_input(slot, job)) continue;
+        if (take_from_run_or_input(slot, job)) continue;
         if (!slot.use.empty()) {
           read_default(at, slot, job);
         } else if (slot.required) {
@@ -60,8 +60,9 @@ class SlotReader {
     job.components.push_back(std::move(*use));
   }
 
-  // Takes the component of the same slot of the first input of the kind `slot.from`. False: there is none.
-  bool take_from_input(const Slot& slot, JobSpec& job) const {
+  // Takes the run's engine, or the same slot's component of the first input of the kind `slot.from`. False: neither.
+  bool take_from_run_or_input(const Slot& slot, JobSpec& job) const {
+    if (slot.name == "engine" && all_.engine) return job.components.push_back(*all_.engine), true;
     for (const size_t input : job.inputs)
       if (const JobSpec& other = all_.run.jobs[input]; other.kind->name == slot.from)
         if (const auto* use = other.component(slot.name)) return job.components.push_back(*use), true;

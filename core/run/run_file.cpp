@@ -71,12 +71,17 @@ class RunReader {
   void read_head() {
     const json head = all_.doc.root().value("run", json::object());
     if (!head.is_object()) return all_.problem(all_.doc.key("/run"), "'run' must be a table");
-    known_keys("/run", head, {"name", "out", "seed", "log"});
+    known_keys("/run", head, {"name", "out", "seed", "log", "engine"});
     all_.run.name = all_.text("/run", head, "name", all_.run.file.stem().string());
     all_.run.out = fs::absolute(all_.text("/run", head, "out", "runs/" + all_.run.name)).lexically_normal();
     all_.run.log_level = all_.text("/run", head, "log", "info");
     if (const auto status = check_log_level(all_.run.log_level); !status)
       all_.problem(all_.doc.value("/run/log"), status.failure().message);
+    if (head.contains("engine")) {
+      all_.engine = read_component(all_.doc, all_.registry, "/run/engine", "engine",
+                                   all_.run.file.parent_path(), all_.problems, head["engine"]);
+      if (all_.engine) all_.engine->slot = "engine";
+    }
     if (head.contains("seed")) {
       if (head["seed"].is_number_integer() && head["seed"].get<int64_t>() >= 0) {
         all_.run.seed = head["seed"];

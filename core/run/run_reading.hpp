@@ -15,7 +15,8 @@ struct RunReading {
   Registry& registry;
   std::vector<Diagnostic>& problems;
   RunFile run{};
-  std::set<std::string> unread{};  // names of jobs whose kind or pipeline could not be read
+  std::optional<ComponentUse> engine{};  // of jobs that name none
+  std::set<std::string> unread{};        // names of jobs whose kind or pipeline could not be read
 
   void problem(Location at, std::string message) { problems.push_back({std::move(at), std::move(message)}); }
   // The string at `key`, or `fallback`; a problem if it is of another type.

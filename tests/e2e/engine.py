@@ -113,6 +113,29 @@ def graphs():
               done.stderr)
 
 
+def of_the_run():
+    """`[run] engine` is the engine of jobs that name none, whose own one replaces it whole; it is no part of a job."""
+    stages, engine = '{ use = "faulty", how = "none" }', 'engine = { use = "local", profile = true }\n'
+    traces = {}
+    for name, head, own in (("plain", "", ""), ("head", engine, ""), ("own", engine, 'engine = { use = "local" }')):
+        file = toml(name, [VIDEO], stages, own)
+        file.write_text(file.read_text().replace("[run]\n", f"[run]\n{head}"))
+        done = kinora("run", file)
+        traces[name] = (done.returncode, (SCRATCH / name / "clips/trace.json").exists())
+    holds("the run's engine is that of a job without one",
+          traces == {"plain": (0, False), "head": (0, True), "own": (0, False)}, traces)
+    for sets in (["run.engine.use=local", "run.engine.queue=3"], ["clips.engine.queue=3"], ['run.engine={use="ray"}']):
+        again = kinora("run", SCRATCH / "plain.toml", "--dry-run", *(a for s in sets for a in ("--set", s)))
+        holds(f"a finished job stays finished with {sets}", "clips: already done" in again.stderr, again.stderr)
+    for head, at, words in (('"loca"', "2:10", "did you mean 'local'?"), ("3", "2:10", "expected the name of a engine"),
+                            ('{ use = "local", quue = 3 }', "2:27", "did you mean 'queue'?")):
+        file = toml("wrong", [VIDEO], stages)
+        file.write_text(file.read_text().replace("[run]\n", f"[run]\nengine = {head}\n"))
+        done = kinora("check", file)
+        holds(f"check refuses the run's engine {head}", done.returncode == 2 and
+              any(f"wrong.toml:{at}:" in line and words in line for line in done.stderr.splitlines()), done.stderr)
+
+
 def isolation():
     videos = damaged_videos(SCRATCH / "videos", 9)
     stages = f'"video.probe", "shots.content", {{ {CUT} }}'
@@ -542,8 +565,8 @@ def ten_runs():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for part in (graphs, isolation, crashes, killed_while_made, stopped_while_made, twins, late, without_result, resumed,
-             joined, batches, large, noise, copies, anew, orphans, shown, ten_runs):
+for part in (graphs, of_the_run, isolation, crashes, killed_while_made, stopped_while_made, twins, late,
+             without_result, resumed, joined, batches, large, noise, copies, anew, orphans, shown, ten_runs):
     if part.__name__ in (sys.argv[5:] or part.__name__):
         part()
 print(f"{len(failures)} failed")
