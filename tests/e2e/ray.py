@@ -162,17 +162,44 @@ def check_version():
     said = subprocess.run([KINORA, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
     project = (ROOT / "packaging/ray/pyproject.toml").read_text()
     assert f'version = "{said}"' in project and f'"kinora=={said}"' in project, said
+    assert f'__version__ = "{said}"' in (ROOT / "packaging/ray/kinora_ray/__init__.py").read_text(), said
+
+
+# A cluster with a token; `kinora run FILE`, given another token, and the exit code of that.
+HEAD = """
+import os, subprocess, sys, tempfile
+with tempfile.TemporaryDirectory(prefix="ray-") as folder:
+    os.mkdir(f"{folder}/ray")
+    os.environ["RAY_TMPDIR"] = folder
+    from ray.cluster_utils import Cluster
+    cluster = Cluster(initialize_head=True, head_node_args={
+        "num_cpus": 0, "resources": {"kinora": 1}, "include_dashboard": False, "node_ip_address": "127.0.0.1",
+        "temp_dir": f"{folder}/ray", "object_store_memory": 80 << 20})
+    code = subprocess.call([*sys.argv[1:], "--set", f"clips.engine.address={cluster.address}"],
+                           env={**os.environ, "RAY_AUTH_TOKEN": "b" * 64})
+    cluster.head_node.kill_all_processes(check_alive=False, allow_graceful=False)
+sys.exit(code)
+"""
+
+
+def check_token(folder):
+    file = run_file("token", ray(1), folder)
+    env = {**ENV, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 64}
+    done = subprocess.run([*ALONE, PYTHON, "-c", HEAD, KINORA, "run", file], env=env, capture_output=True, text=True,
+                          timeout=240)
+    assert done.returncode == 1 and "refuses this process" in done.stderr, (done.returncode, done.stderr[-4000:])
+    assert "give it the cluster's token" in done.stderr, done.stderr[-4000:]
 
 
 def check_refusals(folder):
     """One line with a remedy each."""
     for name, engine, words in (
             ("nobody", ray(1, address="127.0.0.1:1", cluster_wait=60), "no Ray cluster at '127.0.0.1:1'"),
-            ("python", ray(1, python="/nowhere/python3"), "set the option python")):
+            ("label", ray(1, where=["pool=none"], cluster_wait=15), "that `where` names labels that they have")):
         said = run(run_file(name, engine, folder), code=1)
         assert words in said, (name, said[-2000:])
     for name, engine, words in (("address", ray(1, address="local:0"), "expected auto, HOST:PORT"),
-                                ("label", ray(1, where=["pool"]), "LABEL=VALUE")):
+                                ("no_label", ray(1, where=["pool"]), "LABEL=VALUE")):
         file = run_file(name, engine, folder)
         done = subprocess.run([KINORA, "check", file], env=ENV, capture_output=True, text=True, timeout=60)
         assert done.returncode == 2 and f"{file}:10:" in done.stderr and words in done.stderr, (name, done.stderr)
@@ -189,7 +216,8 @@ def main():
     expected = results("local")
     assert len(expected[1]) > 10, expected[1]
     parts = {"equality": lambda: check_equality(expected, folder), "deaths": lambda: check_deaths(expected, folder),
-             "driver": lambda: check_driver(expected, folder), "refusals": lambda: check_refusals(folder)}
+             "driver": lambda: check_driver(expected, folder), "refusals": lambda: check_refusals(folder),
+             "token": lambda: check_token(folder)}
     for name in sys.argv[5:] or parts:
         begin = time.monotonic()
         parts[name]()

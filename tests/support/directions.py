@@ -21,8 +21,9 @@ MAY = {"apps": {"apps", "jobs", "core", "kernels", "sdk"}, "jobs": {"jobs", "cor
        "core": {"core", "kernels", "sdk"},
        "plugins": {"plugins", "kernels", "sdk"}, "kernels": {"kernels", "sdk"}, "sdk": {"sdk"}}
 # `kinora bench balance` measures the balancer, whose types are those of the engine's plugin: kinora-bench has both.
-# engine/ray carries samples as the host's workers do.
-ALLOWED = {("apps/planner/curation.hpp", "plugins/engines/common/simulated/cluster.hpp"),
+# engine/ray carries samples as the host's workers do, and runs a program as the host does.
+ALLOWED = {("plugins/engines/ray/interpreter.cpp", "core/base/program_output.hpp"),
+           ("apps/planner/curation.hpp", "plugins/engines/common/simulated/cluster.hpp"),
            ("apps/bench/bench_balance.cpp", "plugins/engines/common/balance/trial.hpp"),
            ("plugins/engines/ray/wire.cpp", "core/workers/channel.hpp"),
            ("plugins/engines/ray/wire.cpp", "core/workers/sample_message.hpp")}

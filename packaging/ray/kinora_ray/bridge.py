@@ -7,6 +7,8 @@ import socket
 import sys
 import traceback
 
+import kinora
+
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.pop("RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES", None)
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # KinoraStage sets CUDA_VISIBLE_DEVICES itself
@@ -30,22 +32,8 @@ def _imported():
         import ray.exceptions
         import ray.util.scheduling_strategies
     except ImportError as error:
-        raise Unusable(f"{sys.executable} has no Ray ({error}); pip install 'ray>=2.49,<2.62', or set the option "
-                       f"python to an interpreter that has it") from None
+        raise Unusable(f"{sys.executable} cannot import Ray ({error}); install it anew") from None
     return ray
-
-
-def _checked(version):
-    """Kinora's fingerprint, of the version that the engine has."""
-    try:
-        import kinora
-        found = kinora.version()
-    except Exception as error:
-        raise Unusable(f"{sys.executable} has no Kinora ({error}); install the wheel kinora next to kinora-ray, or set "
-                       f"KINORA_PREFIX to an installation") from None
-    if version and found != version:
-        raise Unusable(f"{sys.executable} has Kinora {found}, and this is {version}; install the same in both")
-    return kinora.fingerprint()
 
 
 def _difference(mine, theirs):
@@ -125,21 +113,26 @@ class Bridge:
             os.dup2(file, 1)
             os.dup2(file, 2)
             os.close(file)
-        self.fingerprint = _checked(head.get("version", ""))
+        self.fingerprint = kinora.fingerprint()
         address = head.get("address", "auto")
         self.cluster = _local.Local() if address.startswith("local:") else None
         self.ray = ray = _imported()
         if self.cluster:
             address = self.cluster.start(int(address[6:]))
+        answers = False
         try:
             if address != "auto":  # Ray would try for a minute, and then end this process
                 host, _, port = address.rpartition(":")
                 socket.create_connection((host.strip("[]"), int(port)), _VISIT).close()
+                answers = True
             ray.init(address=address, log_to_driver=False, namespace=f"kinora-{os.getpid()}", configure_logging=True,
                      logging_level="ERROR")
         except (OSError, ValueError, RuntimeError) as error:
-            raise Unusable(f"no Ray cluster at '{address}' ({str(error).splitlines()[0]}); start one (ray start "
-                           f"--head), or set address = \"local:2\"") from None
+            line = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise Unusable(f"the cluster at '{address}' refuses this process ({line}); give it the cluster's token "
+                           f"(RAY_AUTH_MODE=token, RAY_AUTH_TOKEN_PATH), Ray and Python" if answers else
+                           f"no Ray cluster at '{address}' ({line}); start one (ray start --head), or set address = "
+                           f"\"local:2\"") from None
         self.refuse_insecure(head.get("insecure", False))
         where = dict(one.split("=", 1) for one in head.get("where", []))
         while not self.ended.is_set():

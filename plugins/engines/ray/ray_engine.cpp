@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <string_view>
 
 #include "kinora/plugin.hpp"
 #include "plugins/engines/ray/cluster.hpp"
+#include "plugins/engines/ray/interpreter.hpp"
 
 namespace kinora::ray {
 namespace {
@@ -34,11 +34,6 @@ void check_label(const std::string& label) {
   if (equals == std::string::npos || equals == 0 || equals + 1 == label.size())
     throw Error(KINORA_ERROR_INVALID,
                 "engine/ray: where has '" + label + "'; expected labels of nodes, LABEL=VALUE");
-}
-
-std::string python_of(const std::string& asked) {
-  const char* environment = std::getenv("VIRTUAL_ENV");
-  return !asked.empty() ? asked : environment ? std::string(environment) + "/bin/python3" : "python3";
 }
 
 }  // namespace
@@ -70,17 +65,17 @@ void RayEngine::describe(Describe<Options>& d) {
 RayEngine::RayEngine(const Options& options) : options_(options) {
   check_address(options_.address);
   std::for_each(options_.where.begin(), options_.where.end(), check_label);
+  check_interpreter(interpreter_of(options_.python), KINORA_PLUGIN_VERSION);
 }
 
 void RayEngine::run(const kinora_pipeline& pipeline, const Run& run) {
   const Limits limits{options_.item_timeout, options_.item_limit};
-  BridgeProcess bridge(python_of(options_.python));
+  BridgeProcess bridge(interpreter_of(options_.python));
   Cluster cluster(std::make_unique<Wire>(bridge.socket()), run, limits,
                   {{"address", options_.address},
                    {"where", options_.where},
                    {"insecure", options_.insecure},
-                   {"log", run.out().empty() ? "" : std::string(run.out()) + "/ray.log"},
-                   {"version", KINORA_PLUGIN_VERSION}});
+                   {"log", run.out().empty() ? "" : std::string(run.out()) + "/ray.log"}});
   engines::Settings settings = options_.settings();
   settings.nodes = cluster.nodes(options_.cluster_wait);
   settings.node_losses = options_.node_losses;

@@ -20,7 +20,7 @@ class RayEngine final : public Engine {
     int64_t node_losses = 8;
   };
   static void describe(Describe<Options>& d);
-  // Throws Error for an address or a label that cannot be one.
+  // Throws Error for an address or a label that cannot be one, and for a Python that cannot be the bridge.
   explicit RayEngine(const Options& options);
   void run(const kinora_pipeline& pipeline, const Run& run) override;
 

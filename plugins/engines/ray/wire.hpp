@@ -2,8 +2,8 @@
 // packets of core/workers/channel.hpp, whose head may carry a sample as core/workers/sample_message.hpp does.
 //
 // To the bridge, `is`:
-//   open    address, where, insecure, version, log (a file): connects, and tells each node that has the labels and the
-//           same Kinora
+//   open    address, where, insecure, log (a file): connects, and tells each node that has the labels and the same
+//           Kinora
 //   start   worker, node, id, options, name, devices, cores (of the node), seed, out: makes an instance
 //   input   call, and a sample: one input of the call that follows
 //   call    call, worker, what ("process", "process_batch", "finish")

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""`kinora check` tells what the Python of engine/ray lacks, each in one line with its place and a remedy, and connects
+to nothing. Ray is not needed: only its version is read. usage: ray_python.py KINORA BUILD ROOT SCRATCH"""
+import os, pathlib, shutil, subprocess, sys
+
+KINORA, BUILD, ROOT, SCRATCH = (pathlib.Path(a).resolve() for a in sys.argv[1:5])
+VERSION = subprocess.run([KINORA, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+SITE = f"{ROOT / 'packaging/wheel'}:{ROOT / 'packaging/ray'}"
+
+
+def written(name, text):
+    file = SCRATCH / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def program(name, text):
+    file = written(name, f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+    return file
+
+
+def with_ray(version):
+    """A folder of Python with the metadata of this Ray."""
+    written(f"ray{version}/ray-{version}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: ray\nVersion: {version}\n")
+    return f"{SCRATCH / f'ray{version}'}:{SITE}"
+
+
+def answer(python, path, **more):
+    """python: the option; "": none."""
+    option = f', python = "{python}"' if python else ""
+    file = written("run.toml", f'[run]\nengine = {{ use = "ray"{option} }}\n[[job]]\nname = "clips"\nkind = "curate"\n'
+                               f'input = "{ROOT / "tests/data/bbb_A.mp4"}"\nstages = ["video.probe"]\n')
+    inherited = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    env = {**inherited, "KINORA_PREFIX": str(BUILD), "PYTHONPATH": path, **more}
+    done = subprocess.run([KINORA, "check", file], env=env, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stderr.replace(f"{file}:2:10: job 'clips': engine/ray: ", "AT ")
+
+
+def main():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    # without the packages of the interpreter's own folders
+    python = program("python", f'exec "{sys.executable}" -S "$@"')
+    environment = program("env/bin/python3", f'exec "{sys.executable}" -S "$@"')
+    fine = with_ray("2.60.0")
+    for answered in (answer(python, fine), answer("", fine, VIRTUAL_ENV=str(environment.parents[1])),
+                     answer("", fine, PATH=f"{environment.parent}:{os.environ['PATH']}"),
+                     answer(python, with_ray("2.49.1")), answer(python, with_ray("2.61.9"))):
+        assert answered[0] == 0 and "AT" not in answered[1], answered
+    other = written("other/kinora.py", 'def version():\n    return "0.0.9"\n').parent
+    older = written("older/kinora_ray/__init__.py",
+                    (ROOT / "packaging/ray/kinora_ray/__init__.py").read_text().replace(VERSION, "0.0.9")).parents[1]
+    wheel, half = str(ROOT / "packaging/wheel"), str(ROOT / "packaging/ray")
+    cases = (("/nowhere/python3", fine, {}, "'/nowhere/python3' cannot be started; install Python with kinora-ray, or"),
+             (program("ends", "exit 1"), fine, {}, "cannot be started"),
+             (program("dies", "echo here; kill -9 $$"), fine, {}, "has no kinora-ray; pip install"),
+             (python, wheel, {}, f"has no kinora-ray; pip install kinora-ray=={VERSION}, or set"),
+             (python, f"{older}:{fine}", {}, f"has kinora-ray 0.0.9, and this is Kinora {VERSION}; install the same"),
+             (python, f"{other}:{fine}", {}, f"has Kinora 0.0.9, and this is Kinora {VERSION}; install the same"),
+             (python, half, {}, "has no Kinora (No module named 'kinora'); install the wheel"),
+             (python, fine, {"KINORA_PREFIX": "/nowhere"}, "has no Kinora (/nowhere/lib/libkinora_embed.so"),
+             (python, SITE, {}, "has no Ray; pip install 'ray>=2.49,<2.62', or set the option python"),
+             (python, with_ray("2.48.9"), {}, "has Ray 2.48.9, and kinora-ray takes 2.49 to 2.61; pip install"),
+             (python, with_ray("2.62.0"), {}, "has Ray 2.62.0, and kinora-ray takes 2.49 to 2.61; pip install"))
+    for option, path, more, words in cases:
+        code, said = answer(option, path, **more)
+        first, *rest = said.splitlines()
+        assert code == 2 and first.startswith("AT ") and words in first and len(rest) == 1, (words, code, said)
+
+
+main()
