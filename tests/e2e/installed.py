@@ -247,13 +247,47 @@ def check_bill_of_materials():
     ids = [one["SPDXID"] for one in whole["packages"]]
     assert len(set(ids)) == len(ids) and all(re.fullmatch(r"SPDXRef-[A-Za-z0-9.-]+", id) for id in ids), ids
     assert all(one["name"] and one["downloadLocation"] and "licenseDeclared" in one for one in whole["packages"])
-    assert {"kinora", "torch", "libfaiss-dev", "kinora-media"} <= {one["name"] for one in whole["packages"]}
+    names = {one["name"] for one in whole["packages"]}
+    assert {"kinora", "torch", "libfaiss-dev", "kinora-media", "kinora-ray"} <= names, names
     for link in whole["relationships"]:
         assert {link["spdxElementId"], link["relatedSpdxElement"]} <= {"SPDXRef-DOCUMENT", *ids}, link
     if validator := shutil.which("pyspdxtools"):  # of the Python package spdx-tools
         run(validator, "-i", out, env=os.environ)
     else:
         skip("check_bill_of_materials by pyspdxtools", "pyspdxtools is not installed")
+
+
+def check_record(file):
+    """The names in a wheel, of which its RECORD is right."""
+    with zipfile.ZipFile(file) as wheel:
+        record = [line.split(",")
+                  for line in wheel.read(next(n for n in wheel.namelist()
+                                              if n.endswith("/RECORD"))).decode().splitlines()]
+        assert sorted(name for name, _, _ in record) == sorted(wheel.namelist())
+        for name, digest, size in record:
+            data = wheel.read(name)
+            found = "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            assert name.endswith("/RECORD") or (digest, size) == (found, str(len(data))), name
+        return set(wheel.namelist())
+
+
+def check_wheel_of_ray():
+    """kinora-ray, in the environment of check_wheel(): it wants the other wheel's version, and says that Ray is
+    missing."""
+    file, again = (next((SCRATCH / folder).glob("kinora_ray-*-py3-none-any.whl")) for folder in ("wheel", "again"))
+    assert file.read_bytes() == again.read_bytes()
+    assert {f"kinora_ray/{one.name}" for one in (ROOT / "packaging/ray/kinora_ray").glob("*.py")} <= check_record(file)
+    pip = [SCRATCH / "env/bin/pip", "--disable-pip-version-check"]
+    lacking = run(*pip, "install", "--no-index", file, code=1)
+    assert "ray<2.62,>=2.49" in lacking, lacking
+    run(*pip, "install", "--no-index", "--no-deps", file)
+    version = re.match(r"kinora (\S+)", kinora("--version"))[1]
+    said = run(SCRATCH / "env/bin/python", "-c", f"import kinora_ray; print(kinora_ray.problem('{version}'))")
+    assert "has no Ray; pip install 'ray>=2.49,<2.62'" in said, said
+    assert f"and this is Kinora {version}.1" in run(SCRATCH / "env/bin/python", "-c",
+                                                    f"import kinora_ray; print(kinora_ray.problem('{version}.1'))")
+    bridge = run(SCRATCH / "env/bin/python", "-m", "kinora_ray", code=1)
+    assert "`kinora run` starts this itself" in bridge, bridge
 
 
 def check_wheel():
@@ -264,16 +298,7 @@ def check_wheel():
             for folder in ("wheel", "again")]
     file, again = (next((SCRATCH / folder).glob("kinora-*-py3-none-linux_*.whl")) for folder in ("wheel", "again"))
     assert file.read_bytes() == again.read_bytes() and re.search(r"libavcodec\.so\.\d+  LGPL", said[0]), said
-    with zipfile.ZipFile(file) as wheel:
-        record = [line.split(",")
-                  for line in wheel.read(next(n for n in wheel.namelist()
-                                              if n.endswith("/RECORD"))).decode().splitlines()]
-        assert sorted(name for name, _, _ in record) == sorted(wheel.namelist())
-        assert {"kinora/_pipeline.py", "kinora/py.typed"} <= set(wheel.namelist())
-        for name, digest, size in record:
-            data = wheel.read(name)
-            found = "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            assert name.endswith("/RECORD") or (digest, size) == (found, str(len(data))), name
+    assert {"kinora/_pipeline.py", "kinora/py.typed"} <= check_record(file)
     run(sys.executable, "-m", "venv", SCRATCH / "env")
     run(SCRATCH / "env/bin/pip", "install", "--no-index", "--disable-pip-version-check", file)
     assert kinora("--version") == run(SCRATCH / "env/bin/kinora", "--version", env=BARE)
@@ -317,7 +342,7 @@ def main():
     install()
     for check in (check_build_tree, check_no_path_of_the_build, check_linking, check_program, check_libtorch,
                   check_run_files, check_sdk, check_completion, check_man_page, check_licences, check_links,
-                  check_bill_of_materials, check_conda_packages, check_wheel):
+                  check_bill_of_materials, check_conda_packages, check_wheel, check_wheel_of_ray):
         check()
         print("ok   ", check.__name__, flush=True)
 

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """`kinora check` tells what the Python of engine/ray lacks, each in one line with its place and a remedy, and connects
-to nothing. Ray is not needed: only its version is read. usage: ray_python.py KINORA BUILD ROOT SCRATCH"""
-import os, pathlib, shutil, subprocess, sys
+to nothing. Ray is not needed: only its version is read. The files of packaging/ray for clusters name what there is.
+usage: ray_python.py KINORA BUILD ROOT SCRATCH"""
+import os, pathlib, re, shutil, subprocess, sys
+
+import yaml
 
 KINORA, BUILD, ROOT, SCRATCH = (pathlib.Path(a).resolve() for a in sys.argv[1:5])
 VERSION = subprocess.run([KINORA, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
@@ -38,7 +41,36 @@ def answer(python, path, **more):
     return done.returncode, done.stderr.replace(f"{file}:2:10: job 'clips': engine/ray: ", "AT ")
 
 
+def check_files():
+    """The files for clusters hold what their comments tell a reader to make, and the Ray that is tested."""
+    text = (ROOT / "packaging/ray/kuberay.yaml").read_text()
+    cluster = yaml.safe_load(text)
+    assert cluster["kind"] == "RayCluster" and f"ray.io/cluster={cluster['metadata']['name']}," in text, text
+    tested = re.search(r"ray==(\S+)", (ROOT / "packaging/dev.sh").read_text())[1]
+    assert cluster["spec"]["rayVersion"] == tested, tested
+    made = re.search(r"create secret generic (\S+) --from-literal=(\w+)=", text).groups()
+    for group in (cluster["spec"]["headGroupSpec"], *cluster["spec"]["workerGroupSpecs"]):
+        pod = group["template"]["spec"]
+        [node] = pod["containers"]
+        env = {one["name"]: one.get("value") or one["valueFrom"]["secretKeyRef"] for one in node["env"]}
+        assert env["RAY_AUTH_MODE"] == "token", env
+        assert (env["RAY_AUTH_TOKEN"]["name"], env["RAY_AUTH_TOKEN"]["key"]) == made, (env, made)
+        assert node["image"] == "IMAGE" and {one["name"] for one in node["volumeMounts"]} == {
+            one["name"] for one in pod["volumes"]}, pod
+    text = (ROOT / "packaging/ray/cluster.yaml").read_text()
+    cluster = yaml.safe_load(text)
+    options = dict(one.removeprefix("--env=").partition("=")[::2] for one in cluster["docker"]["run_options"])
+    assert options["RAY_AUTH_MODE"] == "token" and cluster["docker"]["image"] == "IMAGE", options
+    token = next(one.split(":") for one in cluster["docker"]["run_options"] if one.endswith(":ro"))
+    assert token[0].endswith("/USER/ray-token") and token[1] == options["RAY_AUTH_TOKEN_PATH"], token
+    assert ">ray-token " in text and {"HEAD", "WORKER", "USER", "IMAGE", "/shared"} <= set(
+        re.split(r"[,. ]+", re.search(r"# Replace (.*)\.\n", text)[1])), text
+    port = re.search(r"--head --port=(\d+)", cluster["head_start_ray_commands"][-1])[1]
+    assert cluster["worker_start_ray_commands"][-1].endswith(f"$RAY_HEAD_IP:{port}"), cluster
+
+
 def main():
+    check_files()
     shutil.rmtree(SCRATCH, ignore_errors=True)
     # without the packages of the interpreter's own folders
     python = program("python", f'exec "{sys.executable}" -S "$@"')

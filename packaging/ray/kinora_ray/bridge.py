@@ -130,7 +130,8 @@ class Bridge:
         except (OSError, ValueError, RuntimeError) as error:
             line = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise Unusable(f"the cluster at '{address}' refuses this process ({line}); give it the cluster's token "
-                           f"(RAY_AUTH_MODE=token, RAY_AUTH_TOKEN_PATH), Ray and Python" if answers else
+                           f"(RAY_AUTH_MODE=token, RAY_AUTH_TOKEN_PATH), its versions of Ray and Python, and a node on "
+                           f"this machine (ray start --address={address})" if answers else
                            f"no Ray cluster at '{address}' ({line}); start one (ray start --head), or set address = "
                            f"\"local:2\"") from None
         self.refuse_insecure(head.get("insecure", False))
