@@ -47,27 +47,27 @@ constexpr Family kStages[] = {
     {"kinora_stage_dropped_total", "counter", "Samples that the stage has filtered", "dropped"},
     {"kinora_stage_failed_total", "counter", "Samples that failed in the stage", "failed"},
     {"kinora_stage_retried_total", "counter", "Retries of samples", "retried"},
-    {"kinora_stage_errors_after_total", "counter",
-     "Errors over samples that the stage had already emitted or dropped", "errors_after"},
+    {"kinora_stage_errors_after_total", "counter", "Errors over samples that had ended", "errors_after"},
     {"kinora_stage_processes_died_total", "counter", "Worker processes that died", "died"},
+    {"kinora_stage_redone_total", "counter", "Calls that were lost with their node", "redone"},
     {"kinora_stage_seconds_total", "counter", "Seconds of work, all workers together", "seconds"},
     {"kinora_stage_rate", "gauge", "Samples taken per second since the last report", "rate"},
     {"kinora_stage_busy", "gauge", "Busy workers since the last report", "busy"},
     {"kinora_stage_workers", "gauge", "Number of workers", "workers"},
-    {"kinora_stage_workers_needed", "gauge", "Number of workers that the stage's share of the work needs",
-     "wanted"},
+    {"kinora_stage_workers_needed", "gauge", "Workers that the stage's share of the work needs", "wanted"},
     {"kinora_stage_queue", "gauge", "Samples waiting for the stage", "queue"}};
+
+// Metrics of a cluster's nodes.
+constexpr Family kNodes[] = {{"kinora_node_cores_used", "gauge", "Cores that stages use", "cores_used"},
+                             {"kinora_node_gpus_used", "gauge", "GPUs that stages use", "gpus_used"},
+                             {"kinora_node_workers", "gauge", "Number of workers on the node", "workers"}};
 
 // Metrics of stages that query servers: member "usage" of live.json, for this run alone.
 constexpr Family kUsage[] = {
-    {"kinora_stage_requests_total", "counter", "Requests of the stage that a server has answered in this run",
-     "requests"},
-    {"kinora_stage_prompt_tokens_total", "counter", "Prompt tokens that the stage has sent in this run",
-     "prompt_tokens"},
-    {"kinora_stage_completion_tokens_total", "counter",
-     "Completion tokens that the stage has received in this run", "completion_tokens"},
-    {"kinora_stage_cost_total", "counter", "Cost of the tokens, in the currency of the stage's prices",
-     "cost"}};
+    {"kinora_stage_requests_total", "counter", "Requests that a server has answered in this run", "requests"},
+    {"kinora_stage_prompt_tokens_total", "counter", "Prompt tokens sent in this run", "prompt_tokens"},
+    {"kinora_stage_completion_tokens_total", "counter", "Completion tokens of this run", "completion_tokens"},
+    {"kinora_stage_cost_total", "counter", "Cost of the tokens, in the prices' currency", "cost"}};
 
 // Metrics of a training's last step.
 constexpr Family kTraining[] = {
@@ -80,8 +80,7 @@ constexpr Family kTraining[] = {
 
 // Metrics of the loading of data, for this process and this run alone.
 constexpr Family kLoading[] = {
-    {"kinora_data_samples_total", "counter", "Samples read for the job, those in place of others included",
-     "samples"},
+    {"kinora_data_samples_total", "counter", "Samples read, those in place of others included", "samples"},
     {"kinora_data_failed_total", "counter", "Samples that could not be used, each counted once", "failed"},
     {"kinora_data_too_short_total", "counter", "Samples with too few frames, each counted once", "too_short"},
     {"kinora_data_wait_seconds_total", "counter", "Seconds for which samples were waited for", "waited"},
@@ -112,13 +111,16 @@ void add_one(std::string& out, const char* name, const char* type, const char* h
   out += fmt::format("{}{{job=\"{}\"}} {:.17g}\n", name, label(job), value);
 }
 
-void add_usage(std::string& out, const std::string& job, const json& usage) {
-  for (const Family& family : kUsage) {
+// A sample of each family for each one of `of`, an object of figures or an array of figures with a name.
+template <size_t N>
+void add_each(std::string& out, const Family (&families)[N], const std::string& job, const char* kind,
+              const json& of) {
+  for (const Family& family : families) {
     std::string lines;
-    for (const auto& [stage, used] : usage.items())
-      if (used.is_object() && used.contains(family.member))
-        lines += fmt::format("{}{{job=\"{}\",stage=\"{}\"}} {:.17g}\n", family.name, label(job), label(stage),
-                             number(used, family.member));
+    for (const auto& [key, one] : of.items())
+      if (one.is_object() && one.contains(family.member))
+        lines += fmt::format("{}{{job=\"{}\",{}=\"{}\"}} {:.17g}\n", family.name, label(job), kind,
+                             label(of.is_array() ? text_of(one, "name") : key), number(one, family.member));
     if (lines.empty()) continue;
     add_head(out, family.name, family.type, family.help);
     out += lines;
@@ -157,21 +159,18 @@ std::string prometheus_text(const std::string& job, const json& live) {
           number(memory, "used"));
   add_one(out, "kinora_job_sample_bytes_peak", "gauge", "Peak bytes of samples in the engine so far", job,
           number(memory, "peak"));
+  add_one(out, "kinora_job_nodes_lost_total", "counter", "Nodes lost", job, number(live, "nodes_lost"));
   add_one(out, "kinora_job_rate_expected", "gauge",
           "Inputs per second that the stages' times allow; 0: not known yet", job, number(live, "expected"));
   const json stages = live.value("stages", json::array());
-  for (const Family& family : kStages) {
-    add_head(out, family.name, family.type, family.help);
-    for (const json& stage : stages)
-      out += fmt::format("{}{{job=\"{}\",stage=\"{}\"}} {:.17g}\n", family.name, label(job),
-                         label(text_of(stage, "name")), number(stage, family.member));
-  }
+  add_each(out, kStages, job, "stage", stages);
   add_head(out, "kinora_stage_bound", "gauge", "1 for the stage that limits the job");
   for (const json& stage : stages)
     out +=
         fmt::format("kinora_stage_bound{{job=\"{}\",stage=\"{}\"}} {}\n", label(job),
                     label(text_of(stage, "name")), text_of(stage, "name") == text_of(live, "bound") ? 1 : 0);
-  add_usage(out, job, live.value("usage", json::object()));
+  add_each(out, kUsage, job, "stage", live.value("usage", json::object()));
+  add_each(out, kNodes, job, "node", live.value("nodes", json::array()));
   return out;
 }
 
@@ -226,6 +225,7 @@ void Live::update(json figures, int64_t done, int64_t made) {
 void Live::end(const std::string& how) {
   if (!figures_.is_object()) return;
   figures_.update({{"ended", true}, {"status", how}});
+  figures_.erase("nodes");
   for (auto& stage : figures_["stages"])
     if (stage.is_object()) stage.update({{"workers", 0}, {"busy", 0}, {"rate", 0}});
   write_all();

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
 namespace kinora::engines {
 namespace {
 
@@ -73,6 +71,27 @@ std::string Figures::bound(const std::vector<double>& busy, const Advice& advice
   return most_behind(busy).spec->name;
 }
 
+// Of those that are there, with the workers that are made or being made.
+json Figures::nodes() const {
+  const Machine& machine = scheduler_.machine();
+  std::vector<int64_t> workers(machine.nodes());
+  for (const auto& stage : scheduler_.stages()) {
+    for (const auto& slot : stage->slots) ++workers[slot->node];
+    for (const Slot* slot : stage->free)
+      if (!slot->instance) --workers[slot->node];
+  }
+  json out = json::array();
+  for (size_t i = 0; i < machine.nodes(); ++i)
+    if (!machine.has_lost(i))
+      out.push_back({{"name", machine.of(i).name},
+                     {"cores", machine.of(i).cores},
+                     {"cores_used", machine.used(i).cores},
+                     {"gpus", machine.of(i).gpus},
+                     {"gpus_used", machine.used(i).gpus},
+                     {"workers", workers[i]}});
+  return out;
+}
+
 std::string Figures::at(double seconds, Advice& advice, Trace* trace) {
   nlohmann::json out;
   const double interval = std::max(1e-3, seconds - std::exchange(last_, seconds));
@@ -98,6 +117,7 @@ std::string Figures::at(double seconds, Advice& advice, Trace* trace) {
                              {"failed", f.failed},
                              {"retried", f.retried},
                              {"died", f.died},
+                             {"redone", f.redone},
                              {"errors_after", f.errors_after},
                              // A sample that finish() emits may be made of all inputs.
                              {"without_result", stage->finish_emitted > 0 ? 0 : f.without_result},
@@ -116,6 +136,10 @@ std::string Figures::at(double seconds, Advice& advice, Trace* trace) {
                      stage->index == 0 ? ledger_.samples().now() : 0);
   }
   out["bound"] = bound(busy, advice);
+  if (!scheduler_.machine().of(0).name.empty()) {
+    out["nodes"] = nodes();
+    out["nodes_lost"] = scheduler_.machine().nodes() - out["nodes"].size();
+  }
   advice.look(seconds);
   if (advice.expected() > 0) out["expected"] = advice.expected();
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "kinora/io.hpp"
 #include "plugins/engines/common/advice.hpp"
 #include "plugins/engines/common/clock.hpp"
@@ -50,6 +52,7 @@ class Figures {
   std::string at(double seconds, Advice& advice, Trace* trace);
 
  private:
+  nlohmann::json nodes() const;
   std::string bound(const std::vector<double>& busy, const Advice& advice) const;
   const StageState& most_behind(const std::vector<double>& busy) const;
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace kinora::engines {
@@ -13,6 +14,7 @@ struct Tokens {
   double cores = 0, gpus = 0;
   uint64_t memory = 0;
   double nvdec = 0, nvenc = 0;  // hardware decoders and encoders, of all devices together
+  std::string name{};           // of a node: as figures call it
 };
 
 class Machine {
@@ -38,6 +40,8 @@ class Machine {
   // What the nodes that are left have together.
   Tokens total() const;
   bool has_lost(size_t node) const { return nodes_[node].lost; }
+  const Tokens& of(size_t node) const { return nodes_[node].total; }
+  const Tokens& used(size_t node) const { return nodes_[node].used; }
   // Of the nodes that are left and have these devices, the one with most free cores; nullopt if there is none.
   std::optional<size_t> freest(std::span<const size_t> devices) const;
 

@@ -61,6 +61,7 @@ void Runner::batch_done(Task& task, int32_t status, const std::string& message) 
 void Runner::bury_batch(Task& task, const std::string& message) {
   StageState& stage = task.stage;
   ++stage.figures.died;
+  stage.figures.redone += task.slot->instance->lost();
   task.buried = std::move(task.slot->instance);
   --stage.instances;
   if (!stage.may_start_anew) abort(KINORA_ERROR_FAILED, of_stage(stage, message));

@@ -114,6 +114,7 @@ bool Runner::remove_dead(Task& task, const std::string& why) {
   {
     const Lock lock(mutex_);
     ++stage.figures.died;
+    stage.figures.redone += task.lost;
     try_alone(stage, *task.slot, why);
   }
   task.died = true;

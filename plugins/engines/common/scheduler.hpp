@@ -77,6 +77,7 @@ class Scheduler {
   // A node has come: stages whose number of workers is the engine's may have more.
   void add_node(const Tokens& has);
   Tokens total() const { return machine_.total(); }
+  const Machine& machine() const { return machine_; }
   // The node has gone; its free slots are on others from now on.
   void lose_node(size_t node);
   // A slot whose node has gone is on another one, if there is one. taken: a job has what it needs for it.

@@ -59,7 +59,8 @@ struct StageState {
 
   struct Figures {
     uint64_t in = 0, out = 0, dropped = 0, failed = 0, retried = 0;
-    uint64_t died = 0;            // processes that died
+    uint64_t died = 0;    // processes that died
+    uint64_t redone = 0;  // of them, those that were lost with their node, so that their call is made again
     uint64_t errors_after = 0;    // errors for samples that had been emitted or dropped
     uint64_t without_result = 0;  // inputs that it neither ended, held nor made anything of
     double seconds = 0;           // working time, all workers together

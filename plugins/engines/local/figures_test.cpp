@@ -40,6 +40,7 @@ TEST(LocalEngine, ReportsWhatBoundsIt) {
   EXPECT_EQ(report["bound"], "writer");
   EXPECT_NEAR(report["stages"][1]["busy"].get<double>(), 1, 0.2);
   EXPECT_EQ(report["stages"][1]["limit"], 1);
+  EXPECT_FALSE(report.contains("nodes")) << "they are a cluster's";
 }
 
 // Two long videos are read quickly, and the first has not ended: the time of a sample is unknown.

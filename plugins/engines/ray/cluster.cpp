@@ -250,7 +250,9 @@ void Cluster::hear_of_node(const json& head) {
   if (state == "ready") {
     const double gpus = head.at("gpus");
     if (at == nodes_.end())
-      add({id, {head.at("cores"), gpus, head.at("memory"), std::max(1.0, gpus), std::max(1.0, gpus)}});
+      add({id,
+           {head.at("cores"), gpus, head.at("memory"), std::max(1.0, gpus), std::max(1.0, gpus),
+            head.value("address", "node") + "-" + id.substr(0, 6)}});  // an address may have several nodes
     return;
   }
   if (at == nodes_.end() || at->lost) return;

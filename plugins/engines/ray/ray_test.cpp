@@ -134,6 +134,15 @@ TEST(RayEngine, ALostNodeCostsNoSample) {
   ASSERT_EQ(p.run(), "");
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 100}}));
   EXPECT_GE(slow.made, 4);
+  const json report = json::parse(p.reports.back());
+  EXPECT_EQ(report["nodes_lost"], 2);
+  ASSERT_EQ(report["nodes"].size(), 1u) << report;
+  EXPECT_EQ(report["nodes"][0]["name"], "node-0");
+  EXPECT_EQ(report["nodes"][0]["cores"], 1);
+  EXPECT_GE(report["nodes"][0]["workers"], 1);
+  const json& stage = report["stages"][0];
+  EXPECT_EQ(stage["redone"], stage["died"]) << "nothing else ends a process here";
+  EXPECT_GE(stage["redone"], p.calls - 100);
 }
 
 TEST(RayEngine, NodesComeAndLeave) {
