@@ -165,7 +165,7 @@ def check_version():
     assert f'__version__ = "{said}"' in (ROOT / "packaging/ray/kinora_ray/__init__.py").read_text(), said
 
 
-# A cluster with a token; `kinora run FILE`, given another token, and the exit code of that.
+# A cluster at an address; each `kinora run FILE` there, with the token that it is given, and their exit codes.
 HEAD = """
 import os, subprocess, sys, tempfile
 with tempfile.TemporaryDirectory(prefix="ray-") as folder:
@@ -173,22 +173,36 @@ with tempfile.TemporaryDirectory(prefix="ray-") as folder:
     os.environ["RAY_TMPDIR"] = folder
     from ray.cluster_utils import Cluster
     cluster = Cluster(initialize_head=True, head_node_args={
-        "num_cpus": 0, "resources": {"kinora": 1}, "include_dashboard": False, "node_ip_address": "127.0.0.1",
+        "num_cpus": 0, "resources": {"kinora": 1}, "include_dashboard": False, "node_ip_address": sys.argv[1],
         "temp_dir": f"{folder}/ray", "object_store_memory": 80 << 20})
-    code = subprocess.call([*sys.argv[1:], "--set", f"clips.engine.address={cluster.address}"],
-                           env={**os.environ, "RAY_AUTH_TOKEN": "b" * 64})
+    for file in sys.argv[4:]:
+        code = subprocess.call([sys.argv[3], "run", file, "--set", f"clips.engine.address={cluster.address}"],
+                               env={**os.environ, "RAY_AUTH_TOKEN": sys.argv[2]})
+        print("exit", code, flush=True)
     cluster.head_node.kill_all_processes(check_alive=False, allow_graceful=False)
-sys.exit(code)
 """
 
 
+def at(address, token, *files, **env):
+    """What each run says, and its exit code, on a cluster at this address."""
+    alone = [*ALONE[:4], f"ip addr add {address}/32 dev lo; {ALONE[4]}", *ALONE[5:]] if ALONE else []
+    done = subprocess.run([*alone, PYTHON, "-c", HEAD, address, token, KINORA, *files], env={**ENV, **env}, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240)
+    assert done.returncode == 0 and done.stdout.count("exit ") == len(files), done.stdout[-4000:]
+    return done.stdout.split("exit ")
+
+
 def check_token(folder):
-    file = run_file("token", ray(1), folder)
-    env = {**ENV, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 64}
-    done = subprocess.run([*ALONE, PYTHON, "-c", HEAD, KINORA, "run", file], env=env, capture_output=True, text=True,
-                          timeout=240)
-    assert done.returncode == 1 and "refuses this process" in done.stderr, (done.returncode, done.stderr[-4000:])
-    assert "give it the cluster's token" in done.stderr, done.stderr[-4000:]
+    """A wrong token, and none where others could reach the cluster."""
+    said = at("127.0.0.1", "b" * 64, run_file("token", ray(1), folder), RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="a" * 64)
+    assert "refuses this process" in said[0] and "give it the cluster's token" in said[0] and said[1] == "1\n", said
+    if not ALONE:
+        return skip("ray: a cluster without a token", "only root can give loopback an address")
+    nowhere = dict(where=["pool=none"], cluster_wait=15)
+    said = at("10.9.8.7", "", run_file("open", ray(1), folder), run_file("insecure", ray(1, insecure=True, **nowhere),
+                                                                        folder), RAY_AUTH_MODE="disabled")
+    assert "the cluster at 10.9.8.7 takes work from whoever reaches its ports; give all" in said[0], said
+    assert said[1].startswith("1\n") and "that `where` names labels" in said[1] and said[2] == "1\n", said
 
 
 def check_refusals(folder):
