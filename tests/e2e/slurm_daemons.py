@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """packaging/slurm on real daemons. Two ranks train one run; a rank that fails is restarted, a refused run is not; a
 requeued job continues, also while its lost attempt still runs; a second job in the folder of a run is refused; an array
-curates; a run has a Ray cluster of its own. usage: slurm_daemons.py KINORA ROOT SCRATCH [CHECK]..."""
+curates; a run has a Ray cluster of its own, on which the engine `ray` curates. usage: slurm_daemons.py KINORA ROOT
+SCRATCH [CHECK]..."""
 import json, os, pathlib, shlex, shutil, signal, sys, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
@@ -216,8 +217,31 @@ def check_ray(cluster):
     assert not left, left
 
 
+def check_ray_engine(cluster):
+    """The engine `ray` on the nodes of such a job: the files of engine/local."""
+    if not (RAY / "ray").exists():
+        return skip("slurm_daemons: the engine ray", f"Ray is not installed in {RAY / 'python3'}; packaging/dev.sh ray "
+                                                     "installs it")
+    (SCRATCH / "spread.toml").write_text(
+        f'[run]\nname = "spread"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "{ROOT}/tests/data/bbb_?.mp4"\n'
+        'stages = ["video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, '
+        'edge_crop = 0.0, preset = "ultrafast", max_height = 120 }]\n')
+    job = cluster.sbatch("ray", ["--nodes=2", "--cpus-per-task=1", "--mem=400"],
+                         ["spread.toml", "--out", SCRATCH / "spread", "--set", "run.engine.use=ray"],
+                         KINORA=str(KINORA), KINORA_PREFIX=str(KINORA.parents[1]), VIRTUAL_ENV=str(RAY.parent),
+                         PATH=f"{RAY}:{os.environ['PATH']}",
+                         PYTHONPATH=f"{ROOT / 'packaging/wheel'}:{ROOT / 'packaging/ray'}")
+    cluster.ended(job, 0)
+    done = cluster.run(KINORA, "run", "spread.toml", "--out", SCRATCH / "here")
+    assert done.returncode == 0, done
+    spread, here = (contents(SCRATCH / name / "clips/data") for name in ("spread", "here"))
+    assert len(here) > 3 and [*spread.values()] == [*here.values()], (cluster.output(job), [*spread], [*here])
+    assert (SCRATCH / "spread/clips/ray.log").exists(), cluster.output(job)
+    until(lambda: not cluster.processes("", job), "the end of all its processes", 30)
+
+
 CHECKS = {"restart": check_restart, "refused": check_refused, "stopped": check_stopped, "plain": check_plain,
-          "requeued": check_requeued, "array": check_array, "ray": check_ray,
+          "requeued": check_requeued, "array": check_array, "ray": check_ray, "ray_engine": check_ray_engine,
           "lost": lambda cluster: check_lost_node(cluster, False),
           "frozen": lambda cluster: check_lost_node(cluster, True)}
 

@@ -9,7 +9,9 @@ namespace kinora::ray {
 
 std::string interpreter_of(const std::string& asked) {
   const char* environment = std::getenv("VIRTUAL_ENV");
-  return !asked.empty() ? asked : environment ? std::string(environment) + "/bin/python3" : "python3";
+  return !asked.empty()                ? asked
+         : environment && *environment ? std::string(environment) + "/bin/python3"
+                                       : "python3";
 }
 
 void check_interpreter(const std::string& python, const std::string& version) {
