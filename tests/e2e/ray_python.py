@@ -69,16 +69,28 @@ def check_files():
     assert cluster["worker_start_ray_commands"][-1].endswith(f"$RAY_HEAD_IP:{port}"), cluster
 
 
+def check_difference():
+    """What is said of a node whose Kinora or plugins are others."""
+    sys.path[:0] = SITE.split(":")
+    from kinora_ray.bridge import _difference
+    mine = {"version": "1", "abi": "7", "plugins": {"cut": "aa", "probe": "bb"}}
+    said = [_difference(mine, {**mine, **theirs})
+            for theirs in ({}, {"version": "2"}, {"abi": "8"}, {"plugins": {"cut": "aa", "probe": "cc", "new": "dd"}})]
+    assert said == ["", "its Kinora has version 2, and this one 1", "its Kinora has abi 8, and this one 7",
+                    "its plugins differ: new, probe"], said
+
+
 def main():
     check_files()
+    check_difference()
     shutil.rmtree(SCRATCH, ignore_errors=True)
     # without the packages of the interpreter's own folders
     python = program("python", f'exec "{sys.executable}" -S "$@"')
     environment = program("env/bin/python3", f'exec "{sys.executable}" -S "$@"')
     fine = with_ray("2.60.0")
-    for answered in (answer(python, fine), answer("", fine, VIRTUAL_ENV=str(environment.parents[1])),
-                     answer("", fine, PATH=f"{environment.parent}:{os.environ['PATH']}"),
-                     answer(python, with_ray("2.49.1")), answer(python, with_ray("2.61.9"))):
+    for answered in (answer(python, with_ray("2.49.1")),
+                     answer("", with_ray("2.61.9"), VIRTUAL_ENV=str(environment.parents[1])),
+                     answer("", fine, VIRTUAL_ENV="", PATH=f"{environment.parent}:{os.environ['PATH']}")):
         assert answered[0] == 0 and "AT" not in answered[1], answered
     other = written("other/kinora.py", 'def version():\n    return "0.0.9"\n').parent
     older = written("older/kinora_ray/__init__.py",
