@@ -5,7 +5,7 @@
 # The list has the tests of 20 seconds and more: name, seconds. Any other test ends after two minutes. packaging/dev.sh
 # test prints the ten slowest.
 set(KINORA_TEST_SECONDS
-  bench 72 curate_kill 60 command_line 60 networks 50 running 65 page_commands 20 curate 95 check 70 overfit 45
+  first 25 bench 72 curate_kill 60 command_line 60 networks 50 running 65 page_commands 20 curate 95 check 70 overfit 45
   configs 120 strangers 89 endpoint 110 sdk_template 110 s3_storage 82 torch_test 30 jobs_test.1 80 jobs_test.2 120
   jobs_test.3 90 jobs_ranks_test 140 loading 50 loading_source 5 pictures 8 loading_ranks 35 quick 60
   parallel_layouts_test 30 filters_oracle 73 rank_kill 95 studio 285 serve_page 80 serve 30 report 90 video_test 80

@@ -64,6 +64,7 @@ NOT_RUN = [
     (r"srun |sbatch ", "needs Slurm: the test `slurm` sets its variables, the test `slurm_daemons` has its daemons"),
     (r"kinora bench( parallel| block --device cuda --tokens 8192)?$", "takes minutes, or a GPU: the test `bench`"),
     (r"python3 tests/oracle/cuts_oracle\.py ", "takes minutes: the tests `cuts_oracle_all_1` to `_5`"),
+    (r"kinora (curate|init) ", "look at a folder: the test `first`"),
     (r"python3 tests/e2e/serve_time\.py ", "measures for minutes: the test `serve_time`"),
     (r"kinora plan --calibrate$", "measures for a minute: the test `plan`"),
     (r"kinora plan my\.toml ", "the first command of docs/plan.md with other words: the test `plan`"),
