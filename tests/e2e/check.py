@@ -59,7 +59,7 @@ def check_run():
 
 
 def check_kinds_of_jobs_are_no_commands():
-    for kind in ("curate", "dedup", "shard"):
+    for kind in ("select", "dedup", "shard"):
         done = subprocess.run([KINORA, kind], capture_output=True, text=True)
         assert (done.returncode == 2 and f"'{kind}' is not a command but a kind of job" in done.stderr
                 and f"kinora plugins inspect job/{kind}" in done.stderr), done
