@@ -1,12 +1,12 @@
 // In place of a model's process for videos_test.cpp: this program itself, started as `serve_test generate ...`, or as
-// `serve_test launch ...`. It speaks the protocol of model_process.hpp at descriptor 3. The prompt says what becomes of
-// a video:
+// `serve_test launch ...`. It speaks the protocol of model_process.hpp at descriptor 3, and beats at 4, started as
+// `launch` for two ranks. The prompt says what becomes of a video:
 //   waits         until a file `go` is in its folder, or it is cancelled
 //   deaf          waits for `go` alone
 //   fails         with a reason; full: for a full disk
 //   dies          the process is killed, each time; dies_once: the first time
 //   dies_loading  as dies_once, and the next process ends before it is ready
-//   stops         the process reads no more, the first time
+//   stops         the process reads no more, the first time; rank_stops: rank 1 beats no more
 //   refused       by the check; check_dies: the process is killed by the check
 // Any other is made at once. The model has 1000 bytes of weights, and a video needs 100 a frame; videos of as many
 // frames are alike. In the process's folder `begun` has a line a message, with the videos that it begins, `starts` a
@@ -16,6 +16,7 @@
 // with the prompt
 //   long          as many as there is time for; big: the same, of 4 MiB each
 //   fails, dies   as a video
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -39,7 +40,7 @@ namespace fake_model {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int kSocket = 3;
+constexpr int kSocket = 3, kPipe = 4;
 
 void say(const json& message) {
   static std::mutex one_at_a_time;
@@ -54,7 +55,7 @@ void say(const json& message) {
 
 class Fake {
  public:
-  explicit Fake(fs::path out) : out_(std::move(out)) {}
+  Fake(fs::path out, uint16_t ranks) : out_(std::move(out)), beating_(ranks) {}
 
   int run() {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -64,8 +65,10 @@ class Fake {
     if (fails) return 3;
     for (const char* name : {"KINORA_SERVE_TOKEN", "KINORA_SERVE_READ_TOKEN"})
       if (std::getenv(name)) std::ofstream(out_ / "knows_a_token") << name;
-    std::thread([] {
-      for (;; std::this_thread::sleep_for(std::chrono::milliseconds(100))) say({{"beat", true}});
+    std::thread([this] {
+      for (;; std::this_thread::sleep_for(std::chrono::milliseconds(100)))
+        for (uint16_t rank = 0; rank < beating_; ++rank)
+          if (write(kPipe, &rank, sizeof rank) < 0) return;
     }).detach();
     if (fs::remove(out_ / "dies_loading")) return 3;
     say({{"ready", {{"width", 64}, {"height", 48}, {"num_frames", 8}, {"fps", 8}}},
@@ -152,10 +155,14 @@ class Fake {
     const auto& [folder, prompt] = video;
     if (prompt == "fails") return say({{"failed", "no memory is left"}, {"video", id}});
     if (prompt == "full") return say({{"failed", "the disk is full"}, {"code", "disk_full"}, {"video", id}});
-    if (prompt.starts_with("dies") || prompt == "stops") {
+    if (prompt.starts_with("dies") || prompt.ends_with("stops")) {
       const bool is_first = !fs::exists(folder / "begun");
       std::ofstream(folder / "begun") << "x";
       if (prompt == "dies_loading" && is_first) std::ofstream(out_ / "dies_loading") << "x";
+      if (prompt == "rank_stops" && is_first) {
+        beating_ = 1;
+        return;
+      }
       if (prompt == "dies" || is_first) raise(prompt == "stops" ? SIGSTOP : SIGKILL);
     }
     waiting_[id] = video;
@@ -234,6 +241,7 @@ class Fake {
   }
 
   const fs::path out_;
+  std::atomic<uint16_t> beating_;         // ranks
   std::map<std::string, Video> waiting_;  // those that wait
   std::string live_, prompt_;             // the session that is made
   fs::path folder_;                       // of it
@@ -250,7 +258,7 @@ class Fake {
   if (arguments.size() < 2 || (arguments[1] != "generate" && arguments[1] != "launch")) return true;
   const fs::path out = fs::read_symlink("/proc/self/fd/1").parent_path();  // that of process.log
   std::ofstream(out / "arguments") << json(arguments);
-  std::_Exit(Fake(out).run());
+  std::_Exit(Fake(out, arguments[1] == "launch" ? 2 : 1).run());
 }();
 
 }  // namespace fake_model

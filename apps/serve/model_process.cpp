@@ -20,15 +20,16 @@ extern char** environ;  // NOLINT(readability-redundant-declaration)
 
 namespace kinora::serve {
 
-using std::chrono::steady_clock;
-
 namespace {
 
-constexpr int kSocketOfModel = 3;  // as --requests says in Videos::start
+constexpr int kSocketOfModel = 3, kBeatsOfModel = 4;
 constexpr size_t kMostUnsent = 64 << 20;
 
-// Starts the program as the leader of a group, with one more descriptor.
-pid_t started(const ModelCommand& command, int socket) {
+// Not one of the numbers that the process gets: dup2 would close it, or leave it closed on exec.
+int copied(int descriptor) { return fcntl(descriptor, F_DUPFD_CLOEXEC, 16); }
+
+// Starts the program as the leader of a group, with two more descriptors.
+pid_t started(const ModelCommand& command, int socket, int beats) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&actions);
@@ -39,14 +40,16 @@ pid_t started(const ModelCommand& command, int socket) {
   posix_spawn_file_actions_addopen(&actions, 1, command.log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
   posix_spawn_file_actions_adddup2(&actions, socket, kSocketOfModel);
-  posix_spawn_file_actions_addclosefrom_np(&actions, kSocketOfModel + 1);  // the server's connections
+  posix_spawn_file_actions_adddup2(&actions, beats, kBeatsOfModel);
+  posix_spawn_file_actions_addclosefrom_np(&actions, kBeatsOfModel + 1);  // the server's connections
   std::vector<std::string> texts = command.arguments;
   std::vector<char*> arguments;
   for (auto& text : texts) arguments.push_back(text.data());
   arguments.push_back(nullptr);
   pid_t pid = -1;
-  std::string told = fmt::format("KINORA_REQUESTS={}", kSocketOfModel);
-  std::vector<char*> variables{told.data()};
+  std::string requests = fmt::format("KINORA_REQUESTS={}", kSocketOfModel),
+              pipe = fmt::format("KINORA_BEATS={}", kBeatsOfModel);
+  std::vector<char*> variables{requests.data(), pipe.data()};
   for (char** one = environ; *one; ++one)
     if (!std::string_view(*one).starts_with("KINORA_SERVE_")) variables.push_back(*one);
   variables.push_back(nullptr);
@@ -67,18 +70,20 @@ ModelProcess::ModelProcess(ModelCommand command, Take take, End end)
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     throw Error(KINORA_ERROR_FAILED, std::string("no socket for a model's process: ") + std::strerror(errno));
-  // Not the number that the process gets: dup2 of a descriptor to itself would leave it closed on exec.
-  const int other = fcntl(ends[1], F_DUPFD_CLOEXEC, 16);
+  const int other = copied(ends[1]), beats = copied(beats_.pipe());
   close(ends[1]);
   socket_ = ends[0];
+  const auto close_copies = [&] {
+    for (const int copy : {other, beats}) close(copy);
+  };
   try {
-    pid_ = started(command_, other);
+    pid_ = started(command_, other, beats);
   } catch (...) {
-    close(other);
+    close_copies();
     close(socket_);
     throw;
   }
-  close(other);
+  close_copies();
   reader_ = std::thread([this] { read(); });
   writer_ = std::thread([this] { write(); });
 }
@@ -117,14 +122,6 @@ void ModelProcess::write() {
   }
 }
 
-// Bytes that have arrived and are not read yet are a sign of life.
-double ModelProcess::silence() const {
-  const auto heard = heard_.load();
-  char byte = 0;
-  if (heard == steady_clock::time_point() || recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0) return 0;
-  return std::chrono::duration<double>(steady_clock::now() - heard).count();
-}
-
 // Its end of the socket closes when it ends, and ours tells it to end.
 void ModelProcess::stop(double seconds) {
   shutdown(socket_, SHUT_WR);
@@ -136,10 +133,7 @@ void ModelProcess::stop(double seconds) {
 
 void ModelProcess::read() {
   core::JsonLines lines(socket_);
-  while (const auto message = lines.next()) {
-    heard_ = steady_clock::now();
-    if (!message->contains("beat")) take_(*message);
-  }
+  while (const auto message = lines.next()) take_(*message);
   stop(0);
   end_(ended());
 }

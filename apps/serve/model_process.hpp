@@ -1,8 +1,6 @@
 // The process that makes the videos of one model: `kinora generate` at the other end of a
-// socket, whose descriptor is in KINORA_REQUESTS. Messages are JSON, one a line.
+// socket, whose descriptor is in KINORA_REQUESTS. Messages are JSON, one a line. It beats in the pipe of KINORA_BEATS.
 #pragma once
-#include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <functional>
@@ -13,6 +11,8 @@
 
 #include <nlohmann/json.hpp>
 #include <sys/types.h>
+
+#include "plugins/jobs/generate/beats.hpp"
 
 namespace kinora::serve {
 
@@ -26,8 +26,8 @@ class ModelProcess {
  public:
   using Take = std::function<void(const nlohmann::json& message)>;
   using End = std::function<void(const std::string& why)>;
-  // Both are called in this object's thread: `take` for each message but {"beat"}, `end` once, when the process is
-  // gone, which it also is when the thread that calls this ends. Throws Error if it cannot be started.
+  // Both are called in this object's thread: `take` for each message, `end` once, when the process is gone,
+  // which it also is when the thread that calls this ends. Throws Error if it cannot be started.
   ModelProcess(ModelCommand command, Take take, End end);
   ModelProcess(const ModelProcess&) = delete;
   ModelProcess& operator=(const ModelProcess&) = delete;
@@ -37,8 +37,9 @@ class ModelProcess {
   bool send(const nlohmann::json& message);
   // [any-thread] Lets it end by itself within this time, else kills it and all that it started.
   void stop(double seconds);
-  // [any-thread] Seconds since its last message; 0 before the first one, while its program is loaded.
-  double silence() const;
+  // [any-thread] Seconds since the last sign of life, of its ranks of the one that has been silent longest; 0 before
+  // the first one, while its program is loaded.
+  double silence() { return beats_.silence(); }
   pid_t pid() const { return pid_; }
 
  private:
@@ -50,7 +51,7 @@ class ModelProcess {
   const End end_;
   int socket_ = -1;
   pid_t pid_ = -1;
-  std::atomic<std::chrono::steady_clock::time_point> heard_{};  // the last message
+  core::HeardBeats beats_;
   std::mutex sending_, ending_;
   std::condition_variable has_unsent_;
   std::string unsent_;      // with sending_

@@ -342,7 +342,7 @@ void Videos::start_again(std::unique_lock<std::mutex>& lock) {
 // At the second look: after a sleep of the whole machine, the first one comes before any sign of life.
 void Videos::end_hung() {
   const auto silence = static_cast<double>(settings_.silence);
-  // One of its ranks may hang while it beats itself: then it ends no video that is deleted.
+  // Its GPU may hang while it beats: then it ends no video that is deleted.
   const auto is_deleted = [&](const std::string& id) {
     const auto at = making_.find(id);
     return at != making_.end() && at->second.is_removed && since(at->second.removed) >= silence;

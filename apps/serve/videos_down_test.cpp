@@ -54,6 +54,15 @@ TEST_F(VideosDown, AModelThatHangsIsEndedAndItsVideoMadeAgain) {
                                        HasSubstr("kinora_serve_cancelled_total 1\n")));
 }
 
+TEST_F(VideosDown, AModelOfWhichOneRankHangsIsEndedAndItsVideoMadeAgain) {
+  settings_.silence = 2;
+  settings_.models[0].ranks = 2;
+  const auto videos = serve();
+  EXPECT_TRUE(becomes(*videos, create(*videos, "rank_stops"), "completed"));
+  EXPECT_EQ(starts("m"), 2);
+  EXPECT_THAT(videos->metrics(), HasSubstr("kinora_serve_restarts_total{model=\"m\"} 1\n"));
+}
+
 TEST_F(VideosDown, AProcessThatGoesOnWithADeletedVideoIsEnded) {
   settings_.silence = 1;
   const auto videos = serve();

@@ -31,6 +31,7 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/exchange.hpp"
 #include "plugins/jobs/generate/about_video.hpp"
+#include "plugins/jobs/generate/beats.hpp"
 #include "plugins/jobs/generate/check_generate.hpp"
 #include "plugins/jobs/generate/frame_files.hpp"
 #include "plugins/jobs/generate/joint_session.hpp"
@@ -90,12 +91,11 @@ class Serving {
     if (parallel_.rank() > 0) return follow();
     json loras = json::array();
     for (const auto& one : pipeline_.spec().loras) loras.push_back(one.name);
-    messages_.send(
-        {{"ready", defaults()},
-         {"loras", loras},
-         {"makes_live", makes_live()},
-         {"makes_shots", makes_shots()},
-         {"weights", weights}});
+    messages_.send({{"ready", defaults()},
+                    {"loras", loras},
+                    {"makes_live", makes_live()},
+                    {"makes_shots", makes_shots()},
+                    {"weights", weights}});
     std::thread reader([this] { read(); });
     std::exception_ptr lost;  // a rank is: the next process makes its video
     try {
@@ -272,7 +272,8 @@ class Serving {
     const bool is_changed = fields.value("strength", options_.strength) < 1;
     if (begins_with_text_ && (fields.contains("image") || (fields.contains("video") && !is_changed)))
       throw Error(KINORA_ERROR_INVALID,
-                  "this model begins with a text alone; leave the file out, or set strength below 1 to change a video");
+                  "this model begins with a text alone; leave the file out, or set strength below 1 to "
+                  "change a video");
   }
 
   // Without the field, that of the job; with the name "", none.
@@ -548,16 +549,24 @@ class Serving {
 
 }  // namespace
 
-int socket_of_requests() {
-  const std::string number = environment("KINORA_REQUESTS");
+namespace {
+
+int descriptor_in(const char* variable) {
+  const std::string number = environment(variable);
   return number.empty() ? -1 : std::atoi(number.c_str());
 }
 
+}  // namespace
+
+int socket_of_requests() { return descriptor_in("KINORA_REQUESTS"); }
+
 void serve_requests(JobContext& context, const GenerateOptions& options, int socket) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // the next server begins this video again
-  fcntl(socket, F_SETFD, FD_CLOEXEC);
+  const int pipe = descriptor_in("KINORA_BEATS");
+  for (const int one : {socket, pipe}) fcntl(one, F_SETFD, FD_CLOEXEC);
+  const Beats beats(pipe, static_cast<Beat>(here().rank));  // while the pipeline is loaded too
   if (!here().first()) close(socket);
-  Messages messages(here().first() ? socket : -1);  // it beats while the pipeline is loaded too
+  Messages messages(here().first() ? socket : -1);
   Serving(context, options, messages).run();
 }
 
