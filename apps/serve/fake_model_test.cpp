@@ -73,6 +73,8 @@ class Fake {
     if (fs::remove(out_ / "dies_loading")) return 3;
     say({{"ready", {{"width", 64}, {"height", 48}, {"num_frames", 8}, {"fps", 8}}},
          {"loras", {"toon", "noir"}},
+         {"inputs", {"text", "image"}},
+         {"outputs", {"video"}},
          {"makes_live", !fs::exists(out_ / "no_live")},
          {"makes_shots", !fs::exists(out_ / "no_live")},
          {"weights", 1000}});

@@ -215,6 +215,8 @@ void Videos::take(Model& model, const json& message) {
     if (message.contains("ready")) {
       model.defaults = message.at("ready");
       model.loras = message.value("loras", json::array());
+      model.inputs = message.value("inputs", json::array());
+      model.outputs = message.value("outputs", json::array());
       model.is_live = message.value("makes_live", false);
       model.makes_shots = message.value("makes_shots", false);
       model.was_loaded = true;

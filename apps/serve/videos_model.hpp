@@ -18,6 +18,8 @@ struct Videos::Model {
   ModelSettings settings;
   nlohmann::json defaults;                         // of its videos; null: it is not loaded yet
   nlohmann::json loras = nlohmann::json::array();  // their names
+  // What its videos begin with, and what it makes: "text", "image", "video".
+  nlohmann::json inputs = nlohmann::json::array(), outputs = nlohmann::json::array();
   std::string broken;                              // why its process is gone, until the next one is loaded
   std::set<std::string> at_work;                   // the videos, or the live session, that it makes
   std::chrono::steady_clock::time_point began;     // of them

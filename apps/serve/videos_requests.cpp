@@ -319,6 +319,8 @@ json Videos::models() const {
                     {"object", "model"},
                     {"created", 0},
                     {"owned_by", "kinora"},
+                    {"input_modalities", model->inputs},
+                    {"output_modalities", model->outputs},
                     {"loras", model->loras},
                     {"live", model->is_live},
                     {"shots", model->makes_shots},

@@ -91,7 +91,7 @@ TEST_F(VideosTest, RefusesMoreSecondsThanTheServersBeforeItAsksTheModel) {
   EXPECT_THAT(e->what(), HasSubstr("this server makes at most 4"));
 }
 
-TEST_F(VideosTest, ModelsSayWhetherTheyTakeShots) {
+TEST_F(VideosTest, ModelsSayWhatTheyTakeAndMake) {
   const json asked{{"shots", json::array({R"({"prompt":"a"})"})}};
   for (const bool takes : {true, false}) {
     fs::create_directories(folder_ / "models/m");
@@ -100,6 +100,8 @@ TEST_F(VideosTest, ModelsSayWhetherTheyTakeShots) {
     const json model = videos->models().at("data").at(0);
     EXPECT_EQ(model.at("shots"), takes);
     EXPECT_EQ(model.at("live"), takes);
+    EXPECT_EQ(model.at("input_modalities"), json::array({"text", "image"}));
+    EXPECT_EQ(model.at("output_modalities"), json::array({"video"}));
     const auto e = error_of([&] { videos->create(asked, {}, ""); });
     EXPECT_EQ(e.has_value(), !takes);
     if (e) {

@@ -38,7 +38,8 @@ namespace kinora::core {
 // with this one. DIR gets live.mp4, which plays while it grows, video.mp4 at the end, until then the finished chunks,
 // with which another process continues (kept_chunks.hpp), and the pictures of Stills, or a FILE for each chunk of a
 // live session; the first FILE is the beginning of the MP4. times: seconds, see VideoTimes. {"ready": {...},
-// "makes_live": true, "weights": B}, with the defaults of a request and the bytes of the weights, is the first message.
+// "loras": [NAME, ...], "inputs": ["text", ...], "outputs": ["video", ...], "makes_live": true, "makes_shots": true,
+// "weights": B}, with the defaults of a request and the bytes of the weights, is the first message.
 // Of several ranks, which make each video together, the first has the socket. Each beats (beats.hpp) from the beginning
 // on, if the descriptor of a pipe is in KINORA_BEATS.
 void serve_requests(JobContext& context, const GenerateOptions& options, int socket);

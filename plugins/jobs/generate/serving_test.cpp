@@ -1,5 +1,6 @@
 // The process of a model of `kinora serve`, as its server sees it: at the other end of a socket, but in this process.
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <thread>
@@ -12,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "plugins/jobs/generate/about_video.hpp"
+#include "plugins/jobs/generate/beats.hpp"
 #include "plugins/jobs/generate/generate_job_testing.hpp"
 #include "plugins/jobs/generate/json_lines.hpp"
 
@@ -30,6 +32,7 @@ class Process {
  public:
   explicit Process(const ScratchRun& run) : run_(run), ends_(socket_pair()), lines_(ends_[0]) {
     setenv("KINORA_REQUESTS", std::to_string(ends_[1]).c_str(), 1);
+    setenv("KINORA_BEATS", std::to_string(beats_.pipe()).c_str(), 1);
     thread_ = std::jthread([this] {
       const std::string why = test::refusal([this] {
         JobContext context = run_.context("film");
@@ -40,7 +43,7 @@ class Process {
     });
     ready_ = next("ready");
     EXPECT_TRUE(ready_.contains("ready"));
-    unsetenv("KINORA_REQUESTS");
+    for (const char* variable : {"KINORA_REQUESTS", "KINORA_BEATS"}) unsetenv(variable);
   }
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -51,6 +54,7 @@ class Process {
   }
 
   const json& said_ready() const { return ready_; }
+  double silence() { return beats_.silence(); }
   void send(const json& message) const { send_all(ends_[0], json_line(message)); }
   // The next message with one of these members; null: the process is gone.
   json next(const std::string& member, const std::string& other = "") {
@@ -75,10 +79,34 @@ class Process {
  private:
   const ScratchRun& run_;
   const std::array<int, 2> ends_;
+  HeardBeats beats_;
   JsonLines lines_;
   json ready_;
   std::jthread thread_;
 };
+
+TEST(Serving, AProcessBeatsWithoutBeingAsked) {
+  const auto run = ready("prompts = ['sea']");
+  Process process(*run);
+  const auto late = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto wait_for = [&](auto is_so) {
+    while (!is_so() && std::chrono::steady_clock::now() < late)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return std::chrono::steady_clock::now() < late;
+  };
+  EXPECT_TRUE(wait_for([&] { return process.silence() > 0; })) << "it has begun to beat";
+  EXPECT_TRUE(wait_for([&] { return process.silence() == 0; })) << "it beats again";
+}
+
+TEST(Serving, AModelSaysWhatItsVideosBeginWithAndWhatItMakes) {
+  const json in = json::array({"text", "image", "video"});
+  const auto videos = ready("prompts = ['sea']"), pictures = ready("prompts = ['sea']\nframes = 1");
+  const Process of_videos(*videos);
+  EXPECT_EQ(of_videos.said_ready().at("inputs"), in);
+  EXPECT_EQ(of_videos.said_ready().at("outputs"), json::array({"video", "image"}));
+  const Process of_pictures(*pictures);
+  EXPECT_EQ(of_pictures.said_ready().at("outputs"), json::array({"image"}));
+}
 
 TEST(Serving, VideosOfOneShapeAreAlike) {
   const auto run = ready("prompts = ['sea']\nguidance = 2.0");
