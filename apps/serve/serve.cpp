@@ -100,8 +100,10 @@ class Api {
                  const VideoFields given = fields_of(core::parse_facts(r.body));
                  if (given.fields.size() != 1 || !given.fields.contains("prompt"))
                    throw ApiError(400, "a remix takes a prompt and nothing else", "invalid_value");
-                 return json_answer(200, videos_.remix(r.places.at("id"), given.fields.at("prompt"),
-                                                       r.header("idempotency-key")));
+                 return json_answer(200, once(given, r, [&] {
+                                      return videos_.remix(r.places.at("id"), given.fields.at("prompt"),
+                                                           r.header("idempotency-key"));
+                                    }));
                }));
     http_.remove("/v1/videos/{id}", answering([this](const Request& r) {
                    return json_answer(200, videos_.remove(r.places.at("id")));
@@ -131,10 +133,16 @@ class Api {
     return create(given, r);
   }
 
-  // With the same client's attempts before this one.
   nlohmann::json create(const VideoFields& given, const Request& r) {
-    const std::string key = r.header("idempotency-key"), attempt = r.header("x-stainless-retry-count");
-    if (!key.empty() || attempt.empty()) return videos_.create(given.fields, given.files, key);
+    return once(given, r,
+                [&] { return videos_.create(given.fields, given.files, r.header("idempotency-key")); });
+  }
+
+  // The video that make() makes, or that of the same client's attempt before this one.
+  template <class F>
+  nlohmann::json once(const VideoFields& given, const Request& r, F make) {
+    const std::string attempt = r.header("x-stainless-retry-count");
+    if (!r.header("idempotency-key").empty() || attempt.empty()) return make();
     std::string asked = r.path + given.fields.dump();
     for (const auto& one : given.files) asked += one.field + core::sha256_of_file(one.file);
     Retries::Attempt here(retries_, core::sha256(asked), attempt != "0");
@@ -142,7 +150,7 @@ class Api {
         return videos_.get(here.known());
       } catch (const ApiError&) {  // it was deleted
       }
-    nlohmann::json out = videos_.create(given.fields, given.files, key);
+    nlohmann::json out = make();
     here.made(out.at("id"));
     return out;
   }
@@ -161,12 +169,13 @@ class Api {
     const Waiting here(waiting_);
     const std::string key = r.header("idempotency-key");
     if (key.empty()) given.fields["awaited"] = true;  // by this request alone
-    const nlohmann::json made = videos_.create(given.fields, {}, key);
-    const std::string id = made.at("id");
-    if (!videos_.wait(id, r.is_gone)) {
-      if (key.empty()) videos_.remove(id);
+    const nlohmann::json made = once(given, r, [&] {
+      nlohmann::json out = videos_.create(given.fields, {}, key);
+      if (videos_.wait(out.at("id"), r.is_gone)) return out;
+      if (key.empty()) videos_.remove(out.at("id"));
       throw ApiError(499, "the client is gone", "cancelled");  // as nginx counts it
-    }
+    });
+    const std::string id = made.at("id");
     std::ifstream in(videos_.content(id, "picture.png"), std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(in), {}};
     if (bytes.empty()) throw ApiError(500, "the picture of video " + id + " is missing", "not_found");

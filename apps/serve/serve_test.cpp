@@ -144,6 +144,26 @@ TEST_F(Serve, ARequestThatOpenAIsClientRepeatsIsOneVideo) {
   EXPECT_NE(id("1", kJson, body), second) << "it is gone";
 }
 
+TEST_F(Serve, ARemixOrAPictureThatOpenAIsClientRepeatsIsOneVideo) {
+  const std::string id = make(kJson, R"({"prompt": "x"})").at("id");
+  ASSERT_TRUE(eventually([&] { return status(id) == "completed"; }));
+  const auto answer = [&](const std::string& path, const std::string& attempt) {
+    return body_of(ask("POST " + path, kToken + kJson + "x-stainless-retry-count: " + attempt + "\r\n",
+                       R"({"prompt": "a"})"));
+  };
+  const auto videos = [&] { return body_of(ask("GET /v1/videos")).at("data").size(); };
+  const std::string remix = "/v1/videos/" + id + "/remix", picture = "/v1/images/generations";
+  const json first = answer(remix, "0");
+  EXPECT_EQ(answer(remix, "1").value("id", ""), first.at("id"));
+  EXPECT_EQ(videos(), 2U);
+  const json made = answer(picture, "0");
+  EXPECT_EQ(made.at("data").size(), 1U);
+  EXPECT_EQ(answer(picture, "1"), made);
+  EXPECT_EQ(videos(), 3U);
+  EXPECT_NE(answer(remix, "0").value("id", ""), first.at("id")) << "no repetition";
+  EXPECT_EQ(videos(), 4U);
+}
+
 TEST_F(Serve, AFormAndJsonMakeTheSame) {
   const auto part = [](const std::string& name, const std::string& value) {
     return "--b\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + value + "\r\n";
