@@ -47,7 +47,8 @@ constexpr const char* kSettings[] = {"negative",
                                      "shots",
                                      "lora",
                                      "shot_pin",
-                                     "shot_jump"};
+                                     "shot_jump",
+                                     "shot_frames"};
 constexpr const char* kFiles[] = {"image", "last_image", "video", "noise", "prompts_file"};
 
 // Members of a comment, checked as they are read.

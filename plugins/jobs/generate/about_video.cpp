@@ -47,6 +47,7 @@ json AboutVideo::settings(const Request& request) const {
   options.update({{"prompts_file", ""},
                   {"stream", ""},
                   {"shots", request.shots},
+                  {"shot_frames", request.shots.empty() ? 0 : request.frames},
                   {"lora", text_of(request.lora)},
                   {"negative", request.negative},
                   {"seed", request.seed},

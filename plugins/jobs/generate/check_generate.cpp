@@ -98,7 +98,7 @@ void check_requests(JobCheck& check, const GenerateOptions& o) {
       check.made(o.prompts_file.empty() ? "prompts" : "prompts_file", [&] { return requests(check, o); });
   check.holds("format", [&] { require_formats(o); });
   if (!o.shots.empty() && o.frames > 0)
-    check.warning("frames", "frames does not apply to shots, which have lengths of their own; leave it out");
+    check.warning("frames", "frames does not apply to shots; shot_frames cuts their end");
   if (all && all->size() > 1 && !o.stream.empty())
     check.problem("stream", fmt::format("stream is for one video, and this job makes {}", all->size()));
   for (const auto& given : {o.image, o.video, o.last_image, o.noise})

@@ -201,6 +201,18 @@ TEST(GenerateJob, TellsTheDriftOfAVideoOfThreeSeconds) {
   EXPECT_GT(drift.at("mean").at(2), 0) << "the video changes";
 }
 
+TEST(GenerateJob, CutsTheEndOfShotsAndSaysWhere) {
+  const auto run = prepared({{"dit", "teacher_forcing = true\nchunk = 1"},
+                             {"film",
+                              "format = ['png']\nprompts = []\nshot_frames = 2\nshots = [{ prompt = 'sea', "
+                              "chunks = 2 }, { prompt = 'red', chunks = 2 }]"}});
+  encoded(*run);
+  generated_json(*run);
+  const json about = json::parse(std::ifstream(video(*run, 0, ".json")));
+  EXPECT_EQ(about.at("frames"), 2);
+  EXPECT_EQ(about.at("options").at("shot_frames"), 2) << "so that --from ends there too";
+}
+
 // Chunks of a latent frame, the first, and of two: they begin with frames 0, 1 and 5. Shots begin with frames 0, 1, 3
 // and 5, of which 3 is a cut.
 TEST(GenerateJob, TellsTheJumpsAtBordersOfChunksWhichCutsAreNot) {

@@ -165,11 +165,13 @@ TEST(Serving, CutsTheEndOfShotsAtTheGivenLength) {
   ASSERT_GT(whole, 3);
   fields["num_frames"] = whole + 1;
   EXPECT_THAT(process.checked(fields).value("error", ""), HasSubstr("frames of the shots"));
-  fields["num_frames"] = whole - 1;
-  process.send(process.video("cut", fields));
-  const json end = process.next("done", "failed");
-  ASSERT_TRUE(end.contains("done")) << end;
-  EXPECT_EQ(end.at("done").at("num_frames"), whole - 1);
+  for (const int64_t frames : {whole - 1, int64_t{2}}) {  // within the last chunk, and before it
+    fields["num_frames"] = frames;
+    process.send(process.video(fmt::format("cut-{}", frames), fields));
+    const json end = process.next("done", "failed");
+    ASSERT_TRUE(end.contains("done")) << end;
+    EXPECT_EQ(end.at("done").at("num_frames"), frames);
+  }
 }
 
 TEST(Serving, AnEditIsAsLongAsItsVideo) {

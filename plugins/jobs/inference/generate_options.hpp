@@ -15,8 +15,8 @@ struct GenerateOptions : FrameOptions, ShotOptions {
   WeightsPaths weights, weights_2, tokenizer_weights, text_weights, image_encoder_weights;
   std::vector<double> guidance_interval;
   int64_t count = 1, first = 0, seed = -1, frames = 0, height = 0, width = 0, condition_frames = 1,
-          preview_every = 0, crf = 16, max_tokens = 32, threads = 0, top_k = 0, resident_experts = 2,
-          steps = 0;
+          shot_frames = 0, preview_every = 0, crf = 16, max_tokens = 32, threads = 0, top_k = 0,
+          resident_experts = 2, steps = 0;
   double temperature = 1, top_p = 1, guidance = 1, condition_sigma = 1e-4, strength = 1, fps = 0,
          sigma_data = 1, guidance_2 = -1, boundary = 0;
   bool batch_guidance = false, pad_text = false, encode_negative = false, cuda_graphs = true;
@@ -64,8 +64,7 @@ struct GenerateOptions : FrameOptions, ShotOptions {
         .path()
         .help(
             "folder of a published pipeline (model_index.json): supplies all networks, the sampler and the "
-            "defaults "
-            "of this job; the job's own options and weights override them");
+            "defaults of this job; the job's own options and weights override them");
     d.option("steps", &O::steps)
         .at_least(0)
         .help(
@@ -75,24 +74,21 @@ struct GenerateOptions : FrameOptions, ShotOptions {
         .path()
         .help(
             "safetensors file with the initial noise: one tensor per video, named by its number 000, 001, "
-            "..., each "
-            "[C, T, H, W] like the latent, with deviation 1; empty: noise is drawn");
+            "..., each [C, T, H, W] like the latent, with deviation 1; empty: noise is drawn");
   }
   static void describe_guidance(Describe<O>& d) {
     d.option("guidance", &O::guidance)
         .at_least(0)
         .help(
             "weight of classifier-free guidance: none + guidance * (prompt - none); 1: the prompt alone, one "
-            "model "
-            "call per step");
+            "model call per step");
     d.option("guidance_convention", &O::guidance_convention)
         .choices({"diffusers", "nemo"})
         .help("formula of guidance; nemo: prompt + guidance * (prompt - none), so 0 is the prompt alone");
     d.option("guidance_interval", &O::guidance_interval)
         .help(
             "two noise levels sigma (of x0 + sigma n): guidance applies above the first, up to the second; "
-            "empty: "
-            "always");
+            "empty: always");
     d.option("batch_guidance", &O::batch_guidance)
         .help("compute both predictions in one call: faster, twice the memory");
     d.option("negative", &O::negative).help("prompt that guidance leads away from; empty: no text");
@@ -119,8 +115,7 @@ struct GenerateOptions : FrameOptions, ShotOptions {
             "number of frames of `video` that the result starts with, 1 + n * the tokenizer's time factor; "
             "0: none; "
             "-1, as Cosmos' folders give it: all of a video that is shorter than the result, two latent "
-            "frames "
-            "(9 or 5 frames) of a longer one");
+            "frames (9 or 5 frames) of a longer one");
     d.option("condition_from", &O::condition_from)
         .choices({"end", "start"})
         .help("end of `video` from which condition_frames are taken: its last frames, or its first ones");
@@ -146,16 +141,18 @@ struct GenerateOptions : FrameOptions, ShotOptions {
     d.option("teacher_forcing", &O::teacher_forcing)
         .help(
             "the job's own model was trained with teacher forcing: the video is made chunk by chunk, each "
-            "from the "
-            "finished ones; for a train job's model this and the five options above are as in training");
+            "from the finished ones; for a train job's model this and the five options above are as in "
+            "training");
   }
   static void describe_shots(Describe<O>& d) {
     d.option("shots", &O::shots)
         .unit("JSON")
         .help(
             "shots of one video that is made chunk by chunk, { prompt, seconds or chunks, cut, switch }, "
-            "instead "
-            "of prompts");
+            "instead of prompts");
+    d.option("shot_frames", &O::shot_frames)
+        .at_least(0)
+        .help("frames after which a video of shots ends; 0: all");
     describe_shot_rule(d);
   }
   static void describe_codes(Describe<O>& d) {
@@ -179,16 +176,14 @@ struct GenerateOptions : FrameOptions, ShotOptions {
         .how_only()
         .help(
             "MP4 that plays while the video is made, a fragment a chunk; \"-\": standard output. At the end "
-            "a file "
-            "gets its index in front and its settings; for one video");
+            "a file gets its index in front and its settings; for one video");
     d.option("crf", &O::crf).range(0, 51).help("H.264 quality, lower is better");
   }
   static void describe_experts(Describe<O>& d) {
     d.option("weights_2", &O::weights_2)
         .help(
             "weights of the model's second expert, for low noise; empty: those of the train job with expert "
-            "= "
-            "\"low\", or transformer_2 of `pipeline`, if present");
+            "= \"low\", or transformer_2 of `pipeline`, if present");
     d.option("boundary", &O::boundary)
         .range(0, 1)
         .help(
@@ -205,8 +200,7 @@ struct GenerateOptions : FrameOptions, ShotOptions {
     d.option("weights", &O::weights)
         .help(
             "weights of the job's own model: a safetensors file or folder, or a list whose later entries "
-            "override "
-            "earlier ones");
+            "override earlier ones");
     describe_experts(d);
     d.option("loras", &O::loras)
         .unit("JSON")

@@ -34,9 +34,12 @@ RequestInputs::RequestInputs(Pipeline& pipeline, const Request& request, const k
       run_(run),
       shots_(shots_in(pipeline, request)),
       shape_(pipeline.shape_of(request)),
-      frames_(shots_.empty() ? shape_[1] : shots_.frames()) {
+      // A number of frames cuts the end of shots.
+      frames_(shots_.empty()       ? shape_[1]
+              : request.frames > 0 ? std::min(shape_[1], shots_.frames())
+                                   : shots_.frames()) {
   if (!shots_.empty() && request.frames > pixel_frames())
-    raise(KINORA_ERROR_INVALID, "num_frames = {} is more than the {} frames of the shots; make them longer",
+    raise(KINORA_ERROR_INVALID, "{} frames are more than the {} frames of the shots; make them longer",
           request.frames, pixel_frames());
 }
 

@@ -133,7 +133,8 @@ std::vector<Request> requests(const JobView& context, const GenerateOptions& o) 
     throw Error(KINORA_ERROR_INVALID,
                 "no prompts; set prompts, one text per video, shots of one video, or prompts_file");
   for (auto& request : made)
-    if (const auto shots = shots_of(request.shots); !shots.empty()) request.prompt = shots[0].prompt;
+    if (const auto shots = shots_of(request.shots); !shots.empty())
+      request.prompt = shots[0].prompt, request.frames = o.shot_frames;
   std::vector<Request> all;
   for (const auto& request : made)
     for (int64_t i = 0; i < o.count; ++i) {
