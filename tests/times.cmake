@@ -8,7 +8,8 @@ set(KINORA_TEST_SECONDS
   first 25 bench 72 curate_kill 60 command_line 60 networks 50 running 65 page_commands 20 curate 95 check 70 overfit 45
   configs 120 strangers 89 endpoint 110 sdk_template 110 s3_storage 82 torch_test 30 jobs_test.1 80 jobs_test.2 120
   jobs_test.3 90 jobs_ranks_test 140 loading 50 loading_source 5 pictures 8 loading_ranks 35 quick 60
-  parallel_layouts_test 30 filters_oracle 73 rank_kill 95 studio 285 serve_page 80 serve 30 report 90 video_test 80
+  parallel_layouts_test 30 filters_oracle 73 rank_kill 95 studio 285 serve_page 80 serve 25 report 90 video_test 80
+  serve_operation 30
   tokenizer_wan_test 80 engine_local_test 35 engine_local_test.alone 15 isolation 90 parallel_cfg_test 73 slurm 20
   collectives_gloo_test 25 collectives_gloo_test.alone 20 shots_oracle 92 come_and_go 47 upgrade 30
   video_stages_test 60 parallel_pp_test 35 quickstart 45 parallel_stdit_hybrid_test 31 workers_test 34

@@ -167,3 +167,26 @@ def size(picture):
                           input=picture, capture_output=True)
     assert done.returncode == 0, done.stderr
     return tuple(int(n) for n in done.stdout.decode().strip().strip(",").split(","))
+
+
+def settings(name, of_model="", sets=SETS, **more):
+    """A file for `kinora serve`."""
+    sets = ", ".join(one.replace("=", " = ") for one in sets)
+    lines = [f"{key} = {json.dumps(value)}" for key, value in more.items()]
+    models = f'models = [{{ name = "wan_t2v", pipeline = "{PIPELINE}", set = {{ {sets} }}{of_model} }}]'
+    file = SCRATCH / name
+    file.write_text("\n".join(["[serve]", *lines, models, ""]))
+    return file
+
+
+def made(server, **fields):
+    """The bytes of a video."""
+    id = server.create(**fields)["id"]
+    assert (video := server.wait(id))["status"] == "completed", video
+    return server.ask("GET", f"/v1/videos/{id}/content")[2]
+
+
+def refused(arguments, *words, code=2, **environment):
+    done = subprocess.run([KINORA, "serve", *arguments], capture_output=True, text=True, timeout=60,
+                          env=os.environ | TOKENS | environment)
+    assert done.returncode == code and all(word in done.stderr for word in words), done
