@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How `kinora serve` is operated and what it survives: its own end, the end of a model's process or of a rank, ones that
+"""How `kinora serve` is operated and what it survives: its own end, that of a model's process or of a rank, ones that
 stand still, a full disk; refused settings, `drain`, packaging. usage: serve_operation.py KINORA ROOT SCRATCH"""
 import configparser, contextlib, os, pathlib, re, resource, shutil, signal, socket, subprocess, time
 
