@@ -205,7 +205,7 @@ async function look() {
   await askState();
   const { version, seen } = state;
   if (version === known.version || actions.isSending) return;
-  sheet.renew();
+  sheet.pictures.renew();
   map.show().catch(failed);
   const [total] = await Promise.all([sheet.reload(), filters.showNumbers()]);
   known = { version, seen };

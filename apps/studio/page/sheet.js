@@ -1,9 +1,10 @@
 // The contact sheet: a list of any length; only the visible cells exist as elements.
-import { address, get } from "./api.js";
+import { get } from "./api.js";
 import { markOf, near, nothingFor, scoreOf, spoken } from "./card.js";
 import { make } from "./elements.js";
 import { keyOf, markClass, seconds } from "./format.js";
 import { Hover } from "./hover.js";
+import { Pictures } from "./pictures.js";
 
 const kWindow = 100; // rows per request
 const kWindows = 40; // windows kept
@@ -13,8 +14,6 @@ const kSizes = { small: { narrowest: 112, text: 40 }, medium: { narrowest: 168, 
     large: { narrowest: 300, text: 76 } };
 const kLetter = 7.8; // mean width of a letter of a name, pixels
 const kTailShare = 0.6; // of a name that is cut in its middle
-const kPictures = 400; // decoded pictures kept
-const kFetches = 4; // concurrent requests: a browser has six connections
 
 export class Sheet {
   constructor(list, space, query, events) {
@@ -32,11 +31,7 @@ export class Sheet {
     this.windows = new Map(); // index of a window -> rows, or a promise of them
     this.cells = new Map(); // index -> cell
     this.spare = [];
-    // id -> {bitmap: an ImageBitmap, null if there is none, undefined until known; tag; round}
-    this.pictures = new Map();
-    this.round = 0; // pictures of an earlier round are requested again
-    this.wanted = [];
-    this.fetching = 0;
+    this.pictures = new Pictures((id, bitmap) => this.showPicture(id, bitmap));
     this.size = "medium";
     this.hover = new Hover(list);
     this.checked = new Set(); // ids of the clips selected for an action
@@ -255,7 +250,7 @@ export class Sheet {
     cell.scores.title = cell.scores.textContent;
     if (this.hover.cell === cell && cell.shown !== row?.id) this.hover.left(cell);
     cell.setAttribute("aria-label", row ? spoken(row) : "loading");
-    const bitmap = row && this.pictures.get(row.id)?.bitmap;
+    const bitmap = row && this.pictures.of(row.id);
     if (bitmap) this.draw(cell, bitmap);
     else this.blank(cell, row && (bitmap === null || row.end === "failed") ? nothingFor(row) : "");
   }
@@ -357,46 +352,12 @@ export class Sheet {
   }
 
   wantPictures() {
-    this.wanted = [...this.cells.values()].filter((cell) =>
-        cell.row && cell.row.end !== "failed"
-        && this.pictures.get(cell.row.id)?.round !== this.round).map((cell) => cell.row.id);
-    while (this.fetching < kFetches && this.wanted.length) this.fetchPicture(this.wanted.shift());
+    const rows = [...this.cells.values()].map((cell) => cell.row);
+    this.pictures.want(rows.filter((row) => row && row.end !== "failed").map((row) => row.id));
   }
 
-  /** Clips may have new footage: each picture stays visible until its replacement has arrived. */
-  renew() {
-    ++this.round;
-  }
-
-  async fetchPicture(id) {
-    ++this.fetching;
-    const known = this.pictures.get(id);
-    this.pictures.set(id, { ...known, round: this.round });
-    try {
-      const response = await fetch(address("/picture", id), { cache: "no-cache" }); // revalidates it
-      const tag = response.headers.get("ETag");
-      if (response.ok && known?.bitmap && known.tag === tag) this.keep(id, known.bitmap, tag);
-      // for an animation, its first frame
-      else this.keep(id, response.ok ? await createImageBitmap(await response.blob()) : null, tag);
-    } catch {
-      if (known) this.pictures.set(id, known); // requested again when it becomes visible
-      else this.pictures.delete(id);
-    }
-    --this.fetching;
-    if (this.wanted.length) this.fetchPicture(this.wanted.shift());
-  }
-
-  keep(id, bitmap, tag) {
-    const old = this.pictures.get(id)?.bitmap;
-    this.pictures.delete(id);
-    this.pictures.set(id, { bitmap, tag, round: this.round }); // now the most recent
-    if (old === bitmap) return;
-    old?.close();
-    for (const [other, picture] of this.pictures) {
-      if (this.pictures.size <= kPictures) break;
-      picture.bitmap?.close();
-      this.pictures.delete(other);
-    }
+  /** bitmap: null if the clip has no picture. */
+  showPicture(id, bitmap) {
     for (const cell of this.cells.values()) {
       if (cell.row?.id !== id) continue;
       cell.shown = "";
