@@ -198,8 +198,8 @@ TEST(Serving, NoCancelWaitsForTheVideosOfChecks) {
   ASSERT_TRUE(process.next("progress", "failed").contains("progress"));
   constexpr int kChecks = 60;
   for (int i = 0; i < kChecks; ++i) {
-    const fs::path file = run->folder() / fmt::format("{}.webm", i);
-    fs::create_symlink(fs::path(KINORA_TEST_DATA) / "film_excerpt.webm", file);
+    const fs::path file = run->folder() / fmt::format("{}.ogv", i);
+    fs::create_symlink(fs::path(KINORA_TEST_DATA) / "calais_1906.ogv", file);
     process.send({{"check", i}, {"fields", {{"prompt", "sea"}, {"seed", 3}, {"input_reference", file.string()}}}});
   }
   process.send({{"cancel", "endless"}});

@@ -87,7 +87,7 @@ nlohmann::json GivenFiles::facts(const std::filesystem::path& file, bool count) 
       if (known == id && serves(found)) return found;
   }
   const auto probe = [&](bool by_decoding) {
-    const OneStage stage(runtime_, "video.probe", nlohmann::json{{"count", by_decoding}});
+    const OneStage stage(runtime_, "video.probe", nlohmann::json{{"count", by_decoding}, {"packets", count}});
     const Sample probed = stage(sample_of_file(file));
     require_undamaged(probed);
     return parse_facts(probed.text("json").value_or("null"));

@@ -31,7 +31,7 @@ class GivenFiles {
   // Frames [first, first + count), uint8 [count, H, W, 3]. Throws Error(KINORA_ERROR_INVALID) if the video is
   // shorter.
   at::Tensor video(const std::filesystem::path& file, int64_t first, int64_t count, const FrameSize& size);
-  // Number of frames in a video: what its index says, else counted by decoding it.
+  // Number of frames in a video: what its index or its packets say, else counted by decoding it.
   int64_t length(const std::filesystem::path& file);
   // Frames per second of a video.
   double rate(const std::filesystem::path& file);
@@ -42,7 +42,7 @@ class GivenFiles {
 
  private:
   at::Tensor read(const std::filesystem::path& file, int64_t first, int64_t count, const FrameSize& size);
-  // count: decode the video if its container does not say how many frames it has.
+  // count: with the exact number of frames.
   nlohmann::json facts(const std::filesystem::path& file, bool count);
   void note_rate(const std::filesystem::path& file);
   // Whether to log this, which is once.

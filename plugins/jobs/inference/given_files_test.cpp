@@ -34,12 +34,13 @@ class GivenFilesTest : public testing::Test {
   GivenFiles files_{test::runtime(), "film", 0, false};
 };
 
-// The WebM does not say how many it has.
+// The WebM, whose packets are counted, and the Ogg file do not say how many they have.
 TEST_F(GivenFilesTest, HaveTheLengthOfTheirIndexOrOfTheirFrames) {
   EXPECT_EQ(files_.length(data("bbb_A.mp4")), 125);
   EXPECT_EQ(files_.rate(data("bbb_A.mp4")), 24);
   EXPECT_EQ(files_.rate(data("film_excerpt.webm")), 24);
   EXPECT_EQ(files_.length(data("film_excerpt.webm")), 168);
+  EXPECT_EQ(files_.length(data("calais_1906.ogv")), 288);
 }
 
 TEST_F(GivenFilesTest, AreNotDecodedForALengthThatTheirIndexHas) {

@@ -6,6 +6,7 @@
 #include "kinora/stage.hpp"
 #include "media/decoder.hpp"
 #include "media/orientation.hpp"
+#include "media/packet_index.hpp"
 #include "media/probe.hpp"
 #include "media/remux.hpp"
 #include "media/sample_media.hpp"
@@ -16,12 +17,14 @@ namespace kinora::video {
 class VideoProbe final : public Stage {
  public:
   struct Options {
-    bool count = false;
+    bool count = false, packets = false;
     int64_t threads = 1;
   };
   static void describe(Describe<Options>& d) {
     d.name("video.probe").help("Adds what a video's headers say: size, rate, length, codecs, rotation");
     d.option("count", &Options::count).help("decode the whole video and count its frames exactly");
+    d.option("packets", &Options::packets)
+        .help("count the frames of Matroska and WebM, whose headers do not say it, by their packets");
     d.option("threads", &Options::threads).range(1, 64).help("number of decoder threads, for count");
   }
   explicit VideoProbe(const Options& o) : options_(o) {}
@@ -37,6 +40,9 @@ class VideoProbe final : public Stage {
       if (const auto stored = Orientation::of(*media.source); !stored.is_upright())
         all.update({{"rotation", stored.degrees}, {"mirrored", stored.mirrored}});
       if (!found.damage.empty()) all["damaged"] = media.name + ": " + found.damage;
+      if (options_.packets && found.video.frames_estimated)
+        if (const auto frames = count_packets(*media.source, media.name))
+          all.update({{"frames", *frames}, {"frames_estimated", false}});
       if (!options_.count) return;
       DecoderOptions options;
       options.threads = static_cast<int>(options_.threads);

@@ -104,6 +104,12 @@ TEST_F(Properties, OfAClipAreThoseOfTheVideo) {
     SCOPED_TRACE(file.filename());
     const auto times = times_by_ffprobe(file);
     EXPECT_EQ(times.size(), frames);
+    if (const std::string ending = file.extension(); ending == ".mkv" || ending == ".webm") {
+      const auto probed = testing::applied("video.probe", {{"packets", true}}, video_of(file));
+      const auto facts = testing::facts_in(probed.results.emitted.at(0));
+      EXPECT_EQ(facts.at("frames"), frames);
+      EXPECT_EQ(facts.at("frames_estimated"), false) << "it is counted";
+    }
     for (const char* stage : {"clip.transcode", "video.clips"}) {
       const auto out = testing::applied(
           stage, {{"preset", "ultrafast"}, {"min_length", 0.0}, {"min_frames", 1}, {"edge_crop", 0.0}},

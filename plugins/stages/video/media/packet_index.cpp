@@ -1,6 +1,9 @@
 #include "media/packet_index.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string_view>
 
 #include "media/byte_source.hpp"
 #include "media/input.hpp"
@@ -39,9 +42,17 @@ class Scan {
     return code == AVERROR_EOF && !input_.is_joined() && !input_.has_lost_end();
   }
 
+  bool has_a_packet_a_frame() const {
+    constexpr std::array kCodecs{AV_CODEC_ID_H264, AV_CODEC_ID_HEVC, AV_CODEC_ID_VP8,
+                                 AV_CODEC_ID_VP9,  AV_CODEC_ID_AV1,  AV_CODEC_ID_FFV1};
+    return std::string_view(input_.format()->iformat->name).starts_with("matroska") &&
+           std::ranges::find(kCodecs, input_.video()->codecpar->codec_id) != kCodecs.end();
+  }
+
   ParameterSets sets;
   std::vector<int64_t> pts, keys;  // of shown packets; of key packets
   std::vector<PictureGroup> groups;
+  int64_t hidden = 0;         // of the shown packets: pictures of VP8 that only others refer to
   int64_t last_duration = 0;  // of the frame shown last, ticks; 0: unknown
 
   int64_t end_of_last(int64_t pts) const {
@@ -53,6 +64,7 @@ class Scan {
     if (packet.pts == AV_NOPTS_VALUE || (packet.flags & AV_PKT_FLAG_CORRUPT) != 0) return false;
     const bool shown = (packet.flags & AV_PKT_FLAG_DISCARD) == 0;
     if (shown) pts.push_back(packet.pts);
+    if (shown && is_hidden(packet)) ++hidden;
     if (shown && packet.pts >= last_pts_) last_pts_ = packet.pts, last_duration = packet.duration;
     if (shown && (packet.flags & AV_PKT_FLAG_KEY) != 0) keys.push_back(packet.pts);
     if (av_packet_get_side_data(&packet, AV_PKT_DATA_NEW_EXTRADATA, nullptr) != nullptr) {
@@ -61,6 +73,12 @@ class Scan {
     }
     if (h264_) group(packet, shown);
     return true;
+  }
+
+  // The frame tag's show_frame, RFC 6386, 9.1.
+  bool is_hidden(const AVPacket& packet) const {
+    return input_.video()->codecpar->codec_id == AV_CODEC_ID_VP8 && packet.size > 0 &&
+           (packet.data[0] & 0x10) == 0;
   }
 
   void group(const AVPacket& packet, bool shown) {
@@ -89,6 +107,14 @@ int64_t index_of(const std::vector<int64_t>& sorted, int64_t pts) {
 }
 
 }  // namespace
+
+std::optional<int64_t> count_packets(ByteSource& video, const std::string& name) {
+  Scan scan(video, name);
+  if (!scan.has_a_packet_a_frame() || !scan.run(SIZE_MAX, {}) || scan.pts.empty() || scan.keys.empty() ||
+      scan.keys[0] != *std::ranges::min_element(scan.pts))
+    return std::nullopt;
+  return static_cast<int64_t>(scan.pts.size()) - scan.hidden;
+}
 
 std::shared_ptr<const PacketIndex> index_packets(ByteSource& video, const std::string& name, int64_t frames,
                                                  const std::function<void()>& each) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,11 @@ struct PacketIndex {
 // `frames`. MediaError as in Decoder. each: called once per packet; an exception from it ends the reading.
 std::shared_ptr<const PacketIndex> index_packets(ByteSource& video, const std::string& name, int64_t frames,
                                                  const std::function<void()>& each = {});
+
+// Number of frames that a player shows of a Matroska or WebM file, without decoding it. Nothing for other containers and
+// for codecs of which a packet may not be a frame, or if packets do not determine it: see index_packets(), or pictures
+// are shown before the first key frame. MediaError as in Decoder.
+std::optional<int64_t> count_packets(ByteSource& video, const std::string& name);
 
 // Returns the longest run of copyable groups within the range; empty (first == end) if there is none.
 Range whole_gops(const PacketIndex& index, const Range& range);
