@@ -39,8 +39,8 @@ struct PacketIndex {
 std::shared_ptr<const PacketIndex> index_packets(ByteSource& video, const std::string& name, int64_t frames,
                                                  const std::function<void()>& each = {});
 
-// Number of frames that a player shows of a Matroska or WebM file, without decoding it. Nothing for other containers and
-// for codecs of which a packet may not be a frame, or if packets do not determine it: see index_packets(), or pictures
+// Number of frames that a player shows of a Matroska or WebM file, without decoding it. Nothing: another container, a
+// codec of which a packet may not be a frame, packets that do not determine it (see index_packets()), or pictures that
 // are shown before the first key frame. MediaError as in Decoder.
 std::optional<int64_t> count_packets(ByteSource& video, const std::string& name);
 
