@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Includes and calls of services go one way: apps -> plugins/jobs -> core -> sdk <- plugins, and no two folders use
-each other, directly or around a circle. A file that calls service<X>() uses the file that has the service
+each other, directly or around a circle. A plugin of tier host that is no job, an engine, may use core too. A file that calls service<X>() uses the file that has the service
 (KINORA_SERVICE), whose library it does not link; so a job may use one of another plugin. usage: directions.py ROOT"""
-import pathlib, posixpath, re, subprocess, sys
+import functools, pathlib, posixpath, re, subprocess, sys, tomllib
 
 ROOT = pathlib.Path(sys.argv[1])
 SOURCES = re.compile(r"\.(cpp|hpp|h|cu|cuh)$")
@@ -11,22 +11,28 @@ INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.M)
 OWN_FOLDER = re.compile(r'target_include_directories\([^)]*"\$\{CMAKE_CURRENT_SOURCE_DIR\}"')
 
 
+@functools.cache
+def is_of_host(folder):
+    """Whether a plugin is built with one Kinora, whose headers it uses, and refused by any other."""
+    return folder != "" and tomllib.loads((ROOT / folder / "plugin.toml").read_text())["plugin"]["tier"] == "host"
+
+
 def floor_of(path):
     top = path.split("/")[0]
-    return "jobs" if path.startswith("plugins/jobs/") else top
+    if path.startswith("plugins/jobs/"):
+        return "jobs"
+    return "engines" if top == "plugins" and is_of_host(plugin_of(path)) else top
 
 
 # Which floors a file of a floor may include. kernels and sdk are below everything.
 MAY = {"apps": {"apps", "jobs", "core", "kernels", "sdk"}, "jobs": {"jobs", "core", "kernels", "sdk"},
        "core": {"core", "kernels", "sdk"},
+       "engines": {"engines", "plugins", "core", "kernels", "sdk"},
        "plugins": {"plugins", "kernels", "sdk"}, "kernels": {"kernels", "sdk"}, "sdk": {"sdk"}}
 # `kinora bench balance` measures the balancer, whose types are those of the engine's plugin: kinora-bench has both.
-# engine/ray carries samples as the host's workers do, and runs a program as the host does.
-ALLOWED = {("plugins/engines/ray/interpreter.cpp", "core/base/program_output.hpp"),
-           ("apps/planner/curation.hpp", "plugins/engines/common/simulated/cluster.hpp"),
-           ("apps/bench/bench_balance.cpp", "plugins/engines/common/balance/trial.hpp"),
-           ("plugins/engines/ray/wire.cpp", "core/workers/channel.hpp"),
-           ("plugins/engines/ray/wire.cpp", "core/workers/sample_message.hpp")}
+# `kinora plan --curate` runs the engines' own scheduler.
+ALLOWED = {("apps/planner/curation.hpp", "plugins/engines/common/simulated/cluster.hpp"),
+           ("apps/bench/bench_balance.cpp", "plugins/engines/common/balance/trial.hpp")}
 
 
 def is_test(path):
@@ -128,7 +134,7 @@ def wrong(pairs):
             continue
         if theirs not in MAY[mine]:
             out.append(f"{path} includes or calls {included}: {mine} must not use {theirs}")
-        elif (mine in ("plugins", "jobs") and plugin_of(included) not in ("", plugin_of(path)) and
+        elif (mine in ("plugins", "engines", "jobs") and plugin_of(included) not in ("", plugin_of(path)) and
               not (mine == "jobs" and has_service(included))):
             out.append(f"{path} includes or calls {included}: a plugin must not use another plugin")
         folder, other = (str(pathlib.PurePosixPath(p).parent) for p in (path, included))
@@ -145,12 +151,14 @@ def wrong(pairs):
 for pair in (("core/run/a.cpp", "plugins/jobs/curate/a.hpp"), ("plugins/models/dit/a.cpp", "core/run/a.hpp"),
              ("sdk/a.hpp", "core/a.hpp"), ("plugins/jobs/dedup/a.cpp", "apps/kinora/a.hpp"),
              ("plugins/models/dit/a.cpp", "plugins/models/wan/a.hpp"),
+             ("plugins/engines/local/a.cpp", "core/workers/a.hpp"), ("plugins/engines/ray/a.cpp", "plugins/engines/local/a.hpp"),
              ("plugins/jobs/dedup/a.cpp", "plugins/jobs/curate/a.hpp")):
     assert len(wrong([pair])) == 1, pair
 assert wrong([("core/a/x.cpp", "core/b/y.hpp"), ("core/b/y.cpp", "core/c/z.hpp"),
               ("core/c/z.cpp", "core/a/x.hpp")])[0] == "circle of folders: core/a core/b core/c"
 assert not wrong([("apps/kinora/a.cpp", "plugins/jobs/curation/a.hpp"), ("plugins/jobs/curate/a.cpp", "core/run/a.hpp"),
-                  ("plugins/models/dit/a.cpp", "sdk/include/a.hpp")])
+                  ("plugins/models/dit/a.cpp", "sdk/include/a.hpp"),
+                  ("plugins/engines/ray/a.cpp", "core/workers/a.hpp")])
 tree = {"plugins/stages/video/media/a.hpp", "plugins/stages/video/clips/a.hpp", "plugins/stages/video/clips/b.hpp",
         "sdk/include/kinora/a.hpp", "core/b.hpp"}
 for written, found in (("media/a.hpp", "plugins/stages/video/media/a.hpp"),
