@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Includes and calls of services go one way: apps -> plugins/jobs -> core -> sdk <- plugins, and no two folders use
-each other, directly or around a circle. A plugin of tier host that is no job, an engine, may use core too. A file that calls service<X>() uses the file that has the service
-(KINORA_SERVICE), whose library it does not link; so a job may use one of another plugin. usage: directions.py ROOT"""
+each other, directly or around a circle. An engine of tier host may use core too. A file that calls service<X>() uses
+the file that has the service (KINORA_SERVICE), whose library it does not link; so a job may use one of another
+plugin. usage: directions.py ROOT"""
 import functools, pathlib, posixpath, re, subprocess, sys, tomllib
 
 ROOT = pathlib.Path(sys.argv[1])
@@ -151,7 +152,8 @@ def wrong(pairs):
 for pair in (("core/run/a.cpp", "plugins/jobs/curate/a.hpp"), ("plugins/models/dit/a.cpp", "core/run/a.hpp"),
              ("sdk/a.hpp", "core/a.hpp"), ("plugins/jobs/dedup/a.cpp", "apps/kinora/a.hpp"),
              ("plugins/models/dit/a.cpp", "plugins/models/wan/a.hpp"),
-             ("plugins/engines/local/a.cpp", "core/workers/a.hpp"), ("plugins/engines/ray/a.cpp", "plugins/engines/local/a.hpp"),
+             ("plugins/engines/local/a.cpp", "core/workers/a.hpp"),
+             ("plugins/engines/ray/a.cpp", "plugins/engines/local/a.hpp"),
              ("plugins/jobs/dedup/a.cpp", "plugins/jobs/curate/a.hpp")):
     assert len(wrong([pair])) == 1, pair
 assert wrong([("core/a/x.cpp", "core/b/y.hpp"), ("core/b/y.cpp", "core/c/z.hpp"),
