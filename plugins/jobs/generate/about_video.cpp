@@ -86,7 +86,8 @@ json AboutVideo::described(const Request& request, const MadeVideo& made) const 
                 {"frames", made.frames},
                 {"height", made.height},
                 {"width", made.width}});
-  if (!made.shots.empty()) about["shots"] = made.shots;
+  for (const auto& shot : made.shots)
+    if (shot.at("frame") < made.frames) about["shots"].push_back(shot);
   if (has_cache())
     about.update({{"cache_tokens", made.cache_tokens},
                   {"cache_bytes", made.cache_bytes},

@@ -210,6 +210,7 @@ TEST(GenerateJob, CutsTheEndOfShotsAndSaysWhere) {
   generated_json(*run);
   const json about = json::parse(std::ifstream(video(*run, 0, ".json")));
   EXPECT_EQ(about.at("frames"), 2);
+  EXPECT_EQ(about.at("shots").size(), 1U) << "the other one does not begin";
   EXPECT_EQ(about.at("options").at("shot_frames"), 2) << "so that --from ends there too";
 }
 
