@@ -8,8 +8,9 @@
 #include "core/base/paths.hpp"
 #include "core/plugin/plugins_lock.hpp"
 #include "core/run/inputs.hpp"
-#include "core/run/job_check.hpp"
 #include "core/runtime/place.hpp"
+#include "core/stages/stage_check.hpp"
+#include "core/weights/weights.hpp"
 #include "core/workers/service.hpp"
 
 namespace kinora {
@@ -75,7 +76,7 @@ core::RunFile load_run(core::Runtime& runtime, core::Document& doc, const std::s
     if (auto status = set_value(doc, set); !status) problems.push_back({{}, status.failure().message});
   if (auto status = lock_plugins(runtime.registry(), file); !status)
     problems.push_back({{}, status.failure().message});
-  core::RunFile run = core::read_run(doc, runtime.registry(), problems, only);
+  core::RunFile run = core::read_run(doc, runtime.registry(), core::with_weights, problems, only);
   warn_of_taken_over(runtime, run);
   core::configure_storages(runtime.io(), run, problems);
   if (ranks || !problems.empty())

@@ -11,11 +11,11 @@
 #include "core/base/quantity.hpp"
 #include "core/run/identity.hpp"
 #include "core/run/job.hpp"
-#include "core/run/job_check.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/job_results.hpp"
 #include "core/run/run_folder.hpp"
 #include "core/runtime/place.hpp"
+#include "core/stages/stage_check.hpp"
 
 namespace kinora {
 

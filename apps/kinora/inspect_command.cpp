@@ -17,9 +17,9 @@
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
 #include "core/config/document.hpp"
-#include "core/run/job_check.hpp"
 #include "core/run/run_file.hpp"
 #include "core/runtime/tensor_service.hpp"
+#include "core/stages/stage_check.hpp"
 #include "core/weights/packed_matrix.hpp"
 #include "core/weights/published_classes.hpp"
 #include "core/weights/scaled_weight.hpp"
@@ -130,7 +130,7 @@ std::vector<std::string> pipeline_problems(core::Runtime& runtime, const fs::pat
     text += "image = " + json((folder / "model_index.json").string()).dump() + "\n";
   const auto document = core::or_throw(core::Document::parse(text, "--pipeline"));
   std::vector<core::Diagnostic> problems;
-  const core::RunFile run = core::read_run(document, runtime.registry(), problems);
+  const core::RunFile run = core::read_run(document, runtime.registry(), core::with_weights, problems);
   if (problems.empty()) problems = core::check_jobs(runtime, run, 0);
   std::vector<std::string> out;
   for (const auto& p : problems) {

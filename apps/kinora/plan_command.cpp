@@ -13,8 +13,8 @@
 #include "core/config/document.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/plugin/service.hpp"
-#include "core/run/job_check.hpp"
 #include "core/runtime/runtime.hpp"
+#include "core/stages/stage_check.hpp"
 #include "plugins/jobs/train/training_plans.hpp"
 
 namespace kinora {

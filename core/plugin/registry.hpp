@@ -41,6 +41,8 @@ struct PluginInfo {
   std::map<std::string, std::string>
       shadowed;  // components of this plugin that an earlier plugin offers: id -> plugin
 };
+// Whether the plugin came with the program: it is in its built-in folder, or part of the program.
+bool is_built_in(const PluginInfo&);
 
 // A component ready for use. The pointers are valid while the registry lives; `api` is a const
 // kinora_sampler* or the table of another kind.

@@ -180,6 +180,14 @@ std::vector<SearchFolder> search_folders(const std::vector<fs::path>& flag) {
   return out;
 }
 
+bool is_built_in(const PluginInfo& plugin) {
+  static const auto folder = [] {  // empty if it does not exist
+    std::error_code error;
+    return fs::canonical(search_folders({}).back().path, error);
+  }();
+  return plugin.library.empty() || (!folder.empty() && plugin.folder.parent_path() == folder);
+}
+
 Registry Registry::scan(const std::vector<SearchFolder>& folders, HostFacts host) {
   Registry out(std::move(host));
   std::vector<fs::path> seen;

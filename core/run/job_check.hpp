@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "core/run/job.hpp"
-#include "kinora/abi/stage.h"
 
 namespace kinora::core {
 
@@ -45,10 +44,6 @@ class JobCheck : public JobView {
   // Whether the file or folder that an option names exists, or an earlier job of the file will make it. Adds
   // a problem if not; an empty name gives false without a problem.
   bool finds(const std::string& option, const std::string& path);
-  // Checks that the stage can be created. A stage that may run in a separate process is created in one, so
-  // that a crash is a problem too.
-  void stage(const ComponentUse& use);
-
   // Whether the path is in the folder of an earlier job of the file.
   bool made_by_earlier_job(const std::filesystem::path& path) const;
 
@@ -58,17 +53,8 @@ class JobCheck : public JobView {
   std::vector<Diagnostic>& problems_;
 };
 
-// Creates an instance of a job's stage and returns its resources. A stage that may run in a separate process
-// is created in one. Throws Error, WorkerDied.
-kinora_resources resources_of(const JobView&, const ComponentUse& stage);
-
 // Called at the start of a job: throws Error(KINORA_ERROR_INVALID) with the problems that its check reports,
 // one per line.
 void require(const JobContext&);
-
-// Problems of these jobs before any has run, in a launch of `ranks` ranks; 0: of any number. Skips jobs with
-// errors in the file, their own or a dependency's.
-std::vector<Diagnostic> check_jobs(Runtime&, const RunFile&, const std::vector<bool>& which, int64_t ranks);
-std::vector<Diagnostic> check_jobs(Runtime&, const RunFile&, int64_t ranks);
 
 }  // namespace kinora::core

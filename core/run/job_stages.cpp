@@ -5,7 +5,6 @@
 
 #include "core/base/suggest.hpp"
 #include "core/run/job_check.hpp"
-#include "core/workers/service.hpp"
 
 namespace kinora::core {
 namespace {
@@ -108,9 +107,9 @@ std::vector<std::string> isolate_of(const ComponentUse* engine) {
 
 bool may_run_apart(const JobSpec& job, const ComponentUse& stage) {
   const auto which = isolate_of(job.component("engine"));
-  return workers_are_offered() && std::any_of(which.begin(), which.end(), [&](const std::string& name) {
-           return name == "auto" || name == "all" || name == stage.called();
-         });
+  return std::any_of(which.begin(), which.end(), [&](const std::string& name) {
+    return name == "auto" || name == "all" || name == stage.called();
+  });
 }
 
 std::vector<std::string> isolation_problems(const JobSpec& job,

@@ -33,8 +33,7 @@ bool is_of_own_family(std::string_view id);
 std::set<std::string> own_stages(const Registry& registry);
 
 // Whether the stage may run in a process of its own: the option `isolate` of the job's engine has "auto",
-// "all" or the stage's name. False if the engine has no such option, this program starts no workers, or the
-// job has no engine.
+// "all" or the stage's name. False if the engine has no such option or the job has no engine.
 bool may_run_apart(const JobSpec&, const ComponentUse& stage);
 
 // Problems of `isolate` for a job with these stages: unknown names, and words that contradict each other.

@@ -13,7 +13,6 @@
 #include "core/run/job_stages.hpp"
 #include "core/run/run_reading.hpp"
 #include "core/run/unknown_option.hpp"
-#include "core/weights/weights.hpp"
 
 namespace kinora::core {
 namespace {
@@ -38,8 +37,9 @@ std::vector<bool> needed_jobs(const json& jobs, const std::string& only) {
 
 class RunReader {
  public:
-  RunReader(const Document& doc, Registry& registry, std::vector<Diagnostic>& problems)
-      : all_{doc, registry, problems} {}
+  RunReader(const Document& doc, Registry& registry, OptionsOfWeights of_weights,
+            std::vector<Diagnostic>& problems)
+      : all_{doc, registry, problems}, of_weights_(of_weights) {}
 
   // only: see read_run().
   RunFile read(const std::string& only) {
@@ -239,7 +239,7 @@ class RunReader {
       for (const auto& path : job.options.at(slot->weights)) weights.emplace_back(path.get<std::string>());
       try {
         const auto& spec = *or_throw(all_.registry.find(use.id));
-        if (const json all = with_weights(all_.registry, spec, given, weights); all != given)
+        if (const json all = of_weights_(all_.registry, spec, given, weights); all != given)
           use.options = or_throw(Options::make(spec, all, all_.run.file.parent_path()));
       } catch (const Error& e) {
         all_.problem(all_.doc.value(pointer + "/" + slot->weights), e.what());
@@ -252,6 +252,7 @@ class RunReader {
   }
 
   RunReading all_;
+  const OptionsOfWeights of_weights_;
 };
 
 }  // namespace
@@ -298,9 +299,9 @@ bool JobSpec::draws() const {
 
 bool JobSpec::reads_folders() const { return std::ranges::count(kind->reads, "folder") > 0; }
 
-RunFile read_run(const Document& doc, Registry& registry, std::vector<Diagnostic>& problems,
-                 const std::string& only) {
-  return RunReader(doc, registry, problems).read(only);
+RunFile read_run(const Document& doc, Registry& registry, OptionsOfWeights of_weights,
+                 std::vector<Diagnostic>& problems, const std::string& only) {
+  return RunReader(doc, registry, of_weights, problems).read(only);
 }
 
 }  // namespace kinora::core

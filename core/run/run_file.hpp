@@ -73,10 +73,16 @@ struct RunFile {
   std::vector<ComponentUse> storages;  // slot: the scheme
 };
 
+// A component's options, completed by what its weights say; throws kinora::Error. with_weights() in
+// core/weights/weights.hpp is the one.
+using OptionsOfWeights = nlohmann::json (*)(Registry&, const ComponentSpec&, nlohmann::json given,
+                                            const std::vector<std::filesystem::path>& weights);
+
 // Reads the document into a run. Problems are added to `problems`; the run must not be run if there are any.
 // only: the name of the job that alone will run, with those that it depends on: the problems of the others are
 // left out. Empty: all jobs.
-RunFile read_run(const Document&, Registry&, std::vector<Diagnostic>& problems, const std::string& only = "");
+RunFile read_run(const Document&, Registry&, OptionsOfWeights, std::vector<Diagnostic>& problems,
+                 const std::string& only = "");
 
 // Turns on the option `profile` of every engine that has one.
 void profile_engines(RunFile&, const Registry&);

@@ -82,14 +82,6 @@ void over(const char* id) { after_call(id); }
 
 }  // namespace
 
-bool is_built_in(const PluginInfo& plugin) {
-  static const auto folder = [] {  // empty if it does not exist
-    std::error_code error;
-    return std::filesystem::canonical(search_folders({}).back().path, error);
-  }();
-  return plugin.library.empty() || (!folder.empty() && plugin.folder.parent_path() == folder);
-}
-
 bool is_third_party(const Registry& registry, std::string_view id) {
   const auto plugin = registry.plugin_of(id);
   return plugin && !is_built_in(*plugin);

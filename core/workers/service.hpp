@@ -6,13 +6,10 @@
 namespace kinora::core {
 
 class Runtime;
-struct PluginInfo;
 class Registry;
 
-// Whether the plugin came with the program: it is in its built-in folder, or part of the program.
-bool is_built_in(const PluginInfo&);
-// Whether the component's plugin did not. A stage of such a plugin runs in a process of its own unless the
-// run says otherwise: its resources are answered with isolated = 1.
+// Whether the component's plugin did not come with the program (is_built_in). A stage of such a plugin runs in a
+// process of its own unless the run says otherwise: its resources are answered with isolated = 1.
 bool is_third_party(const Registry&, std::string_view id);
 
 // [main thread, once] Offers the interface from now on: workers are started from this program.

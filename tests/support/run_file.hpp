@@ -16,6 +16,7 @@
 #include "core/torch/network/model.hpp"
 #include "core/torch/network/tokenizer.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
+#include "core/weights/weights.hpp"
 #include "tests/support/plugins.hpp"
 
 namespace kinora {
@@ -50,7 +51,7 @@ class ScratchRun {
     std::ofstream(folder_ / "film.mp4") << "is not read";
     const auto document = core::or_throw(core::Document::parse(text(more), (folder_ / "run.toml").string()));
     std::vector<core::Diagnostic> problems;
-    run_ = core::read_run(document, runtime().registry(), problems);
+    run_ = core::read_run(document, runtime().registry(), core::with_weights, problems);
     for (const auto& p : problems) problems_ += core::format(p) + "\n";
   }
   ScratchRun(const ScratchRun&) = delete;

@@ -15,6 +15,7 @@
 #include "core/run/job_plugin.hpp"
 #include "core/run/job_results.hpp"
 #include "core/run/job_stages.hpp"
+#include "core/stages/stage_check.hpp"
 #include "core/workers/worker.hpp"
 #include "plugins/jobs/curate/curate_results.hpp"
 #include "plugins/jobs/curate/curate_work.hpp"
@@ -232,7 +233,7 @@ void Curate::check(JobCheck& check) const {
   for (const auto& path : job.paths)
     if (is_remote(path))
       check.holds("input", [&] { or_throw(check.runtime().io().store(or_throw(parse_uri(path)).scheme)); });
-  for (const auto* use : job.list("stages")) check.stage(*use);
+  for (const auto* use : job.list("stages")) check_stage(check, *use);
   check_engine(check, job.list("stages"));
   const Finding problem = [&](const ComponentUse& use, const std::string& message) {
     check.problem(use.at, message);

@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/run/job.hpp"
-#include "core/run/live.hpp"
 #include "kinora/abi/engine.h"
 #include "kinora/sample.hpp"
+#include "plugins/jobs/live/live.hpp"
 
 namespace kinora::core {
 

@@ -16,6 +16,7 @@
 #include "core/run/job_plugin.hpp"
 #include "core/run/job_stages.hpp"
 #include "core/run/run_file.hpp"
+#include "core/stages/stage_check.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
 #include "plugins/jobs/curation/clip_source.hpp"
 #include "plugins/jobs/curation/drops.hpp"
@@ -289,7 +290,7 @@ std::string Dedup::edits_identity(const RunFile& run, const JobSpec& job) const 
 // Checks that a stage of the curate job makes the fields that are compared and that decide.
 void Dedup::check(JobCheck& check) const {
   const ComponentUse& use = *check.spec().component("dedup");
-  check.stage(use);
+  check_stage(check, use);
   check_engine(check, {&use});
   check_clip_source(check);
   const auto* curate = check.upstream("curate");

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/log.hpp"
-#include "core/run/job_check.hpp"
+#include "core/stages/stage_check.hpp"
 #include "tests/support/run_file.hpp"
 
 namespace kinora::core::generate_capacity {
@@ -21,8 +21,8 @@ struct Checked {
 
 // rule: chunk, window and sink of the training.
 Checked checked(const std::string& rule, const std::string& cache) {
-  const test::ScratchRun run({{"dit", "teacher_forcing = true\n" + rule},
-                              {"film", "cache = { use = 'kv', " + cache + " }"}});
+  const test::ScratchRun run(
+      {{"dit", "teacher_forcing = true\n" + rule}, {"film", "cache = { use = 'kv', " + cache + " }"}});
   EXPECT_EQ(run.problems(), "");
   Checked out;
   const auto file = run.folder() / "log";
@@ -40,9 +40,10 @@ Checked checked(const std::string& rule, const std::string& cache) {
 }
 
 TEST(CacheCapacity, IsRefusedIfAChunkWouldSeeNothingBeforeIt) {
-  EXPECT_THAT(checked("chunk = 1\nwindow = 3\nsink = 1", "capacity = 1").problems,
-              HasSubstr("capacity = 1 leaves a chunk nothing before it: it counts latent frames, the sink (0) "
-                        "and the chunk itself (1) included; give 2 or more, or leave it out for the 4 latent"));
+  EXPECT_THAT(
+      checked("chunk = 1\nwindow = 3\nsink = 1", "capacity = 1").problems,
+      HasSubstr("capacity = 1 leaves a chunk nothing before it: it counts latent frames, the sink (0) "
+                "and the chunk itself (1) included; give 2 or more, or leave it out for the 4 latent"));
   EXPECT_THAT(checked("chunk = 2", "capacity = 3, sink = 2").problems,
               HasSubstr("the sink (2) and the chunk itself (2) included; give 4 or more"));
   for (const auto& [rule, cache] : {std::pair{"chunk = 2\nwindow = 1", "capacity = 2"},
@@ -53,8 +54,9 @@ TEST(CacheCapacity, IsRefusedIfAChunkWouldSeeNothingBeforeIt) {
 
 TEST(CacheCapacity, IsWarnedOfIfItIsLessThanTheTrainingHad) {
   const std::string rule = "chunk = 2\nwindow = 3\nsink = 1";
-  EXPECT_THAT(checked(rule, "capacity = 7, sink = 2").warnings,
-              HasSubstr("capacity = 7 shows a chunk less than the 8 latent frames that the model was trained"));
+  EXPECT_THAT(
+      checked(rule, "capacity = 7, sink = 2").warnings,
+      HasSubstr("capacity = 7 shows a chunk less than the 8 latent frames that the model was trained"));
   // LongLive's form of the same.
   EXPECT_THAT(checked(rule, "capacity = 8, sink = 2").warnings, Not(HasSubstr("capacity")));
   EXPECT_THAT(checked("chunk = 2", "capacity = 4").warnings, Not(HasSubstr("capacity"))) << "no window";

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/run/job_check.hpp"
+#include "core/stages/stage_check.hpp"
 #include "tests/support/run_file.hpp"
 
 namespace kinora::core::generate_shots {
@@ -64,7 +64,8 @@ TEST(ShotsOfAFile, AreTheOnlyOnesOfTheirJob) {
 
 // Frames of a video that it begins with are fewer than those of its shots, which are more than the training's.
 TEST(ShotsOfAFile, DecideHowManyFramesMayBeGiven) {
-  const std::string shots = R"({"shots": [{"prompt": "sea", "chunks": 9}]})", words = "so none is left to generate";
+  const std::string shots = R"({"shots": [{"prompt": "sea", "chunks": 9}]})",
+                    words = "so none is left to generate";
   const std::string video = "video = '" + std::string(KINORA_TEST_DATA) + "/bbb_A.mp4'\ncondition_frames = ";
   const std::string given = problems(R"({"prompt": "sea"})", kForced, video + "65");
   EXPECT_THAT(given, HasSubstr(words));

@@ -9,6 +9,7 @@
 
 #include "core/base/digest.hpp"
 #include "core/run/job.hpp"
+#include "core/weights/weights.hpp"
 #include "plugins/jobs/inference/requests.hpp"
 #include "plugins/jobs/inference/session.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
@@ -63,7 +64,7 @@ class GenerateLoras : public test::OracleFolders {
         scratch_.string(), folder.string(), more);
     std::vector<Diagnostic> problems;
     RunFile run = read_run(or_throw(Document::parse(text, (scratch_ / "run.toml").string())),
-                           test::runtime().registry(), problems);
+                           test::runtime().registry(), with_weights, problems);
     for (const auto& p : problems) ADD_FAILURE() << format(p);
     return run;
   }

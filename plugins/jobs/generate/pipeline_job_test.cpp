@@ -6,7 +6,8 @@
 
 #include "core/io/atomic_file.hpp"
 #include "core/run/job.hpp"
-#include "core/run/job_check.hpp"
+#include "core/stages/stage_check.hpp"
+#include "core/weights/weights.hpp"
 #include "plugins/jobs/latents/latents.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"
@@ -39,7 +40,7 @@ class PipelineFolder : public test::OracleFolders {
         "[run]\nout = '{}'\nseed = 3\n[[job]]\nname = 'film'\nkind = 'generate'\n{}", scratch_.string(), job);
     const auto document = or_throw(Document::parse(text, (scratch_ / "run.toml").string()));
     std::vector<Diagnostic> problems;
-    RunFile run = read_run(document, test::runtime().registry(), problems);
+    RunFile run = read_run(document, test::runtime().registry(), with_weights, problems);
     for (const auto& p : problems)
       if (said)
         said->push_back(format(p));
@@ -254,7 +255,7 @@ TEST_F(PipelineFolder, IsWhatFineTuningBeginsWith) {
       scratch_.string(), shard.of("shards").string(), folder.string());
   const auto document = or_throw(Document::parse(text, (scratch_ / "run.toml").string()));
   std::vector<Diagnostic> problems;
-  const RunFile run = read_run(document, test::runtime().registry(), problems);
+  const RunFile run = read_run(document, test::runtime().registry(), with_weights, problems);
   for (const auto& p : problems) ADD_FAILURE() << format(p);
   for (const auto& job : run.jobs) {
     JobContext context(test::runtime(), run, job, true);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job.hpp"
+#include "core/weights/weights.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"
 
@@ -65,7 +66,7 @@ class PublishedCosmos : public testing::Test {
         or_throw(Document::parse(fmt::format(kJob, published(name).string(), folder_.string()) + more,
                                  (folder_ / "run.toml").string()));
     std::vector<Diagnostic> problems;
-    const RunFile run = read_run(document, test::runtime().registry(), problems);
+    const RunFile run = read_run(document, test::runtime().registry(), with_weights, problems);
     for (const auto& p : problems) ADD_FAILURE() << format(p);
     JobContext context(test::runtime(), run, run.jobs.at(0), true);
     test::run_job(context);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job.hpp"
+#include "core/weights/weights.hpp"
 #include "plugins/jobs/inference/encoders.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"
@@ -62,7 +63,7 @@ class PublishedWan : public testing::Test {
                                          published(weights.empty() ? name : weights).string());
     const auto document = or_throw(Document::parse(text, (folder_ / "run.toml").string()));
     std::vector<Diagnostic> problems;
-    RunFile run = read_run(document, test::runtime().registry(), problems);
+    RunFile run = read_run(document, test::runtime().registry(), with_weights, problems);
     for (const auto& p : problems) ADD_FAILURE() << format(p);
     return run;
   }

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include "core/stages/stage_check.hpp"
 #include "core/torch/media/signals.hpp"
 #include "core/torch/ranks/parallelism.hpp"
 #include "core/torch/tensors/device.hpp"
@@ -89,7 +90,7 @@ int64_t until_step(const JobSpec& job) {
 void check_text(JobCheck& check) {
   const auto* text = check.spec().component("text");
   const auto* words = check.spec().component("words");
-  if (words) check.stage(*words);
+  if (words) check_stage(check, *words);
   if (!text) return;
   if (!words) check.problem("text", "text: the encoder reads tokens; set a stage that makes them in words");
   if (weights_in(check.spec().options, "text_weights").empty())

@@ -10,6 +10,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/run/job_plugin.hpp"
 #include "core/run/job_stages.hpp"
+#include "core/stages/stage_check.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
 #include "plugins/jobs/curation/clip_source.hpp"
 #include "plugins/jobs/curation/drops.hpp"
@@ -257,7 +258,7 @@ std::string Shard::edits_identity(const RunFile& run, const JobSpec& job) const 
 }
 
 void Shard::check(JobCheck& check) const {
-  check.stage(*check.spec().component("shard"));
+  check_stage(check, *check.spec().component("shard"));
   check_engine(check, {check.spec().component("shard")});
   const auto options = check.options<ShardOptions>();
   check_clip_source(check);

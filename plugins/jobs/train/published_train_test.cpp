@@ -9,8 +9,9 @@
 
 #include "core/base/log.hpp"
 #include "core/run/description.hpp"
-#include "core/run/job_check.hpp"
+#include "core/stages/stage_check.hpp"
 #include "core/torch/media/signals.hpp"
+#include "core/weights/weights.hpp"
 #include "plugins/jobs/training/objective.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
@@ -127,7 +128,7 @@ class PublishedTraining : public test::OracleFolders, public testing::WithParamI
   RunFile read(const std::string& jobs, std::vector<Diagnostic>& problems) const {
     const auto text = fmt::format("[run]\nout = '{}'\nseed = 3\n{}", scratch_.string(), jobs);
     const auto document = or_throw(Document::parse(text, (scratch_ / "run.toml").string()));
-    RunFile run = read_run(document, test::runtime().registry(), problems);
+    RunFile run = read_run(document, test::runtime().registry(), with_weights, problems);
     if (problems.empty()) problems = check_jobs(test::runtime(), run, 0);
     return run;
   }

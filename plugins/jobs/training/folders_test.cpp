@@ -85,7 +85,7 @@ class EncodeOfFolder : public test::OracleFolders {
                                          scratch_.string(), job);
     const auto document = or_throw(Document::parse(text, (scratch_ / "run.toml").string()));
     std::vector<Diagnostic> problems;
-    const RunFile run = read_run(document, test::runtime().registry(), problems);
+    const RunFile run = read_run(document, test::runtime().registry(), with_weights, problems);
     for (const auto& p : problems) ADD_FAILURE() << format(p);
     return JobIdentities(run).of(run.jobs.back()).digest;
   }

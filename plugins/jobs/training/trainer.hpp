@@ -6,10 +6,10 @@
 #include <memory>
 #include <optional>
 
-#include "core/run/live.hpp"
 #include "core/torch/network/network.hpp"
 #include "core/torch/network/throughput.hpp"
 #include "core/torch/ranks/parallelism.hpp"
+#include "plugins/jobs/live/live.hpp"
 #include "plugins/jobs/training/balance.hpp"
 #include "plugins/jobs/training/checkpoint_writer.hpp"
 #include "plugins/jobs/training/options/train_options.hpp"

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/stages/stage_check.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/inference/rules.hpp"
 #include "plugins/jobs/latents/latents.hpp"
@@ -10,7 +11,7 @@ namespace kinora::core {
 
 void check_transforms(JobCheck& check) {
   for (const auto* use : check.spec().list("transforms")) {
-    check.stage(*use);
+    check_stage(check, *use);
     if (!check.spec().data)
       check.problem(use->at,
                     "transforms: they change the samples of a table of data, such as input = { path = "

@@ -1,4 +1,4 @@
-#include "core/run/live.hpp"
+#include "plugins/jobs/live/live.hpp"
 
 #include <algorithm>
 #include <ctime>

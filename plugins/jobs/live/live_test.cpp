@@ -1,5 +1,5 @@
 // Tests metrics.prom and live.json of a job.
-#include "core/run/live.hpp"
+#include "plugins/jobs/live/live.hpp"
 
 #include <ctime>
 #include <fstream>
