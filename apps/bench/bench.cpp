@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "core/base/paths.hpp"
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 #include "kinora/abi/stage.h"
 
 namespace kinora {

@@ -10,7 +10,7 @@
 
 #include "apps/bench/bench.hpp"
 #include "core/plugin/options.hpp"
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 
 namespace kinora {
 namespace {

@@ -13,7 +13,7 @@
 #include "apps/bench/bench.hpp"
 #include "apps/bench/bench_shards.hpp"
 #include "core/base/paths.hpp"
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 #include "kinora/webdataset.hpp"
 
 namespace kinora {

@@ -21,7 +21,7 @@
 #include "core/base/paths.hpp"
 #include "core/plugin/options.hpp"
 #include "core/runtime/call.hpp"
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 #include "kinora/abi/stage.h"
 
 namespace kinora {

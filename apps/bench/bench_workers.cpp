@@ -11,8 +11,8 @@
 #include "core/plugin/host.hpp"
 #include "core/plugin/options.hpp"
 #include "core/runtime/call.hpp"
-#include "core/stages/one_stage.hpp"
-#include "core/workers/worker.hpp"
+#include "host/stages/one_stage.hpp"
+#include "host/workers/worker.hpp"
 
 namespace kinora {
 namespace {

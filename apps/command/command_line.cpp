@@ -5,7 +5,7 @@
 #include "apps/command/load_run.hpp"
 #include "core/base/printable.hpp"
 #include "core/config/document.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/weights.hpp"
 
 namespace kinora {
 

@@ -9,9 +9,9 @@
 #include "core/plugin/plugins_lock.hpp"
 #include "core/run/inputs.hpp"
 #include "core/runtime/place.hpp"
-#include "core/stages/stage_check.hpp"
-#include "core/weights/weights.hpp"
-#include "core/workers/service.hpp"
+#include "host/stages/stage_check.hpp"
+#include "host/weights/weights.hpp"
+#include "host/workers/service.hpp"
 
 namespace kinora {
 namespace {

@@ -7,7 +7,7 @@
 #include <boost/program_options.hpp>
 
 #include "core/base/paths.hpp"
-#include "core/workers/service.hpp"
+#include "host/workers/service.hpp"
 
 namespace kinora {
 

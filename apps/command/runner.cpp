@@ -15,7 +15,7 @@
 #include "core/run/job_results.hpp"
 #include "core/run/run_folder.hpp"
 #include "core/runtime/place.hpp"
-#include "core/stages/stage_check.hpp"
+#include "host/stages/stage_check.hpp"
 
 namespace kinora {
 

@@ -7,7 +7,7 @@
 #include "apps/embed/embed.hpp"
 #include "core/base/facts.hpp"
 #include "core/sample/sample.hpp"
-#include "core/workers/sample_message.hpp"
+#include "host/workers/sample_message.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
 
 namespace kinora::core::embed {
@@ -35,7 +35,7 @@ struct LentPiece final : SamplePiece {
   std::shared_ptr<Lent> lent_;
 };
 
-// The head is a packet of core/workers/channel.hpp without descriptors.
+// The head is a packet of host/workers/channel.hpp without descriptors.
 void pack(const Sample& sample, const kinora_sink& head, void (*piece)(void*, kinora_bytes, kinora_sample*)) {
   const Sample keeper = sample.clone(sample.key());  // with the fields of now, whatever becomes of `sample`
   Message message;

@@ -15,7 +15,7 @@
 #include "core/config/document.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/plugins_lock.hpp"
-#include "core/workers/service.hpp"
+#include "host/workers/service.hpp"
 
 namespace kinora::core::embed {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "apps/command/surroundings.hpp"
 #include "apps/kinora/command.hpp"
-#include "core/apply/apply.hpp"
 #include "core/runtime/tensor_service.hpp"
+#include "host/apply/apply.hpp"
 
 namespace kinora {
 namespace {

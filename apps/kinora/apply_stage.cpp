@@ -6,7 +6,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/runtime/call.hpp"
 #include "core/sample/sample.hpp"
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 #include "kinora/sample.hpp"
 
 namespace kinora {

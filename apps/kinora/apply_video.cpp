@@ -12,8 +12,8 @@
 #include "apps/kinora/command.hpp"
 #include "core/runtime/tensor_service.hpp"
 #include "core/sample/sample.hpp"
-#include "core/stages/one_stage.hpp"
-#include "core/weights/safetensors.hpp"
+#include "host/stages/one_stage.hpp"
+#include "host/weights/safetensors.hpp"
 #include "kinora/sample.hpp"
 
 namespace kinora {

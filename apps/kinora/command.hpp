@@ -9,10 +9,10 @@
 #include "apps/command/command_line.hpp"
 #include "apps/command/flags.hpp"
 #include "apps/command/runner.hpp"
-#include "core/apply/apply.hpp"
 #include "core/run/run_file.hpp"
 #include "core/run/source_instance.hpp"
 #include "core/runtime/runtime.hpp"
+#include "host/apply/apply.hpp"
 #include "kinora/sample.hpp"
 
 namespace kinora {

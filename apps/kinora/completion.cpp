@@ -8,11 +8,11 @@
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/commands.hpp"
 #include "apps/validate/check.hpp"
-#include "core/apply/apply.hpp"
 #include "core/base/paths.hpp"
 #include "core/config/document.hpp"
 #include "core/plugin/kinds.hpp"
-#include "core/weights/choices.hpp"
+#include "host/apply/apply.hpp"
+#include "host/weights/choices.hpp"
 
 namespace kinora {
 namespace {

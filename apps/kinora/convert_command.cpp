@@ -11,7 +11,7 @@
 #include "apps/kinora/command.hpp"
 #include "core/base/quantity.hpp"
 #include "core/runtime/tensor_service.hpp"
-#include "core/weights/choices.hpp"
+#include "host/weights/choices.hpp"
 
 namespace kinora {
 namespace {

@@ -10,7 +10,7 @@
 #include "core/base/facts.hpp"
 #include "core/base/quantity.hpp"
 #include "core/runtime/runtime.hpp"
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 #include "plugins/jobs/curation/inputs.hpp"
 
 namespace kinora {

@@ -18,7 +18,7 @@
 #include "core/base/suggest.hpp"
 #include "core/config/document.hpp"
 #include "core/runtime/place.hpp"
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 
 namespace kinora {
 namespace {

@@ -15,7 +15,7 @@
 #include "core/build_info.hpp"
 #include "core/commit.hpp"
 #include "core/runtime/runtime.hpp"
-#include "core/workers/service.hpp"
+#include "host/workers/service.hpp"
 #include "kinora/abi/base.h"
 
 namespace kinora {

@@ -14,7 +14,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/plugin/service.hpp"
 #include "core/runtime/runtime.hpp"
-#include "core/stages/stage_check.hpp"
+#include "host/stages/stage_check.hpp"
 #include "plugins/jobs/train/training_plans.hpp"
 
 namespace kinora {

@@ -1,9 +1,9 @@
 // One component in full: its plugin, its tensors, its options, and how a run file uses it.
 #include "apps/kinora/plugins_format.hpp"
-#include "core/apply/apply.hpp"
 #include "core/base/quantity.hpp"
 #include "core/plugin/kinds.hpp"
 #include "core/plugin/options.hpp"
+#include "host/apply/apply.hpp"
 #include "kinora/options.hpp"
 
 namespace kinora {

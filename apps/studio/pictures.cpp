@@ -9,7 +9,7 @@
 #include "core/base/clock.hpp"
 #include "core/base/log.hpp"
 #include "core/plugin/options.hpp"
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 
 namespace kinora::studio {
 namespace {

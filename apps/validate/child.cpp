@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 
 #include "apps/validate/watching_host.hpp"
-#include "core/workers/channel.hpp"
+#include "host/workers/channel.hpp"
 
 namespace kinora {
 namespace child {

@@ -74,7 +74,7 @@ struct RunFile {
 };
 
 // A component's options, completed by what its weights say; throws kinora::Error. with_weights() in
-// core/weights/weights.hpp is the one.
+// host/weights/weights.hpp is the one.
 using OptionsOfWeights = nlohmann::json (*)(Registry&, const ComponentSpec&, nlohmann::json given,
                                             const std::vector<std::filesystem::path>& weights);
 

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <malloc.h>
 
-#include "core/apply/apply.hpp"
 #include "core/plugin/host.hpp"
 #include "core/torch/apply/tools.hpp"
 #include "core/torch/chain/plain_chain.hpp"
@@ -12,6 +11,7 @@
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/tensors_api.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "host/apply/apply.hpp"
 #include "kinora/abi/plugin.h"
 #include "kinora/aten.hpp"
 

@@ -17,7 +17,8 @@ endif()
 find_program(KINORA_PROGRAM kinora DOC "The kinora that checks manifests" HINTS
   "${CMAKE_CURRENT_LIST_DIR}/../../../../bin"  # for an installation: <prefix>/share/kinora/sdk/cmake
   "${CMAKE_CURRENT_LIST_DIR}/../../build/release/bin" "${CMAKE_CURRENT_LIST_DIR}/../../build/dev/bin")
-# Jobs (tier host) also use core's headers and link libkinora, which is next to the program's folder.
+# Jobs (tier host) also use the headers of core and host and link libkinora and libkinora_host, which are next to the
+# program's folder.
 set(KINORA_HOST_LACKS "pass -DKINORA_PROGRAM=<path of that kinora>")  # unless the target kinora::host is there
 set(_host "${CMAKE_CURRENT_LIST_DIR}/../host")  # of an installation
 if(NOT EXISTS "${_host}")
@@ -26,15 +27,18 @@ endif()
 if(KINORA_PROGRAM AND EXISTS "${_host}/core/run/job_plugin.hpp" AND NOT TARGET kinora::host)
   get_filename_component(_bin "${KINORA_PROGRAM}" REALPATH)
   get_filename_component(_bin "${_bin}" DIRECTORY)
-  find_library(KINORA_LIBRARY kinora HINTS "${_bin}/../lib" NO_DEFAULT_PATH)
-  file(GLOB _versioned "${_bin}/../lib/libkinora.so.[0-9]*")
-  if(NOT KINORA_LIBRARY AND _versioned)  # a wheel has no symbolic links
-    list(GET _versioned 0 KINORA_LIBRARY)
-  endif()
+  foreach(_name KINORA KINORA_HOST)
+    string(TOLOWER "${_name}" _file)
+    find_library(${_name}_LIBRARY ${_file} HINTS "${_bin}/../lib" NO_DEFAULT_PATH)
+    file(GLOB _versioned "${_bin}/../lib/lib${_file}.so.[0-9]*")
+    if(NOT ${_name}_LIBRARY AND _versioned)  # a wheel has no symbolic links
+      list(GET _versioned 0 ${_name}_LIBRARY)
+    endif()
+  endforeach()
   find_package(fmt QUIET)
   find_package(nlohmann_json QUIET)
-  if(NOT KINORA_LIBRARY)
-    set(KINORA_HOST_LACKS "libkinora.so is missing in ${_bin}/../lib; ${KINORA_HOST_LACKS}")
+  if(NOT KINORA_LIBRARY OR NOT KINORA_HOST_LIBRARY)
+    set(KINORA_HOST_LACKS "libkinora.so or libkinora_host.so is missing in ${_bin}/../lib; ${KINORA_HOST_LACKS}")
   elseif(NOT fmt_FOUND)
     set(KINORA_HOST_LACKS
         "it needs fmt's CMake package, which is not found; install libfmt-dev, or add its prefix to CMAKE_PREFIX_PATH")
@@ -45,7 +49,7 @@ if(KINORA_PROGRAM AND EXISTS "${_host}/core/run/job_plugin.hpp" AND NOT TARGET k
   else()
     add_library(kinora::host INTERFACE IMPORTED)
     set_target_properties(kinora::host PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${_host}"
-      INTERFACE_LINK_LIBRARIES "${KINORA_LIBRARY};fmt::fmt;nlohmann_json::nlohmann_json")
+      INTERFACE_LINK_LIBRARIES "${KINORA_HOST_LIBRARY};${KINORA_LIBRARY};fmt::fmt;nlohmann_json::nlohmann_json")
   endif()
 endif()
 include("${CMAKE_CURRENT_LIST_DIR}/torch_root.cmake" OPTIONAL)

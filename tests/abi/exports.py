@@ -15,7 +15,7 @@ import pathlib, re, subprocess, sys, tempfile, tomllib
 KINORA, ROOT = (pathlib.Path(p).resolve() for p in sys.argv[1:3])
 LIBRARIES = KINORA.parents[1] / "lib"
 EMBED = "libkinora_embed.so"
-HEADERS = [h for top in ("core", "plugins/jobs") for h in (ROOT / top).rglob("*.hpp")]
+HEADERS = [h for top in ("core", "host", "plugins/jobs") for h in (ROOT / top).rglob("*.hpp")]
 # also types, static variables of inline functions, thunks
 CORE = re.compile(r"_Z(T[ISVT]|GVZ|Z|Thn\d+_)?NK?6kinora4core")
 OURS = re.compile(rf"{CORE.pattern}|kinora_\w+$")

@@ -116,7 +116,7 @@ def new_on_old(grown):
 def refreshed(tree):
     """A copy of the sources with larger structs; files that are equal keep their time, so that a second build is
     short."""
-    for top in ("apps", "core", "kernels", "plugins", "sdk", "packaging", "docs", "configs", "tests/abi",
+    for top in ("apps", "core", "host", "kernels", "plugins", "sdk", "packaging", "docs", "configs", "tests/abi",
                 *(f.name for f in ROOT.iterdir() if f.is_file())):
         top = ROOT / top
         for file in [top] if top.is_file() else top.rglob("*"):

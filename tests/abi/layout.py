@@ -227,7 +227,7 @@ def sizes_compared(root):
     for one member."""
     wrong = re.compile(
         r"struct_size\s*(?:[<>]=?|[=!]=)\s*\(?sizeof|sizeof[ \w(*]+\)?\s*(?:[<>]=?|[=!]=)\s*[\w.>-]*struct_size")
-    files = [f for top in ("core", "plugins", "apps", "sdk", "kernels")
+    files = [f for top in ("core", "host", "plugins", "apps", "sdk", "kernels")
              for f in (root / top).rglob("*") if re.fullmatch(r"\.([ch]pp|[ch]|in|cu)", f.suffix)]
     assert len(files) > 300 and wrong.search("s->struct_size < sizeof *s") and wrong.search(
         "sizeof(kinora_run) <= run->struct_size")

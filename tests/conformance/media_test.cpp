@@ -12,7 +12,7 @@
 
 #include "core/io/io.hpp"
 #include "core/runtime/call.hpp"
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 #include "kinora/abi/stage.h"
 #include "tests/conformance/stages.hpp"
 

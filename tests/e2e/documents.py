@@ -16,7 +16,7 @@ DOCUMENTS = [*PAGES, "plugins/stages/README.md", "sdk/README.md"]
 LINKED = [*DOCUMENTS, "ARCHITECTURE.md", "BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md"]
 OF_EVERY_STAGE = {"use", "name", "from"}
 THEIR_OWN = {"colourful", "brightness", "mine"}  # that sdk/README.md makes
-SOURCES = ("apps", "core", "kernels", "packaging", "plugins", "sdk", "tests")
+SOURCES = ("apps", "core", "host", "kernels", "packaging", "plugins", "sdk", "tests")
 TYPES = {"int": int, "size": (int, str), "float": (int, float), "bool": bool, "string": str, "path": str,
          "strings": list, "floats": list, "ints": list, "paths": list}
 failures = []
@@ -375,7 +375,7 @@ def check_commands():
     assert len(commands) > 10 and "run" in commands, commands
     own = set(re.findall(r'"([a-z-]+)"', (ROOT / "apps/kinora/plugins_command.cpp").read_text()))
     seen = 0
-    sources = [f for top in ("apps", "core", "plugins", "sdk")
+    sources = [f for top in ("apps", "core", "host", "plugins", "sdk")
                for f in (ROOT / top).rglob("*") if f.suffix in (".cpp", ".hpp", ".h",
                                                                 ".c") and not f.name.endswith("_test.cpp")]
     texts = [(f, text) for f in sources

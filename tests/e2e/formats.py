@@ -347,7 +347,7 @@ def check_packed():
     assert sorted(header["__metadata__"]) == sorted(long["__metadata__"]) == sorted(
         named(tables(text, "key")[0][1])), header["__metadata__"]
     eight = named(tables(text, "scale of the codes")[0][1])
-    joined = (ROOT / "core/weights/scaled_weight.cpp").read_text()
+    joined = (ROOT / "host/weights/scaled_weight.cpp").read_text()
     endings = re.findall(r'\{"([._\w]+)", "[.\w]*"\}', joined) + ["_weight_tensor"]
     assert len(endings) == 6 and all(any(name.endswith(ending) for ending in endings + ["._data"])
                                      for name in eight), (eight, endings)

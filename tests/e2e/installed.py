@@ -92,8 +92,8 @@ def check_linking():
             name = re.search(r"SONAME\).*\[(.*)\]", dynamic)[1]
             assert re.fullmatch(r"libkinora\w*\.so\.\d+",
                                 name) and (file.parent / name).resolve() == file.resolve(), (file, name)
-    assert {f"libkinora{part}.so.0"
-            for part in ("", "_torch", "_training", "_curation")} <= {p.name for p in (PLACE / "lib").iterdir()}
+    assert {f"libkinora{part}.so.0" for part in ("", "_host", "_torch", "_training", "_curation")} <= {
+        p.name for p in (PLACE / "lib").iterdir()}
 
 
 def check_program():

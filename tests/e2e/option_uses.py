@@ -34,7 +34,8 @@ def users():
     out = []
     listed = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True)
     names = listed.stdout.split() if listed.returncode == 0 else [
-        str(p.relative_to(ROOT)) for top in ("configs", "docs", "plugins", "sdk", "tests", "core", "apps", "kernels")
+        str(p.relative_to(ROOT))
+        for top in ("configs", "docs", "plugins", "sdk", "tests", "core", "host", "apps", "kernels")
         for p in (ROOT / top).rglob("*.*")]
     for name in names:
         if PAGES.fullmatch(name) or TESTS.fullmatch(name) or (name.startswith("configs/") and name.endswith(".toml")):

@@ -5,7 +5,7 @@
 #include "core/plugin/host.hpp"
 #include "core/torch/network/network.hpp"
 #include "core/torch/tensors/tensors_api.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/weights.hpp"
 #include "kinora/error.hpp"
 #include "tests/fuzz/files.hpp"
 #include "tests/support/plugins.hpp"

@@ -2,9 +2,9 @@
 // eight bits with scales, or fail with a message.
 #include <cstdlib>
 
-#include "core/weights/packed_matrix.hpp"
-#include "core/weights/safetensors.hpp"
-#include "core/weights/scaled_weight.hpp"
+#include "host/weights/packed_matrix.hpp"
+#include "host/weights/safetensors.hpp"
+#include "host/weights/scaled_weight.hpp"
 
 namespace {
 

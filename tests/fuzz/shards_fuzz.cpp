@@ -2,7 +2,7 @@
 // that names the index.
 #include <cstdlib>
 
-#include "core/weights/safetensors.hpp"
+#include "host/weights/safetensors.hpp"
 #include "tests/fuzz/files.hpp"
 
 namespace {

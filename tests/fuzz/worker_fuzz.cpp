@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 #include "core/runtime/runtime.hpp"
-#include "core/workers/sample_message.hpp"
+#include "host/workers/sample_message.hpp"
 #include "kinora/embed.h"
 
 namespace {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Includes and calls of services go one way: apps -> plugins/jobs -> core -> sdk <- plugins, and no two folders use
-each other, directly or around a circle. An engine of tier host may use core too. A file that calls service<X>() uses
+"""Includes and calls of services go one way: apps -> plugins/jobs -> host -> core -> sdk <- plugins, with core/torch
+and core/cuda between plugins/jobs and host, and no two folders use each other, directly or around a circle. An engine of tier host may use core and host too. A file that calls service<X>() uses
 the file that has the service (KINORA_SERVICE), whose library it does not link; so a job may use one of another
 plugin. usage: directions.py ROOT"""
 import functools, pathlib, posixpath, re, subprocess, sys, tomllib
@@ -20,15 +20,18 @@ def is_of_host(folder):
 
 def floor_of(path):
     top = path.split("/")[0]
+    if path.startswith(("core/torch/", "core/cuda/")):
+        return "torch"
     if path.startswith("plugins/jobs/"):
         return "jobs"
     return "engines" if top == "plugins" and is_of_host(plugin_of(path)) else top
 
 
 # Which floors a file of a floor may include. kernels and sdk are below everything.
-MAY = {"apps": {"apps", "jobs", "core", "kernels", "sdk"}, "jobs": {"jobs", "core", "kernels", "sdk"},
-       "core": {"core", "kernels", "sdk"},
-       "engines": {"engines", "plugins", "core", "kernels", "sdk"},
+MAY = {"apps": {"apps", "jobs", "torch", "host", "core", "kernels", "sdk"},
+       "jobs": {"jobs", "torch", "host", "core", "kernels", "sdk"},
+       "torch": {"torch", "host", "core", "kernels", "sdk"}, "host": {"host", "core", "sdk"}, "core": {"core", "sdk"},
+       "engines": {"engines", "plugins", "host", "core", "kernels", "sdk"},
        "plugins": {"plugins", "kernels", "sdk"}, "kernels": {"kernels", "sdk"}, "sdk": {"sdk"}}
 # `kinora bench balance` measures the balancer, whose types are those of the engine's plugin: kinora-bench has both.
 # `kinora plan --curate` runs the engines' own scheduler.
@@ -150,17 +153,20 @@ def wrong(pairs):
 
 # The check itself finds what it must.
 for pair in (("core/run/a.cpp", "plugins/jobs/curate/a.hpp"), ("plugins/models/dit/a.cpp", "core/run/a.hpp"),
+             ("core/run/a.cpp", "host/weights/a.hpp"), ("core/run/a.cpp", "core/torch/a.hpp"),
+             ("host/workers/a.cpp", "core/torch/a.hpp"),
              ("sdk/a.hpp", "core/a.hpp"), ("plugins/jobs/dedup/a.cpp", "apps/kinora/a.hpp"),
              ("plugins/models/dit/a.cpp", "plugins/models/wan/a.hpp"),
-             ("plugins/engines/local/a.cpp", "core/workers/a.hpp"),
+             ("plugins/engines/local/a.cpp", "host/workers/a.hpp"),
              ("plugins/engines/ray/a.cpp", "plugins/engines/local/a.hpp"),
              ("plugins/jobs/dedup/a.cpp", "plugins/jobs/curate/a.hpp")):
     assert len(wrong([pair])) == 1, pair
 assert wrong([("core/a/x.cpp", "core/b/y.hpp"), ("core/b/y.cpp", "core/c/z.hpp"),
               ("core/c/z.cpp", "core/a/x.hpp")])[0] == "circle of folders: core/a core/b core/c"
-assert not wrong([("apps/kinora/a.cpp", "plugins/jobs/curation/a.hpp"), ("plugins/jobs/curate/a.cpp", "core/run/a.hpp"),
+assert not wrong([("core/torch/a.cpp", "host/weights/a.hpp"), ("host/stages/a.cpp", "core/run/a.hpp"),
+                  ("apps/kinora/a.cpp", "plugins/jobs/curation/a.hpp"), ("plugins/jobs/curate/a.cpp", "core/run/a.hpp"),
                   ("plugins/models/dit/a.cpp", "sdk/include/a.hpp"),
-                  ("plugins/engines/ray/a.cpp", "core/workers/a.hpp")])
+                  ("plugins/engines/ray/a.cpp", "host/workers/a.hpp")])
 tree = {"plugins/stages/video/media/a.hpp", "plugins/stages/video/clips/a.hpp", "plugins/stages/video/clips/b.hpp",
         "sdk/include/kinora/a.hpp", "core/b.hpp"}
 for written, found in (("media/a.hpp", "plugins/stages/video/media/a.hpp"),
@@ -199,7 +205,7 @@ problems += [f"{path} names the library {name}: ask for a service (core/plugin/s
 # Core names no component of a job or a service, and opens a library where plugins and libtorch are opened.
 NAMES = {"core/plugin/service.hpp", "core/plugin/kinds.cpp", "core/plugin/kinds.hpp"}
 OPENS = {"core/runtime/runtime.cpp", "core/torch/tensors/device.cpp"}
-CODE = {path: re.sub(r"//[^\n]*", "", text) for path, text in texts.items() if path.startswith("core/")}
+CODE = {path: re.sub(r"//[^\n]*", "", text) for path, text in texts.items() if path.startswith(("core/", "host/"))}
 problems += [f"{path} names {found}: a kind of job answers by a virtual of JobType"
              for path, text in CODE.items() if path not in NAMES
              for found in re.findall(r'"service"|"service/[^"]*"|"job/\w[^"]*"', text)]

@@ -5,7 +5,7 @@ import ast, pathlib, re, subprocess, sys
 
 ROOT = pathlib.Path(sys.argv[1])
 # Each gauge: (bound, goal). The bounds are of the day when they were written.
-LINES = {"core without torch and cuda": (17380, 13000), "core/torch": (10370, 11000),
+LINES = {"core without torch and cuda": (13000, 13000), "host": (5000, 5000), "core/torch": (10370, 11000),
          "a folder of plugins/jobs": (6000, 6000)}
 # lines of more than 120
 COLUMNS = {"C and C++": (0, 0), "Python": (0, 0), "JavaScript": (0, 0), "CMake and shell": (0, 0),
@@ -84,6 +84,7 @@ def lines_in(choose):
 gauge("core without torch and cuda",
       lines_in(lambda p: p.startswith("core/") and not p.startswith(("core/torch/", "core/cuda/"))),
       *LINES["core without torch and cuda"])
+gauge("host", lines_in(lambda p: p.startswith("host/")), *LINES["host"])
 gauge("core/torch", lines_in(lambda p: p.startswith("core/torch/")), *LINES["core/torch"])
 for folder in sorted({"/".join(path.split("/")[:3]) for path in texts if re.match(r"plugins/jobs/[^/]+/", path)}):
     lines = lines_in(lambda p: p.startswith(folder + "/"))

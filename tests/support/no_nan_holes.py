@@ -33,7 +33,7 @@ for name, text, many in (("a.cpp", "worst = std::max(worst, off);", 1),
 
 source = pathlib.Path(sys.argv[1])
 is_test = re.compile(r"tests/.*\.[ch]pp|.*_(test|testing|trial)\.[ch]pp|tests/.*\.py").fullmatch
-files = [p for folder in ("apps", "core", "kernels", "plugins", "sdk", "tests")
+files = [p for folder in ("apps", "core", "host", "kernels", "plugins", "sdk", "tests")
          for p in sorted((source / folder).rglob("*.*"))
          if is_test(str(p.relative_to(source))) and p.name != "no_nan_holes.py" and not p.name.startswith("make_")]
 found = [hole for p in files for hole in holes(str(p.relative_to(source)), p.read_text())]

@@ -16,7 +16,7 @@
 #include "core/torch/network/model.hpp"
 #include "core/torch/network/tokenizer.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/weights.hpp"
 #include "tests/support/plugins.hpp"
 
 namespace kinora {

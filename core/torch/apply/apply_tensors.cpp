@@ -5,7 +5,6 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/ranges.h>
 
-#include "core/apply/apply.hpp"
 #include "core/base/suggest.hpp"
 #include "core/plugin/opening.hpp"
 #include "core/runtime/call.hpp"
@@ -18,7 +17,8 @@
 #include "core/torch/network/tokenizer.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
-#include "core/weights/weights.hpp"
+#include "host/apply/apply.hpp"
+#include "host/weights/weights.hpp"
 #include "kinora/abi/precision.h"
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"

@@ -17,11 +17,11 @@
 #include "core/torch/weights/packing.hpp"
 #include "core/torch/weights/published.hpp"
 #include "core/torch/weights/weights_complaint.hpp"
-#include "core/weights/choices.hpp"
-#include "core/weights/packed_matrix.hpp"
-#include "core/weights/published_classes.hpp"
-#include "core/weights/safetensors_header.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/choices.hpp"
+#include "host/weights/packed_matrix.hpp"
+#include "host/weights/published_classes.hpp"
+#include "host/weights/safetensors_header.hpp"
+#include "host/weights/weights.hpp"
 
 namespace kinora::core {
 namespace {

@@ -14,8 +14,8 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/lora.hpp"
 #include "core/torch/weights/published.hpp"
-#include "core/weights/choices.hpp"
-#include "core/weights/published_classes.hpp"
+#include "host/weights/choices.hpp"
+#include "host/weights/published_classes.hpp"
 
 namespace kinora::core {
 namespace {

@@ -4,12 +4,12 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
-#include "core/apply/apply.hpp"
 #include "core/base/suggest.hpp"
 #include "core/torch/apply/tools.hpp"
 #include "core/torch/network/meter_link.hpp"
 #include "core/torch/network/network.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "host/apply/apply.hpp"
 
 namespace kinora::core {
 namespace {

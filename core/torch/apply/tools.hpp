@@ -1,13 +1,13 @@
 // The work that libkinora_torch does for the program (core/runtime/tensor_service.hpp): `kinora apply`, `kinora
 // convert` and `kinora inspect` for components that work on tensors. All throw kinora::Error.
 #pragma once
-#include "core/apply/apply.hpp"
 #include "core/runtime/runtime.hpp"
+#include "host/apply/apply.hpp"
 
 namespace kinora::core {
 
 // `kinora apply`: safetensors in, safetensors out, with the names of the interface; for a score, its numbers are in the
-// result, and a sampler works on the Gaussian mixture mean, std, weight. The methods: core/apply/apply.hpp.
+// result, and a sampler works on the Gaussian mixture mean, std, weight. The methods: host/apply/apply.hpp.
 ApplyResult apply_tensors(Runtime&, const ApplyRequest&);
 
 // `kinora convert`: converts weights from one file layout, naming scheme or dtype to another, and merges

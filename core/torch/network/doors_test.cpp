@@ -4,12 +4,12 @@
 
 #include "core/plugin/kinds.hpp"
 #include "core/run/source_instance.hpp"
-#include "core/stages/one_stage.hpp"
 #include "core/torch/network/cache_instance.hpp"
 #include "core/torch/network/instances.hpp"
 #include "core/torch/network/model.hpp"
 #include "core/torch/network/score_instance.hpp"
 #include "core/torch/network/tokenizer.hpp"
+#include "host/stages/one_stage.hpp"
 #include "kinora/abi/collective.h"
 #include "kinora/abi/engine.h"
 #include "kinora/abi/optimizer.h"

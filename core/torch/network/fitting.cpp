@@ -8,9 +8,9 @@
 #include "core/torch/network/network.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/published.hpp"
-#include "core/weights/published_classes.hpp"
-#include "core/weights/safetensors.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/published_classes.hpp"
+#include "host/weights/safetensors.hpp"
+#include "host/weights/weights.hpp"
 
 namespace kinora::core {
 namespace {

@@ -8,8 +8,8 @@
 #include "core/torch/weights/lora.hpp"
 #include "core/torch/weights/lora_names.hpp"
 #include "core/torch/weights/published.hpp"
-#include "core/weights/published_classes.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/published_classes.hpp"
+#include "host/weights/weights.hpp"
 
 namespace kinora::core {
 namespace {

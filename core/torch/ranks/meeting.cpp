@@ -18,7 +18,7 @@
 #include "core/runtime/call.hpp"
 #include "core/torch/ranks/node_address.hpp"
 #include "core/torch/weights/exchange.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/weights.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/error.hpp"
 #include "kinora/strategy.hpp"

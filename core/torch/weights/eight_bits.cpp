@@ -6,7 +6,7 @@
 
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
-#include "core/weights/scaled_weight.hpp"
+#include "host/weights/scaled_weight.hpp"
 
 namespace kinora::core {
 namespace {

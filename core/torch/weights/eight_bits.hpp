@@ -1,8 +1,8 @@
-// Decodes weights that a file stores in eight bits with scales (core/weights/scaled_weight.hpp).
+// Decodes weights that a file stores in eight bits with scales (host/weights/scaled_weight.hpp).
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include "core/weights/safetensors.hpp"
+#include "host/weights/safetensors.hpp"
 
 namespace kinora::core {
 

@@ -1,8 +1,8 @@
-// Decodes matrices that a file stores in four bits (core/weights/packed_matrix.hpp).
+// Decodes matrices that a file stores in four bits (host/weights/packed_matrix.hpp).
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include "core/weights/packed_matrix.hpp"
+#include "host/weights/packed_matrix.hpp"
 
 namespace kinora::core {
 

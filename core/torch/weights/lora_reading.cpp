@@ -14,7 +14,7 @@
 #include "core/torch/weights/lora.hpp"
 #include "core/torch/weights/lora_names.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/weights.hpp"
 
 namespace kinora::core {
 namespace {

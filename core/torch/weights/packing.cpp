@@ -11,8 +11,8 @@
 #include "core/io/wildcard.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/lora.hpp"
-#include "core/weights/choices.hpp"
-#include "core/weights/packed_matrix.hpp"
+#include "host/weights/choices.hpp"
+#include "host/weights/packed_matrix.hpp"
 
 namespace kinora::core {
 namespace {

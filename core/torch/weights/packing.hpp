@@ -1,5 +1,5 @@
 // Quantises the matrices of linear layers to four bits (NVFP4) for a file, in the layouts of
-// core/weights/packed_matrix.hpp. Matrices of embeddings, modulation, norms and heads are left alone.
+// host/weights/packed_matrix.hpp. Matrices of embeddings, modulation, norms and heads are left alone.
 #pragma once
 #include <set>
 #include <string>
@@ -8,7 +8,7 @@
 #include <ATen/core/Tensor.h>
 #include <nlohmann/json.hpp>
 
-#include "core/weights/safetensors.hpp"
+#include "host/weights/safetensors.hpp"
 #include "kernels/fp4/quantize.hpp"
 
 namespace kinora::core {

@@ -13,9 +13,9 @@
 #include "core/io/byte_source.hpp"
 #include "core/plugin/host.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "core/weights/safetensors_header.hpp"
-#include "core/weights/scaled_weight.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/safetensors_header.hpp"
+#include "host/weights/scaled_weight.hpp"
+#include "host/weights/weights.hpp"
 #include "kinora/abi/model.h"
 #include "kinora/abi/tokenizer.h"
 

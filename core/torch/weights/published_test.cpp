@@ -12,7 +12,7 @@
 #include "core/torch/apply/tools.hpp"
 #include "core/torch/network/fitting.hpp"
 #include "core/torch/network/network.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/weights.hpp"
 #include "kinora/model.hpp"
 #include "tests/support/component.hpp"
 #include "tests/support/oracle.hpp"

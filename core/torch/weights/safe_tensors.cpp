@@ -7,8 +7,8 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/eight_bits.hpp"
 #include "core/torch/weights/four_bits.hpp"
-#include "core/weights/safetensors.hpp"
-#include "core/weights/scaled_weight.hpp"
+#include "host/weights/safetensors.hpp"
+#include "host/weights/scaled_weight.hpp"
 
 namespace kinora::core {
 namespace {

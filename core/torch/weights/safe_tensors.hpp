@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "core/torch/weights/weights.hpp"
-#include "core/weights/safetensors.hpp"
+#include "host/weights/safetensors.hpp"
 
 namespace kinora::core {
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "core/plugin/host.hpp"
-#include "core/workers/channel.hpp"
+#include "host/workers/channel.hpp"
 #include "plugins/engines/local/engine_testing.hpp"
 #include "plugins/engines/ray/cluster.hpp"
 

@@ -12,8 +12,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "core/workers/channel.hpp"
-#include "core/workers/sample_message.hpp"
+#include "host/workers/channel.hpp"
+#include "host/workers/sample_message.hpp"
 
 namespace kinora::ray {
 

@@ -1,5 +1,5 @@
 // Messages between the engine and its bridge, the process that talks to Ray (packaging/ray/kinora_ray/bridge.py):
-// packets of core/workers/channel.hpp, whose head may carry a sample as core/workers/sample_message.hpp does.
+// packets of host/workers/channel.hpp, whose head may carry a sample as host/workers/sample_message.hpp does.
 //
 // To the bridge, `is`:
 //   open    address, where, insecure, log (a file): connects, and tells each node that has the labels and the same

@@ -15,8 +15,8 @@
 #include "core/run/job_plugin.hpp"
 #include "core/run/job_results.hpp"
 #include "core/run/job_stages.hpp"
-#include "core/stages/stage_check.hpp"
-#include "core/workers/worker.hpp"
+#include "host/stages/stage_check.hpp"
+#include "host/workers/worker.hpp"
 #include "plugins/jobs/curate/curate_results.hpp"
 #include "plugins/jobs/curate/curate_work.hpp"
 #include "plugins/jobs/curate/shared_inputs.hpp"
@@ -269,8 +269,6 @@ void Curate::run(JobContext& context) const {
   PeakMemory memory;
   count_held_anew();
   fs::create_directories(context.folder() / "data");
-  adopt_answers(context);
-  const Answers answers(context);
   fs::remove_all(work_folder(context));
   CurateInputs listing = listed(context.identity());
   std::vector<Input>& inputs = listing.inputs;
@@ -278,7 +276,9 @@ void Curate::run(JobContext& context) const {
   const auto open = open_record(context, inputs);
   say_left_out(context.spec().name, listing);
   Record& record = *open;
+  adopt_answers(context);
   adopt_parts(context, inputs, record);
+  const Answers answers(context);
   const auto start = Clock::now();
   const PipelineResult ran = run_stages(context, options, inputs, record, {}, [&] { memory.look(); });
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();

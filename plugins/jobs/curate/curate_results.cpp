@@ -13,7 +13,7 @@
 #include "core/run/identity.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/job_stages.hpp"
-#include "core/workers/worker.hpp"
+#include "host/workers/worker.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
 #include "plugins/jobs/curation/manifest.hpp"
 

@@ -1,6 +1,6 @@
 #include "plugins/jobs/curate/curate_work.hpp"
 
-#include "core/stages/stage_check.hpp"
+#include "host/stages/stage_check.hpp"
 #include "plugins/jobs/curation/ingest.hpp"
 
 namespace kinora::core {

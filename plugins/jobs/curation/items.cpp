@@ -1,7 +1,7 @@
 #include "plugins/jobs/curation/items.hpp"
 
 #include "core/base/facts.hpp"
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 
 namespace kinora::core {
 namespace {

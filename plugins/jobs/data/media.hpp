@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/plugin/registry.hpp"
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 
 namespace kinora::data {
 

@@ -16,7 +16,7 @@
 #include "core/run/job_plugin.hpp"
 #include "core/run/job_stages.hpp"
 #include "core/run/run_file.hpp"
-#include "core/stages/stage_check.hpp"
+#include "host/stages/stage_check.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
 #include "plugins/jobs/curation/clip_source.hpp"
 #include "plugins/jobs/curation/drops.hpp"

@@ -6,7 +6,7 @@
 #include "core/torch/media/signals.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "core/weights/safetensors.hpp"
+#include "host/weights/safetensors.hpp"
 #include "plugins/jobs/distill/shared_base.hpp"
 #include "plugins/jobs/inference/encoders.hpp"
 #include "plugins/jobs/training/training_checks.hpp"

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/log.hpp"
-#include "core/stages/stage_check.hpp"
+#include "host/stages/stage_check.hpp"
 #include "tests/support/run_file.hpp"
 
 namespace kinora::core::generate_capacity {

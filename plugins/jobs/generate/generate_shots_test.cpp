@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/stages/stage_check.hpp"
+#include "host/stages/stage_check.hpp"
 #include "tests/support/run_file.hpp"
 
 namespace kinora::core::generate_shots {

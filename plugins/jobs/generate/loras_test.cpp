@@ -9,7 +9,7 @@
 
 #include "core/base/digest.hpp"
 #include "core/run/job.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/weights.hpp"
 #include "plugins/jobs/inference/requests.hpp"
 #include "plugins/jobs/inference/session.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"

@@ -6,8 +6,8 @@
 
 #include "core/io/atomic_file.hpp"
 #include "core/run/job.hpp"
-#include "core/stages/stage_check.hpp"
-#include "core/weights/weights.hpp"
+#include "host/stages/stage_check.hpp"
+#include "host/weights/weights.hpp"
 #include "plugins/jobs/latents/latents.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"

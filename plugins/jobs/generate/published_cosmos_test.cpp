@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/weights.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"
 

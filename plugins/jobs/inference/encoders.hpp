@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/run/job.hpp"
-#include "core/stages/one_stage.hpp"
 #include "core/torch/network/model.hpp"
+#include "host/stages/one_stage.hpp"
 #include "plugins/jobs/curation/search/caption_encoder.hpp"
 #include "plugins/jobs/inference/parts.hpp"
 

@@ -8,8 +8,8 @@
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/sample/sample.hpp"
-#include "core/stages/one_stage.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "host/stages/one_stage.hpp"
 #include "plugins/jobs/media/clips.hpp"
 
 namespace kinora::core {

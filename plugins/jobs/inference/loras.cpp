@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/suggest.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/weights.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {

@@ -4,13 +4,13 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "core/stages/stage_check.hpp"
 #include "core/torch/media/signals.hpp"
 #include "core/torch/ranks/parallelism.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/published.hpp"
-#include "core/weights/weights.hpp"
+#include "host/stages/stage_check.hpp"
+#include "host/weights/weights.hpp"
 #include "plugins/jobs/inference/encoders.hpp"
 #include "plugins/jobs/inference/next_token.hpp"
 #include "plugins/jobs/inference/rehearsal.hpp"

@@ -6,9 +6,9 @@
 #include "core/io/contents.hpp"
 #include "core/plugin/opening.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "core/weights/published_classes.hpp"
-#include "core/weights/safetensors.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/published_classes.hpp"
+#include "host/weights/safetensors.hpp"
+#include "host/weights/weights.hpp"
 
 namespace kinora::core {
 namespace {

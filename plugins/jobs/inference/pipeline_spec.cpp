@@ -1,6 +1,6 @@
 #include "plugins/jobs/inference/pipeline_spec.hpp"
 
-#include "core/weights/weights.hpp"
+#include "host/weights/weights.hpp"
 #include "plugins/jobs/inference/next_token.hpp"
 #include "plugins/jobs/inference/rules.hpp"
 

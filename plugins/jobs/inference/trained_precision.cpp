@@ -7,7 +7,7 @@
 
 #include "core/base/quantity.hpp"
 #include "core/torch/chain/rounded_layers.hpp"
-#include "core/weights/packed_matrix.hpp"
+#include "host/weights/packed_matrix.hpp"
 
 namespace kinora::core {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 
 namespace kinora::core {
 

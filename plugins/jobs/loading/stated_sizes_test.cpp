@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "core/weights/safetensors.hpp"
+#include "host/weights/safetensors.hpp"
 #include "kinora/npy.hpp"
 #include "kinora/webdataset_reader.hpp"
 #include "plugins/jobs/latents/hdf5/hdf5_file.hpp"

@@ -9,8 +9,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "core/run/job.hpp"
-#include "core/stages/one_stage.hpp"
 #include "core/torch/media/streaming.hpp"
+#include "host/stages/one_stage.hpp"
 #include "plugins/jobs/curation/webdataset.hpp"
 
 namespace kinora::core {

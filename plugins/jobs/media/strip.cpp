@@ -6,7 +6,7 @@
 #include <ATen/Parallel.h>
 
 #include "core/io/atomic_file.hpp"
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 #include "plugins/jobs/media/clips.hpp"
 
 namespace kinora::core {

@@ -10,7 +10,7 @@
 
 #include "core/io/atomic_file.hpp"
 #include "core/plugin/service.hpp"
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 #include "plugins/jobs/fragments/video_fragments.hpp"
 #include "plugins/jobs/media/clips.hpp"
 #include "plugins/jobs/media/decode_thread.hpp"

@@ -15,7 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/weights/safetensors.hpp"
+#include "host/weights/safetensors.hpp"
 
 namespace kinora::core {
 

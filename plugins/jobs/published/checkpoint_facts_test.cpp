@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/weights/packed_matrix.hpp"
+#include "host/weights/packed_matrix.hpp"
 #include "tests/support/oracle_folders.hpp"
 
 namespace kinora::core {

@@ -7,7 +7,7 @@
 #include "core/base/facts.hpp"
 #include "core/base/regular_file.hpp"
 #include "core/io/contents.hpp"
-#include "core/weights/published_classes.hpp"
+#include "host/weights/published_classes.hpp"
 #include "kinora/error.hpp"
 #include "plugins/jobs/published/published_sampler.hpp"
 

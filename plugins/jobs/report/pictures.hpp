@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 #include "plugins/jobs/report/record.hpp"
 
 namespace kinora::core::report {

@@ -9,9 +9,9 @@
 
 #include "core/base/log.hpp"
 #include "core/run/description.hpp"
-#include "core/stages/stage_check.hpp"
 #include "core/torch/media/signals.hpp"
-#include "core/weights/weights.hpp"
+#include "host/stages/stage_check.hpp"
+#include "host/weights/weights.hpp"
 #include "plugins/jobs/training/objective.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"

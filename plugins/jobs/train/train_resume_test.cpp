@@ -3,7 +3,7 @@
 
 #include "core/base/cancel.hpp"
 #include "core/base/digest.hpp"
-#include "core/weights/safetensors.hpp"
+#include "host/weights/safetensors.hpp"
 #include "plugins/jobs/training/train_job_testing.hpp"
 
 namespace kinora::core {

@@ -16,7 +16,7 @@
 #include "core/io/fence.hpp"
 #include "core/torch/apply/tools.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/weights.hpp"
 #include "kinora/error.hpp"
 #include "plugins/jobs/training/checkpoint_testing.hpp"
 #include "plugins/jobs/training/checkpoint_writer.hpp"

@@ -18,7 +18,7 @@
 #include "core/torch/open.hpp"
 #include "core/torch/weights/published.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/weights.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/oracle_folders.hpp"
 #include "tests/support/run_file.hpp"

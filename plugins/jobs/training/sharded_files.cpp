@@ -11,7 +11,7 @@
 #include "core/io/fence.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
-#include "core/weights/safetensors_header.hpp"
+#include "host/weights/safetensors_header.hpp"
 
 namespace kinora::core {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "core/base/digest.hpp"
 #include "core/torch/weights/gathering.hpp"
-#include "core/weights/safetensors.hpp"
+#include "host/weights/safetensors.hpp"
 
 namespace kinora::core {
 

@@ -11,8 +11,8 @@
 #include "core/base/log.hpp"
 #include "core/io/contents.hpp"
 #include "core/torch/tensors/device.hpp"
-#include "core/weights/safetensors.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/safetensors.hpp"
+#include "host/weights/weights.hpp"
 
 namespace kinora::core {
 namespace {

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job.hpp"
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 #include "plugins/jobs/media/clips.hpp"
 #include "tests/support/run_file.hpp"
 

@@ -2,7 +2,7 @@
 // from the run file, so a difference is an error before anything is encoded.
 #include <fmt/ranges.h>
 
-#include "core/weights/weights.hpp"
+#include "host/weights/weights.hpp"
 #include "plugins/jobs/published/published_pipeline.hpp"
 #include "plugins/jobs/windows/window_checks.hpp"
 

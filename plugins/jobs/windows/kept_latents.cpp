@@ -10,7 +10,7 @@
 #include "core/io/contents.hpp"
 #include "core/run/identity.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/weights.hpp"
 #include "plugins/jobs/inference/parts.hpp"
 #include "plugins/jobs/loading/transforms.hpp"
 

@@ -8,10 +8,10 @@
 #include <ATen/core/Tensor.h>
 
 #include "core/run/job.hpp"
-#include "core/stages/one_stage.hpp"
-#include "plugins/jobs/media/clips.hpp"
+#include "host/stages/one_stage.hpp"
 #include "plugins/jobs/loading/samples_ahead.hpp"
 #include "plugins/jobs/loading/transforms.hpp"
+#include "plugins/jobs/media/clips.hpp"
 #include "plugins/jobs/windows/window_size.hpp"
 
 namespace kinora::core {

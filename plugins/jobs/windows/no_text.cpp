@@ -3,7 +3,7 @@
 #include "core/io/contents.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/weights.hpp"
 
 namespace kinora::core {
 namespace {

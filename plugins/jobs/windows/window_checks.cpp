@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "core/stages/stage_check.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "host/stages/stage_check.hpp"
 #include "plugins/jobs/inference/rules.hpp"
 #include "plugins/jobs/latents/latents.hpp"
 

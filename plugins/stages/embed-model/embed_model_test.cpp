@@ -8,8 +8,8 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include "core/runtime/call.hpp"
-#include "core/stages/one_stage.hpp"
 #include "exported.hpp"
+#include "host/stages/one_stage.hpp"
 #include "kinora/curation.hpp"
 #include "kinora/npy.hpp"
 #include "kinora/stage.hpp"

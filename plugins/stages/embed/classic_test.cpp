@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/weights/safetensors.hpp"
+#include "host/weights/safetensors.hpp"
 #include "kinora/curation.hpp"
 #include "kinora/npy.hpp"
 #include "kinora/testing.hpp"

@@ -9,8 +9,8 @@
 #include "core/plugin/options.hpp"
 #include "core/runtime/call.hpp"
 #include "core/runtime/runtime.hpp"
-#include "core/stages/one_stage.hpp"
 #include "flow.hpp"
+#include "host/stages/one_stage.hpp"
 #include "text_regions.hpp"
 
 namespace kinora::filters {

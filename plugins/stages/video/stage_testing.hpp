@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 #include "media/media_testing.hpp"
 
 namespace kinora::video::testing {

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "core/runtime/call.hpp"
-#include "core/stages/one_stage.hpp"
-#include "core/workers/worker.hpp"
+#include "host/stages/one_stage.hpp"
+#include "host/workers/worker.hpp"
 #include "tests/faults/workers/job.hpp"
 
 namespace kinora::core {

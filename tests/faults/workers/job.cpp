@@ -8,8 +8,8 @@
 
 #include "core/base/log.hpp"
 #include "core/plugin/options.hpp"
-#include "core/workers/service.hpp"
-#include "core/workers/worker.hpp"
+#include "host/workers/service.hpp"
+#include "host/workers/worker.hpp"
 #include "kinora/sample.hpp"
 
 namespace kinora::core {

@@ -5,8 +5,8 @@
 
 #include "core/base/cancel.hpp"
 #include "core/plugin/options.hpp"
-#include "core/workers/service.hpp"
-#include "core/workers/worker.hpp"
+#include "host/workers/service.hpp"
+#include "host/workers/worker.hpp"
 #include "tests/faults/workers/job.hpp"
 
 namespace kinora::core {

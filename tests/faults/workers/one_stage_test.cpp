@@ -1,6 +1,6 @@
 // A stage that reads untrusted media outside a pipeline: there too, damage to its process costs the current
 // sample.
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 
 #include <chrono>
 #include <filesystem>

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/workers/worker.hpp"
+#include "host/workers/worker.hpp"
 #include "tests/faults/workers/job.hpp"
 
 namespace kinora::core {

@@ -1,5 +1,5 @@
 // Samples sent between processes.
-#include "core/workers/sample_message.hpp"
+#include "host/workers/sample_message.hpp"
 
 #include <fcntl.h>
 #include <filesystem>

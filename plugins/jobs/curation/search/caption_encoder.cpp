@@ -7,7 +7,7 @@
 #include "core/base/facts.hpp"
 #include "core/base/status.hpp"
 #include "core/io/byte_source.hpp"
-#include "core/weights/weights.hpp"
+#include "host/weights/weights.hpp"
 #include "kinora/error.hpp"
 #include "kinora/npy.hpp"
 

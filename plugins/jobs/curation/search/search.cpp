@@ -6,7 +6,7 @@
 
 #include "core/runtime/runtime.hpp"
 #include "core/sample/sample.hpp"
-#include "core/stages/one_stage.hpp"
+#include "host/stages/one_stage.hpp"
 #include "kinora/npy.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 

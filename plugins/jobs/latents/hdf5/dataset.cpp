@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/weights/safetensors_header.hpp"
+#include "host/weights/safetensors_header.hpp"
 
 namespace kinora::core::hdf5 {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/weights/safetensors.hpp"
+#include "host/weights/safetensors.hpp"
 #include "plugins/jobs/latents/hdf5/blocks.hpp"
 
 namespace kinora::core::hdf5 {
