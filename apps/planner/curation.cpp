@@ -129,21 +129,32 @@ Result<Kind> parse_kind(std::string_view text) {
   return out;
 }
 
-// Every node runs all stages.
-Status check_fits(const MeasuredJob& of, const std::vector<Kind>& kinds) {
+// Of which a stage takes more than a node has.
+std::optional<size_t> lacks(const Kind& kind, const engines::simulated::Stage& stage) {
+  for (size_t r = 0; r < balance::kResources; ++r)
+    if (balance::of(stage.cost.need, r) > balance::of(kind.node, r) + 1e-9 &&
+        !(r == 0 && stage.cost.workers > 0))
+      return r;
+  return std::nullopt;
+}
+
+// Returns whether every node can run all stages; each must fit on one of them.
+Result<bool> check_fits(const MeasuredJob& of, const std::vector<Kind>& kinds) {
   static constexpr const char* kNames[balance::kResources] = {"cpus", "bytes of memory", "gpus", "nvdec",
                                                               "nvenc"};
-  for (const auto& stage : of.job.stages)
-    for (const Kind& kind : kinds)
-      for (size_t r = 0; r < balance::kResources; ++r)
-        if (const double need = balance::of(stage.cost.need, r), has = balance::of(kind.node, r);
-            need > has + 1e-9 && !(r == 0 && stage.cost.workers > 0))
-          return fail(
-              KINORA_ERROR_INVALID,
-              "plan: stage '{}' takes {:g} {}, and a node has {:g} for it; every node runs all stages, "
-              "so leave such nodes out",
-              stage.name, need, kNames[r], has);
-  return {};
+  bool all = true;
+  for (const auto& stage : of.job.stages) {
+    const auto fit =
+        std::count_if(kinds.begin(), kinds.end(), [&](const Kind& kind) { return !lacks(kind, stage); });
+    all = all && fit == static_cast<std::ptrdiff_t>(kinds.size());
+    if (fit > 0) continue;
+    const size_t r = *lacks(kinds.front(), stage);
+    return fail(
+        KINORA_ERROR_INVALID,
+        "plan: stage '{}' takes {:g} {}, and a node has {:g} for it; add nodes that have what it takes",
+        stage.name, balance::of(stage.cost.need, r), kNames[r], balance::of(kinds.front().node, r));
+  }
+  return all;
 }
 
 std::string hours_of(double hours) {
@@ -197,7 +208,14 @@ Result<CurationPlan> plan_curation(MeasuredJob of, int64_t inputs, const std::st
                                    const engines::simulated::Surroundings& around) {
   const auto kinds = parse_nodes(cluster);
   if (!kinds) return kinds.failure();
-  if (const Status fits = check_fits(of, *kinds); !fits) return fits.failure();
+  const auto alone = check_fits(of, *kinds);
+  if (!alone) return alone.failure();
+  if (!*alone && (around.failures > 0 || around.drains > 0))
+    return fail(
+        KINORA_ERROR_INVALID,
+        "plan: --failures and --drains are of nodes that run all stages by themselves, which some of '{}' "
+        "cannot; leave those out, or the options",
+        cluster);
   if (inputs < 1)
     return fail(KINORA_ERROR_INVALID, "plan: that run had no videos; give their number, --inputs");
   CurationPlan out;
@@ -209,7 +227,12 @@ Result<CurationPlan> plan_curation(MeasuredJob of, int64_t inputs, const std::st
   g_host = kinora_core_host();  // of the scheduler, which is in this program and not in a plugin
   try {
     out.bound = engines::simulated::bound_of(out.of.job, *kinds, around);
-    out.run = engines::simulated::run_cluster(out.of.job, *kinds, around, 1);
+    out.together = engines::simulated::run_together(out.of.job, *kinds, 1);
+    out.alone = *alone;
+    if (*alone)
+      out.run = engines::simulated::run_cluster(out.of.job, *kinds, around, 1);
+    else
+      out.run.seconds = 3600 * out.together_hours();
   } catch (const Error& e) {
     return fail(e.code(), "plan: {}", e.what());
   }
@@ -226,6 +249,11 @@ std::string text_of(const CurationPlan& plan) {
       of.measured, 100 * of.error);
   out += fmt::format("  simulated   {}, {:.3f} of the bound\n", hours_of(plan.hours()),
                      plan.bound_hours() / plan.hours());
+  if (plan.alone && plan.nodes > 1)
+    out +=
+        fmt::format("  engine/ray  {}, with one scheduler for all nodes\n", hours_of(plan.together_hours()));
+  if (!plan.alone)
+    out += "              by engine/ray: some nodes cannot run all stages, so samples go from node to node\n";
   out += fmt::format("  bound       {}: nothing is faster on these nodes at these costs\n",
                      hours_of(plan.bound_hours()));
   out += fmt::format("  limited by  {}{}\n", plan.bound.limit,
@@ -262,6 +290,8 @@ json json_of(const CurationPlan& plan) {
           {"hours", plan.hours()},
           {"bound_hours", plan.bound_hours()},
           {"of_bound", plan.bound_hours() / plan.hours()},
+          {"together_hours", plan.together_hours()},
+          {"alone", plan.alone},
           {"limit", plan.bound.limit},
           {"limit_stage", plan.bound.stage},
           {"failed_nodes", plan.run.failed},

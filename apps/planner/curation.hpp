@@ -33,14 +33,18 @@ struct CurationPlan {
   double price = 0;  // of a node-hour
   engines::simulated::Surroundings around;
   engines::simulated::Bound bound;
+  engines::simulated::TogetherRun together;
   engines::simulated::ClusterRun run;
+  bool alone = true;  // every node can run all stages by itself; otherwise `run` is that of one scheduler
 
   double hours() const { return run.seconds / 3600; }
+  double together_hours() const { return static_cast<double>(of.job.inputs) / together.per_second / 3600; }
   double bound_hours() const { return static_cast<double>(of.job.inputs) / bound.per_second / 3600; }
   double node_hours() const { return hours() * static_cast<double>(nodes); }
 };
 
-// inputs: of the whole job. KINORA_ERROR_INVALID: a stage fits on no node of a kind.
+// inputs: of the whole job. KINORA_ERROR_INVALID: a stage fits on no node, or nodes fail of which some cannot run
+// all stages.
 Result<CurationPlan> plan_curation(MeasuredJob of, int64_t inputs, const std::string& cluster,
                                    const engines::simulated::Surroundings&);
 

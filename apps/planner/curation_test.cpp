@@ -102,12 +102,32 @@ TEST_F(PlanOfRun, TakesTheWorkOfAllVideosDividedByTheCores) {
   EXPECT_EQ(j["hours"], plan->hours());
   EXPECT_EQ(j["limit_stage"], "cut");
   EXPECT_THAT(text_of(*plan), HasSubstr("limited by  cpus, of which cut needs most"));
+  EXPECT_NEAR(plan->together_hours(), plan->hours(), 0.1 * plan->hours()) << "one scheduler for all";
+  EXPECT_THAT(text_of(*plan), HasSubstr("engine/ray  "));
   engines::simulated::Surroundings around;
   around.store = 1e9;
   const auto slow = planned(1'000'000, "10x{cpus=8,memory=64GB}", around);
   ASSERT_TRUE(slow) << slow.failure().message;
   EXPECT_EQ(slow->bound.limit, "store");
   EXPECT_NEAR(slow->bound_hours(), 1e6 * 2.5e9 / 1e9 / 3600, 1e-3);
+}
+
+// Nodes with GPUs, which 2 of each 8 seconds need, and nodes without.
+TEST_F(PlanOfRun, OfNodesThatCannotRunAllStagesIsThatOfOneScheduler) {
+  live_["stages"][1]["cost"]["gpus"] = 1.0;
+  write();
+  const std::string cluster = "2x{cpus=8,gpus=8,memory=64GB}+2x{cpus=8,memory=64GB}";
+  const auto plan = planned(1'000'000, cluster);
+  ASSERT_TRUE(plan) << plan.failure().message;
+  EXPECT_FALSE(plan->alone);
+  EXPECT_NEAR(plan->bound_hours(), 1e6 * 8 / 32 / 3600, 1e-3);
+  EXPECT_GE(plan->hours(), plan->bound_hours());
+  EXPECT_LE(plan->hours(), 1.1 * plan->bound_hours());
+  EXPECT_EQ(json_of(*plan)["together_hours"], plan->hours());
+  EXPECT_THAT(text_of(*plan), HasSubstr("by engine/ray: some nodes cannot run all stages"));
+  engines::simulated::Surroundings around;
+  around.failures = 0.1;
+  EXPECT_THAT(planned(10, cluster, around).failure().message, HasSubstr("leave those out, or the options"));
 }
 
 TEST_F(PlanOfRun, SaysWhatIsMissing) {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """engine/ray on real raylets of this machine: the outcomes and files of engine/local, one engine going on where the
-other was killed, and kill -9 of a stage's process, of a raylet and of the driver. usage:
-ray.py KINORA BUILD ROOT SCRATCH
+other was killed, nodes that come and are drained, and kill -9 of a stage's process, of a raylet, of the bridge, of the
+head and of the driver. usage: ray.py KINORA BUILD ROOT SCRATCH [PART...]
 
 Ray is that of `packaging/dev.sh ray`, or of the Python that KINORA_RAY_PYTHON names."""
-import hashlib, json, os, pathlib, shutil, signal, subprocess, sys, time
+import hashlib, json, os, pathlib, shutil, signal, subprocess, sys, tempfile, time
 
 KINORA, BUILD, ROOT, SCRATCH = (pathlib.Path(a).resolve() for a in sys.argv[1:5])
 sys.path.append(str(ROOT / "tests/support"))
@@ -15,18 +15,20 @@ ENV = {**os.environ, "KINORA_PREFIX": str(BUILD), "PATH": f"{PYTHON.parent}:{os.
        "PYTHONPATH": f"{ROOT / 'packaging/wheel'}:{ROOT / 'packaging/ray'}"}
 # Ray looks for this machine's address: no network but loopback is the surest loopback.
 ALONE = ["unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"] if os.geteuid() == 0 else []
+INSIDE = "KINORA_RAY_INSIDE" in os.environ  # this program is alone already, beside a cluster of its own
+PORT = 6390
 STAGES = ('"video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, '
           'edge_crop = 0.0, preset = "ultrafast", max_height = 120 }')
 
 
 def kinora(*arguments):
-    return [*ALONE, str(KINORA), *map(str, arguments)]
+    return [*([] if INSIDE else ALONE), str(KINORA), *map(str, arguments)]
 
 
-def run_file(name, engine, videos, more=""):
+def run_file(name, engine, videos, more="", stages=STAGES):
     file = SCRATCH / f"{name}.toml"
     file.write_text(f'[run]\nname = "{name}"\nout = "{SCRATCH / name}"\n[[job]]\nname = "clips"\nkind = "curate"\n'
-                    f'duplicates = "keep"\ninput = "{videos}"\nstages = [{STAGES}]\nengine = {engine}\n{more}')
+                    f'duplicates = "keep"\ninput = "{videos}"\nstages = [{stages}]\nengine = {engine}\n{more}')
     return file
 
 
@@ -136,6 +138,144 @@ def check_deaths(expected, folder):
     same("killed", expected)
 
 
+def check_memory():
+    """Clips with frames of about 4 MiB before a slow stage, and a bound of 8 MiB a node: at most an emission of each
+    worker is beyond it, and no store writes to disk."""
+    folder, width, height, bound = SCRATCH / "large", 640, 360, 8 << 20
+    folder.mkdir()
+    subprocess.run(["ffmpeg", "-v", "error", "-i", ROOT / "tests/data/film.mp4", "-t", "12", "-vf",
+                    f"scale={width}:{height}", "-preset", "veryfast", folder / "film0.mp4"], check=True)
+    for i in range(1, 4):
+        shutil.copy(folder / "film0.mp4", folder / f"film{i}.mp4")
+    stages = ('"video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, '
+              'edge_crop = 0.0, preset = "ultrafast", sample_fps = 1.5 }, "filter.flow"')
+    for name, engine in (("memory-local", LOCAL), ("memory", ray(2))):
+        said = run(run_file(name, engine, folder, f"memory = {bound}\n", stages))
+    same("memory", results("memory-local"))
+    assert "writes to disk" not in said, said[-4000:]
+    facts = [json.loads(item)["facts"] for item in results("memory")[0]]
+    frames = [len(fact["frames_at"]) * width * height * 3 for fact in facts if "frames_at" in fact]
+    live = json.loads((SCRATCH / "memory/clips/live.json").read_text())
+    workers = {stage["name"]: stage["limit"] for stage in live["stages"]}
+    beyond = (workers["clip.transcode"] + workers["filter.flow"]) * (max(frames) + (1 << 20))
+    assert sum(frames) > 4 * bound, sum(frames)
+    assert live["memory"]["peak"] <= bound + beyond, (live["memory"], workers, max(frames))
+
+
+def check_bridge(expected, folder):
+    """The bridge of nodes that end with it: the next one has others."""
+    process = begun(run_file("bridge", ray(2, item_retries=0), folder), "bridge", 2)
+    bridges = [pid for pid, line in processes(process.pid).items() if line.rstrip().endswith("kinora_ray bridge")]
+    assert len(bridges) == 1, processes(process.pid)
+    os.kill(bridges[0], signal.SIGKILL)
+    said = ended(process)
+    assert said.count("the bridge to Ray has ended; all nodes with it") == 1, said[-4000:]
+    assert said.count("there is a node again") == 1, said[-4000:]
+    same("bridge", expected)
+
+
+class Cluster:
+    """Nodes that `ray start` has started, in the network of this program."""
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="kr-")  # paths of sockets are short
+        self.env = {**ENV, "RAY_TMPDIR": self.folder, "RAY_USAGE_STATS_ENABLED": "0"}
+        self.nodes = []
+
+    def start(self, *arguments):
+        node = subprocess.Popen([PYTHON.parent / "ray", "start", *arguments, "--block", "--node-ip-address=127.0.0.1",
+                                 "--num-cpus=0", '--resources={"kinora": 1}', "--object-store-memory=80000000"],
+                                env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.nodes.append(node)
+        said = []
+        for line in node.stdout:
+            said.append(line)
+            if "Ray runtime started" in line:
+                return
+        raise AssertionError("".join(said)[-4000:])
+
+    def head(self):
+        self.start("--head", f"--port={PORT}", "--include-dashboard=false")
+
+    def node(self):
+        self.start(f"--address=127.0.0.1:{PORT}")
+
+    def kill(self):
+        """All of it at once, as with its machine."""
+        found = {pid: line for node in self.nodes for pid, line in processes(node.pid).items()}
+        for node in self.nodes:
+            node.kill()
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        for node in self.nodes:
+            node.communicate(timeout=60)
+        self.nodes.clear()
+
+    def drain(self, seconds):
+        """The node that is not the head, as before a preemption."""
+        asked = ("import ray; ray.init(address='auto', logging_level='ERROR'); "
+                 "print(*[n['NodeID'] for n in ray.nodes() if 'node:__internal_head__' not in n['Resources']])")
+        name = subprocess.run([PYTHON, "-c", asked], env={**self.env, "RAY_ADDRESS": f"127.0.0.1:{PORT}"}, check=True,
+                              capture_output=True, text=True, timeout=60).stdout.split()[-1]
+        subprocess.run([PYTHON.parent / "ray", "drain-node", f"--address=127.0.0.1:{PORT}", f"--node-id={name}",
+                        "--reason=DRAIN_NODE_REASON_PREEMPTION", "--reason-message=a test",
+                        f"--deadline-remaining-seconds={seconds}"], env=self.env, check=True, capture_output=True,
+                       timeout=60)
+
+
+def beside_a_cluster(part):
+    """The part, in a network that it shares with a cluster of its own."""
+    def run_part():
+        subprocess.run([*ALONE, sys.executable, *sys.argv[:5], part], env={**os.environ, "KINORA_RAY_INSIDE": "1"},
+                       check=True, timeout=280)
+    return run_part
+
+
+def check_head(expected, folder):
+    """The head dies, and a new one has its address: the same run goes on."""
+    cluster = Cluster()
+    try:
+        cluster.head()
+        file = run_file("head", ray(1, address=f"127.0.0.1:{PORT}", item_retries=0, cluster_wait=200), folder)
+        process = begun(file, "head", 2)
+        cluster.kill()
+        cluster.head()
+        said = ended(process)
+        assert "worked on is done again" in said and "there is a node again" in said, said[-4000:]
+        same("head", expected)
+    finally:
+        cluster.kill()
+        shutil.rmtree(cluster.folder, ignore_errors=True)
+
+
+def check_nodes(expected, folder):
+    """A node comes during the run, and is drained; the run stands still while Ray is slow."""
+    cluster = Cluster()
+    try:
+        cluster.head()
+        file = run_file("nodes", ray(1, address=f"127.0.0.1:{PORT}", item_retries=0), folder)
+        process = begun(file, "nodes", 1)
+        process.send_signal(signal.SIGSTOP)
+        cluster.node()
+        process.send_signal(signal.SIGCONT)
+        end = time.monotonic() + 60
+        while not any("ray::KinoraStage" in line for line in processes(cluster.nodes[1].pid).values()):
+            assert process.poll() is None and time.monotonic() < end, "the node was not used"
+            time.sleep(0.02)
+        process.send_signal(signal.SIGSTOP)
+        cluster.drain(6)
+        process.send_signal(signal.SIGCONT)
+        said = ended(process)
+        assert "leaves; nothing begins there any more" in said, said[-4000:]
+        same("nodes", expected)
+    finally:
+        cluster.kill()
+        shutil.rmtree(cluster.folder, ignore_errors=True)
+
+
 def check_driver(expected, folder):
     """The driver dies; nothing of it stays, and the other engine goes on."""
     file = run_file("driver", ray(1), folder)
@@ -220,6 +360,8 @@ def check_refusals(folder):
 
 
 def main():
+    if INSIDE:
+        return {"head": check_head, "nodes": check_nodes}[sys.argv[5]](results("local"), SCRATCH / "videos10")
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     check_version()
@@ -230,8 +372,10 @@ def main():
     expected = results("local")
     assert len(expected[1]) > 10, expected[1]
     parts = {"equality": lambda: check_equality(expected, folder), "deaths": lambda: check_deaths(expected, folder),
+             "bridge": lambda: check_bridge(expected, folder), "head": beside_a_cluster("head"),
+             "nodes": beside_a_cluster("nodes"),
              "driver": lambda: check_driver(expected, folder), "refusals": lambda: check_refusals(folder),
-             "token": lambda: check_token(folder)}
+             "memory": check_memory, "token": lambda: check_token(folder)}
     for name in sys.argv[5:] or parts:
         begin = time.monotonic()
         parts[name]()

@@ -64,11 +64,10 @@ def _library():
     return c, library
 
 
-def unpacked(packet, pieces):
-    """The kinora.Sample of a letter."""
+def unpacked(packet, parts):
+    """The kinora.Sample of a letter and what _aligned() gave of its pieces."""
     from kinora import Sample
     c, library = _library()
-    parts = [_aligned(piece) for piece in pieces]
     number, out = next(_next), ctypes.c_void_p()
     head = ctypes.create_string_buffer(packet, len(packet))
     given = (_Bytes * len(parts))(*(_Bytes(address, size) for address, size, _ in parts))
@@ -83,16 +82,21 @@ def unpacked(packet, pieces):
 
 
 class _Packed:
-    """A sample's head, and its pieces, which are valid until release()."""
+    """A sample's head; for each of its pieces the number by which the bridge knows it, or 0; and the others, which are
+    valid until release(). known: {(address, size): number}."""
 
-    def __init__(self, handle):
+    def __init__(self, handle, known):
+        from kinora import _samples
         c, library = _library()
-        self.head, self.pieces, self.keepers = b"", [], []
+        self.head, self.numbers, self.pieces, self.keepers, self.samples = b"", [], [], [], _samples._samples()
 
         def write(_, data, size):
             self.head += ctypes.string_at(data, size)
 
         def piece(_, data, keeper):
+            self.numbers.append(known.get((data.data, data.size), 0))
+            if self.numbers[-1]:
+                return self.samples.release(keeper)
             memory = (ctypes.c_char * data.size).from_address(data.data)
             self.pieces.append(pickle.PickleBuffer(memoryview(memory).cast("B")))
             self.keepers.append(keeper)
@@ -100,17 +104,15 @@ class _Packed:
         c.check(library.kinora_embed_pack(handle, c.Sink(None, c.WRITE(write)), _PIECE(piece)))
 
     def release(self):
-        from kinora import _samples
-        self.pieces.clear()
         for keeper in self.keepers:
-            _samples._samples().release(keeper)
+            self.samples.release(keeper)
 
 
 class _Call:
     """A call of a stage on a thread of its own. What the stage tells waits in it until the reader has passed it on."""
 
-    def __init__(self, stage, id_, what, samples):
-        self.stage, self.id, self.what, self.samples = stage, id_, what, samples
+    def __init__(self, stage, id_, what, samples, known):
+        self.stage, self.id, self.what, self.samples, self.known = stage, id_, what, samples, known
         self.told, self.taken = queue.Queue(), threading.Semaphore(0)
         self.cancelled = False
         self.own = samples[0]._handle if what == "process" else None  # the input, until the stage emits it
@@ -125,7 +127,7 @@ class _Call:
         if handle is not None and handle == self.own:
             self.own = None
         try:
-            packed = _Packed(handle) if handle is not None else None
+            packed = _Packed(handle, self.known) if handle is not None else None
             if not self.cancelled:
                 self.told.put((what, fields, packed))
                 self.taken.acquire()
@@ -212,6 +214,13 @@ class KinoraNode:
     def here(self):
         """Answers, if its node is there."""
 
+    def spilled(self):
+        """Bytes that the node's object store has on disk."""
+        import ray
+        session = ray._private.worker._global_node.get_session_dir_path()
+        folder = f"{session}/ray_spilled_objects_{ray.get_runtime_context().get_node_id()}"
+        return sum(file.stat().st_size for file in os.scandir(folder)) if os.path.isdir(folder) else 0
+
 
 class KinoraStage:
     """One open stage. serve() is a generator of what the stage tells; Ray holds it back until the bridge has read."""
@@ -235,10 +244,16 @@ class KinoraStage:
         self.stage = kinora.stage(stages, device=device, out=spec["out"] or None, seed=spec["seed"], threads=threads)
         return resources
 
-    def serve(self, what, *inputs):
-        """Items (what, fields, head, pieces); the last one is "done"."""
-        samples = [unpacked(packet, pieces) for packet, pieces in inputs]
-        self.call = call = _Call(self.stage, self.id, what, samples)
+    def serve(self, what, inputs, *pieces):
+        """Yields (what, fields, head, numbers of its pieces), and after it each piece that has none; the last one is
+        "done". inputs: (packet, numbers of its pieces). The pieces of a dead process that it has yielded live on."""
+        pieces, samples, kept, known = iter(pieces), [], [], {}
+        for packet, numbers in inputs:
+            parts = [_aligned(next(pieces)) for _ in numbers]
+            known.update(((address, size), number) for (address, size, _), number in zip(parts, numbers) if number)
+            samples.append(unpacked(packet, parts))
+            kept += parts  # an address means a piece until the end of the call
+        self.call = call = _Call(self.stage, self.id, what, samples, known)
         beats = self.stage.beats
         while True:
             try:
@@ -249,8 +264,10 @@ class KinoraStage:
                     beats = now
                     yield "beat", {}, b"", []
                 continue
-            yield told, fields, packed.head if packed else b"", packed.pieces if packed else []
+            yield told, fields, packed.head if packed else b"", packed.numbers if packed else []
             if packed:
+                while packed.pieces:
+                    yield packed.pieces.pop(0)
                 packed.release()
             call.taken.release()
             if told == "done":

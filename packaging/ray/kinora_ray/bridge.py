@@ -1,10 +1,15 @@
 """The bridge: the only client of Ray. It starts actors on the nodes that the engine names, passes calls and samples on,
 and says which processes and nodes are lost. It decides nothing, repeats nothing, and ends with its socket."""
 import asyncio
+import collections
+import contextlib
 import ipaddress
+import itertools
 import os
+import pickle
 import socket
 import sys
+import time
 import traceback
 
 import kinora
@@ -15,11 +20,12 @@ os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # KinoraStage sets CUDA_
 
 from . import _local
 from ._stage import KinoraNode, KinoraStage
-from ._wire import Wire
+from ._wire import Wire, head_of
 
 _PLACE = 60  # seconds for a node's first actor
 _LOOK = 0.5  # seconds between two looks at the nodes
 _VISIT = 10  # seconds for a node to answer
+_SPILLS = 10  # seconds between two looks at what the object stores have spilled to disk
 
 
 class Unusable(Exception):
@@ -47,10 +53,14 @@ def _difference(mine, theirs):
 
 class Worker:
 
-    def __init__(self, actor, node):
-        self.actor, self.node = actor, node
-        self.call, self.taken, self.cancelled = 0, asyncio.Event(), False
+    def __init__(self, actor, node, stage):
+        self.actor, self.node, self.stage = actor, node, stage
+        self.call, self.home, self.taken, self.cancelled = 0, False, asyncio.Event(), False
         self.task, self.heard = None, 0.0  # of the call; when it was last heard, or asked
+
+
+# What a stage emitted and a node's object store keeps.
+Piece = collections.namedtuple("Piece", "ref node stage size")
 
 
 class Bridge:
@@ -59,7 +69,9 @@ class Bridge:
         self.wire, self.ray, self.fingerprint, self.cluster = wire, None, None, None
         self.workers, self.inputs, self.tasks = {}, {}, set()
         self.nodes, self.keepers, self.lost = {}, {}, set()
-        self.opened, self.leaving, self.ended = False, set(), asyncio.Event()
+        self.opened, self.leaving, self.ended, self.usable = False, set(), asyncio.Event(), True
+        self.pieces, self.numbers = {}, itertools.count(time.time_ns())  # no two bridges of a job give one number
+        self.memory, self.spilled, self.looked = 0, {}, 0.0
 
     # The engine's letters.
 
@@ -72,8 +84,10 @@ class Bridge:
 
     def hear(self, head, packet, pieces):
         what = head["is"]
+        for number in head.get("free", ()):
+            self.pieces.pop(number, None)
         if what == "input":
-            self.inputs.setdefault(head["call"], []).append((packet, pieces))
+            self.inputs.setdefault(head["call"], []).append((packet, head["pieces"], pieces))
         elif what in ("open", "start", "call"):
             self.begin(getattr(self, what)(head))
         elif what == "take":
@@ -96,14 +110,16 @@ class Bridge:
                 traceback.print_exception(error)
             self.gone(str(error) if isinstance(error, Unusable) else f"the bridge failed: {error!r}")
 
-    def send(self, is_, packed=None, pieces=(), **head):
+    def send(self, is_, packed=None, beside=(), **head):
         try:
-            self.wire.send({"is": is_, **head}, packed, pieces)
+            self.wire.send({"is": is_, **head}, packed, beside)
         except (BrokenPipeError, ConnectionError):
             self.ended.set()
 
     def gone(self, message):
         self.send("gone", message=message)
+        self.usable = False
+        self.ended.set()
 
     # The cluster.
 
@@ -114,7 +130,7 @@ class Bridge:
             os.dup2(file, 2)
             os.close(file)
         self.fingerprint = kinora.fingerprint()
-        address = head.get("address", "auto")
+        address, self.memory = head.get("address", "auto"), head.get("memory", 0)
         self.cluster = _local.Local() if address.startswith("local:") else None
         self.ray = ray = _imported()
         if self.cluster:
@@ -137,13 +153,15 @@ class Bridge:
         self.refuse_insecure(head.get("insecure", False))
         where = dict(one.split("=", 1) for one in head.get("where", []))
         while not self.ended.is_set():
-            there = [n for n in self.alive() if all(n["Labels"].get(k) == v for k, v in where.items())]
-            await asyncio.gather(*(self.keep(node) for node in there if node["NodeID"] not in self.keepers))
+            there, leaving = await asyncio.to_thread(self.seen)  # while the head is away, calls go on
+            await asyncio.gather(*(self.keep(node) for node in there if node["NodeID"] not in self.keepers and
+                                   all(node["Labels"].get(k) == v for k, v in where.items())))
             if self.nodes and not self.opened:
                 self.opened = True
                 self.send("opened", nodes=len(self.nodes))
+            self.look({node["NodeID"] for node in there}, leaving)
             await asyncio.sleep(_LOOK)
-            self.look()
+            self.begin(self.look_at_stores())
 
     def refuse_insecure(self, insecure):
         host = self.ray.get_runtime_context().gcs_address.rpartition(":")[0].strip("[]")
@@ -156,8 +174,11 @@ class Bridge:
                            f"token (RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH), or set insecure = true in a closed "
                            f"network")
 
-    def alive(self):
-        return [node for node in self.ray.nodes() if node["Alive"]]
+    def seen(self):
+        """The nodes that are there, and {id: ms since 1970, or 0} of those that leave, as before a preemption."""
+        client = self.ray._private.worker.global_worker.gcs_client
+        leaving = client.get_draining_nodes() if hasattr(client, "get_draining_nodes") else {}
+        return [node for node in self.ray.nodes() if node["Alive"]], leaving
 
     def on(self, node):
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -187,8 +208,34 @@ class Bridge:
             return self.send("said", level="warn",
                              message=f"node {address} is not used: {why}; install the same on both")
         self.nodes[name] = {"gpus": about["gpus"], "address": address, "cores": cores}
+        store = int(node["Resources"].get("object_store_memory", 0))
+        if store < 1.3 * self.memory:
+            self.send("said", level="info" if self.cluster else "warn",
+                      message=f"node {address} has an object store of {store >> 20} MiB, so samples there take at most "
+                      f"{int(store / 1.3) >> 20} MiB, not memory = {self.memory >> 20} MiB; start its Ray with "
+                      f"--object-store-memory={int(1.3 * self.memory)} for more")
         self.send("node", node=name, state="ready", cores=float(cores), gpus=float(len(about["gpus"])),
-                  memory=about["memory"], address=address)
+                  memory=about["memory"], store=store, address=address)
+
+    async def look_at_stores(self):
+        """Says once of a node that its store writes to disk, and which stage has most there."""
+        now = asyncio.get_running_loop().time()
+        if now - self.looked < _SPILLS:
+            return
+        self.looked = now
+        for name in self.nodes.keys() - self.lost:
+            with contextlib.suppress(Exception):  # the node may have gone
+                spilled = await asyncio.wait_for(self.keepers[name].spilled.remote(), _VISIT)
+                bytes_of = collections.Counter()
+                for piece in self.pieces.values():
+                    bytes_of[piece.stage] += piece.size if piece.node == name else 0
+                if spilled > self.spilled.setdefault(name, spilled) and bytes_of:
+                    self.spilled[name] = float("inf")
+                    stage, size = bytes_of.most_common(1)[0]
+                    self.send("said", level="warn",
+                              message=f"the object store of node {self.nodes[name]['address']} is full and writes to "
+                              f"disk; most there is of stage '{stage}' ({size >> 20} MiB); lower the job's memory, or "
+                              f"start its Ray with a larger --object-store-memory")
 
     def lose(self, name):
         if name in self.lost:
@@ -199,12 +246,12 @@ class Bridge:
             self.send("died", worker=number, message="lost with its node", lost=True)
             self.end(number)
 
-    def look(self):
-        """Tells which nodes are lost, and which leave: they are drained, as before a preemption."""
-        there = {node["NodeID"] for node in self.alive()}
-        for name in self.draining() & self.nodes.keys() - self.leaving:
+    def look(self, there, leaving):
+        """Tells which nodes are lost, and which leave."""
+        for name in leaving.keys() & self.nodes.keys() - self.leaving:
             self.leaving.add(name)
-            self.send("node", node=name, state="leaving", address=self.nodes[name]["address"])
+            left = max(0.0, leaving[name] / 1000 - time.time()) if leaving[name] else None
+            self.send("node", node=name, state="leaving", address=self.nodes[name]["address"], left=left)
         for name in self.nodes.keys() - there - self.lost:
             self.lose(name)
         now = asyncio.get_running_loop().time()
@@ -220,10 +267,6 @@ class Bridge:
         except self.ray.exceptions.RayError as error:
             await self.died(number, worker, error)
 
-    def draining(self):
-        client = self.ray._private.worker.global_worker.gcs_client
-        return set(client.get_draining_nodes()) if hasattr(client, "get_draining_nodes") else set()
-
     def words(self, error):
         """What an error of Ray says, in one line."""
         lines = str(getattr(error, "cause", None) or error).strip().splitlines()
@@ -235,7 +278,7 @@ class Bridge:
         number, node = head["worker"], head["node"]
         kind = self.ray.remote(concurrency_groups={"control": 1})(KinoraStage)
         actor = kind.options(num_cpus=0, **self.on(node)).remote()
-        worker = self.workers[number] = Worker(actor, node)
+        worker = self.workers[number] = Worker(actor, node, head["name"])
         spec = {**head, "gpus": self.nodes[node]["gpus"]}
         try:
             resources = await actor.open.remote(spec)
@@ -281,44 +324,80 @@ class Bridge:
         inputs = self.inputs.pop(call, [])
         if worker is None:
             return
-        worker.call, worker.cancelled, worker.task = call, False, asyncio.current_task()
+        worker.call, worker.home, worker.cancelled, worker.task = call, head["home"], False, asyncio.current_task()
         worker.heard = asyncio.get_running_loop().time()
-        given = [(packet, [_buffer(piece) for piece in pieces]) for packet, pieces in inputs]
-        del inputs
-        items = worker.actor.serve.options(num_returns="streaming", _generator_backpressure_num_objects=1).remote(
-            head["what"], *given)
-        del given
+        used = [number for _, numbers, _ in inputs for number in numbers if number]
         try:
+            given = [self.pieces[number].ref if number else pickle.PickleBuffer(beside.pop(0))
+                     for _, numbers, beside in inputs for number in numbers]
+            items = worker.actor.serve.options(num_returns="streaming", _generator_backpressure_num_objects=1).remote(
+                head["what"], [(packet, numbers) for packet, numbers, _ in inputs], *given)
+            del inputs, given
             async for item in items:
-                if await self.told(number, worker, await item):
+                if await self.told(number, worker, await item, items):
                     return
             raise self.ray.exceptions.RayError("the call ended without a word")
         except Exception as error:
             worker.task = None
-            await self.died(number, worker, error)
+            await (self.lose_pieces(number, worker, used) if self.is_loss(error) else self.died(number, worker, error))
 
-    async def told(self, number, worker, item):
+    def is_loss(self, error):
+        """Whether bytes are gone. The error of a call with a lost argument is a RayTaskError whose cause is Ray's."""
+        kinds = self.ray.exceptions
+        return isinstance(error, (kinds.ObjectLostError, KeyError)) or (
+            isinstance(error, kinds.RayTaskError) and isinstance(error.cause, kinds.RayError))
+
+    async def lose_pieces(self, number, worker, used):
+        for node in {self.pieces[one].node for one in used if one in self.pieces} | {worker.node}:
+            await self.visit(node)
+        self.send("lost", pieces=used)
+        if self.workers.get(number) is worker:
+            self.send("died", worker=number, message="its sample was lost with a node", lost=True)
+            self.end(number)
+
+    async def following(self, items):
+        """The next object of a call, whose bytes stay where they are."""
+        ref = await asyncio.to_thread(next, items, None)
+        if ref is None or ref == items.completed():
+            await (ref or items.completed())
+            raise self.ray.exceptions.RayError("the call ended within a sample")
+        return ref
+
+    async def placed(self, worker, what, packed, numbers, items):
+        """Keeps a sample's new pieces. Returns the numbers for the engine, and the bytes of those that it needs."""
+        refs = [self.pieces[one].ref if one else await self.following(items) for one in numbers]
+        home = what == "set" or (what == "emit" and worker.home)
+        sample, out = head_of(packed)["sample"], []
+        about = {one["piece"]: one for one in sample["fields"] + sample["tensors"] if "piece" in one}
+        needed = [home or about[at]["name"].endswith(("json", "txt")) for at in range(len(refs))]
+        beside = [await ref for ref, is_needed in zip(refs, needed) if is_needed]
+        for at, ref in enumerate(refs):
+            one = 0 if needed[at] else numbers[at] or next(self.numbers)
+            if one and not numbers[at]:
+                self.pieces[one] = Piece(ref, worker.node, worker.stage, about[at]["size"])
+            out.append(one)
+        return out, beside
+
+    async def told(self, number, worker, item, items):
         """Passes on what the stage told, and waits until it is taken. Returns whether the call is over."""
-        what, fields, packed, pieces = item
+        what, fields, packed, numbers = item
         worker.heard = asyncio.get_running_loop().time()
+        worker.taken.clear()
         if what == "done":
             worker.task = None
             self.send("done", worker=number, call=worker.call, **fields)
             return True
         if worker.cancelled:
+            for _ in range(numbers.count(0)):
+                await self.following(items)
             return False
-        worker.taken.clear()
-        self.send("told", packed, pieces, worker=number, call=worker.call, what=what, **fields)
-        del item, pieces
+        numbers, beside = await self.placed(worker, what, packed, numbers, items) if packed else ([], [])
+        self.send("told", packed, beside, worker=number, call=worker.call, what=what, pieces=numbers, **fields)
+        del item, beside
         if what != "beat":
             await worker.taken.wait()
             worker.heard = asyncio.get_running_loop().time()
         return False
-
-
-def _buffer(piece):
-    import pickle
-    return pickle.PickleBuffer(piece)
 
 
 async def _serve(wire):
@@ -329,13 +408,14 @@ async def _serve(wire):
     loop.remove_reader(wire.fileno())
     for task in bridge.tasks:
         task.cancel()
-    for actor in [*(worker.actor for worker in bridge.workers.values()), *filter(None, bridge.keepers.values())]:
-        bridge.ray.kill(actor, no_restart=True)
+    if bridge.usable:
+        for actor in [*(worker.actor for worker in bridge.workers.values()), *filter(None, bridge.keepers.values())]:
+            bridge.ray.kill(actor, no_restart=True)
     if bridge.cluster:
         bridge.cluster.stop()
-        os._exit(0)  # Ray's own goodbye waits for nodes that are gone
-    if bridge.ray:
+    elif bridge.ray and bridge.usable:
         bridge.ray.shutdown()
+    os._exit(0)  # Ray's own goodbye waits for nodes that are gone, and a thread for a head that is away
 
 
 def main():

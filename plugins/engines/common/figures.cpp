@@ -76,6 +76,7 @@ json Figures::nodes() const {
   const Machine& machine = scheduler_.machine();
   std::vector<int64_t> workers(machine.nodes());
   for (const auto& stage : scheduler_.stages()) {
+    if (stage->here) continue;
     for (const auto& slot : stage->slots) ++workers[slot->node];
     for (const Slot* slot : stage->free)
       if (!slot->instance) --workers[slot->node];
@@ -141,7 +142,7 @@ std::string Figures::at(double seconds, Advice& advice, Trace* trace) {
     out["nodes_lost"] = scheduler_.machine().nodes() - out["nodes"].size();
   }
   advice.look(seconds);
-  if (advice.expected() > 0) out["expected"] = advice.expected();
+  if (const double expected = advice.expected(); expected > 0) out["expected"] = expected;
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -1,5 +1,5 @@
 // The interfaces that an engine implements for its runs: instances of stages, and the executor that makes and
-// calls them. engines/local has threads and processes of this machine; the run (runner.hpp) knows neither.
+// calls them. isolation.hpp has threads and processes of this machine; the run (runner.hpp) knows neither.
 #pragma once
 #include <functional>
 #include <memory>
@@ -37,6 +37,7 @@ struct FirstInstance {
   bool finishes = false;  // it has finish()
   std::unique_ptr<Instance> instance;
   double starting = 0;  // seconds that making the instance took
+  bool here = false;    // its only instance is beside the engine, and takes nothing of the nodes
 };
 
 // Where instances are made and work is done.

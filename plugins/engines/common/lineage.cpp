@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plugins/engines/common/remote.hpp"
+
 namespace kinora::engines {
 namespace {
 
@@ -14,11 +16,17 @@ bool is_kept(std::string_view name, size_t size) {
 
 }  // namespace
 
-std::shared_ptr<Track> Lineage::child(const Tracks& parents, std::string_view key) {
+std::shared_ptr<Track> Lineage::child(const Tracks& parents, std::string_view key, size_t since) {
   auto child = std::make_shared<Track>(std::string(key), parents);
   child->made = parents.size() == 1 && parents.front()->made == 0 ? 1 : 2;
   for (const auto& parent : parents) ++parent->open;
+  child->since = since;
   return child;
+}
+
+void Lineage::keep(Track& track, const Sample& sample, const Weight& weight, size_t after) {
+  track.wholes.push_back({sample.clone(sample.key()), weight, after});
+  ledger_.samples().add(weight);
 }
 
 void Lineage::end_work(const std::shared_ptr<Track>& track) {
@@ -27,7 +35,8 @@ void Lineage::end_work(const std::shared_ptr<Track>& track) {
 }
 
 void Lineage::end(const std::shared_ptr<Track>& track, End end, Sample sample, Weight weight) {
-  if (end.consumed && track->open > 0) {  // it waits for others: a video's bytes are not kept for its record
+  // It waits for others: a video's bytes are not kept for its record. Nor does the record need what is on a node.
+  if ((end.consumed && track->open > 0) || remote_of(sample)) {
     ledger_.samples().remove(weight);
     sample = slim(sample);
     weight = weigh(sample);
@@ -36,7 +45,21 @@ void Lineage::end(const std::shared_ptr<Track>& track, End end, Sample sample, W
   track->end = std::move(end);
   track->sample = std::move(sample);
   track->weight = std::move(weight);
+  if (!track->end->stage) left_.insert(track);
   settle(track);
+}
+
+Tracks Lineage::lose(const std::function<bool(const Sample&)>& is_lost) {
+  Tracks out;
+  for (const auto& track : left_)
+    if (is_lost(*track->sample)) out.push_back(track);
+  for (const auto& track : out) {
+    left_.erase(track);
+    if (track->settled) std::erase(ends_, track);
+    track->settled = false;
+    track->end.reset();
+  }
+  return out;
 }
 
 void Lineage::settle(std::shared_ptr<Track> track) {
@@ -50,6 +73,7 @@ std::shared_ptr<Track> Lineage::next() {
   if (ends_.empty()) return nullptr;
   std::shared_ptr<Track> out = std::move(ends_.front());
   ends_.pop_front();
+  left_.erase(out);
   telling_ = true;
   return out;
 }
@@ -57,6 +81,7 @@ std::shared_ptr<Track> Lineage::next() {
 void Lineage::told(const Track& track) {
   telling_ = false;
   ledger_.samples().remove(track.weight);
+  for (const Whole& whole : track.wholes) ledger_.samples().remove(whole.weight);
   for (const auto& parent : track.parents)
     if (--parent->open == 0) settle(parent);
 }
@@ -77,7 +102,7 @@ std::set<std::string_view> inputs_of(const Track& track) {
 Sample slim(const Sample& sample) {
   Sample out(sample.key());
   for (const auto& field : sample.fields()) {
-    if (!is_kept(field.name, field.bytes.size())) continue;
+    if (field.name == kRemote || !is_kept(field.name, field.bytes.size())) continue;
     out.set(std::string(field.name).c_str(),
             std::string_view(reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()));
   }

@@ -69,6 +69,13 @@ struct End {
   }
 };
 
+// A sample that the engine keeps so that others can be made of it again (Runner::lose).
+struct Whole {
+  Sample sample;
+  Weight weight;  // counted in the ledger until the outcome was reported
+  size_t after;   // 0: as the source gave it; n: as stage n - 1 emitted it
+};
+
 // An input, or a sample that a stage made, from its first appearance until its one outcome was reported. It
 // is reported after the outcomes of everything made of it (open == 0), so that an interrupted run never has a
 // recorded input with an unrecorded clip.
@@ -83,7 +90,13 @@ struct Track {
   bool settled = false;          // its outcome is queued for reporting
   std::optional<Sample> sample;  // for the report
   Weight weight;
+  // A whole of its parents with a smaller number is upstream of where it was made.
+  size_t since = 0;
+  std::vector<Whole> wholes{};  // in the order of the stages
+  int64_t losses = 0;           // how often its bytes were lost
 };
+
+struct Remake;
 
 // A sample in a queue or in a stage.
 struct Item {
@@ -98,6 +111,8 @@ struct Item {
   bool is_single() const { return single || alone; }
   uint64_t emitted = 0;
   std::vector<std::string> told{};
+  bool passed = false;  // the stage has emitted or dropped it, and may make more of it: it is being worked on
+  std::shared_ptr<Remake> remake{};  // it only makes lost samples again (remake.hpp)
 };
 
 using Tracks = std::vector<std::shared_ptr<Track>>;
@@ -107,8 +122,8 @@ bool is_of(const Track& track, std::string_view input);
 // The keys of the inputs that the track was made of, sorted; of an input, its own.
 std::set<std::string_view> inputs_of(const Track& track);
 
-// The key and the small or textual fields: the part that is kept of a sample that waits for others, so that a
-// video's bytes are not kept in memory.
+// The key and the small or textual fields that are in this process: the part that is kept of a sample that waits for
+// others, so that a video's bytes are not kept in memory.
 Sample slim(const Sample& sample);
 
 // An input that its stage holds (kinora_emit.hold), or one of a batch.
@@ -132,12 +147,18 @@ class Lineage {
       : ledger_(ledger), reportable_(std::move(reportable)) {}
 
   // A new sample that was made of the parents. None: of nothing that could be named, in finish().
-  static std::shared_ptr<Track> child(const Tracks& parents, std::string_view key);
+  static std::shared_ptr<Track> child(const Tracks& parents, std::string_view key, size_t since = 0);
+  // Keeps the sample until its outcome was reported.
+  void keep(Track& track, const Sample& sample, const Weight& weight, size_t after);
   // While a stage works on a sample it may make more of it, and its outcome waits.
   static void begin_work(Track& track) { ++track.open; }
   void end_work(const std::shared_ptr<Track>& track);
   // The sample's outcome. weight: counted in the ledger until it is reported.
   void end(const std::shared_ptr<Track>& track, End end, Sample sample, Weight weight);
+
+  // Samples that left the pipeline, wait for their report, and are lost: they have no outcome any more. Their
+  // samples and weights are the caller's.
+  Tracks lose(const std::function<bool(const Sample&)>& is_lost);
 
   // The next outcome to report, or null; told() follows when it has been.
   std::shared_ptr<Track> next();
@@ -151,6 +172,7 @@ class Lineage {
   Ledger& ledger_;
   const std::function<void()> reportable_;
   std::deque<std::shared_ptr<Track>> ends_;
+  std::set<std::shared_ptr<Track>> left_;  // ended by leaving the pipeline, and not reported
   bool telling_ = false;
 };
 

@@ -27,6 +27,12 @@ Tokens Machine::total() const {
   return out;
 }
 
+std::vector<Tokens> Machine::left() const {
+  std::vector<Tokens> out;
+  for (const Node& node : nodes_) out.push_back(node.lost ? Tokens{} : node.total);
+  return out;
+}
+
 Machine::Answer Machine::has(size_t node, const Tokens& need) const {
   const auto& [total, used, devices, lost, held] = nodes_[node];
   if (held) return Answer::no;
@@ -81,7 +87,7 @@ std::optional<size_t> Machine::freest(std::span<const size_t> devices) const {
     if (n.lost ||
         std::any_of(devices.begin(), devices.end(), [&](size_t d) { return d >= n.devices.size(); }))
       continue;
-    const double left = n.total.cores - n.used.cores;
+    const double left = free_cores(i);
     if (!best || left > most) best = i, most = left;
   }
   return best;

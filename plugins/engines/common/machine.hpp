@@ -15,6 +15,7 @@ struct Tokens {
   uint64_t memory = 0;
   double nvdec = 0, nvenc = 0;  // hardware decoders and encoders, of all devices together
   std::string name{};           // of a node: as figures call it
+  uint64_t samples = 0;         // bytes of samples that the node itself keeps; 0: they are in this process
 };
 
 class Machine {
@@ -39,6 +40,9 @@ class Machine {
   void lose(size_t node) { nodes_[node].lost = true; }
   // What the nodes that are left have together.
   Tokens total() const;
+  // What each node has: those that were lost nothing.
+  std::vector<Tokens> left() const;
+  double free_cores(size_t node) const { return nodes_[node].total.cores - nodes_[node].used.cores; }
   bool has_lost(size_t node) const { return nodes_[node].lost; }
   const Tokens& of(size_t node) const { return nodes_[node].total; }
   const Tokens& used(size_t node) const { return nodes_[node].used; }

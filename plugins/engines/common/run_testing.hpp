@@ -1,6 +1,8 @@
 // Runs in made-up time for tests: instances that follow a script, and an executor whose clock moves only when
 // nothing else can happen. All happens on one thread, so a run of hours takes milliseconds and is the same every time.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <deque>
 #include <limits>
 #include <map>
@@ -25,6 +27,7 @@ struct Play {
   int32_t status = KINORA_OK;
   std::string message{};
   bool dies = false;
+  std::map<std::string, std::string> parents{};  // of a batch: of each new sample
 };
 
 struct Act {
@@ -56,6 +59,8 @@ class Script final : public Instance {
 
  private:
   void emit(Task& task, const Play& play, size_t next);
+  Sample input_of(const Task& task, const std::string& key) const;
+  Play play_of(const std::vector<Sample>& batch);
   void end(Task& task, const Play& play);
 
   Pipeline& pipeline_;
@@ -65,7 +70,7 @@ class Script final : public Instance {
   std::vector<Sample> held_;
 };
 
-class Pipeline final : public Executor {
+class Pipeline : public Executor {
  public:
   std::deque<Act> acts;
   int64_t inputs = 0;
@@ -96,6 +101,31 @@ class Pipeline final : public Executor {
     at(seconds, [this, cores] { runner_->add_node({cores}); });
   }
   std::set<size_t> lost;
+  // What acts apart emit has a number, and its bytes are elsewhere: they can be lost. A call whose input is lost fails.
+  bool numbers = false;
+  // Of what is there at that time, the bytes for which `which` holds are lost.
+  void lose_bytes_at(double seconds, std::function<bool(const std::string& key, uint64_t number)> which) {
+    ++losses_;
+    at(seconds, [this, which = std::move(which)] {
+      --losses_;
+      gone_.emplace_back([which, end = next_number_](const Sample& sample) {
+        const auto text = sample.text("number");
+        const uint64_t number = text ? std::stoull(std::string(*text)) : end;
+        return number < end && which(std::string(sample.key()), number);
+      });
+      runner_->lose(gone_.back());
+    });
+  }
+  bool is_gone(const Sample& sample) const {
+    return std::any_of(gone_.begin(), gone_.end(), [&](const auto& is_lost) { return is_lost(sample); });
+  }
+  void number(Sample& sample, bool apart) {
+    if (!numbers) return;
+    if (apart)
+      sample.set("number", std::to_string(next_number_++));
+    else
+      sample.remove("number");
+  }
   void at(double seconds, std::function<void()> work) {
     events_.emplace(after(now_, seconds), std::move(work));
   }
@@ -103,14 +133,17 @@ class Pipeline final : public Executor {
   FirstInstance first(const kinora_stage_spec& spec) override {
     Act& act = act_of(spec);
     ++act.made;
-    return {act.needs, act.apart, false, true, std::make_unique<Script>(*this, act, 0), act.starting};
+    return {act.needs,   act.apart, act.needs.batch > 1, true, std::make_unique<Script>(*this, act, 0),
+            act.starting};
   }
   void start(const StageState& stage, const Slot& slot, Started started) override {
     Act& act = act_of(*stage.spec);
     at(act.starting, [this, &act, node = slot.node, started = std::move(started)] {
       if (lost.contains(node)) {
-        const Error why(KINORA_ERROR_FAILED, "stage '" + act.name + "': its node was lost");
-        return started(nullptr, &why);
+        return at(0.1, [&act, started] {  // time goes on while there is no node
+          const Error why(KINORA_ERROR_FAILED, "stage '" + act.name + "': its node was lost");
+          started(nullptr, &why);
+        });
       }
       if (act.can_start && !act.can_start(++act.made)) {
         const Error why(KINORA_ERROR_FAILED, "stage '" + act.name + "': the device is full");
@@ -149,6 +182,8 @@ class Pipeline final : public Executor {
   std::multimap<Time, std::function<void()>> events_;  // of one time: in the order of their arrival
   bool awake_ = false;
   size_t losses_ = 0;  // that are still to come
+  uint64_t next_number_ = 0;
+  std::vector<std::function<bool(const Sample&)>> gone_;
   Runner* runner_ = nullptr;
   int64_t given_ = 0;
   testing::Run host_run_{"", 4};
@@ -203,12 +238,52 @@ inline void Pipeline::done(const kinora_outcome& o) {
   outcomes.emplace_back(view(samples_api().key(o.sample)), o.end == KINORA_OUTCOME_KEPT ? "kept" : o.reason);
 }
 
+// The input of this key, of which a process has its own, or a new sample.
+inline Sample Script::input_of(const Task& task, const std::string& key) const {
+  const auto own = [&](const Sample& sample) {
+    return act_.apart && pipeline_.numbers ? sample.clone(key) : sample;
+  };
+  if (task.in && key == task.key) return own(task.in->sample);
+  for (const Sample& input : task.inputs)
+    if (input.key() == key) return own(input);
+  return Sample(key);
+}
+
+// One after the other.
+inline Play Script::play_of(const std::vector<Sample>& batch) {
+  Play out{0, {}};
+  for (const Sample& sample : batch) {
+    const std::string key(sample.key());
+    const Play one = act_.process(key, ++act_.attempts[key]);
+    out.seconds += one.seconds;
+    out.bytes = one.bytes;
+    out.dies = out.dies || one.dies;
+    for (const auto& made : one.emits) {
+      out.emits.push_back(made);
+      if (made != key) out.parents.emplace(made, key);
+    }
+    if (one.status != KINORA_OK) out.status = one.status, out.message = one.message;
+  }
+  return out;
+}
+
 inline void Script::send(Task& task) {
-  act_.calls.emplace_back(pipeline_.seconds(), task.in ? task.key : "finish");
+  const auto is_gone = [&](const Sample& sample) { return pipeline_.is_gone(sample); };
+  if (task.call == Task::Call::process ? is_gone(task.in->sample)
+                                       : std::any_of(task.inputs.begin(), task.inputs.end(), is_gone)) {
+    ++act_.busy;
+    const Play failed{0, {}, 0, false, KINORA_ERROR_DATA, "its input is lost"};
+    return pipeline_.at(0, [this, &task, failed] { end(task, failed); });
+  }
+  for (const Sample& input : task.inputs) act_.calls.emplace_back(pipeline_.seconds(), input.key());
+  if (task.inputs.empty())
+    act_.calls.emplace_back(pipeline_.seconds(), task.call == Task::Call::process ? task.key : "finish");
   if (++act_.busy > act_.most_busy) act_.most_busy = act_.busy;
   Play play;
   if (task.call == Task::Call::process) {
     play = act_.process(task.key, ++act_.attempts[task.key]);
+  } else if (task.call == Task::Call::process_batch) {
+    play = play_of(task.inputs);
   } else {
     play.seconds = 0;
     for (const Sample& sample : held_) play.emits.emplace_back(sample.key());
@@ -238,9 +313,12 @@ inline void Script::emit(Task& task, const Play& play, size_t next) {
         sample = std::move(*of_held);
         held_.erase(of_held);
       } else {
-        sample = task.in && key == task.key ? task.in->sample : Sample(key);
+        sample = input_of(task, key);
+        if (const auto parent = play.parents.find(key); parent != play.parents.end())
+          task.made_of(std::array{str(parent->second)});
         if (play.bytes > 0) sample->set("mp4", std::vector<uint8_t>(play.bytes, 1));
       }
+      pipeline_.number(*sample, act_.apart);
       task.room = [this, &task, play, next](bool granted) {
         pipeline_.at(0, [this, &task, play, next, granted] {
           if (granted) return ++act_.emitted, emit(task, play, next + 1);
@@ -254,7 +332,7 @@ inline void Script::emit(Task& task, const Play& play, size_t next) {
     }
     if (play.holds) {
       task.hold();
-      held_.push_back(task.in->sample);
+      held_.push_back(input_of(task, task.key));
     }
   } catch (const Error& e) {
     Play failed = play;

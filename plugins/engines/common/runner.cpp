@@ -22,7 +22,7 @@ Runner::Runner(const kinora_pipeline& pipeline, const Run& run, const Settings& 
       ledger_(pipeline.memory),
       lineage_(ledger_, [this] { executor_.wake(); }),
       scheduler_(stages_, settings.nodes, settings.queue, ledger_, lineage_),
-      advice_(stages_, scheduler_.total()),
+      advice_(stages_, scheduler_.machine().left()),
       figures_(scheduler_, ledger_) {
   if (settings_.profile && run_.out.size > 0)
     trace_.emplace(std::string(view(run_.out)) + "/trace.json", settings_.now);
@@ -71,7 +71,7 @@ void Runner::look_around(Lock& lock) {
   if (refused_is_told()) return abort(KINORA_ERROR_INVALID, refusal_);
   resume_due();
   const double seconds = seconds_between(begin_, now());
-  if (seconds - looked_ >= kLook) advice_.look(looked_ = seconds);
+  if (seconds - looked_ >= kLook && advice_.look(looked_ = seconds)) dispatch();
   lock.unlock();
   const bool cancel = cancelled() != KINORA_OK;
   if (!cancel && pipeline_.report && seconds - reported_ >= kReport)
@@ -224,14 +224,14 @@ void Runner::end(const Job& job) {
 void Runner::lose_node(size_t node) {
   const Lock lock(mutex_);
   scheduler_.lose_node(node);
-  advice_.set_total(scheduler_.total());
+  advice_.set_nodes(scheduler_.machine().left());
   dispatch();
 }
 
 void Runner::add_node(const Tokens& has) {
   const Lock lock(mutex_);
   scheduler_.add_node(has);
-  advice_.set_total(scheduler_.total());
+  advice_.set_nodes(scheduler_.machine().left());
   dispatch();
 }
 

@@ -16,6 +16,7 @@
 #include "plugins/engines/common/advice.hpp"
 #include "plugins/engines/common/clock.hpp"
 #include "plugins/engines/common/figures.hpp"
+#include "plugins/engines/common/remake.hpp"
 #include "plugins/engines/common/scheduler.hpp"
 
 namespace kinora::engines {
@@ -26,7 +27,8 @@ struct Settings {
   int64_t retries = 2;
   double backoff = 0.2;       // seconds before the first retry; each further retry waits four times as long
   int64_t death_retries = 1;  // further attempts at a sample whose process died
-  int64_t node_losses = 8;    // further attempts at a sample whose node was lost
+  int64_t node_losses = 8;    // further attempts at a sample whose node or whose bytes were lost
+  bool remakes = false;       // the source's samples are kept until they were reported, for lose()
   bool profile = false;       // trace.json in the run's folder
   Clock now = std::chrono::steady_clock::now;
 };
@@ -49,6 +51,12 @@ class Runner {
   void add_node(const Tokens& has);
   // [without the lock] All instances on the node have ended, or are about to; nothing starts there any more.
   void lose_node(size_t node);
+  // [without the lock] The bytes of the samples for which `is_lost` holds are gone. Those in a queue or before their
+  // report are made again of their nearest ancestor that the engine has whole; so are those that a stage works on or
+  // holds, if the call fails or the instance dies after this. Nothing is told twice. A sample comes back at most
+  // Settings::node_losses times; Settings::remakes must be set. is_lost: called under the run's lock, by any thread,
+  // until the run ends, for every sample that is emitted: call this once a node rather than once a sample.
+  void lose(const std::function<bool(const Sample&)>& is_lost);
   // [without the lock] The call of the task's instance has ended.
   void done(Task& task, int32_t status, std::string message);
 
@@ -57,6 +65,12 @@ class Runner {
   Ledger& ledger() { return ledger_; }
   Lineage& lineage() { return lineage_; }
   Scheduler& scheduler() { return scheduler_; }
+  bool remakes() const { return settings_.remakes; }
+  bool is_lost(const Sample& sample) const;
+  // Looks for lost samples and makes them again.
+  void find_lost();
+  // A sample that a task emits which only makes others again.
+  void emitted_again(Task& task, Sample sample);
   // Starts what can run now. here: the calling thread is free for one job in a moment.
   void dispatch(bool here = false);
 
@@ -89,8 +103,8 @@ class Runner {
 
   // runner_attempt.cpp: the job that pulls an input, and that of one sample. Not under the lock, except
   // complete_input, keep_back and fail.
-  void pull(uint64_t reserve);
-  void pull_input(uint64_t reserve);
+  void pull(const Reserve& reserve);
+  void pull_input(const Reserve& reserve);
   void process(Task& task);
   void make(Task& task, Executor::Started started);
   void call(Task& task);
@@ -134,6 +148,22 @@ class Runner {
   void try_alone(StageState& stage, Slot& slot, const std::string& why);
   void put_back(Task& task);
 
+  // runner_lost.cpp, samples whose bytes are gone. Under the lock, except loses_input.
+  bool loses_input(Task& task, int32_t status);
+  void lose_input(Task& task);
+  void lose(std::vector<Lost> lost);
+  const Whole* whole_of(const Track& track, size_t before) const;
+  using Roots = std::map<std::pair<const Track*, const Whole*>, std::shared_ptr<Remake>>;
+  std::string plan(Lost& one, Roots& roots);
+  void expect_again(const Lost& one, bool expects);
+  void pass_on_again(size_t after, const std::shared_ptr<Remake>& remake, Sample sample);
+  void arrive_again(size_t after, StageState* at, const std::shared_ptr<Remake>& remake, Sample sample);
+  void give_back(Lost one, Sample sample);
+  void take_all(Remake& remake, std::vector<Lost>& out);
+  void ended_again(StageState& stage, Item& in, int32_t status, const std::string& message);
+  void fail_all(Remake& remake, const std::string& why);
+  void fail_lost(Lost one, const std::string& message);
+
   const kinora_pipeline& pipeline_;
   const kinora_run& run_;
   const Settings settings_;
@@ -149,6 +179,7 @@ class Runner {
   Figures figures_;
   std::optional<Trace> trace_;
   std::unordered_map<Task*, std::unique_ptr<Task>> tasks_;
+  std::vector<std::function<bool(const Sample&)>> losses_;
   std::multimap<Time, Task*> paused_;  // attempts that wait until a time
 
   Time begin_{};

@@ -4,7 +4,7 @@
 
 namespace kinora::engines {
 
-void Runner::pull_input(uint64_t reserve) {
+void Runner::pull_input(const Reserve& reserve) {
   kinora_sample* next = nullptr;
   const int32_t status = pipeline_.next(pipeline_.self, &next);
   if (status != KINORA_OK) {
@@ -25,15 +25,15 @@ void Runner::pull_input(uint64_t reserve) {
   const Lock lock(mutex_);
   ledger_.release(reserve);
   source.pulling = false;
-  const uint64_t before = ledger_.samples().now();
+  const uint64_t before = ledger_.samples().now(0);
   ledger_.samples().add(weight);
-  source.largest = std::max(source.largest, ledger_.samples().now() - before);
+  source.largest = std::max(source.largest, ledger_.samples().now(0) - before);
   auto track = std::make_shared<Track>(std::string(sample.key()));
-  scheduler_.hand_on(source.to, {std::move(track), {source.pulled++}}, std::move(sample), std::move(weight),
-                     std::move(copies));
+  scheduler_.hand_on(source.to, {std::move(track), {source.pulled++}, 0, settings_.remakes},
+                     std::move(sample), std::move(weight), std::move(copies));
 }
 
-void Runner::pull(uint64_t reserve) {
+void Runner::pull(const Reserve& reserve) {
   guarded([&] { pull_input(reserve); });
   const Lock lock(mutex_);
   end(Job{Job::pull});
@@ -58,7 +58,8 @@ void Runner::process(Task& task) {
   });
 }
 
-// Makes an instance for the task's slot; on another node if its own is lost, also if that happens meanwhile.
+// Makes an instance for the task's slot; on another node if its own is lost, also if that happens meanwhile. Where
+// no node is left, the executor waits for one before it says so.
 void Runner::make(Task& task, Executor::Started started) {
   {
     const Lock lock(mutex_);
@@ -70,7 +71,7 @@ void Runner::make(Task& task, Executor::Started started) {
                     bool again = false;
                     if (!instance && why->code() != KINORA_ERROR_CANCELLED) {
                       const Lock lock(mutex_);
-                      again = scheduler_.can_move(*task.job.slot);
+                      again = !stopping() && scheduler_.has_lost_node(*task.job.slot);
                     }
                     if (!again) return started(std::move(instance), why);
                     step(task, [&] { make(task, started); });
@@ -102,16 +103,18 @@ void Runner::lose_alone(Task& task, const Error& why) {
   {
     const Lock lock(mutex_);
     ledger_.release(task.job.reserve);
+    const std::string message =
+        std::string(
+            "lost with a process that died of this sample or another one; could not be tried again alone, "
+            "next to a process that has a batch in progress: ") +
+        why.what() + "; run again, with fewer 'workers' of the stage";
     Item& in = task.job.in.front();
     if (!stopping()) {
-      lineage_.end_work(in.track);
-      Scheduler::expect_no_more(task.stage, in.place, in.emitted);
-      fail(in.track, task.stage, KINORA_ERROR_FAILED,
-           std::string(
-               "lost with a process that died of this sample or another one; could not be tried again alone, "
-               "next to a process that has a batch in progress: ") +
-               why.what() + "; run again, with fewer 'workers' of the stage",
-           std::move(in.sample), std::move(in.weight));
+      if (!in.passed) lineage_.end_work(in.track);
+      if (in.remake)
+        ended_again(task.stage, in, KINORA_ERROR_FAILED, message);
+      else
+        fail_lost({std::move(in), &task.stage}, message);
     }
   }
   end(task);
@@ -126,6 +129,7 @@ void Runner::attempt(Task& task) {
   task.told = std::move(task.in->told);
   task.keys.insert(task.told.begin(), task.told.end());
   task.replay = task.in->single ? 0 : task.told.size();
+  task.ended = task.in->passed;
   task.start = now();
   task.backoff = settings_.backoff;
   send(task);
@@ -146,9 +150,11 @@ void Runner::attempted(Task& task, int32_t status, std::string message) {
     }
     if (task.holds) status = KINORA_ERROR_FAILED, message = kNeverTold;
   }
+  task.gone = loses_input(task, status);
   if (task.slot->instance->ended() && status != KINORA_ERROR_CANCELLED)
-    return remove_dead(task, message) ? conclude(task, status, message)
-                                      : retry_after_death(task, std::move(message));
+    return remove_dead(task, message) || task.gone ? conclude(task, status, message)
+                                                   : retry_after_death(task, std::move(message));
+  if (task.gone) return conclude(task, status, message);
   if (status == KINORA_ERROR_IO && !task.touched && task.retries++ < settings_.retries) {
     log(Log::warn, of_stage(task.stage, task.key + ": " + message + "; trying again"));
     if (pause(task)) return;
@@ -204,7 +210,7 @@ void Runner::lose_slot(Task& task, const Error& why) {
       if (++stage.lost == stage.slots.size()) abort(KINORA_ERROR_FAILED, message);
       ledger_.release(task.job.reserve);
       for (Item& in : task.job.in) {
-        lineage_.end_work(in.track);
+        if (!in.passed) lineage_.end_work(in.track);
         Scheduler::put_back(stage, std::move(in));
       }
       scheduler_.lose_slot(task.job);
@@ -217,13 +223,15 @@ void Runner::complete(Task& task, int32_t status, const std::string& message, do
   const std::shared_ptr<Track> track = task.in->track;
   const Lock lock(mutex_);
   StageState& stage = task.stage;
-  stage.figures.in += task.in->is_single() ? 0 : 1;
+  stage.figures.in += task.in->is_single() || task.gone ? 0 : 1;
   stage.figures.seconds += seconds;
   stage.figures.squares += seconds * seconds;
   ledger_.release(task.reserve);
   if (stopping()) return;
+  if (task.gone && !task.remakes()) return lose_input(task);
   lineage_.end_work(track);
   if (task.again) return put_back(task);
+  if (task.remakes()) return ended_again(stage, *task.in, status, message);
   complete_input(task, status, message);
   if (!task.holds) Scheduler::expect_no_more(stage, task.place, task.emitted);
   ledger_.samples().remove(task.in->weight);

@@ -90,6 +90,7 @@ void Runner::complete_batch(Task& task, size_t n, int32_t status, const std::str
                                   std::move(held.track), false, true, held.emitted, std::move(held.told)});
     }
   }
+  if (status != KINORA_OK) find_lost();
 }
 
 }  // namespace kinora::engines

@@ -24,7 +24,7 @@ void Runner::finish_next(StageState& stage) {
       close_slot(stage, *slot);
     }
     const Lock lock(mutex_);
-    if (!stage.queue.empty()) {  // held by a process that died just now
+    if (stage.has_more()) {  // held by a process that died just now, or lost
       stage.finishing = false;
       return;
     }
@@ -139,7 +139,8 @@ void Runner::retry_after_death(Task& task, std::string message) {
   if (!task.stage.may_start_anew || deaths > (task.lost ? settings_.node_losses : settings_.death_retries) ||
       stopping())
     return conclude(task, KINORA_ERROR_FAILED, message);
-  log(Log::warn, of_stage(task.stage, task.key + ": " + how + "; trying again"));
+  if (!task.lost)  // of a node the executor says so, once
+    log(Log::warn, of_stage(task.stage, task.key + ": " + how + "; trying again"));
   make(task, [this, &task, message](auto instance, const Error* why) {
     step(task, [&] {
       if (!instance) {
@@ -173,6 +174,7 @@ void Runner::try_alone(StageState& stage, Slot& slot, const std::string& why) {
                                 std::move(held.track), alone, false, held.emitted, std::move(held.told)});
     at = slot.held.erase(at);
   }
+  find_lost();
   end_left_over(stage, slot, "held by a process that was " + why + " in " + stage.spec->name);
 }
 

@@ -1,6 +1,7 @@
 #include "plugins/engines/common/scheduler.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "plugins/engines/common/stage_state.hpp"
 
@@ -16,13 +17,29 @@ constexpr uint64_t kOrderedQueue = 16;
 constexpr double kStartsThatPay = 20;
 constexpr double kCheapStart = 0.05;
 
+// The place where most was added, and how much.
+Reserve growth_of(const std::vector<uint64_t>& before, const std::vector<uint64_t>& after) {
+  Reserve out;
+  for (size_t place = 0; place < after.size(); ++place) {
+    const uint64_t had = place < before.size() ? before[place] : 0;
+    if (after[place] > had && after[place] - had > out.bytes) out = {place, after[place] - had};
+  }
+  return out;
+}
+
 }  // namespace
 
 Scheduler::Scheduler(Stages& stages, const std::vector<Tokens>& nodes, uint64_t queue, Ledger& ledger,
                      Lineage& lineage)
-    : stages_(stages), queue_(queue), ledger_(ledger), lineage_(lineage), machine_(nodes) {
+    : stages_(stages),
+      queue_(queue),
+      ledger_(ledger),
+      lineage_(lineage),
+      machine_(nodes),
+      at_work_(stages.size(), std::vector<int64_t>(nodes.size())) {
   for (auto& stage : stages_)
     if (stage->spec->n_from == 0) source.to.push_back(stage.get());
+  for (const Tokens& node : nodes) ledger_.add_node(node.samples);
 }
 
 size_t Scheduler::dispatch() {
@@ -38,12 +55,14 @@ void Scheduler::ended(const Job& job) {
   give(*job.stage, job.slot);
   --job.stage->busy;
   if (!job.slot) return;
+  end_copies(*job.slot);
   move(*job.stage, *job.slot, false);
   job.stage->give_back(job.slot);
 }
 
 void Scheduler::lose_slot(Job& job) {
   give(*job.stage, job.slot);
+  end_copies(*job.slot);
   job.slot = nullptr;
   take(*job.stage, nullptr);
 }
@@ -51,7 +70,13 @@ void Scheduler::lose_slot(Job& job) {
 void Scheduler::add_node(const Tokens& has) {
   const size_t node = machine_.nodes();
   machine_.add(has);
-  for (auto& stage : stages_) extend(*stage, node, has);
+  for (auto& on_nodes : at_work_) on_nodes.push_back(0);
+  ledger_.add_node(has.samples);
+  for (auto& stage : stages_) {
+    extend(*stage, node, has, machine_);
+    if (stage->in_order || stage->spec->workers > 0)
+      for (Slot* slot : stage->free) move(*stage, *slot, false);
+  }
 }
 
 void Scheduler::lose_node(size_t node) {
@@ -60,14 +85,11 @@ void Scheduler::lose_node(size_t node) {
     for (Slot* slot : stage->free) move(*stage, *slot, false);
 }
 
-bool Scheduler::can_move(const Slot& slot) const {
-  return machine_.has_lost(slot.node) && machine_.freest(slot.devices);
-}
-
 void Scheduler::move(const StageState& stage, Slot& slot, bool taken) {
-  if (!can_move(slot)) return;
+  const auto to = has_lost_node(slot) ? machine_.freest(slot.devices) : std::nullopt;
+  if (!to) return;
   if (taken) give(stage, &slot);
-  slot.node = *machine_.freest(slot.devices);
+  slot.node = *to;
   if (taken) take(stage, &slot);
 }
 
@@ -85,6 +107,11 @@ void Scheduler::close(bool wake) {
 
 bool Scheduler::start_one() {
   machine_.release();
+  for (size_t i = stages_.size(); i-- > 0;) {
+    const Answer answer = advance_again(*stages_[i]);
+    if (answer == Answer::yes) return true;
+    if (answer == Answer::wait) return false;
+  }
   for (const bool further : {false, true}) {
     for (size_t i = stages_.size(); i-- > 0;) {
       const Answer answer = advance(*stages_[i], further);
@@ -98,31 +125,44 @@ bool Scheduler::start_one() {
 
 Scheduler::Answer Scheduler::advance(StageState& stage, bool further) {
   if (stage.finished || stage.finishing) return Answer::no;
-  if (stage.queue.empty() && stage.busy == 0 && upstream_finished(stage)) {
-    const Answer answer = ask(0, stage.need);
+  if (!stage.has_more() && stage.busy == 0 && upstream_finished(stage)) {
+    const Answer answer = ask(0, stage);
     if (answer == Answer::yes) start_finish(stage);
     return answer;
   }
   if (Waiting* waiting = oldest_waiting(&stage);
       waiting && fits(*waiting) && machine_.has(waiting->slot->node, waiting->slot->devices, stage.share)) {
-    const Answer answer = ask(waiting->slot->node, stage.need);
+    const Answer answer = ask(waiting->slot->node, stage);
     if (answer == Answer::yes) grant(*waiting);
     return answer;
   }
+  if (!stage.remakes.empty()) return Answer::no;
   if (!stage.runnable() || !queues_left(stage.to) || !(has_full_batch(stage) || upstream_finished(stage)))
     return Answer::no;
-  const Slot* slot = free_slot(stage);
+  Slot* slot = free_slot(stage, further);
   if (!slot || !(slot->instance || may_make(stage, further))) return Answer::no;
   // Upstream would only add to a memory that is already full.
-  if (!ledger_.has_room(stage.largest)) return Answer::wait;
-  const Answer answer = ask(slot->node, stage.need);
-  if (answer == Answer::yes) start_process(stage);
+  if (!has_room_for(stage, *slot)) return is_full(stage) ? Answer::wait : Answer::no;
+  const Answer answer = ask(slot->node, stage);
+  if (answer == Answer::yes) start_process(stage, slot);
   return answer;
 }
 
-// A task that waits for cores of one node does not keep the others from work.
-Scheduler::Answer Scheduler::ask(size_t node, const Tokens& need) {
-  const Answer answer = machine_.has(node, need);
+// What was lost comes first, and had its room before.
+Scheduler::Answer Scheduler::advance_again(StageState& stage) {
+  if (stage.remakes.empty() || stage.finishing) return Answer::no;
+  Slot* slot = free_slot(stage, true);
+  if (!slot || !(slot->instance || may_make(stage, true))) return Answer::no;
+  const Answer answer = ask(slot->node, stage);
+  if (answer == Answer::yes) start_process(stage, slot);
+  return answer;
+}
+
+// A task that waits for cores of one node does not keep the others from work. What was on a node that has gone takes
+// nothing any more.
+Scheduler::Answer Scheduler::ask(size_t node, const StageState& stage) {
+  if (stage.here || machine_.has_lost(node)) return Answer::yes;
+  const Answer answer = machine_.has(node, stage.need);
   if (answer != Answer::wait) return answer;
   return machine_.hold(node) ? Answer::wait : Answer::no;
 }
@@ -130,7 +170,7 @@ Scheduler::Answer Scheduler::ask(size_t node, const Tokens& need) {
 bool Scheduler::may_make(const StageState& stage, bool further) const {
   const size_t have = stage.have();
   if (have == 0) return true;
-  if (!further) return have < stage.wanted;
+  if (!further) return !stage.planned.empty() || have < stage.wanted;
   const auto waiting = stage.waiting();
   return waiting ? *waiting > kStartsThatPay * stage.starting : stage.starting < kCheapStart;
 }
@@ -164,13 +204,12 @@ bool Scheduler::force_one() {
   if (let_go_of_held() || finish_what_is_large()) return true;
   StageState* oldest = nullptr;
   for (auto& stage : stages_)
-    if (stage->runnable() && (!oldest || stage->queue.begin()->first < oldest->queue.begin()->first))
-      oldest = stage.get();
+    if (stage->runnable() && (!oldest || stage->first() < oldest->first())) oldest = stage.get();
   Waiting* waiting = oldest_waiting(nullptr);
-  if (waiting && (!oldest || waiting->next < oldest->queue.begin()->first)) {
+  if (waiting && (!oldest || waiting->next < oldest->first())) {
     grant(*waiting);
   } else if (oldest) {
-    start_process(*oldest);
+    force_process(*oldest);
   } else if (!source.ended) {
     start_pull();
   } else {
@@ -184,13 +223,12 @@ bool Scheduler::force_one() {
 // Emissions that would add more than facts, and everything upstream of them, wait, unless nothing else can
 // continue.
 bool Scheduler::finish_what_is_large() {
-  if (ledger_.bound() == 0 || ledger_.samples().now() <= ledger_.bound()) return false;
-  const uint64_t most = ledger_.samples().now() + ledger_.bound() / 16;
+  if (!ledger_.is_over()) return false;
   Waiting* leaving = nullptr;
   size_t from = 0;  // first stage that may run
   for (Waiting* waiting : waiting_) {
     const size_t at = waiting->stage->index;
-    if (ledger_.samples().after(*waiting->in, waiting->replaced) > most) {
+    if (ledger_.adds_much(*waiting->in, waiting->replaced)) {
       from = std::max(from, at + 1);
     } else if (!leaving || at > leaving->stage->index ||
                (at == leaving->stage->index && waiting->next < leaving->next)) {
@@ -201,7 +239,7 @@ bool Scheduler::finish_what_is_large() {
       std::find_if(stages_.rbegin(), stages_.rend(), [](const auto& s) { return s->runnable(); });
   const bool can_run = furthest != stages_.rend() && (*furthest)->index >= from;
   if (leaving && (!can_run || leaving->stage->index >= (*furthest)->index)) return grant(*leaving), true;
-  if (can_run) start_process(**furthest);
+  if (can_run) force_process(**furthest);
   return can_run;
 }
 
@@ -233,44 +271,62 @@ bool Scheduler::let_go_of_held() {
   return true;
 }
 
-// The ledger's decrease without them: bytes that they share with other samples stay.
+// The decrease without them where it is largest: bytes that they share with other samples stay.
 uint64_t Scheduler::bytes_held(const StageState& stage) {
-  const uint64_t before = ledger_.samples().now();
+  const std::vector<uint64_t> before = ledger_.samples().by_place();
   for (const auto& slot : stage.slots)
     for (const auto& [key, held] : slot->held) ledger_.samples().remove(held.weight);
-  const uint64_t without = ledger_.samples().now();
+  const std::vector<uint64_t> without = ledger_.samples().by_place();
   for (const auto& slot : stage.slots)
     for (const auto& [key, held] : slot->held) ledger_.samples().add(held.weight);
-  return before - without;
+  return growth_of(without, before).bytes;
 }
 
 bool Scheduler::can_pull() const {
   return !source.pulling && !source.ended && lineage_.unreported() < queue_ && queues_left(source.to) &&
-         ledger_.has_room(source.largest);
+         ledger_.has_room(0, source.largest) && !remakes();
+}
+
+// What was lost comes before new inputs.
+bool Scheduler::remakes() const {
+  return std::any_of(stages_.begin(), stages_.end(),
+                     [](const auto& stage) { return !stage->remakes.empty() || stage->expects > 0; });
 }
 
 void Scheduler::start_pull() {
   source.pulling = true;
   Job job{Job::pull};
-  job.reserve = source.largest;
+  job.reserve.bytes = source.largest;
   start(std::move(job));
 }
 
-void Scheduler::start_process(StageState& stage) {
+// Nothing else runs.
+void Scheduler::force_process(StageState& stage) {
+  Slot* slot = free_slot(stage, true);
+  start_process(stage, slot ? slot : stage.free.back());
+}
+
+void Scheduler::start_process(StageState& stage, Slot* slot) {
   Job job{Job::process, &stage};
-  for (size_t n = together(stage); n-- > 0; stage.queue.erase(stage.queue.begin())) {
-    job.in.push_back(std::move(stage.queue.begin()->second));
-    Lineage::begin_work(*job.in.back().track);
-  }
-  job.slot = free_slot(stage);
-  if (!job.slot) job.slot = stage.free.back();  // nothing else runs
+  job.slot = slot;
   std::erase(stage.free, job.slot);
-  job.reserve = stage.largest;
+  job.slot->copies = copies_of(stage, *job.slot);
+  ledger_.samples().add(job.slot->copies);
+  if (!stage.remakes.empty()) {
+    job.in.push_back(std::move(stage.remakes.front()));
+    stage.remakes.pop_front();
+  } else {
+    for (size_t n = together(stage); n-- > 0; stage.queue.erase(stage.queue.begin()))
+      job.in.push_back(std::move(stage.queue.begin()->second));
+  }
+  for (const Item& item : job.in)
+    if (!item.passed) Lineage::begin_work(*item.track);
+  job.reserve = {place_of(stage, *job.slot), stage.largest};
   start(std::move(job));
 }
 
 void Scheduler::start_finish(StageState& stage) {
-  stage.finishing = true;
+  stage.finishing = stage.closed = true;
   start({Job::finish, &stage});
 }
 
@@ -306,21 +362,22 @@ void Scheduler::go_on(Waiting& waiting) {
 
 void Scheduler::account(const Waiting& waiting) {
   ByteSum& samples = ledger_.samples();
-  const uint64_t before = samples.now();
+  const std::vector<uint64_t> before = samples.by_place();
   const Weight* replaced = waiting.replaced == waiting.out ? nullptr : waiting.replaced;
   if (waiting.out) samples.remove(std::exchange(*waiting.out, {}));
   samples.add(*waiting.in);
-  const uint64_t after = samples.now();
-  if (after <= before) return;
+  const Reserve more = growth_of(before, samples.by_place());
   StageState& stage = *waiting.stage;
-  stage.largest = std::max(stage.largest, after - before);
-  if (ledger_.bound() > 0 && after > ledger_.bound() && !stage.said_large)
-    say_large(stage, before, after, replaced);
+  stage.largest = std::max(stage.largest, more.bytes);
+  const uint64_t after = samples.now(more.place);
+  if (more.bytes > 0 && ledger_.is_over(more.place) && !stage.said_large)
+    say_large(stage, more.place, after - more.bytes, after, replaced);
 }
 
 // Logged once per stage: tells the user what makes samples larger than the bound.
-void Scheduler::say_large(StageState& stage, uint64_t before, uint64_t after, const Weight* replaced) {
-  const uint64_t bound = ledger_.bound(), left = ledger_.samples().after({}, replaced),
+void Scheduler::say_large(StageState& stage, size_t place, uint64_t before, uint64_t after,
+                          const Weight* replaced) {
+  const uint64_t bound = ledger_.bound(place), left = ledger_.samples().after({}, replaced)[place],
                  more = left - std::min(left, before);
   if (more == 0 || (before > bound && more < bound / 4)) return;
   stage.said_large = true;
@@ -354,24 +411,89 @@ Waiting* Scheduler::oldest_waiting(const StageState* stage) {
   return oldest;
 }
 
-// Slots with an instance come before empty ones, as in the list, and those on a node with room before the others.
-Slot* Scheduler::free_slot(const StageState& stage) const {
-  Slot* without_room = nullptr;
+// Whether one more task of the stage on the node is one of its planned workers, or beside these, or where it has none.
+Scheduler::Agreement Scheduler::agreement(const StageState& stage, size_t node) const {
+  if (stage.planned.empty()) return Agreement::planned;
+  const int64_t planned = node < stage.planned.size() ? stage.planned[node] : 0;
+  if (at_work_[stage.index][node] < planned) return Agreement::planned;
+  return planned > 0 ? Agreement::beside : Agreement::elsewhere;
+}
+
+// Slots on a node with room come before the others, those that have or may get an instance before the rest, then those
+// of the plan, those where most of the next sample's bytes are, those with an instance, those beside most free cores,
+// and the last of the list. anywhere: also where the plan has no worker, for what would be idle otherwise. Null: none,
+// or all of them wait for a node.
+Slot* Scheduler::free_slot(const StageState& stage, bool anywhere) {
+  if (stage.here) return stage.free.empty() ? nullptr : stage.free.back();
+  const Weight* next = stage.has_next() ? &stage.next().weight : nullptr;
+  const bool makes = may_make(stage, false) && (stage.planned.empty() || !anywhere);
+  Slot* best = nullptr;
+  std::tuple<bool, bool, Agreement, uint64_t, bool, double> most;
+  std::vector<std::optional<bool>> room(ledger_.places());
   for (size_t i = stage.free.size(); i-- > 0;) {
     Slot* slot = stage.free[i];
-    if (!machine_.has(slot->node, slot->devices, stage.share)) continue;
-    if (machine_.has(slot->node, stage.need) == Answer::yes) return slot;
-    if (!without_room) without_room = slot;
+    const bool made = slot->instance != nullptr;
+    const Agreement agrees = agreement(stage, slot->node);
+    if (!anywhere && agrees != Agreement::planned && (agrees == Agreement::elsewhere || !made)) continue;
+    if (has_lost_node(*slot) || !machine_.has(slot->node, slot->devices, stage.share)) continue;
+    const size_t place = ledger_.place_of(slot->node);
+    const bool runs = machine_.has(slot->node, stage.need) == Answer::yes;
+    if (runs && !room[place]) room[place] = has_room_for(stage, *slot);
+    const std::tuple has{runs && *room[place],
+                         made || makes,
+                         agrees,
+                         next && place > 0 ? bytes_at(*next, place) : 0,
+                         made,
+                         agrees == Agreement::planned ? 0 : machine_.free_cores(slot->node)};
+    if (!best || has > most) best = slot, most = has;
+    if (place == 0 && std::get<0>(has) && agrees == Agreement::planned && (made || stage.planned.empty()))
+      break;
   }
-  return without_room;
+  return best;
+}
+
+// Where the samples are that the stage makes in this slot.
+size_t Scheduler::place_of(const StageState& stage, const Slot& slot) const {
+  return stage.here || stage.comes_home() ? 0 : ledger_.place_of(slot.node);
+}
+
+// What the stage's next call copies to the slot's node while it lasts.
+Weight Scheduler::copies_of(const StageState& stage, const Slot& slot) const {
+  Weight out;
+  const size_t place = stage.here ? 0 : ledger_.place_of(slot.node);
+  if (place == 0) return out;
+  if (!stage.remakes.empty()) return add_copies(stage.remakes.front().weight, place, out), out;
+  auto next = stage.queue.begin();
+  for (size_t n = together(stage); n-- > 0; ++next) add_copies(next->second.weight, place, out);
+  return out;
+}
+
+void Scheduler::end_copies(Slot& slot) { ledger_.samples().remove(std::exchange(slot.copies, {})); }
+
+bool Scheduler::has_room_for(const StageState& stage, const Slot& slot) {
+  const Weight copies = copies_of(stage, slot);
+  return ledger_.has_room(place_of(stage, slot), stage.largest) &&
+         (copies.shared.empty() || ledger_.has_room(copies, nullptr));
+}
+
+// Whether what the stage makes has room nowhere.
+bool Scheduler::is_full(const StageState& stage) const {
+  if (stage.here || stage.comes_home()) return !ledger_.has_room(0, stage.largest);
+  for (size_t node = 0; node < machine_.nodes(); ++node)
+    if (!machine_.has_lost(node) && ledger_.has_room(ledger_.place_of(node), stage.largest)) return false;
+  return true;
 }
 
 // finish() of a stage counts on the first node.
 void Scheduler::take(const StageState& stage, const Slot* slot) {
+  if (stage.here) return;
+  ++at_work_[stage.index][slot ? slot->node : 0];
   machine_.take(slot ? slot->node : 0, stage.need, slot ? slot->devices : std::vector<size_t>{}, stage.share);
 }
 
 void Scheduler::give(const StageState& stage, const Slot* slot) {
+  if (stage.here) return;
+  --at_work_[stage.index][slot ? slot->node : 0];
   machine_.give(slot ? slot->node : 0, stage.need, slot ? slot->devices : std::vector<size_t>{}, stage.share);
 }
 
@@ -389,9 +511,10 @@ bool Scheduler::all_finished() const {
 void Scheduler::hand_on(const std::vector<StageState*>& to, Origin from, Sample sample, Weight weight,
                         std::vector<Sample> copies) {
   if (to.empty()) return lineage_.end(from.track, {}, std::move(sample), std::move(weight));
+  if (from.keeps) lineage_.keep(*from.track, sample, weight, from.after);
   for (size_t i = to.size(); i-- > 0;) {
     if (i > 0) ledger_.samples().add(weight);
-    const auto track = i > 0 ? Lineage::child({from.track}, copies[i - 1].key()) : from.track;
+    const auto track = i > 0 ? Lineage::child({from.track}, copies[i - 1].key(), from.after + 1) : from.track;
     Item item{i > 0 ? std::move(copies[i - 1]) : std::move(sample), weight,
               to.size() > 1 ? below(from.place, i) : from.place, track};
     expect(*to[i], item.place, 0);
@@ -408,8 +531,15 @@ void Scheduler::expect_no_more(StageState& stage, const Place& place, uint64_t e
 }
 
 void Scheduler::put_back(StageState& stage, Item item) {
-  Place place = item.place;
-  stage.queue.emplace(std::move(place), std::move(item));
+  if (!item.remake) {
+    Place place = item.place;
+    stage.queue.emplace(std::move(place), std::move(item));
+    return;
+  }
+  // It must not meet what an instance holds, nor come after finish().
+  item.alone = item.alone || stage.holds || stage.closed;
+  if (std::exchange(stage.finished, false)) stage.finishing = false;
+  stage.remakes.push_back(std::move(item));
 }
 
 }  // namespace kinora::engines

@@ -5,7 +5,8 @@
 // stages: measured on 8 cores (engines/local/dispatch_test.cpp), sharing takes 0.97 of the time of the balancer's
 // allocation where that divides evenly, 0.94 where it does not, 0.61 where times drift, and is no slower than
 // reallocation at no cost. The balancer decides what lasts (advice.hpp): how many instances, that is worker
-// processes or copies of a model, a stage's share of the work needs.
+// processes or copies of a model, a stage's share of the work needs, and on which nodes they are (placement.hpp).
+// A stage works elsewhere only if a core would be idle.
 //
 // A task that waits for room releases its core while it waits. When nothing runs and nothing fits, the oldest
 // sample continues all the same: hence no deadlock, and a single sample that is larger than the bound passes
@@ -31,7 +32,7 @@ struct Job {
   StageState* stage = nullptr;
   Slot* slot = nullptr;
   std::vector<Item> in{};  // process: one, or several for process_batch()
-  uint64_t reserve = 0;
+  Reserve reserve{};
 };
 
 // An emission that may have to wait for room.
@@ -58,6 +59,8 @@ struct Source {
 struct Origin {
   std::shared_ptr<Track> track;
   Place place;
+  size_t after = 0;    // 0: it comes from the source; n: from stage n - 1
+  bool keeps = false;  // the sample is kept, so that others can be made of it again
 };
 
 class Scheduler {
@@ -82,7 +85,7 @@ class Scheduler {
   void lose_node(size_t node);
   // A slot whose node has gone is on another one, if there is one. taken: a job has what it needs for it.
   void move(const StageState& stage, Slot& slot, bool taken);
-  bool can_move(const Slot& slot) const;
+  bool has_lost_node(const Slot& slot) const { return machine_.has_lost(slot.node); }
   // Nothing starts any more; jobs that run continue, and with wake = true emissions that wait for room end.
   void close(bool wake);
 
@@ -92,7 +95,7 @@ class Scheduler {
   bool is_at_rest() const { return active_ == 0 && waiting_.empty(); }
   size_t active() const { return active_; }
   bool waits_for_memory() const {
-    return !waiting_.empty() || (!source.ended && !ledger_.has_room(source.largest));
+    return !waiting_.empty() || (!source.ended && !ledger_.has_room(0, source.largest));
   }
   const Stages& stages() const { return stages_; }
 
@@ -115,8 +118,9 @@ class Scheduler {
  private:
   using Answer = Machine::Answer;
   bool start_one();
-  Answer ask(size_t node, const Tokens& need);
+  Answer ask(size_t node, const StageState& stage);
   Answer advance(StageState& stage, bool further);
+  Answer advance_again(StageState& stage);
   bool may_make(const StageState& stage, bool further) const;
   size_t together(const StageState& stage) const;
   bool has_full_batch(const StageState& stage) const;
@@ -125,19 +129,28 @@ class Scheduler {
   bool let_go_of_held();
   uint64_t bytes_held(const StageState& stage);
   bool can_pull() const;
+  bool remakes() const;
   void start_pull();
-  void start_process(StageState& stage);
+  void start_process(StageState& stage, Slot* slot);
+  void force_process(StageState& stage);
   void start_finish(StageState& stage);
   void start(Job job);
   void grant(Waiting& waiting);
   void go_on(Waiting& waiting);
   void account(const Waiting& waiting);
-  void say_large(StageState& stage, uint64_t before, uint64_t after, const Weight* replaced);
+  void say_large(StageState& stage, size_t place, uint64_t before, uint64_t after, const Weight* replaced);
   bool fits(const Waiting& waiting);
   uint64_t longest_queue(const StageState& stage) const;
   bool queues_left(const std::vector<StageState*>& to) const;
   Waiting* oldest_waiting(const StageState* stage);
-  Slot* free_slot(const StageState& stage) const;
+  enum class Agreement { elsewhere, beside, planned };
+  Agreement agreement(const StageState& stage, size_t node) const;
+  Slot* free_slot(const StageState& stage, bool anywhere);
+  size_t place_of(const StageState& stage, const Slot& slot) const;
+  Weight copies_of(const StageState& stage, const Slot& slot) const;
+  bool has_room_for(const StageState& stage, const Slot& slot);
+  bool is_full(const StageState& stage) const;
+  void end_copies(Slot& slot);
   void take(const StageState& stage, const Slot* slot);
   void give(const StageState& stage, const Slot* slot);
   bool upstream_finished(const StageState& stage) const;
@@ -147,6 +160,7 @@ class Scheduler {
   Ledger& ledger_;
   Lineage& lineage_;
   Machine machine_;
+  std::vector<std::vector<int64_t>> at_work_;  // [stage][node]: tasks that have what they need
   std::deque<Job> ready_;
   std::deque<Waiting*> waiting_;
   size_t active_ = 0;  // jobs started and not waiting for room

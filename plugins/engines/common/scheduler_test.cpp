@@ -233,6 +233,33 @@ TEST(MadeUpRun, ALostNodeCostsNoSampleAndNoRetryOfItsOwn) {
   EXPECT_EQ(one.most_busy, 4);
 }
 
+TEST(MadeUpRun, WhatOneNodeHasIsNotThatOfAnother) {
+  Pipeline p;
+  p.inputs = 20;
+  p.settings.nodes = {{4, 0, 0, 2, 0}, {4}};
+  auto& decode = p.add("decode", {}, passing(1));
+  decode.needs.nvdec = 1;
+  EXPECT_EQ(p.run(), "");
+  EXPECT_EQ(decode.most_busy, 2);
+  EXPECT_EQ(p.last_report["stages"][0]["limit"], 2) << "the other node has no decoder";
+}
+
+// The plan is made when the times are known, and leaves the cores beside the GPUs to the stage that needs both. Until
+// then, as without a plan, the second stage takes them.
+TEST(MadeUpRun, FollowsThePlanOverNodes) {
+  Pipeline p;
+  p.inputs = 400;
+  p.settings.nodes = {{4, 4}, {16}};
+  auto& decode = p.add("decode", {}, passing(2));
+  decode.needs.gpus = 1;
+  p.add("look", {0}, consuming(6));
+  EXPECT_EQ(p.run(), "");
+  // 4 GPUs do two a second, for which 12 of the 16 other cores suffice.
+  EXPECT_GE(p.seconds(), 200);
+  EXPECT_LE(p.seconds(), 240);
+  EXPECT_NEAR(p.last_report["expected"].get<double>(), 2, 0.01);
+}
+
 // The second stage is on the first node, whose cores are busy for long; the other node works all the time.
 TEST(MadeUpRun, AStageThatWaitsForItsNodeDoesNotStopTheOthers) {
   Pipeline p;
@@ -257,6 +284,23 @@ TEST(MadeUpRun, ANodeThatComesTakesItsShare) {
   EXPECT_EQ(one.most_busy, 4);
   EXPECT_NEAR(p.seconds(), 20 + 40 / 4, 1.5);
   EXPECT_EQ(p.last_report["cores"].get<double>(), 4);
+}
+
+TEST(MadeUpRun, WithoutANodeItWaitsForTheNextOne) {
+  Pipeline p;
+  p.inputs = 20;
+  p.settings.nodes = nodes_of({1, 1});
+  p.lose_at(5.5, 0);
+  p.lose_at(6.5, 1);
+  p.add_at(20, 2);
+  p.add_at(20, 1);
+  auto& one = p.add("one", {}, passing(1));
+  one.apart = true;
+  EXPECT_EQ(p.run(), "");
+  EXPECT_EQ(p.outcomes.size(), 20u);
+  for (const auto& [key, outcome] : p.outcomes) EXPECT_EQ(outcome, "kept") << key;
+  EXPECT_GE(one.most_busy, 3);
+  EXPECT_NEAR(p.seconds(), 20 + 9 / 3, 2);
 }
 
 TEST(MadeUpRun, ASampleWhoseNodesAreLostAgainAndAgainFails) {

@@ -66,6 +66,7 @@ void put_on_devices(StageState& stage, size_t node, double total) {
   size_t at = 0, number = 0;
   for (auto& slot : stage.slots) {
     if (slot->node != node) continue;
+    slot->devices.clear();
     if (each > 1) {
       for (size_t d = 0; d < each; ++d) slot->devices.push_back((number * each + d) % devices);
       ++number;
@@ -89,7 +90,9 @@ Tokens largest_of(const std::vector<Tokens>& nodes) {
 // How many instances may work at once on a node, as its cores or devices allow; 0 if one needs more than it has.
 size_t limit_on(const StageState& stage, const Tokens& node) {
   const Tokens& need = stage.need;
-  if (need.gpus > node.gpus + 1e-9 || need.cores > node.cores + 1e-9 || need.memory > node.memory) return 0;
+  if (need.gpus > node.gpus + 1e-9 || need.cores > node.cores + 1e-9 || need.memory > node.memory ||
+      need.nvdec > node.nvdec + 1e-9 || need.nvenc > node.nvenc + 1e-9)
+    return 0;
   double limit = static_cast<double>(kMostWorkers);
   if (need.cores > 0) limit = std::min(limit, node.cores / need.cores);
   if (need.gpus > 0) limit = std::min(limit, instances_on_devices(need.gpus, node.gpus));
@@ -152,6 +155,7 @@ void size_up(StageState& stage, const std::vector<Tokens>& nodes, Executor& exec
     stage.need.cores = std::min(stage.need.cores, cores / static_cast<double>(limit));
   stage.isolated = first.apart;
   stage.finishes = first.finishes;
+  stage.here = first.here;
   if (first.batches) stage.batch = std::max<size_t>(1, r.batch);
   stage.starting = first.starting;
   stage.slots.front()->instance = std::move(first.instance);
@@ -185,15 +189,17 @@ std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pi
   return stages;
 }
 
-void extend(StageState& stage, size_t node, const Tokens& has) {
+void extend(StageState& stage, size_t node, const Tokens& has, const Machine& machine) {
   if (stage.in_order || stage.spec->workers > 0) return;
-  for (size_t n = limit_on(stage, has); n > 0; --n)
-    stage.free.insert(stage.free.begin(), &add_slot(stage, node));
+  size_t n = limit_on(stage, has);
+  for (Slot* slot : stage.free)
+    if (n > 0 && machine.has_lost(slot->node)) slot->node = node, --n;
+  for (; n > 0; --n) stage.free.insert(stage.free.begin(), &add_slot(stage, node));
   put_on_devices(stage, node, has.gpus);
 }
 
 void tear_down(std::vector<std::unique_ptr<StageState>>& stages) {
-  for (auto& stage : stages) stage->queue.clear();
+  for (auto& stage : stages) stage->queue.clear(), stage->remakes.clear();
   stages.clear();
 }
 

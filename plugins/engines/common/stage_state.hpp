@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,6 +24,7 @@ struct Slot {
   Holding held{};
   bool finished = false;  // finish() was called for its instance
   size_t node = 0;
+  Weight copies{};  // bytes that its call has on the node although they belong elsewhere, in the ledger
 };
 
 struct StageState {
@@ -41,19 +43,25 @@ struct StageState {
   bool said_batch = false;     // the warning about a failed batch was logged
   bool isolated = false;       // its instances are in processes of their own
   bool finishes = false;       // it has finish()
+  bool here = false;           // its instance is beside the engine, and takes nothing of the nodes
+  bool holds = false;          // it has held an input
   double share = 0;            // share of each of an instance's devices
 
   std::vector<std::unique_ptr<Slot>> slots;
   std::vector<Slot*> free;  // the last is taken first: slots with an instance come before empty ones
   std::map<Place, Item> queue;
-  Frontier ahead;  // for an ordered stage: what it waits for
+  std::deque<Item> remakes;  // only make lost samples again; taken before the queue, whatever the memory
+  size_t expects = 0;        // lost samples that return to its queue
+  Frontier ahead;            // for an ordered stage: what it waits for
 
   std::atomic<uint32_t> instances{0};
-  size_t wanted = SIZE_MAX;  // instances that the stage's share of the work needs (advice.hpp)
-  double starting = 0;       // seconds that making the last instance took
-  size_t lost = 0;           // slots whose instance could not be made
-  uint32_t busy = 0;         // tasks that occupy a slot, also while they wait for room
+  size_t wanted = SIZE_MAX;        // instances that the stage's share of the work needs (advice.hpp)
+  std::vector<int64_t> planned{};  // workers on each node (placement.hpp); empty: anywhere
+  double starting = 0;             // seconds that making the last instance took
+  size_t lost = 0;                 // slots whose instance could not be made
+  uint32_t busy = 0;               // tasks that occupy a slot, also while they wait for room
   bool finishing = false, finished = false;
+  bool closed = false;  // finish() was called: its instances take nothing more
   uint64_t finish_emitted = 0;
   uint64_t largest = 0;  // bytes that its largest emission added
 
@@ -69,10 +77,20 @@ struct StageState {
 
   // Key of the copy that this stage takes if other stages take the sample too, so that both can be stored.
   std::string branch_key(std::string_view key) const { return std::string(key) + "@" + branch; }
+  // Whether what it makes is needed in this process: by the pipeline's owner, or by a stage.
+  bool comes_home() const {
+    return to.empty() || std::any_of(to.begin(), to.end(), [](const StageState* next) { return next->here; });
+  }
   // Whether the oldest sample of the queue may be taken now.
   bool runnable() const {
-    return !queue.empty() && !free.empty() && (!in_order || ahead.passed(queue.begin()->first));
+    if (free.empty() || !remakes.empty()) return !free.empty();
+    return !queue.empty() && (!in_order || ahead.passed(queue.begin()->first));
   }
+  bool has_next() const { return !queue.empty() || !remakes.empty(); }
+  const Item& next() const { return remakes.empty() ? queue.begin()->second : remakes.front(); }
+  // The place of what it takes next.
+  Place first() const { return remakes.empty() ? queue.begin()->first : Place{}; }
+  bool has_more() const { return has_next() || expects > 0; }
   void give_back(Slot* slot) { free.insert(slot->instance ? free.end() : free.begin(), slot); }
   // Number of instances that exist or are being made.
   size_t have() const {
@@ -94,8 +112,8 @@ constexpr size_t kMostWorkers = 256;  // per stage and node
 // Checks the graph, makes each stage's first instance, on the first node, and reads its resources. Throws Error.
 std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pipeline,
                                                        const std::vector<Tokens>& nodes, Executor& executor);
-// Slots on one more node, for a stage whose number of workers is the engine's.
-void extend(StageState& stage, size_t node, const Tokens& has);
+// Slots on one more node, for a stage whose number of workers is the engine's: first those whose node has gone.
+void extend(StageState& stage, size_t node, const Tokens& has, const Machine& machine);
 // Destroys every instance. No task may be running.
 void tear_down(std::vector<std::unique_ptr<StageState>>& stages);
 

@@ -7,6 +7,7 @@
 namespace kinora::engines {
 
 bool Task::emit(Sample sample) {
+  if (remakes()) return emit_again(std::move(sample)), true;
   const std::string name(sample.key());
   if (told_before(name)) return true;
   Tracks of = parents_of(sample);
@@ -16,7 +17,7 @@ bool Task::emit(Sample sample) {
   for (size_t i = 1; i < stage.to.size(); ++i) copies.push_back(sample.clone(stage.to[i]->branch_key(name)));
   const std::lock_guard lock(runner.mutex());
   if (runner.stopping()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
-  runner.ledger().release(std::exchange(reserve, 0));
+  runner.ledger().release(std::exchange(reserve, {}));
   Weight* out = leaving(sample);
   const Weight* gone = replaced(sample, out);
   emission_ = Emission{std::move(sample), std::move(weight), std::move(copies), std::move(of)};
@@ -32,6 +33,15 @@ bool Task::emit(Sample sample) {
   return at_once;
 }
 
+// It takes room that its sample had before it was lost: it waits for none.
+void Task::emit_again(Sample sample) {
+  const std::lock_guard lock(runner.mutex());
+  if (runner.stopping()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
+  runner.ledger().release(std::exchange(reserve, {}));
+  runner.emitted_again(*this, std::move(sample));
+  runner.dispatch();
+}
+
 void Task::has_room(bool granted) {
   waited += seconds_between(waits_since_, runner.now());
   if (granted) pass_on();
@@ -41,12 +51,22 @@ void Task::has_room(bool granted) {
 void Task::pass_on() {
   Origin from = origin(emission_->sample, emission_->of);
   ++stage.figures.out;
+  from.after = stage.index + 1;
+  from.keeps = runner.remakes() && is_made_once(*from.track);
+  const bool lost = runner.is_lost(emission_->sample);
   runner.scheduler().hand_on(stage.to, std::move(from), std::move(emission_->sample),
                              std::move(emission_->weight), std::move(emission_->copies));
   emission_.reset();
+  if (lost) runner.find_lost();
+}
+
+// What a stage gives only while it sees its input in order, or several inputs together, is not made again of them.
+bool Task::is_made_once(const Track& track) const {
+  return stage.in_order || (track.since == stage.index + 1 && track.parents.size() != 1);
 }
 
 void Task::drop(Sample sample, const char* rule, double score) {
+  if (remakes()) return;
   if (told_before(sample.key())) return;
   const Tracks of = parents_of(sample);
   if (refuse_key(sample, of)) return;
@@ -55,6 +75,7 @@ void Task::drop(Sample sample, const char* rule, double score) {
 }
 
 void Task::fail(Sample sample, const char* reason) {
+  if (remakes()) return;
   if (told_before(sample.key())) return;
   const Tracks of = parents_of(sample);
   if (refuse_key(sample, of)) return;
@@ -69,10 +90,12 @@ void Task::hold() {
   if (!in || ended)
     throw Error(KINORA_ERROR_INVALID,
                 "hold() is for the input of process(), before it was emitted or dropped");
-  holds = touched = true;
+  stage.holds = true;
+  if (!remakes()) holds = touched = true;
 }
 
 void Task::stored(std::string_view name) {
+  if (remakes()) return;
   const std::lock_guard lock(runner.mutex());
   if (in && holds && !ended && name == key) {
     holds = false;
@@ -88,6 +111,7 @@ void Task::stored(std::string_view name) {
 }
 
 void Task::made_of(std::span<const kinora_str> names) {
+  if (remakes()) return;
   const std::lock_guard lock(runner.mutex());
   named.clear();
   for (const auto& name : names) {
@@ -203,9 +227,9 @@ Origin Task::origin(const Sample& sample, const Tracks& of) {
     const Place at = below(parent->place, parent->emitted);
     Scheduler::expect_no_more(stage, parent->place, parent->emitted);
     Scheduler::expect(stage, parent->place, ++parent->emitted);
-    return {Lineage::child(of, name), at};
+    return {Lineage::child(of, name, stage.index + 1), at};
   }
-  Origin from{input ? in->track : Lineage::child(of, name), below(place, emitted)};
+  Origin from{input ? in->track : Lineage::child(of, name, stage.index + 1), below(place, emitted)};
   if (input) {
     ended = true;
     holds = false;

@@ -26,7 +26,7 @@ struct Task {
   std::string key{};           // key of `in`, which may have been passed on
   Place place{};               // of new samples, unless a batch makes them (first_of)
   uint64_t emitted = 0;
-  uint64_t reserve = 0;
+  Reserve reserve{};
   Tracks batch{};                      // inputs of process_batch()
   Holding together{};                  // the same
   std::unique_ptr<Instance> buried{};  // it died of the batch
@@ -42,6 +42,7 @@ struct Task {
   size_t replay = 0;  // number of `told` keys that an attempt after a death has to repeat
   bool died = false;
   bool lost = false;   // ... with its node
+  bool gone = false;   // the bytes of its input are lost
   bool again = false;  // its process died while it held others: the input returns to the queue, to be tried
                        // alone
   int64_t deaths = 0, losses = 0, retries = 0;
@@ -64,18 +65,22 @@ struct Task {
   // The call is over; the task may no longer exist afterwards. message: of an error.
   void done(int32_t status, std::string message) { runner.done(*this, status, std::move(message)); }
 
+  // Whether it only makes lost samples again.
+  bool remakes() const { return in && in->remake; }
   // For the runner. The call is made by an instance that receives nothing else.
   void use_alone(std::unique_ptr<Instance> instance);
   // [without the lock] Lets go of samples, and of an instance of its own.
   void let_go();
 
  private:
+  void emit_again(Sample sample);
   bool told_before(std::string_view key);
   bool is_input(const Sample& sample) const;
   Tracks parents_of(const Sample& sample);
   bool refuse_key(Sample& sample, const Tracks& of);
   void end_here(Sample sample, const Tracks& of, End how);
   void pass_on();
+  bool is_made_once(const Track& track) const;
   void has_room(bool granted);
   Weight* leaving(const Sample& sample);
   const Weight* replaced(const Sample& sample, const Weight* out) const;

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "kinora/plugin.hpp"
+#include "plugins/engines/common/isolation.hpp"
 #include "plugins/engines/common/stage_state.hpp"
 #include "plugins/engines/common/threads.hpp"
-#include "plugins/engines/local/instance.hpp"
 
 namespace kinora::local {
 namespace {
@@ -38,21 +38,14 @@ double coders(int64_t asked) {
 // Makes the instances, and calls them on its threads.
 class Workshop final : public engines::Threads {
  public:
-  explicit Workshop(const Isolation& isolation) : isolation_(isolation) {}
+  explicit Workshop(const engines::Isolation& isolation) : isolation_(isolation) {}
   engines::FirstInstance first(const kinora_stage_spec& spec) override { return isolation_.first(spec); }
   void start(const engines::StageState& stage, const engines::Slot&, Started started) override {
-    std::unique_ptr<engines::Instance> made;
-    std::optional<Error> why;
-    try {
-      made = isolation_.make(*stage.spec, stage.isolated);
-    } catch (const Error& e) {
-      why = e;
-    }
-    started(std::move(made), why ? &*why : nullptr);
+    isolation_.start(*stage.spec, stage.isolated, started);
   }
 
  private:
-  const Isolation& isolation_;
+  const engines::Isolation& isolation_;
 };
 
 }  // namespace
@@ -98,13 +91,13 @@ void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
   total.nvenc = coders(options_.nvenc);
   total.memory =
       options_.worker_memory > 0 ? static_cast<uint64_t>(options_.worker_memory) : physical_memory() / 4 * 3;
-  const Isolation isolation{
+  const engines::Isolation isolation{
       options_.isolate,
       options_.item_timeout,
       options_.item_limit,
       options_.item_memory > 0 ? static_cast<uint64_t>(options_.item_memory) : total.memory / 2,
       total.memory,
-      workers_of_host()};
+      engines::workers_of_host()};
   isolation.check(pipeline);
   Workshop executor(isolation);
   engines::Runner runner(pipeline, run, settings, executor);

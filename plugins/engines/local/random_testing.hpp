@@ -15,12 +15,13 @@ struct RandomStages {
   std::deque<std::vector<std::string>>
       orders;          // keys that each ordered stage has seen, once each: an input may be tried again
   bool graph = false;  // the output of a stage goes to several
+  size_t scale = 1;    // of the fields that stages make
 };
 
 // 1 to 5 stages that pass, drop, fail, consume and multiply samples, each by its key alone. delay_ms: the
 // time that a stage takes, by a hash of the sample.
 inline void add_random_stages(Pipeline& p, std::mt19937& random, RandomStages& of,
-                       const std::function<int(size_t)>& delay_ms) {
+                              const std::function<int(size_t)>& delay_ms) {
   const size_t n = 1 + random() % 5;
   std::vector<int> takers(n);
   for (size_t s = 0; s < n; ++s) {
@@ -46,7 +47,7 @@ inline void add_random_stages(Pipeline& p, std::mt19937& random, RandomStages& o
       if (h % 11 == 2) return;
       for (size_t i = 0; i < h % 5 / 2 * 2; ++i) {
         Sample child = in.clone(std::string(in.key()) + "." + act.name + "-" + std::to_string(i));
-        child.set("mp4", std::vector<uint8_t>(h % 9000));
+        child.set("mp4", std::vector<uint8_t>(h % 9000 * of.scale));
         emit.made_of(std::array{in.key()});
         {
           const std::lock_guard lock(of.mutex);

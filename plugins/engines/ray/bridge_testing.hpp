@@ -1,17 +1,19 @@
 // A bridge without Ray: it speaks the protocol of wire.hpp, and its "processes" are threads of the test, which call
-// the stages of a Pipeline (engines/local/engine_testing.hpp). They die, hang, and nodes are lost, as a test asks.
+// the stages of a Pipeline (engines/local/engine_testing.hpp). They die, hang, and nodes are lost, as a test asks. Its
+// nodes keep pieces, and count their bytes (stores_testing.hpp).
 #pragma once
 #include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
-#include <random>
+#include <optional>
+#include <set>
 #include <thread>
 
 #include "core/plugin/host.hpp"
-#include "host/workers/channel.hpp"
 #include "plugins/engines/local/engine_testing.hpp"
 #include "plugins/engines/ray/cluster.hpp"
+#include "plugins/engines/ray/stores_testing.hpp"
 
 namespace kinora::ray {
 
@@ -20,37 +22,54 @@ using nlohmann::json;
 
 // What goes wrong.
 struct Chaos {
+  std::vector<uint64_t>
+      stores{};  // bytes of the nodes' object stores, the last also of those that follow; none: 1 GiB
   // Of an event of a call (0: its begin, then what it tells, at last its end): whether the process dies there.
   std::function<bool(const std::string& stage, const std::string& key, int event)> dies = nullptr;
   std::map<int, size_t> losses{}, leaves{};  // after so many calls this node is lost, or leaves
   std::map<int, double> joins{};             // ... a node of so many cores comes
-  int ends_after = -1;                       // calls after which the bridge ends
+  std::optional<double> left{};              // seconds until the end of a node that leaves
+  std::vector<int> ends_after{};             // calls after which the first bridge, the second one... ends
+  std::set<int> gone{};                      // bridges, from 0, that find no cluster
+  std::set<int> drops{};                     // calls, from 1, that are never answered
+  int opens_ms = 0;                          // before there are nodes
   bool hangs = false;                        // calls of stage "hang" never end, and give no sign of life
 };
 
 class FakeBridge {
  public:
-  FakeBridge(std::deque<Act>& acts, std::vector<double> cores, Chaos chaos)
-      : acts_(acts), cores_(std::move(cores)), chaos_(std::move(chaos)) {
+  // number: of the bridges of a run, from 0.
+  FakeBridge(std::deque<Act>& acts, std::vector<double> cores, Chaos chaos, int number)
+      : acts_(acts),
+        cores_(std::move(cores)),
+        chaos_(std::move(chaos)),
+        number_(number),
+        stores_(static_cast<uint64_t>(number) << 32) {
     auto [here, there] = core::socket_pair();
     there_ = ::dup(there.get());
-    wire_ = std::make_unique<Wire>(::dup(here.get()));
+    wire_ = std::make_unique<core::Channel>(std::move(here));
     lost_.resize(cores_.size());
     reader_ = std::thread([this] { read(); });
   }
-  ~FakeBridge() { reader_.join(); }
+  ~FakeBridge() { wait(); }
   FakeBridge(const FakeBridge&) = delete;
   FakeBridge& operator=(const FakeBridge&) = delete;
   // The engine's end.
   int socket() const { return there_; }
+  // For after the engine's end has closed.
+  void wait() {
+    if (reader_.joinable()) reader_.join();
+  }
   int calls() const { return calls_; }
+  const Stores& stores() const { return stores_; }
 
  private:
   struct Actor {
     int64_t id;
     size_t node;
     Act& act;
-    std::deque<std::pair<uint64_t, std::string>> calls{};
+    std::deque<json> calls{};
+    bool home = false;
     uint64_t call = 0;
     int taken = 0, told = 0, event = 0;
     bool cancelled = false, dead = false, stopped = false;
@@ -61,7 +80,7 @@ class FakeBridge {
   using Lock = std::unique_lock<std::mutex>;
 
   void read() {
-    for (Letter letter; wire_->receive(letter, -1) != Wire::Got::closed; letter = {}) {
+    for (core::Message letter; wire_->receive(letter, -1) != core::Channel::Got::closed; letter = {}) {
       const Lock lock(mutex_);
       if (letter.head.is_object()) hear(letter);
       if (ends_) break;
@@ -74,11 +93,25 @@ class FakeBridge {
     wire_.reset();
   }
 
-  void hear(Letter& letter) {
+  void send(json head) {
+    core::Message message;
+    message.head = std::move(head);
+    pass(message);
+  }
+  // The engine may have gone.
+  void pass(const core::Message& message) {
+    try {
+      wire_->send(message);
+    } catch (const Error&) {
+    }
+  }
+
+  void hear(core::Message& letter) {
+    for (const uint64_t id : letter.head.value("free", std::vector<uint64_t>{})) stores_.free(id);
     const auto is = letter.head.at("is").get<std::string>();
     if (is == "open") return open();
     if (is == "start") return start(letter.head);
-    if (is == "input") return inputs_[letter.head.at("call")].push_back(std::move(*letter.sample));
+    if (is == "input") return inputs_[letter.head.at("call")].push_back(std::move(letter));
     if (is == "take") {
       for (auto& [id, actor] : actors_)
         if (actor->call == letter.head.at("call")) ++actor->taken, actor->changed.notify_all();
@@ -89,32 +122,36 @@ class FakeBridge {
     Actor& actor = *at->second;
     if (is == "cancel") actor.cancelled = true;
     if (is == "stop") actor.stopped = true;
-    if (is == "call") {
-      actor.calls.emplace_back(letter.head.at("call"), letter.head.at("what"));
-      count_call();
-    }
+    if (is == "call" && !chaos_.drops.contains(count_call())) actor.calls.push_back(letter.head);
     actor.changed.notify_all();
   }
 
   void open() {
+    if (chaos_.gone.contains(number_)) {
+      ends_ = true;
+      return send({{"is", "gone"}, {"message", "no Ray cluster"}});
+    }
+    local::sleep_ms(chaos_.opens_ms);
+    if (cores_.empty()) return;
     for (size_t i = 0; i < cores_.size(); ++i) tell_of(i, "ready");
-    wire_->send({{"is", "opened"}});
+    send({{"is", "opened"}});
   }
 
   void tell_of(size_t node, const char* state) {
-    wire_->send({{"is", "node"},
-                 {"node", std::to_string(node)},
-                 {"state", state},
-                 {"cores", cores_[node]},
-                 {"gpus", 0},
-                 {"memory", 1 << 30}});
+    json letter{{"is", "node"},    {"node", std::to_string(node)},
+                {"state", state},  {"cores", cores_[node]},
+                {"gpus", 0},       {"memory", 1 << 30},
+                {"store", 1 << 30}};
+    if (!chaos_.stores.empty()) letter["store"] = chaos_.stores[std::min(node, chaos_.stores.size() - 1)];
+    if (chaos_.left) letter["left"] = *chaos_.left;
+    send(std::move(letter));
   }
 
   void start(const json& head) {
     const auto id = head.at("worker").get<int64_t>();
     const size_t node = std::stoul(head.at("node").get<std::string>());
     if (lost_[node])
-      return wire_->send({{"is", "died"}, {"worker", id}, {"message", "no such node"}, {"lost", true}});
+      return send({{"is", "died"}, {"worker", id}, {"message", "no such node"}, {"lost", true}});
     for (Act& act : acts_) {
       if (act.name != head.at("name")) continue;
       std::unique_ptr<Actor> actor(new Actor{id, node, act});
@@ -123,12 +160,13 @@ class FakeBridge {
       it.thread = std::thread([this, &it] { work(it); });
       return;
     }
-    wire_->send({{"is", "died"}, {"worker", id}, {"message", "no stage of this name"}, {"lost", false}});
+    send({{"is", "died"}, {"worker", id}, {"message", "no stage of this name"}, {"lost", false}});
   }
 
-  void count_call() {
+  int count_call() {
     const int n = ++calls_;
-    if (n == chaos_.ends_after) ends_ = true;
+    const auto number = static_cast<size_t>(number_);
+    if (number < chaos_.ends_after.size() && n == chaos_.ends_after[number]) ends_ = true;
     if (const auto one = chaos_.leaves.find(n); one != chaos_.leaves.end()) tell_of(one->second, "leaving");
     if (const auto one = chaos_.joins.find(n); one != chaos_.joins.end()) {
       cores_.push_back(one->second);
@@ -136,18 +174,20 @@ class FakeBridge {
       tell_of(cores_.size() - 1, "ready");
     }
     const auto at = chaos_.losses.find(n);
-    if (at == chaos_.losses.end() || lost_[at->second]) return;
+    if (at == chaos_.losses.end() || lost_[at->second]) return n;
     lost_[at->second] = true;
+    stores_.lose(at->second);
     tell_of(at->second, "lost");
     for (auto& [id, actor] : actors_)
       if (actor->node == at->second && !actor->stopped) die(*actor, "lost with its node", true);
+    return n;
   }
 
   void die(Actor& actor, const char* how, bool lost) {
     if (actor.dead) return;
     actor.dead = true;
     actor.changed.notify_all();
-    wire_->send({{"is", "died"}, {"worker", actor.id}, {"message", how}, {"lost", lost}});
+    send({{"is", "died"}, {"worker", actor.id}, {"message", how}, {"lost", lost}});
   }
 
   // Under the lock: whether the process is still there after this event.
@@ -165,17 +205,17 @@ class FakeBridge {
     table.resources(self, &r);
     Lock lock(mutex_);
     if (!actor.dead)
-      wire_->send({{"is", "started"},
-                   {"worker", actor.id},
-                   {"resources",
-                    {{"ordered", r.ordered},
-                     {"cores", r.cores},
-                     {"gpus", r.gpus},
-                     {"memory", r.memory},
-                     {"isolated", 0},
-                     {"nvdec", r.nvdec},
-                     {"nvenc", r.nvenc},
-                     {"batch", r.batch}}}});
+      send({{"is", "started"},
+            {"worker", actor.id},
+            {"resources",
+             {{"ordered", r.ordered},
+              {"cores", r.cores},
+              {"gpus", r.gpus},
+              {"memory", r.memory},
+              {"isolated", 0},
+              {"nvdec", r.nvdec},
+              {"nvenc", r.nvenc},
+              {"batch", r.batch}}}});
     for (;;) {
       actor.changed.wait(lock, [&] { return actor.stopped || actor.dead || !actor.calls.empty(); });
       if (actor.stopped || actor.dead) break;
@@ -186,13 +226,22 @@ class FakeBridge {
   }
 
   void serve(Actor& actor, const kinora_stage& table, void* self, Lock& lock) {
-    std::string what;
-    std::tie(actor.call, what) = actor.calls.front();
+    const json head = std::move(actor.calls.front());
     actor.calls.pop_front();
+    actor.call = head.at("call");
+    actor.home = head.at("home");
+    const auto what = head.at("what").get<std::string>();
     actor.cancelled = false;
     actor.taken = actor.told = actor.event = 0;
-    std::vector<Sample> inputs = std::move(inputs_[actor.call]);
+    std::vector<core::Message> given = std::move(inputs_[actor.call]);
     inputs_.erase(actor.call);
+    if (std::vector<uint64_t> gone = stores_.gone(given); !gone.empty()) {
+      send({{"is", "lost"}, {"pieces", std::move(gone)}});
+      return die(actor, "its sample was lost with a node", true);
+    }
+    Stores::Visit visit(stores_, actor.node);
+    std::vector<Sample> inputs;
+    for (const core::Message& one : given) inputs.push_back(visit.take(one));
     actor.key = inputs.empty() ? "" : std::string(inputs.front().key());
     if (!lives(actor)) return;
     if (chaos_.hangs && actor.act.name == "hang")
@@ -211,13 +260,16 @@ class FakeBridge {
     const std::string message = status == KINORA_OK ? "" : engines::last_message(status);
     inputs.clear();
     lock.lock();
-    if (!lives(actor)) return;
-    wire_->send({{"is", "done"},
-                 {"worker", actor.id},
-                 {"call", actor.call},
-                 {"status", status},
-                 {"message", message},
-                 {"ended", false}});
+    if (lives(actor)) end(actor, status, message);
+  }
+
+  void end(const Actor& actor, int32_t status, const std::string& message) {
+    send({{"is", "done"},
+          {"worker", actor.id},
+          {"call", actor.call},
+          {"status", status},
+          {"message", message},
+          {"ended", false}});
   }
 
   struct Told {
@@ -232,8 +284,12 @@ class FakeBridge {
     if (given) sample = Sample::adopt(given);
     Lock lock(bridge.mutex_);
     if (!actor.cancelled && bridge.lives(actor)) {
-      head.update({{"is", "told"}, {"worker", actor.id}, {"call", actor.call}});
-      bridge.wire_->send(std::move(head), sample ? &*sample : nullptr);
+      core::Message letter;
+      letter.head = std::move(head);
+      letter.head.update({{"is", "told"}, {"worker", actor.id}, {"call", actor.call}});
+      if (sample)
+        bridge.stores_.put(letter, *sample, actor.node, actor.home && letter.head["what"] == "emit");
+      bridge.pass(letter);
       ++actor.told;
       actor.changed.wait(lock, [&] {
         return actor.taken == actor.told || actor.cancelled || actor.dead || actor.stopped || bridge.ends_;
@@ -273,11 +329,13 @@ class FakeBridge {
   std::deque<Act>& acts_;
   std::vector<double> cores_;
   const Chaos chaos_;
+  const int number_;
   int there_ = -1;
-  std::unique_ptr<Wire> wire_;
+  std::unique_ptr<core::Channel> wire_;
+  Stores stores_;
   std::mutex mutex_;
   std::map<int64_t, std::unique_ptr<Actor>> actors_;
-  std::map<uint64_t, std::vector<Sample>> inputs_;
+  std::map<uint64_t, std::vector<core::Message>> inputs_;
   std::vector<char> lost_;
   std::atomic<int> calls_{0};
   std::atomic<bool> ends_{false};

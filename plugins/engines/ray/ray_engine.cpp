@@ -39,7 +39,7 @@ void check_label(const std::string& label) {
 }  // namespace
 
 void RayEngine::describe(Describe<Options>& d) {
-  d.name("ray").help("Runs the stages on the nodes of a Ray cluster; samples pass through this machine");
+  d.name("ray").help("Runs the stages on the nodes of a Ray cluster, where the bytes of samples stay");
   d.option("address", &Options::address)
       .help(
           "the cluster: auto (RAY_ADDRESS, or one that runs on this machine), HOST:PORT, or local:N, N nodes "
@@ -55,7 +55,7 @@ void RayEngine::describe(Describe<Options>& d) {
   d.option("cluster_wait", &Options::cluster_wait)
       .at_least(0)
       .unit("s")
-      .help("longest wait for the first node");
+      .help("longest wait for a node while there is none, at first and after a loss; then the run ends");
   d.option("node_losses", &Options::node_losses)
       .range(0, 1000)
       .help("further attempts at a sample whose node was lost; they do not count as item_retries");
@@ -69,16 +69,21 @@ RayEngine::RayEngine(const Options& options) : options_(options) {
 }
 
 void RayEngine::run(const kinora_pipeline& pipeline, const Run& run) {
-  const Limits limits{options_.item_timeout, options_.item_limit};
-  BridgeProcess bridge(interpreter_of(options_.python));
-  Cluster cluster(std::make_unique<Wire>(bridge.socket()), run, limits,
+  const Limits limits{options_.item_timeout, options_.item_limit, options_.cluster_wait};
+  const auto connect = [this] {
+    const auto process = std::make_shared<BridgeProcess>(interpreter_of(options_.python));
+    return Bridge{process, std::make_shared<Wire>(process->socket())};
+  };
+  Cluster cluster(connect, run, limits,
                   {{"address", options_.address},
                    {"where", options_.where},
                    {"insecure", options_.insecure},
+                   {"memory", pipeline.memory},
                    {"log", run.out().empty() ? "" : std::string(run.out()) + "/ray.log"}});
   engines::Settings settings = options_.settings();
-  settings.nodes = cluster.nodes(options_.cluster_wait);
+  settings.nodes = cluster.nodes();
   settings.node_losses = options_.node_losses;
+  settings.remakes = true;
   run_on(cluster, pipeline, run, settings);
 }
 

@@ -18,21 +18,32 @@ struct OnCluster : Pipeline {
   Chaos chaos{};
   Limits limits{};
   engines::Settings settings{};
-  int calls = 0;
+  int bridges = 0, calls = 0;  // that were started; of all of them
+  Stores stores{};             // of the last one, after the run
 
   OnCluster() {
     host = use_core;
     settings.backoff = 0.0001;
     settings.death_retries = 1;
+    settings.remakes = true;
     engine = [this](const kinora_pipeline& pipeline, const kinora::Run& run) {
-      FakeBridge bridge(stages, cores, chaos);
-      Cluster cluster(std::make_unique<Wire>(bridge.socket()), run, limits, json::object());
-      settings.nodes = cluster.nodes(10);
-      const struct Count {
-        int& calls;
-        FakeBridge& bridge;
-        ~Count() { calls = bridge.calls(); }
-      } count{calls, bridge};
+      struct Started : std::deque<FakeBridge> {
+        explicit Started(OnCluster& all) : of(all) {}
+        ~Started() {
+          for (FakeBridge& bridge : *this) {
+            bridge.wait();
+            of.calls += bridge.calls();
+            of.stores = bridge.stores();
+          }
+        }
+        OnCluster& of;
+      } started(*this);
+      const auto connect = [&] {
+        FakeBridge& bridge = started.emplace_back(stages, cores, chaos, bridges++);
+        return Bridge{nullptr, std::make_shared<Wire>(bridge.socket())};
+      };
+      Cluster cluster(connect, run, limits, json::object());
+      settings.nodes = cluster.nodes();
       run_on(cluster, pipeline, run, settings);
     };
   }
@@ -69,6 +80,91 @@ TEST(RayEngine, GivesSamplesWithTheirFieldsToTheStagesAndBack) {
   EXPECT_EQ(seen, 5);
   EXPECT_EQ(right, 5);
   EXPECT_EQ(p.outcomes.size(), 10u);
+  EXPECT_EQ(p.stores.kept(), 5u) << "the clips; what leaves the pipeline comes home";
+  EXPECT_EQ(p.stores.left(), 0u);
+}
+
+TEST(RayEngine, TextsOfARecordComeHomeAndPiecesPassThroughStagesOnce) {
+  OnCluster p;
+  p.inputs(8);
+  p.add("make", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
+    in.set("mp4", std::vector<uint8_t>(200000, 7));
+    in.set("shots.json", std::string(100000, ' '));
+    in.set_tensor("frames", std::vector<uint8_t>(60000, 3), {20, 3000}, 1, 8);
+    emit(std::move(in));
+  });
+  p.add("pass", {0}, local::pass);
+  std::atomic<int> right{0};
+  p.add("look", {1}, [&](Sample in, const Emit&, const kinora::Run&) {
+    const auto* frames = in.tensor("frames");
+    right += in.bytes("mp4")->back() == 7 && in.text("shots.json")->size() == 100000 && frames &&
+             frames->shape[0] == 20 && static_cast<const uint8_t*>(frames->data)[59999] == 3;
+  });
+  int recorded = 0;
+  p.on_done = [&](const kinora_outcome& o) {
+    const Sample sample = Sample::borrow(o.sample);
+    recorded += sample.text("shots.json").value_or("").size() == 100000 && sample.fields().size() == 1;
+    return KINORA_OK;
+  };
+  ASSERT_EQ(p.run(), "");
+  EXPECT_EQ(right, 8);
+  EXPECT_EQ(recorded, 8);
+  EXPECT_EQ(p.stores.kept(), 16u) << "a stage that passes a sample on keeps its pieces";
+  EXPECT_EQ(p.stores.left(), 0u);
+}
+
+// Samples of 4 MiB, which the second stage is slow to consume.
+void add_large(OnCluster& p, int64_t n) {
+  p.inputs(n);
+  p.add("make", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
+    for (int i = 0; i < 4; ++i) {
+      Sample clip(std::string(in.key()) + "-" + std::to_string(i));
+      clip.set("mp4", std::vector<uint8_t>(4 << 20, 1));
+      emit(std::move(clip));
+    }
+  });
+  p.add("slow", {0}, [](Sample, const Emit&, const kinora::Run&) { local::sleep_ms(5); });
+}
+
+// At most an emission of each worker of the two stages is beyond the bound.
+TEST(RayEngine, EachNodeKeepsItsOwnBound) {
+  constexpr uint64_t kMiB = 1 << 20;
+  OnCluster p;
+  p.cores = {2, 2};
+  p.chaos.stores = {16 * kMiB / 10 * 13 + 13, 64 * kMiB / 10 * 13 + 13};
+  add_large(p, 16);
+  ASSERT_EQ(p.run(), "");
+  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 80}}));
+  EXPECT_LE(p.stores.peak(0), (16 + 4 * 4) * kMiB);
+  EXPECT_LE(p.stores.peak(1), (64 + 4 * 4) * kMiB);
+  EXPECT_EQ(p.stores.left(), 0u);
+}
+
+TEST(RayEngine, TheMemoryOfTheJobIsThatOfEachNode) {
+  constexpr uint64_t kMiB = 1 << 20;
+  OnCluster p;
+  p.cores = {1, 1};
+  p.memory = 8 * kMiB;
+  add_large(p, 8);
+  ASSERT_EQ(p.run(), "");
+  EXPECT_LE(p.stores.peak(0), (8 + 2 * 4) * kMiB);
+  EXPECT_LE(p.stores.peak(1), (8 + 2 * 4) * kMiB);
+}
+
+TEST(RayEngine, SamplesStayOnTheNodeThatMadeThem) {
+  OnCluster p;
+  p.cores = {4, 4};
+  p.inputs(60);
+  auto& make = p.add("make", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
+    local::sleep_ms(4);
+    in.set("mp4", std::vector<uint8_t>(100000, 1));
+    emit(std::move(in));
+  });
+  make.workers = 2;
+  p.add("look", {0}, local::consume).workers = 4;
+  ASSERT_EQ(p.run(), "");
+  EXPECT_EQ(p.stores.kept(), 60u);
+  EXPECT_LE(p.stores.moved(), 60u * 100000 / 4) << "half would move if the node did not count";
 }
 
 TEST(RayEngine, TriesASampleAgainWhoseProcessDiedAndFailsItTheSecondTime) {
@@ -100,25 +196,120 @@ TEST(RayEngine, ASampleThatGivesNoSignOfLifeEndsItsProcess) {
       << p.outcomes[0].second.reason;
 }
 
-TEST(RayEngine, TheEndOfTheBridgeEndsTheRunAndFailsNoSample) {
+TEST(RayEngine, ACallThatIsNeverAnsweredCostsAnAttempt) {
   OnCluster p;
-  p.inputs(200);
-  p.chaos.ends_after = 50;
+  p.inputs(6);
+  p.limits.timeout = 0.5;
+  p.settings.death_retries = 10;  // a slow machine's calls may be late, too
+  p.chaos.drops = {3};
+  auto& pass = p.add("pass", {}, local::pass);
+  pass.workers = 1;
+  ASSERT_EQ(p.run(), "");
+  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 6}}));
+  EXPECT_GE(pass.made, 2) << "its process is another one";
+}
+
+TEST(RayEngine, WaitsForTheFirstNode) {
+  OnCluster p;
+  p.inputs(3);
+  p.chaos.opens_ms = 150;
+  p.add("pass", {}, local::pass);
+  ASSERT_EQ(p.run(), "");
+  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 3}}));
+}
+
+TEST(RayEngine, WithoutANodeTheRunEndsAfterClusterWait) {
+  OnCluster p;
+  p.inputs(3);
+  p.cores = {};
+  p.limits.wait = 0.2;
   p.add("pass", {}, local::pass);
   const std::string error = p.run();
+  EXPECT_NE(error.find("cluster_wait"), std::string::npos) << error;
+  EXPECT_EQ(p.code, KINORA_ERROR_TIMEOUT);
+}
+
+// The second bridge finds no cluster, and the fourth stays.
+TEST(RayEngine, ANewBridgeGoesOnWhereOneHasEnded) {
+  OnCluster p;
+  p.inputs(200);
+  p.settings.death_retries = 0;
+  p.chaos.ends_after = {50, 0, 40};
+  p.chaos.gone = {1};
+  p.add("pass", {}, local::pass);
+  p.add("again", {0}, local::pass);
+  ASSERT_EQ(p.run(), "");
+  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 200}}));
+  EXPECT_EQ(p.bridges, 4);
+}
+
+TEST(RayEngine, WithoutANewBridgeTheRunEndsAndFailsNoSample) {
+  OnCluster p;
+  p.inputs(200);
+  p.limits.wait = 1;
+  p.chaos.ends_after = {50};
+  p.chaos.gone = {1, 2, 3, 4};
+  p.settings.node_losses = 1;
+  p.add("pass", {}, local::pass);
+  const std::string error = p.run();
+  EXPECT_NE(error.find("none came within cluster_wait (no Ray cluster)"), std::string::npos) << error;
   EXPECT_NE(error.find("run the same command again"), std::string::npos) << error;
   EXPECT_EQ(p.counts()["failed"], 0);
   EXPECT_LT(p.outcomes.size(), 200u);
 }
 
-TEST(RayEngine, TheLossOfTheLastNodeEndsTheRunAndFailsNoSample) {
+TEST(RayEngine, WithoutItsLastNodeTheRunEndsAfterClusterWaitAndFailsNoSample) {
   OnCluster p;
   p.inputs(200);
+  p.limits.wait = 0.3;
   p.chaos.losses = {{20, 0}, {40, 1}};
   p.add("pass", {}, local::pass);
   const std::string error = p.run();
-  EXPECT_NE(error.find("no node is left"), std::string::npos) << error;
+  EXPECT_NE(error.find("no node was left for stage 'pass'"), std::string::npos) << error;
   EXPECT_EQ(p.counts()["failed"], 0);
+}
+
+// The call of the first node is never answered, and nothing but the node's end ends it.
+TEST(RayEngine, WhatIsLeftOnANodeBeforeItsEndIsDoneElsewhere) {
+  OnCluster p;
+  p.inputs(20);
+  p.cores = {1};
+  p.settings.death_retries = 0;
+  p.limits.timeout = 20;
+  p.chaos.drops = {10};
+  p.chaos.left = 5.1;
+  p.chaos.leaves = {{10, 0}};
+  p.chaos.joins = {{10, 1}};
+  p.add("pass", {}, local::pass);
+  ASSERT_EQ(p.run(), "");
+  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 20}}));
+}
+
+// Its state is in this process, so that neither nodes nor bridges take it with them.
+TEST(RayEngine, AStageWithStateOutlivesAllNodes) {
+  OnCluster p;
+  p.inputs(60);
+  p.cores = {1, 1};
+  p.settings.death_retries = 0;
+  p.chaos.ends_after = {25};
+  p.chaos.joins = {{15, 1}};
+  p.chaos.losses = {{10, 0}, {20, 1}};
+  p.add("pass", {}, local::pass);
+  std::vector<std::string> seen;
+  auto& collect =
+      p.add("collect", {0}, [&](Sample in, const Emit&, const kinora::Run&) { seen.emplace_back(in.key()); });
+  collect.ordered = true;
+  collect.finish = [&](const Emit& emit, const kinora::Run&) {
+    Sample report("report");
+    report.set("txt", std::to_string(seen.size()));
+    emit(std::move(report));
+  };
+  ASSERT_EQ(p.run(), "");
+  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 61}}));
+  EXPECT_EQ(p.bridges, 2);
+  std::vector<std::string> expected;
+  for (int i = 0; i < 60; ++i) expected.push_back(std::to_string(i));
+  EXPECT_EQ(seen, expected);
 }
 
 TEST(RayEngine, ALostNodeCostsNoSample) {
@@ -220,7 +411,7 @@ TEST(RayEngine, ACancelledRunEndsSoon) {
   EXPECT_LT(p.outcomes.size(), 1000u);
 }
 
-// Random graphs whose processes die and whose nodes are lost: the outcomes are those of engine/local.
+// Random graphs whose processes die and whose nodes and bridges are lost: the outcomes are those of engine/local.
 class RandomLosses : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(RandomLosses, ChangeNoOutcome) {
@@ -230,6 +421,7 @@ TEST_P(RandomLosses, ChangeNoOutcome) {
     Pipeline here;
     local::RandomStages stages_here, stages_there;
     std::mt19937 random(seed);
+    stages_here.scale = stages_there.scale = seed % 2 ? 8 : 1;  // of 8 the larger fields are pieces
     here.options.backoff = 0.0001;
     here.host = use_core;
     local::add_random_stages(here, random, stages_here, nothing);
@@ -239,19 +431,17 @@ TEST_P(RandomLosses, ChangeNoOutcome) {
     OnCluster there;
     random.seed(seed);
     local::add_random_stages(there, random, stages_there, nothing);
-    there.memory = std::array<uint64_t, 3>{0, 1, 20000}[random() % 3];
+    there.memory = std::array<uint64_t, 3>{0, 1, 20000 * stages_there.scale}[random() % 3];
     there.settings.queue = 1 + random() % 8;
-    there.settings.death_retries = 100;
+    there.settings.death_retries = there.settings.node_losses = 100;
     there.cores = {3.0 + random() % 2, 1.0 + random() % 3, 1};
-    // An ordered stage is on the first node, which stays.
     const int calls = static_cast<int>(random() % 60);
-    there.chaos.losses = {{5 + calls, 1}, {30 + calls, 2}};
-    std::set<std::string> ordered;
-    for (const Act& act : there.stages)
-      if (act.ordered) ordered.insert(act.name);
-    there.chaos.dies = once([seed, ordered](const std::string& stage, const std::string& key, int event) {
-      return !ordered.contains(stage) && !key.empty() &&
-             hash_of(std::to_string(seed) + stage + key + std::to_string(event)) % 12 == 0;
+    there.chaos.losses = {{5 + calls, 1}, {10 + calls, 0}, {30 + calls, 2}};
+    there.chaos.joins = {{8 + calls, 2}};
+    for (auto n = random() % 3; n > 0; --n)
+      there.chaos.ends_after.push_back(1 + static_cast<int>(random() % 60));
+    there.chaos.dies = once([seed](const std::string& stage, const std::string& key, int event) {
+      return !key.empty() && hash_of(std::to_string(seed) + stage + key + std::to_string(event)) % 12 == 0;
     });
     there.inputs(20, 1500);
     ASSERT_EQ(there.run(), "");

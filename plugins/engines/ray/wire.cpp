@@ -16,6 +16,11 @@
 #include "host/workers/sample_message.hpp"
 
 namespace kinora::ray {
+namespace {
+
+constexpr size_t kMostFreed = 1000;  // numbers in one letter, whose head is bounded
+
+}  // namespace
 
 struct Wire::Ends {
   core::Channel channel;
@@ -28,7 +33,13 @@ Wire::~Wire() = default;
 void Wire::send(nlohmann::json head, const Sample* sample) const {
   core::Message message;
   message.head = std::move(head);
-  if (sample) core::put_sample(message, *sample);
+  if (sample) {
+    Sample here = sample->clone(sample->key());
+    here.remove(engines::kRemote);
+    core::put_sample(message, here);
+    put_elsewhere(message.head, elsewhere(*sample));
+  }
+  if (auto freed = pieces_->take_freed(kMostFreed); !freed.empty()) message.head["free"] = std::move(freed);
   ends_->channel.send(message);
 }
 
@@ -39,6 +50,11 @@ Wire::Got Wire::receive(Letter& out, int milliseconds) const {
     return got == core::Channel::Got::closed ? Got::closed : Got::nothing;
   out = {};
   if (message.head.contains("sample")) {
+    try {
+      out.elsewhere = take_elsewhere(message.head);
+    } catch (const std::exception&) {
+      throw Error(KINORA_ERROR_DATA, "the other side sent a sample without its pieces");
+    }
     out.sample = core::take_sample(message);
     message.head.erase("sample");
   }
@@ -75,12 +91,14 @@ BridgeProcess::BridgeProcess(const std::string& python) {
   socket_ = ::fcntl(here.get(), F_DUPFD_CLOEXEC, 0);
 }
 
-// It ends by itself when the wire does, and stops the raylets that it has started.
+// It ends by itself when the wire does, and stops the raylets that it has started; one that was killed left them. Its
+// group exists until waitpid().
 BridgeProcess::~BridgeProcess() {
   if (socket_ >= 0) ::close(socket_);
-  for (int tenths = 0; tenths < 100; ++tenths) {
-    if (::waitpid(pid_, nullptr, WNOHANG) != 0) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  siginfo_t ended{};
+  for (int tenths = 0; tenths < 100 && ended.si_pid == 0; ++tenths) {
+    if (::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) != 0) return;
+    if (ended.si_pid == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   ::kill(-pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);

@@ -1,39 +1,46 @@
 // Messages between the engine and its bridge, the process that talks to Ray (packaging/ray/kinora_ray/bridge.py):
-// packets of host/workers/channel.hpp, whose head may carry a sample as host/workers/sample_message.hpp does.
+// packets of host/workers/channel.hpp, whose head may carry a sample as host/workers/sample_message.hpp does. `pieces`
+// beside it has a number for each large field and tensor of the sample that is on a node, and 0 for each that is in the
+// packet: so bytes go from node to node, and through this process only where it needs them.
 //
-// To the bridge, `is`:
-//   open    address, where, insecure, log (a file): connects, and tells each node that has the labels and the same
-//           Kinora
+// To the bridge, `is`; `free` in any of them are numbers of pieces that no sample has any more:
+//   open    address, where, insecure, memory (bytes of samples on a node), log (a file): connects, and tells each node
+//           that has the labels and the same Kinora
 //   start   worker, node, id, options, name, devices, cores (of the node), seed, out: makes an instance
 //   input   call, and a sample: one input of the call that follows
-//   call    call, worker, what ("process", "process_batch", "finish")
-//   take    call: what was told last has been taken, so the stage continues
+//   call    call, worker, what ("process", "process_batch", "finish"), home: what it emits is in the packets, whole
+//   take    call: what was told last has been taken, so what the stage tells next may be read
 //   cancel  worker: its call is asked to stop
 //   stop    worker: its instance ends at once
 // From the bridge:
-//   node    node, state ("ready", "leaving", "lost"), address; of a ready one also cores, gpus, memory; a lost node
+//   node    node, state ("ready", "leaving", "lost"), address; of a ready one also cores, gpus, memory, store (bytes of
+//           its object store); of a leaving one left: seconds until it goes, null: when its work is done; a lost node
 //           comes before its workers
 //   opened  nodes: how many are ready
 //   started worker, resources: those of kinora_embed_stage_resources()
 //   told    worker, call, what ("emit", "drop", "fail", "hold", "stored", "made_of", with what these functions of
-//           kinora_emit receive; "set": fields of the input; "beat", which is not taken)
+//           kinora_emit receive; "set": fields of the input; "beat", which is not taken); texts that the record
+//           needs are in the packet
 //   done    worker, call, status, message, ended: the call is over; ended: with its instance
 //   died    worker, message, lost: with its node; also instead of `started`
+//   lost    pieces: numbers of those whose bytes cannot be had any more
 //   said    level, message: for the log
 //   gone    message: the cluster cannot be used, and the bridge ends
 #pragma once
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "kinora/sample.hpp"
+#include "plugins/engines/ray/pieces.hpp"
 
 namespace kinora::ray {
 
 struct Letter {
   nlohmann::json head;
-  std::optional<Sample> sample;
+  std::optional<Sample> sample{};
+  std::vector<Elsewhere> elsewhere{};  // of the sample
 };
 
 class Wire {
@@ -50,10 +57,12 @@ class Wire {
   enum class Got { letter, nothing, closed };
   // [one thread] Waits up to this many milliseconds. Throws Error(KINORA_ERROR_DATA) for what is not a letter.
   Got receive(Letter& out, int milliseconds) const;
+  Pieces& pieces() const { return *pieces_; }
 
  private:
   struct Ends;
   const std::unique_ptr<Ends> ends_;
+  const std::shared_ptr<Pieces> pieces_ = std::make_shared<Pieces>();
 };
 
 // A program whose descriptor kEnd is its end of the wire; killed with its group by the destructor.
@@ -71,6 +80,12 @@ class BridgeProcess {
  private:
   int socket_ = -1;
   int pid_ = -1;
+};
+
+// A bridge; the end of the wire comes before that of the process.
+struct Bridge {
+  std::shared_ptr<void> process;
+  std::shared_ptr<const Wire> wire;
 };
 
 }  // namespace kinora::ray

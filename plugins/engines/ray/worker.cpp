@@ -49,10 +49,11 @@ void Worker::send_call(engines::Task& task, uint64_t call) {
   const char* what = task.call == Call::process         ? "process"
                      : task.call == Call::process_batch ? "process_batch"
                                                         : "finish";
-  if (task.call == Call::process) wire_.send({{"is", "input"}, {"call", call}}, &task.in->sample);
+  if (task.call == Call::process) wire_->send({{"is", "input"}, {"call", call}}, &task.in->sample);
   if (task.call == Call::process_batch)
-    for (const Sample& sample : task.inputs) wire_.send({{"is", "input"}, {"call", call}}, &sample);
-  wire_.send({{"is", "call"}, {"call", call}, {"worker", id_}, {"what", what}});
+    for (const Sample& sample : task.inputs) wire_->send({{"is", "input"}, {"call", call}}, &sample);
+  wire_->send(
+      {{"is", "call"}, {"call", call}, {"worker", id_}, {"what", what}, {"home", task.stage.comes_home()}});
 }
 
 void Worker::hear(Letter letter) {
@@ -112,8 +113,7 @@ std::string Worker::too_long(engines::Time now) const {
 
 void Worker::end_call(int32_t status, const std::string& message) {
   if (!task_) return;
-  letters_.push_back(
-      {{{"is", "done"}, {"call", call_}, {"status", status}, {"message", message}}, std::nullopt});
+  letters_.push_back({{{"is", "done"}, {"call", call_}, {"status", status}, {"message", message}}});
   start_draining();
 }
 
@@ -252,8 +252,9 @@ void Worker::finish(engines::Task& task, const json& done) {
 
 // The reader sees the end of the bridge.
 void Worker::send(json head) const {
+  if (!wire_) return;
   try {
-    wire_.send(std::move(head));
+    wire_->send(std::move(head));
   } catch (const Error&) {
   }
 }

@@ -17,6 +17,7 @@ namespace kinora::ray {
 struct Limits {
   double timeout = 0;  // seconds without a sign of life; 0: none
   double limit = 0;    // seconds that a sample may take; 0: any
+  double wait = 600;   // seconds without a node that is needed, after which the run ends
   double grace = 10;   // seconds to stop in, once asked
   engines::Clock now = std::chrono::steady_clock::now;
 };
@@ -25,8 +26,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
  public:
   using Post = std::function<void(std::function<void()>)>;
   // post: does the work later, on one of the engine's threads; callable under any lock.
-  Worker(int64_t id, size_t node, const Wire& wire, const Limits& limits, Post post)
-      : id_(id), node_(node), wire_(wire), limits_(limits), post_(std::move(post)) {}
+  Worker(int64_t id, size_t node, std::shared_ptr<const Wire> wire, const Limits& limits, Post post)
+      : id_(id), node_(node), wire_(std::move(wire)), limits_(limits), post_(std::move(post)) {}
 
   int64_t id() const { return id_; }
   size_t node() const { return node_; }
@@ -61,7 +62,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
 
   const int64_t id_;
   const size_t node_;
-  const Wire& wire_;
+  const std::shared_ptr<const Wire> wire_;  // null: it was never started
   const Limits& limits_;
   const Post post_;
   std::atomic<bool> ended_{false}, lost_{false};

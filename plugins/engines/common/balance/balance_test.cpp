@@ -124,6 +124,25 @@ TEST(Balance, PutsWhatNeedsMemoryWhereMemoryIs) {
   EXPECT_EQ(full.throughput, 128) << "two of each on every node";
 }
 
+// One node of four goes and a larger one comes: what stays is not moved, and the new node is used at once.
+TEST(Balance, KeepsTheWorkersOfNodesThatStay) {
+  const auto stages = chain({stage(1), stage(3)});
+  std::vector<Node> nodes(4, Node{16, 64});
+  const auto plan = balance::place(stages, nodes);
+  EXPECT_EQ(plan.throughput, 16);
+  nodes.back() = Node{32, 64};
+  const auto next = balance::rebalance(stages, nodes, {0, 2, 3, std::nullopt}, plan, {});
+  EXPECT_EQ(next.plan.throughput, 20);
+  EXPECT_EQ(next.started, 32);
+  EXPECT_EQ(next.stopped, 0);
+  const auto same = balance::rebalance(stages, nodes, {0, 1, 2, 3}, next.plan, {});
+  EXPECT_EQ(same.started + same.stopped, 0);
+  EXPECT_EQ(same.plan, next.plan);
+  // None of the former nodes is left.
+  const auto all_new = balance::rebalance(stages, std::vector<Node>(2, Node{16, 64}), {{}, {}}, plan, {});
+  EXPECT_EQ(all_new.plan.throughput, 8);
+}
+
 // Fails if a node carries more than it has.
 void expect_within(const Trial& trial, const Plan& plan) {
   const auto by_node = plan.by_node();

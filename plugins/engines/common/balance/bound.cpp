@@ -285,6 +285,18 @@ double linear_bound(const std::vector<Stage>& stages, const std::vector<Node>& n
                   most(stages, kinds_of(nodes), demand, fixed, balance::detail::roof(stages, nodes, work)));
 }
 
+double shared_bound(std::vector<Stage> stages, const std::vector<Node>& nodes) {
+  const auto work = balance::work_of(stages);
+  const double most = balance::limit_of_fixed(stages, work);
+  bool is_limited = false;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    stages[i].workers = 0;  // idle ones leave their resources to other stages
+    for (size_t r = 0; r < kResources; ++r)
+      is_limited = is_limited || work[i] * balance::of(stages[i].need, r) > 0;
+  }
+  return is_limited ? std::min(most, linear_bound(stages, nodes)) : most;
+}
+
 double whole_worker_bound(const std::vector<Stage>& stages, const std::vector<Node>& nodes) {
   const auto work = balance::work_of(stages);
   const Kinds kinds = kinds_of(nodes);

@@ -16,7 +16,11 @@ double certified(const balance::LinearProgram&);
 // nodes.
 double linear_bound(const std::vector<balance::Stage>&, const std::vector<balance::Node>&);
 
-// The same for whole numbers of workers, each of which may still be spread over nodes. Never below the
+// Of nodes whose resources move from stage to stage with the work, as balance::shared() of one machine. workers of a
+// stage: its largest number at once; 0: any number. Infinite if nothing limits them; 0 if a stage fits on no node.
+double shared_bound(std::vector<balance::Stage>, const std::vector<balance::Node>&);
+
+// The linear bound for whole numbers of workers, each of which may still be spread over nodes. Never below the
 // optimum.
 double whole_worker_bound(const std::vector<balance::Stage>&, const std::vector<balance::Node>&);
 

@@ -1,4 +1,4 @@
-// Changes one placement into the next: moves a worker only if that pays.
+// Changes one placement into the next: moves a worker only if that pays, or if its node has gone.
 #pragma once
 #include "plugins/engines/common/balance/place.hpp"
 
@@ -18,19 +18,25 @@ struct Next {
 
 namespace detail {
 
+// A node with as many of these workers as fit; large shares of GPUs first, in the order of placement.
+inline Group filled(const std::vector<Stage>& stages, const Node& node, const std::vector<int64_t>& workers,
+                    std::vector<int64_t> nodes) {
+  Group out{node, Space(node), std::vector<int64_t>(stages.size()), std::move(nodes)};
+  std::vector<size_t> order(stages.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return stages[a].need.gpus > stages[b].need.gpus; });
+  for (const size_t i : order) {
+    out.workers[i] = std::min(workers[i], out.space.fit(stages[i].need));
+    out.space.take(stages[i].need, out.workers[i]);
+  }
+  return out;
+}
+
 // Removes n workers of a stage, evenly from the nodes that have most.
 inline void remove_workers(std::vector<Group>& groups, const std::vector<Stage>& stages, size_t stage,
                            int64_t n) {
-  const auto rebuilt = [&](Group g) {
-    g.space = Space(g.node);
-    // Large shares first, in the order of placement.
-    std::vector<size_t> order(stages.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return stages[a].need.gpus > stages[b].need.gpus; });
-    for (const size_t i : order) g.space.take(stages[i].need, g.workers[i]);
-    return g;
-  };
+  const auto rebuilt = [&](Group g) { return filled(stages, g.node, g.workers, std::move(g.nodes)); };
   while (n > 0) {
     auto most = std::max_element(groups.begin(), groups.end(), [&](const Group& a, const Group& b) {
       return a.workers[stage] < b.workers[stage];
@@ -107,7 +113,7 @@ inline double doubtful_gain(const std::vector<Stage>& stages, std::vector<double
 }  // namespace detail
 
 // Returns `present` itself, with its throughput under the current times, unless another placement pays. Nodes
-// must be those of `present`; if they changed, call place() again.
+// must be those of `present`.
 inline Next rebalance(const std::vector<Stage>& stages, const std::vector<Node>& nodes, const Plan& present,
                       const Moving& moving) {
   const std::vector<double> work = work_of(stages);
@@ -135,6 +141,47 @@ inline Next rebalance(const std::vector<Stage>& stages, const std::vector<Node>&
   if (near.throughput * (1 + moving.gain) < best.throughput)
     if (auto next = if_it_pays(best)) return *next;
   return if_it_pays(near).value_or(stay);
+}
+
+// The number of a node in a former plan; nothing: it has come since.
+using Former = std::vector<std::optional<size_t>>;
+
+// `former` on other nodes: every worker whose node is still there stays, as far as it fits on what the node has now.
+inline Plan carried(const std::vector<Stage>& stages, const std::vector<Node>& nodes, const Former& was,
+                    const Plan& former) {
+  const auto by_node = former.by_node();
+  const std::vector<int64_t> none(stages.size());
+  Plan out{{}, none, 0};
+  for (size_t node = 0; node < nodes.size(); ++node) {
+    Group g = detail::filled(stages, nodes[node], was[node] ? by_node[*was[node]] : none,
+                             {static_cast<int64_t>(node)});
+    for (size_t i = 0; i < stages.size(); ++i) out.workers[i] += g.workers[i];
+    const auto same = std::find_if(out.groups.begin(), out.groups.end(), [&](const Group& o) {
+      return o.node == g.node && o.workers == g.workers;
+    });
+    if (same == out.groups.end())
+      out.groups.push_back(std::move(g));
+    else
+      same->nodes.push_back(static_cast<int64_t>(node));
+  }
+  out.throughput = throughput(work_of(stages), out.workers);
+  return out;
+}
+
+// The same after nodes have come or gone. Workers on free resources stop no others, so any gain is worth them; beyond
+// that a change must pay.
+inline Next rebalance(const std::vector<Stage>& stages, const std::vector<Node>& nodes, const Former& was,
+                      const Plan& former, const Moving& moving) {
+  const std::vector<double> work = work_of(stages);
+  const Plan kept = carried(stages, nodes, was, former);
+  const auto orders = detail::orders(stages, nodes);
+  const Plan refilled = highest(
+      stages, work, kept.throughput, std::max(kept.throughput, detail::roof(stages, nodes, work)),
+      kept.groups,
+      [&](const std::vector<int64_t>& workers) { return detail::adapted(stages, kept, orders, workers); });
+  Next out{rebalance(stages, nodes, refilled, moving).plan};
+  detail::count_moves(kept, out.plan, out);
+  return out;
 }
 
 }  // namespace kinora::balance

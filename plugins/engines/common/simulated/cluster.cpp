@@ -15,6 +15,7 @@ constexpr double kRange = 4 * 3600, kWindow = 1200, kMost = 10 * kDay;
 constexpr double kChains = 5;  // what is simulated takes this many times as long as one sample of each stage
 constexpr double kCalls = 20000;     // of stages in what is simulated, at most
 constexpr uint64_t kRunsOfNode = 2;  // of each kind
+constexpr double kTogether = 4;      // nodes that are simulated with one scheduler
 constexpr double kTooLong = 20;      // of the bound
 // Of one input: calls, and seconds of one sample of each stage and of the starts.
 constexpr double kMostCalls = 1e6, kMostChain = 1e6;
@@ -54,19 +55,24 @@ Pace::Line line_of(const NodeRun& run, int64_t n, double most) {
   return out;
 }
 
-// wanted: seconds of a range.
-Pace pace_of(const Job& job, const Kind& kind, double wanted, uint64_t seed) {
-  const double most = most_per_second(job.stages, {kind.node});
+// The inputs that are simulated of so many, of which no schedule does more than `most` a second. Throws Error.
+int64_t simulated_inputs(const Job& job, double inputs, double most) {
   if (!(most > 0) || !std::isfinite(most))
     throw Error(KINORA_ERROR_INVALID, "the stages' costs are zero, or one of them fits on no node");
   if (!(calls_of(job.stages) <= kMostCalls) || !(chain_of(job.stages) <= kMostChain))
     throw Error(KINORA_ERROR_INVALID, "one input takes more than a million calls of stages, or of seconds");
+  const double window = most * std::max(kWindow, kChains * chain_of(job.stages));
+  return std::max<int64_t>(1, std::llround(std::min({inputs, window, kCalls / calls_of(job.stages)})));
+}
+
+// wanted: seconds of a range.
+Pace pace_of(const Job& job, const Kind& kind, double wanted, uint64_t seed) {
+  const double most = most_per_second(job.stages, {kind.node});
+  const double range = std::min(most * wanted, 1e15);
+  const int64_t n = simulated_inputs(job, std::max(1.0, range), most);
   Pace out;
   out.network = kind.network;
-  out.inputs = std::max<int64_t>(1, std::llround(std::min(most * wanted, 1e15)));
-  const double window = most * std::max(kWindow, kChains * chain_of(job.stages));
-  const double most_n = std::min({static_cast<double>(out.inputs), window, kCalls / calls_of(job.stages)});
-  const int64_t n = std::max<int64_t>(1, std::llround(most_n));
+  out.inputs = std::max<int64_t>(1, std::llround(range));
   for (uint64_t i = 0; i < kRunsOfNode; ++i)
     out.lines.push_back(line_of(run_node(job.stages, kind.node, n, mixed(seed + i)), n, most));
   return out;
@@ -301,6 +307,21 @@ ClusterRun run_cluster(const Job& job, const std::vector<Kind>& kinds, const Sur
   out.seconds *= times;
   for (int64_t* count : {&out.ranges, &out.failed, &out.drained, &out.redone})
     *count = std::llround(static_cast<double>(*count) * times);
+  return out;
+}
+
+TogetherRun run_together(const Job& job, const std::vector<Kind>& kinds, uint64_t seed) {
+  std::vector<balance::Node> all, some;
+  for (const Kind& kind : kinds) all.insert(all.end(), static_cast<size_t>(kind.count), kind.node);
+  const double part = std::min(1.0, kTogether / static_cast<double>(all.size()));
+  for (const Kind& kind : kinds)
+    some.insert(some.end(), std::max<size_t>(1, static_cast<size_t>(part * static_cast<double>(kind.count))),
+                kind.node);
+  const int64_t n = simulated_inputs(job, static_cast<double>(job.inputs), most_together(job.stages, some));
+  const NodeRun run = run_nodes(job.stages, some, {}, n, mixed(seed));
+  TogetherRun out;
+  out.of_bound = std::min(1.0, run.steady > 0 ? run.steady : run.least / run.seconds);
+  out.per_second = out.of_bound * most_together(job.stages, all);
   return out;
 }
 

@@ -42,4 +42,13 @@ struct ClusterRun {
 // Every stage must fit on every node. Throws Error.
 ClusterRun run_cluster(const Job&, const std::vector<Kind>&, const Surroundings&, uint64_t seed);
 
+// One scheduler for all nodes in place of ranges, as engine/ray has: samples go from node to node, and a stage fits on
+// some node. Four nodes are simulated, or one of each kind; none fails, and bytes have no limit.
+struct TogetherRun {
+  double per_second = 0;  // inputs
+  double of_bound = 0;    // part of what no schedule exceeds
+};
+// Throws Error.
+TogetherRun run_together(const Job&, const std::vector<Kind>&, uint64_t seed);
+
 }  // namespace kinora::engines::simulated

@@ -1,6 +1,7 @@
 #include "plugins/engines/common/simulated/node.hpp"
 
 #include <map>
+#include <set>
 
 #include "plugins/engines/common/balance/bound.hpp"
 #include "plugins/engines/common/simulated/random.hpp"
@@ -12,28 +13,43 @@ namespace {
 constexpr double kFull = 0.25;  // of the run, so that NodeRun::steady means something
 constexpr int kIdle = 1000;     // successive waits in which nothing happens: the run would never end
 
-class VirtualNode;
+class VirtualNodes;
 
 // It works for the seconds that were drawn for the sample, and emits evenly over them.
 class Worker final : public Instance {
  public:
-  Worker(VirtualNode& node, size_t stage) : node_(node), stage_(stage) {}
+  Worker(VirtualNodes& nodes, size_t stage, size_t at) : nodes_(nodes), stage_(stage), at_(at) {}
   void send(Task& task) override;
-  bool is_apart() const override { return false; }
-  bool ended() const override { return false; }
+  bool is_apart() const override;
+  bool ended() const override { return ended_; }
+  bool lost() const override { return ended_; }
 
  private:
+  void end(Task& task);
   void emit(Task& task, int64_t next, int64_t n, double each);
   void go_on(Task& task, int64_t next, int64_t n, double each);
 
-  VirtualNode& node_;
-  const size_t stage_;
+  VirtualNodes& nodes_;
+  const size_t stage_, at_;
+  bool ended_ = false;  // with its node
 };
 
-class VirtualNode final : public Executor {
+Tokens tokens_of(const balance::Node& node) {
+  return {node.cores, static_cast<double>(node.gpus), static_cast<uint64_t>(node.memory), node.nvdec,
+          node.nvenc};
+}
+
+class VirtualNodes final : public Executor {
  public:
-  VirtualNode(const std::vector<Stage>& stages, const balance::Node& node, int64_t inputs, uint64_t seed)
-      : stages_(stages), node_(node), inputs_(inputs), seed_(seed), worked_(stages.size()) {
+  VirtualNodes(const std::vector<Stage>& stages, const std::vector<balance::Node>& nodes,
+               const std::vector<Change>& changes, int64_t inputs, uint64_t seed)
+      : stages_(stages),
+        nodes_(nodes),
+        changes_(changes),
+        inputs_(inputs),
+        seed_(seed),
+        worked_(stages.size()) {
+    out_.starts.resize(stages.size());
     for (const Stage& s : stages)
       specs_.push_back({sizeof(kinora_stage_spec), static_cast<uint32_t>(s.cost.from.size()), s.name.c_str(),
                         "stage/simulated", "{}", s.cost.from.data(), nullptr, nullptr, s.cost.workers});
@@ -49,30 +65,34 @@ class VirtualNode final : public Executor {
   }
   void did(size_t stage, double seconds) { worked_[stage] += seconds; }
   int64_t emissions(size_t stage, uint64_t draw) const;
+  bool has_lost(size_t node) const { return lost_.contains(node); }
+  bool has_left(size_t node) const { return left_.contains(node); }
+  bool may_lose() const { return !changes_.empty(); }
 
   FirstInstance first(const kinora_stage_spec& spec) override;
-  void start(const StageState& stage, const Slot&, Started started) override {
-    at(stages_[stage.index].starting, [this, at = stage.index, started = std::move(started)] {
-      started(std::make_unique<Worker>(*this, at), nullptr);
-    });
-  }
+  void start(const StageState& stage, const Slot& slot, Started started) override;
   void post(std::function<void()> work, bool) override { at(0, std::move(work)); }
   void wait(double seconds) override;
   void wake() override { awake_ = true; }
 
  private:
   void happen() { events_.extract(events_.begin()).mapped()(); }
+  void change(Runner& runner, const Change& change);
+  void ended(const kinora_outcome& outcome);
   void run_to_end(const kinora_pipeline& pipeline);
   int32_t next(kinora_sample** out);
   double least(const std::vector<double>& worked) const;
 
   const std::vector<Stage>& stages_;
-  const balance::Node node_;
+  const std::vector<balance::Node>& nodes_;
+  const std::vector<Change>& changes_;
   const int64_t inputs_;
   const uint64_t seed_;
   std::vector<double> worked_, while_full_;  // seconds of each stage; of them, those of NodeRun::steady
   std::vector<kinora_stage_spec> specs_;
-  Time now_{}, third_{}, last_{};
+  std::set<size_t> left_, lost_;  // lost ones have left
+  NodeRun out_;
+  Time now_{}, third_{};
   double full_ = 0;
   std::multimap<Time, std::function<void()>> events_;  // of one time: in the order of their arrival
   bool awake_ = false;
@@ -81,17 +101,26 @@ class VirtualNode final : public Executor {
 };
 
 void Worker::send(Task& task) {
-  const uint64_t draw = node_.draw(stage_, task.key);
-  const int64_t n = node_.emissions(stage_, draw);
-  const double each = node_.seconds_of(stage_, draw) / static_cast<double>(std::max<int64_t>(1, n));
-  node_.at(each, [this, &task, n, each] { emit(task, 0, n, each); });
+  if (nodes_.has_left(at_)) return end(task);
+  const uint64_t draw = nodes_.draw(stage_, task.key);
+  const int64_t n = nodes_.emissions(stage_, draw);
+  const double each = nodes_.seconds_of(stage_, draw) / static_cast<double>(std::max<int64_t>(1, n));
+  nodes_.at(each, [this, &task, n, each] { emit(task, 0, n, each); });
+}
+
+bool Worker::is_apart() const { return nodes_.may_lose(); }
+
+void Worker::end(Task& task) {
+  ended_ = true;
+  task.done(KINORA_ERROR_FAILED, "ended with its node");
 }
 
 void Worker::emit(Task& task, int64_t next, int64_t n, double each) {
-  node_.did(stage_, each);
+  if (nodes_.has_lost(at_)) return end(task);
+  nodes_.did(stage_, each);
   if (next < n) {
     task.room = [this, &task, next, n, each](bool granted) {
-      node_.at(0, [this, &task, next, n, each, granted] {
+      nodes_.at(0, [this, &task, next, n, each, granted] {
         granted ? go_on(task, next + 1, n, each) : task.done(KINORA_ERROR_CANCELLED, "cancelled");
       });
     };
@@ -107,15 +136,15 @@ void Worker::emit(Task& task, int64_t next, int64_t n, double each) {
 
 void Worker::go_on(Task& task, int64_t next, int64_t n, double each) {
   if (next >= n) return task.done(KINORA_OK, "");
-  node_.at(each, [this, &task, next, n, each] { emit(task, next, n, each); });
+  nodes_.at(each, [this, &task, next, n, each] { emit(task, next, n, each); });
 }
 
-int64_t VirtualNode::emissions(size_t stage, uint64_t draw) const {
+int64_t VirtualNodes::emissions(size_t stage, uint64_t draw) const {
   const double out = stages_[stage].cost.out, whole = std::floor(out);
   return static_cast<int64_t>(whole) + (uniform(draw + 1) < out - whole ? 1 : 0);
 }
 
-FirstInstance VirtualNode::first(const kinora_stage_spec& spec) {
+FirstInstance VirtualNodes::first(const kinora_stage_spec& spec) {
   const auto at = static_cast<size_t>(&spec - specs_.data());
   const balance::Need& need = stages_[at].cost.need;
   FirstInstance out{};
@@ -128,13 +157,30 @@ FirstInstance VirtualNode::first(const kinora_stage_spec& spec) {
                static_cast<uint32_t>(std::lround(need.nvdec)),
                static_cast<uint32_t>(std::lround(need.nvenc)),
                1};
-  out.instance = std::make_unique<Worker>(*this, at);
+  out.apart = may_lose();
+  out.instance = std::make_unique<Worker>(*this, at, 0);
   out.starting = stages_[at].starting;
   return out;
 }
 
+void VirtualNodes::start(const StageState& stage, const Slot& slot, Started started) {
+  out_.starts[stage.index].push_back(seconds_between(Time{}, now_));
+  at(stages_[stage.index].starting, [this, of = stage.index, node = slot.node, started = std::move(started)] {
+    const Error why(KINORA_ERROR_FAILED, stages_[of].name + ": its node was lost");
+    if (has_left(node)) return started(nullptr, &why);
+    started(std::make_unique<Worker>(*this, of, node), nullptr);
+  });
+}
+
+void VirtualNodes::change(Runner& runner, const Change& change) {
+  if (change.what == Change::comes) return runner.add_node(tokens_of(change.has));
+  left_.insert(change.node);
+  if (change.what == Change::lost) lost_.insert(change.node);
+  runner.lose_node(change.node);
+}
+
 // Returns late if nothing happens before: a look at the figures would find those of the last one.
-void VirtualNode::wait(double seconds) {
+void VirtualNodes::wait(double seconds) {
   const Time until = after(now_, seconds);
   while (!std::exchange(awake_, false)) {
     if (events_.empty() && ++idle_ > kIdle)
@@ -147,31 +193,35 @@ void VirtualNode::wait(double seconds) {
   }
 }
 
-NodeRun VirtualNode::run() {
+NodeRun VirtualNodes::run() {
   std::vector<const kinora_stage_spec*> pointers;
   for (const auto& spec : specs_) pointers.push_back(&spec);
-  static constexpr auto of = [](void* self) -> VirtualNode& { return *static_cast<VirtualNode*>(self); };
+  static constexpr auto of = [](void* self) -> VirtualNodes& { return *static_cast<VirtualNodes*>(self); };
   const kinora_pipeline pipeline{sizeof(kinora_pipeline),
                                  static_cast<uint32_t>(specs_.size()),
                                  pointers.data(),
                                  0,
                                  this,
                                  [](void* self, kinora_sample** out) { return of(self).next(out); },
-                                 [](void* self, const kinora_outcome*) -> int32_t {
-                                   of(self).last_ = of(self).now_;
-                                   return KINORA_OK;
+                                 [](void* self, const kinora_outcome* outcome) -> int32_t {
+                                   return of(self).ended(*outcome), KINORA_OK;
                                  },
                                  nullptr};
   run_to_end(pipeline);
-  NodeRun out;
-  out.seconds = seconds_between(Time{}, last_);
-  out.least = least(worked_);
-  for (const double seconds : worked_) out.work += seconds;
-  if (full_ > kFull * out.seconds) out.steady = least(while_full_) / full_;
-  return out;
+  out_.least = least(worked_);
+  for (const double seconds : worked_) out_.work += seconds;
+  if (full_ > kFull * out_.seconds) out_.steady = least(while_full_) / full_;
+  return std::move(out_);
 }
 
-int32_t VirtualNode::next(kinora_sample** out) {
+// The name of what stages make of an input has a dash, and that of a copy an @.
+void VirtualNodes::ended(const kinora_outcome& outcome) {
+  out_.seconds = seconds_between(Time{}, now_);
+  if (view(samples_api().key(outcome.sample)).find_first_of("-@") == std::string_view::npos)
+    out_.ends.push_back(out_.seconds);
+}
+
+int32_t VirtualNodes::next(kinora_sample** out) {
   if (given_ == inputs_) return KINORA_SIGNAL_END;
   ++given_;
   if (given_ == (inputs_ + 2) / 3) third_ = now_, while_full_ = worked_;
@@ -182,17 +232,18 @@ int32_t VirtualNode::next(kinora_sample** out) {
   return guard([&] { *out = Sample(std::to_string(given_ - 1)).release(); });
 }
 
-void VirtualNode::run_to_end(const kinora_pipeline& pipeline) {
+void VirtualNodes::run_to_end(const kinora_pipeline& pipeline) {
   kinora_run run{};
   run.struct_size = sizeof run;
   run.device_type = KINORA_DL_CPU;
   run.n_threads = 1;
   Settings settings;
-  settings.nodes = {{node_.cores, static_cast<double>(node_.gpus), static_cast<uint64_t>(node_.memory),
-                    node_.nvdec, node_.nvenc}};
+  settings.nodes.clear();
+  for (const balance::Node& node : nodes_) settings.nodes.push_back(tokens_of(node));
   settings.now = [this] { return now_; };
   const Run of(&run);
   Runner runner(pipeline, of, settings, *this);
+  for (const Change& change : changes_) at(change.at, [&, this] { this->change(runner, change); });
   try {
     runner.run();
   } catch (...) {
@@ -202,38 +253,47 @@ void VirtualNode::run_to_end(const kinora_pipeline& pipeline) {
   }
 }
 
-// Seconds that any schedule takes for these seconds of each stage.
-double VirtualNode::least(const std::vector<double>& worked) const {
+// Seconds that any schedule on all nodes takes for these seconds of each stage.
+double VirtualNodes::least(const std::vector<double>& worked) const {
   std::vector<Stage> all = stages_;
   for (size_t i = 0; i < all.size(); ++i) all[i].cost.from.clear(), all[i].cost.seconds = worked[i];
-  return 1 / most_per_second(all, {node_});
+  return 1 / most_together(all, nodes_);
 }
 
 }  // namespace
 
 double most_per_second(const std::vector<Stage>& stages, const std::vector<balance::Node>& nodes) {
-  std::vector<balance::Stage> shared;
-  double most = std::numeric_limits<double>::infinity();
-  bool is_limited = false;
-  for (const Stage& s : stages) shared.push_back(s.cost);
-  const std::vector<double> work = balance::work_of(shared);
-  for (size_t i = 0; i < stages.size(); ++i) {
-    const auto workers = static_cast<double>(stages[i].ordered ? 1 : stages[i].cost.workers);
-    if (workers > 0 && work[i] > 0)
-      most = std::min(most, workers * static_cast<double>(nodes.size()) / work[i]);
-    shared[i].workers = 0;                   // idle ones leave their resources to other stages
+  std::vector<balance::Stage> all;
+  for (const Stage& s : stages) {
+    balance::Stage& cost = all.emplace_back(s.cost);
     for (const balance::Node& node : nodes)  // requested workers run side by side (stage_state.cpp)
-      if (stages[i].cost.workers > 0)
-        shared[i].need.cores =
-            std::min(shared[i].need.cores, node.cores / static_cast<double>(stages[i].cost.workers));
-    for (size_t r = 0; r < balance::kResources; ++r)
-      is_limited = is_limited || work[i] * balance::of(shared[i].need, r) > 0;
+      if (s.cost.workers > 0)
+        cost.need.cores = std::min(cost.need.cores, node.cores / static_cast<double>(s.cost.workers));
+    cost.workers = (s.ordered ? 1 : s.cost.workers) * static_cast<int64_t>(nodes.size());
   }
-  return is_limited ? std::min(most, linear_bound(shared, nodes)) : most;
+  return shared_bound(all, nodes);
+}
+
+double most_together(const std::vector<Stage>& stages, const std::vector<balance::Node>& nodes) {
+  std::vector<balance::Stage> all;
+  double cores = 0;
+  for (const balance::Node& node : nodes) cores += node.cores;
+  for (const Stage& s : stages) {
+    balance::Stage& cost = all.emplace_back(s.cost);
+    if (cost.workers > 0)
+      cost.need.cores = std::min(cost.need.cores, cores / static_cast<double>(cost.workers));
+    if (s.ordered) cost.workers = 1;
+  }
+  return shared_bound(all, nodes);
 }
 
 NodeRun run_node(const std::vector<Stage>& stages, const balance::Node& node, int64_t inputs, uint64_t seed) {
-  return VirtualNode(stages, node, inputs, seed).run();
+  return VirtualNodes(stages, {node}, {}, inputs, seed).run();
+}
+
+NodeRun run_nodes(const std::vector<Stage>& stages, const std::vector<balance::Node>& nodes,
+                  const std::vector<Change>& changes, int64_t inputs, uint64_t seed) {
+  return VirtualNodes(stages, nodes, changes, inputs, seed).run();
 }
 
 }  // namespace kinora::engines::simulated

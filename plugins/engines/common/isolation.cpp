@@ -1,14 +1,14 @@
-#include "plugins/engines/local/instance.hpp"
+#include "plugins/engines/common/isolation.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
 
 #include "kinora/stage.hpp"
+#include "plugins/engines/common/calling.hpp"
 #include "plugins/engines/common/clock.hpp"
-#include "plugins/engines/local/calling.hpp"
 
-namespace kinora::local {
+namespace kinora::engines {
 namespace {
 
 std::string quoted(const kinora_stage_spec& spec) { return "stage '" + std::string(spec.name) + "'"; }
@@ -51,11 +51,11 @@ int32_t called(const kinora_stage_spec& spec, const char* function, F&& call) {
 }
 
 // The end of the task's call, with the message of this thread.
-void report(engines::Task& task, int32_t status) {
-  task.done(status, status == KINORA_OK ? "" : engines::last_message(status));
+void report(Task& task, int32_t status) {
+  task.done(status, status == KINORA_OK ? "" : last_message(status));
 }
 
-class InProcess final : public engines::Instance {
+class InProcess final : public Instance {
  public:
   // Throws Error that names the stage.
   explicit InProcess(const kinora_stage_spec& spec) : spec_(spec) {
@@ -77,7 +77,7 @@ class InProcess final : public engines::Instance {
     check_known(r, spec_.id);
     return r;
   }
-  void send(engines::Task& task) override {
+  void send(Task& task) override {
     int32_t status = start(task.run);
     if (status == KINORA_OK) {
       Calling calling(task);
@@ -103,8 +103,8 @@ class InProcess final : public engines::Instance {
     const std::string message(view(host()->last_error(host())));
     return set_error(KINORA_ERROR_REFUSED, message.c_str());
   }
-  int32_t call(engines::Task& task, const kinora_emit& emit) {
-    using Call = engines::Task::Call;
+  int32_t call(Task& task, const kinora_emit& emit) {
+    using Call = Task::Call;
     const auto* stage = spec_.stage;
     if (task.call == Call::process)
       return called(spec_, "process",
@@ -124,7 +124,7 @@ class InProcess final : public engines::Instance {
   bool started_ = false;
 };
 
-class InWorker final : public engines::Instance {
+class InWorker final : public Instance {
  public:
   // Throws Error that names the stage.
   InWorker(const kinora_stage_spec& spec, const Isolation& isolation) : workers_(*isolation.workers) {
@@ -144,13 +144,13 @@ class InWorker final : public engines::Instance {
   InWorker(const InWorker&) = delete;
   InWorker& operator=(const InWorker&) = delete;
 
-  void send(engines::Task& task) override {
+  void send(Task& task) override {
     forget_errors();
     int32_t status = KINORA_OK;
     {
       Calling calling(task);
       const kinora_emit emit = calling.table();
-      status = task.call == engines::Task::Call::finish
+      status = task.call == Task::Call::finish
                    ? workers_.finish(worker_, &emit, &task.run)
                    : workers_.process(worker_, task.in->sample.get(), &emit, &task.run);
     }
@@ -169,7 +169,7 @@ template <class Made, class... Arguments>
 std::unique_ptr<Made> timed(double& seconds, Arguments&&... arguments) {
   const auto start = std::chrono::steady_clock::now();
   auto out = std::make_unique<Made>(std::forward<Arguments>(arguments)...);
-  seconds = engines::seconds_between(start, std::chrono::steady_clock::now());
+  seconds = seconds_between(start, std::chrono::steady_clock::now());
   return out;
 }
 
@@ -213,8 +213,8 @@ bool Isolation::covers(const kinora_stage_spec& spec, const kinora_resources& re
   return says(which, "all") || says(which, spec.name) || (says(which, "auto") && resources.isolated != 0);
 }
 
-engines::FirstInstance Isolation::first(const kinora_stage_spec& spec) const {
-  engines::FirstInstance out;
+FirstInstance Isolation::first(const kinora_stage_spec& spec) const {
+  FirstInstance out;
   std::unique_ptr<InProcess> here;
   if (!asks_apart(spec)) here = timed<InProcess>(out.starting, spec);
   out.needs = here ? here->resources() : ask(spec);
@@ -230,9 +230,20 @@ engines::FirstInstance Isolation::first(const kinora_stage_spec& spec) const {
   return out;
 }
 
-std::unique_ptr<engines::Instance> Isolation::make(const kinora_stage_spec& spec, bool apart) const {
+std::unique_ptr<Instance> Isolation::make(const kinora_stage_spec& spec, bool apart) const {
   if (apart) return std::make_unique<InWorker>(spec, *this);
   return std::make_unique<InProcess>(spec);
 }
 
-}  // namespace kinora::local
+void Isolation::start(const kinora_stage_spec& spec, bool apart, const Executor::Started& started) const {
+  std::unique_ptr<Instance> made;
+  std::optional<Error> why;
+  try {
+    made = make(spec, apart);
+  } catch (const Error& e) {
+    why = e;
+  }
+  started(std::move(made), why ? &*why : nullptr);
+}
+
+}  // namespace kinora::engines

@@ -7,11 +7,11 @@
 
 #include "plugins/engines/common/task.hpp"
 
-namespace kinora::local {
+namespace kinora::engines {
 
 class Calling {
  public:
-  explicit Calling(engines::Task& task);
+  explicit Calling(Task& task);
   ~Calling() { task_.room = nullptr; }
   // The engine's side of the call, valid as long as this object.
   kinora_emit table();
@@ -19,10 +19,10 @@ class Calling {
  private:
   void emit(Sample sample);
 
-  engines::Task& task_;
+  Task& task_;
   std::mutex mutex_;
   std::condition_variable answered_;
   std::optional<bool> granted_;
 };
 
-}  // namespace kinora::local
+}  // namespace kinora::engines

@@ -1,8 +1,8 @@
-#include "plugins/engines/local/calling.hpp"
+#include "plugins/engines/common/calling.hpp"
 
-namespace kinora::local {
+namespace kinora::engines {
 
-Calling::Calling(engines::Task& task) : task_(task) {
+Calling::Calling(Task& task) : task_(task) {
   task_.room = [this](bool granted) {
     const std::lock_guard lock(mutex_);
     granted_ = granted;
@@ -21,7 +21,7 @@ void Calling::emit(Sample sample) {
 
 kinora_emit Calling::table() {
   static const auto of = [](void* self) -> Calling& { return *static_cast<Calling*>(self); };
-  static const auto task_of = [](void* self) -> engines::Task& { return of(self).task_; };
+  static const auto task_of = [](void* self) -> Task& { return of(self).task_; };
   return {sizeof(kinora_emit),
           0,
           this,
@@ -39,4 +39,4 @@ kinora_emit Calling::table() {
           }};
 }
 
-}  // namespace kinora::local
+}  // namespace kinora::engines

@@ -6,7 +6,7 @@
 #include "kinora/abi/workers.h"
 #include "plugins/engines/common/instance.hpp"
 
-namespace kinora::local {
+namespace kinora::engines {
 
 // Which stages run in their own processes, and the limits of these.
 struct Isolation {
@@ -20,9 +20,11 @@ struct Isolation {
   // Throws Error if processes are requested and the host has none, or if a name is not a stage.
   void check(const kinora_pipeline& pipeline) const;
   // The stage's needs and its first instance. Throws Error that names the stage.
-  engines::FirstInstance first(const kinora_stage_spec& spec) const;
+  FirstInstance first(const kinora_stage_spec& spec) const;
   // A new instance, in a process of its own or here. Throws Error that names the stage.
-  std::unique_ptr<engines::Instance> make(const kinora_stage_spec& spec, bool apart) const;
+  std::unique_ptr<Instance> make(const kinora_stage_spec& spec, bool apart) const;
+  // The same for Executor::start().
+  void start(const kinora_stage_spec& spec, bool apart, const Executor::Started& started) const;
 
  private:
   // Whether the stage may run in its own process, so that a crash of its constructor must not end this one.
@@ -35,4 +37,4 @@ struct Isolation {
 // The host's table, or null without an error.
 const kinora_workers_api* workers_of_host();
 
-}  // namespace kinora::local
+}  // namespace kinora::engines
