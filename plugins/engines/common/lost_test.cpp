@@ -8,12 +8,6 @@ namespace {
 
 using Ends = std::multiset<std::pair<std::string, std::string>>;
 
-auto passing(double seconds) {
-  return [seconds](const std::string& key, int) { return Play{seconds, {key}}; };
-}
-auto consuming(double seconds) {
-  return [seconds](const std::string&, int) { return Play{seconds, {}}; };
-}
 // Two clips of a video, which is consumed.
 Play cutting(const std::string& key, int) { return Play{1, {key + "-0", key + "-1"}}; }
 auto all = [](const std::string&, uint64_t) { return true; };
@@ -307,7 +301,7 @@ void add_random_acts(Pipeline& p, std::mt19937& random, const Plan& plan) {
   }
 }
 
-void make(Pipeline& p, uint32_t seed) {
+void make_any(Pipeline& p, uint32_t seed) {
   std::mt19937 random(seed);
   p.inputs = 1 + static_cast<int64_t>(random() % 6);
   p.input_bytes = random() % 2 * 2000;
@@ -350,8 +344,8 @@ TEST_P(AnyLosses, ChangeNoOutcomeAndNoOrder) {
   for (uint32_t seed = GetParam(); seed < GetParam() + 250; ++seed) {
     SCOPED_TRACE(seed);
     Pipeline whole, losing;
-    make(whole, seed);
-    make(losing, seed);
+    make_any(whole, seed);
+    make_any(losing, seed);
     add_losses(losing, seed);
     EXPECT_EQ(whole.run(), "");
     EXPECT_EQ(losing.run(), "");

@@ -9,7 +9,7 @@ namespace {
 constexpr double kReplan = 10, kHorizon = 300;
 // Part of what workers need that a plan makes sure of, so that shares of a core need not fit to the last one.
 constexpr double kSure = 0.95;
-constexpr double kRounding = 1e-5;  // of the bound
+constexpr double kAlmost = 1e-5;  // of the bound
 
 bool all_fit(const std::vector<balance::Stage>& stages, const std::vector<balance::Node>& nodes) {
   return std::all_of(stages.begin(), stages.end(), [&](const balance::Stage& stage) {
@@ -54,7 +54,7 @@ bool Placement::look(const std::vector<balance::Stage>& measured, double start, 
   if (now < next_) return false;
   next_ = now + kReplan;
   if (nodes_.size() < 2 || !all_fit(measured, nodes_)) return take(std::nullopt);
-  const double best = (1 - kRounding) * shared_bound(measured, nodes_);
+  const double best = (1 - kAlmost) * shared_bound(measured, nodes_);
   if (!(best > 0) || !std::isfinite(best)) return take(std::nullopt);
   const auto stages = shared_needs(measured, best);
   const balance::Moving moving{.start = start, .horizon = kHorizon};

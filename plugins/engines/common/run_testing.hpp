@@ -30,6 +30,13 @@ struct Play {
   std::map<std::string, std::string> parents{};  // of a batch: of each new sample
 };
 
+inline auto passing(double seconds) {
+  return [seconds](const std::string& key, int) { return Play{seconds, {key}}; };
+}
+inline auto consuming(double seconds) {
+  return [seconds](const std::string&, int) { return Play{seconds, {}}; };
+}
+
 struct Act {
   std::string name;
   std::vector<uint32_t> from;

@@ -10,13 +10,6 @@ namespace {
 using Outcomes = std::vector<std::pair<std::string, std::string>>;
 using Calls = std::vector<std::pair<double, std::string>>;
 
-auto passing(double seconds) {
-  return [seconds](const std::string& key, int) { return Play{seconds, {key}}; };
-}
-auto consuming(double seconds) {
-  return [seconds](const std::string&, int) { return Play{seconds, {}}; };
-}
-
 TEST(MadeUpRun, TakesTheWorkDividedByTheCores) {
   Pipeline p;
   p.inputs = 100;
