@@ -177,6 +177,7 @@ void Runner::give_back(Lost one, Sample sample) {
   item.sample = std::move(sample);
   item.weight = weigh(item.sample);
   ledger_.samples().add(item.weight);
+  if (item.passed) item.single = true;  // a batch would emit it once more
   if (one.at) return Scheduler::put_back(*one.at, std::move(item));
   lineage_.end(item.track, {}, std::move(item.sample), std::move(item.weight));
 }
