@@ -298,9 +298,9 @@ void Cluster::lose_bridge(const std::string& why) {
   for (auto& [id, worker] : workers_) worker->die("lost with the bridge to Ray", true);
   for (size_t i = 0; i < nodes_.size(); ++i) {
     nodes_[i].id.clear();
-    lose_pieces_on(i);
     if (!std::exchange(nodes_[i].lost, true)) lose(i);
   }
+  for (size_t i = 0; i < nodes_.size(); ++i) lose_pieces_on(i);
   for (auto& [id, starting] : std::exchange(starting_, {})) turn_away(std::move(starting));
 }
 
@@ -355,14 +355,19 @@ void Cluster::hear_of_node(const json& head) {
   }
   if (at == nodes_.end()) return;
   const auto node = static_cast<size_t>(at - nodes_.begin());
+  if (!at->lost) leave(node, head);
   if (state == "lost") lose_pieces_on(node);
-  if (at->lost) return;
-  log(Log::warn, "engine/ray: node " + head.value("address", id) +
-                     (state == "leaving" ? " leaves; nothing begins there any more"
+}
+
+void Cluster::leave(size_t node, const json& head) {
+  Node& it = nodes_[node];
+  log(Log::warn,
+      "engine/ray: node " + head.value("address", it.id) +
+          (head.at("state") == "leaving" ? " leaves; nothing begins there any more"
                                          : " was lost; what it worked on is done again elsewhere"));
-  at->lost = true;
+  it.lost = true;
   if (head.contains("left") && !head["left"].is_null())
-    at->ends = engines::after(limits_.now(), std::max(0.0, head["left"].get<double>() - kBeforeEnd));
+    it.ends = engines::after(limits_.now(), std::max(0.0, head["left"].get<double>() - kBeforeEnd));
   for (auto& [number, worker] : workers_)
     if (worker->node() == node) worker->leave();
   lose(node);

@@ -69,6 +69,7 @@ class Cluster final : public engines::Threads {
   void replace_bridge();
   void hear(Letter letter);
   void hear_of_node(const nlohmann::json& head);
+  void leave(size_t node, const nlohmann::json& head);
   void add(Node node);
   void lose(size_t node);
   void lose_pieces_on(size_t node);
