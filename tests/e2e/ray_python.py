@@ -80,9 +80,27 @@ def check_difference():
                     "its plugins differ: new, probe"], said
 
 
+def check_pieces():
+    """What a stage passes on keeps the number by which the bridge knows it; what it makes has none."""
+    os.environ["KINORA_PREFIX"] = str(BUILD)
+    import kinora
+    from kinora_ray import _stage
+    clip = kinora.Sample("clip", {"mp4": b"m" * 50000, "txt": b"a street"})
+    first = _stage._Packed(clip._handle, {})
+    parts = [_stage._aligned(bytes(memoryview(piece))) for piece in first.pieces]
+    assert first.numbers == [0] and [size for _, size, _ in parts] == [50000], first.numbers
+    first.release()
+    there = _stage.unpacked(first.head, parts)
+    there["webp"] = b"w" * 40000
+    again = _stage._Packed(there._handle, {parts[0][:2]: 7})
+    assert again.numbers == [7, 0] and bytes(memoryview(again.pieces[0])) == b"w" * 40000, again.numbers
+    again.release()
+
+
 def main():
     check_files()
     check_difference()
+    check_pieces()
     shutil.rmtree(SCRATCH, ignore_errors=True)
     # without the packages of the interpreter's own folders
     python = program("python", f'exec "{sys.executable}" -S "$@"')
