@@ -159,7 +159,9 @@ def check_memory():
     workers = {stage["name"]: stage["limit"] for stage in live["stages"]}
     beyond = (workers["clip.transcode"] + workers["filter.flow"]) * (max(frames) + (1 << 20))
     assert sum(frames) > 4 * bound, sum(frames)
-    assert live["memory"]["peak"] <= bound + beyond, (live["memory"], workers, max(frames))
+    for peak in (live["memory"]["peak"], *(node["bytes_peak"] for node in live["nodes"])):
+        assert peak <= bound + beyond, (live, max(frames))
+    assert sum(node["bytes_peak"] for node in live["nodes"]) > max(frames), live["nodes"]
 
 
 def check_bridge(expected, folder):

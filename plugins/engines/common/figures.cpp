@@ -82,14 +82,19 @@ json Figures::nodes() const {
       if (!slot->instance) --workers[slot->node];
   }
   json out = json::array();
-  for (size_t i = 0; i < machine.nodes(); ++i)
+  for (size_t i = 0; i < machine.nodes(); ++i) {
+    const size_t place = ledger_.place_of(i);
     if (!machine.has_lost(i))
       out.push_back({{"name", machine.of(i).name},
                      {"cores", machine.of(i).cores},
                      {"cores_used", machine.used(i).cores},
                      {"gpus", machine.of(i).gpus},
                      {"gpus_used", machine.used(i).gpus},
-                     {"workers", workers[i]}});
+                     {"workers", workers[i]},
+                     {"bytes", ledger_.samples().now(place)},
+                     {"bytes_peak", ledger_.samples().peak(place)},
+                     {"bytes_bound", ledger_.bound(place)}});
+  }
   return out;
 }
 

@@ -137,6 +137,12 @@ TEST(RayEngine, EachNodeKeepsItsOwnBound) {
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 80}}));
   EXPECT_LE(p.stores.peak(0), (16 + 6 * 4) * kMiB);
   EXPECT_LE(p.stores.peak(1), (64 + 6 * 4) * kMiB);
+  const json nodes = json::parse(p.reports.back())["nodes"];
+  ASSERT_EQ(nodes.size(), 2u) << nodes;
+  EXPECT_LE(nodes[0]["bytes_bound"], 16 * kMiB + 13);
+  EXPECT_LE(nodes[1]["bytes_bound"], 64 * kMiB + 13);
+  EXPECT_GT(nodes[0]["bytes_peak"], 8 * kMiB) << "the bound is used";
+  EXPECT_EQ(nodes[0]["bytes"], 0);
   EXPECT_EQ(p.stores.left(), 0u);
 }
 

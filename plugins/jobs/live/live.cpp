@@ -60,7 +60,8 @@ constexpr Family kStages[] = {
 // Metrics of a cluster's nodes.
 constexpr Family kNodes[] = {{"kinora_node_cores_used", "gauge", "Cores that stages use", "cores_used"},
                              {"kinora_node_gpus_used", "gauge", "GPUs that stages use", "gpus_used"},
-                             {"kinora_node_workers", "gauge", "Number of workers on the node", "workers"}};
+                             {"kinora_node_workers", "gauge", "Number of workers on the node", "workers"},
+                             {"kinora_node_bytes", "gauge", "Bytes of samples on the node", "bytes"}};
 
 // Metrics of stages that query servers: member "usage" of live.json, for this run alone.
 constexpr Family kUsage[] = {

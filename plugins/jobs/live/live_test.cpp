@@ -44,7 +44,7 @@ TEST(Live, TellsWhatTheNodesOfAClusterHaveAndHowManyWereLost) {
   const json live{{"nodes_lost", 2},
                   {"stages", {{{"name", "cut"}, {"redone", 3}}}},
                   {"nodes",
-                   {{{"name", "10.0.0.4-3f9a2b"}, {"workers", 5}, {"cores_used", 1.5}},
+                   {{{"name", "10.0.0.4-3f9a2b"}, {"workers", 5}, {"cores_used", 1.5}, {"bytes", 4096}},
                     {{"name", "n\"2"}, {"workers", 0}, {"gpus_used", 0.25}}}}};
   const std::string text = prometheus_text("clips", live);
   EXPECT_THAT(text, HasSubstr("# TYPE kinora_node_workers gauge\n"
@@ -52,6 +52,7 @@ TEST(Live, TellsWhatTheNodesOfAClusterHaveAndHowManyWereLost) {
                               "kinora_node_workers{job=\"clips\",node=\"n\\\"2\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("kinora_node_cores_used{job=\"clips\",node=\"10.0.0.4-3f9a2b\"} 1.5\n"));
   EXPECT_THAT(text, HasSubstr("kinora_node_gpus_used{job=\"clips\",node=\"n\\\"2\"} 0.25\n"));
+  EXPECT_THAT(text, HasSubstr("kinora_node_bytes{job=\"clips\",node=\"10.0.0.4-3f9a2b\"} 4096\n"));
   EXPECT_THAT(text, HasSubstr("kinora_stage_redone_total{job=\"clips\",stage=\"cut\"} 3\n"));
   EXPECT_THAT(text, HasSubstr("kinora_job_nodes_lost_total{job=\"clips\"} 2\n"));
   EXPECT_THAT(prometheus_text("a", json::object()), Not(HasSubstr("kinora_node_")));
