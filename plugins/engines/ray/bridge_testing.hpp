@@ -60,7 +60,6 @@ class FakeBridge {
   void wait() {
     if (reader_.joinable()) reader_.join();
   }
-  int calls() const { return calls_; }
   const Stores& stores() const { return stores_; }
 
  private:

@@ -18,8 +18,8 @@ struct OnCluster : Pipeline {
   Chaos chaos{};
   Limits limits{};
   engines::Settings settings{};
-  int bridges = 0, calls = 0;  // that were started; of all of them
-  Stores stores{};             // of the last one, after the run
+  int bridges = 0;  // that were started
+  Stores stores{};  // of the last one, after the run
 
   OnCluster() {
     host = use_core;
@@ -32,7 +32,6 @@ struct OnCluster : Pipeline {
         ~Started() {
           for (FakeBridge& bridge : *this) {
             bridge.wait();
-            of.calls += bridge.calls();
             of.stores = bridge.stores();
           }
         }
@@ -338,8 +337,8 @@ TEST(RayEngine, ALostNodeCostsNoSample) {
   EXPECT_EQ(report["nodes"][0]["cores"], 1);
   EXPECT_GE(report["nodes"][0]["workers"], 1);
   const json& stage = report["stages"][0];
-  EXPECT_EQ(stage["redone"], stage["died"]) << "nothing else ends a process here";
-  EXPECT_GE(stage["redone"], p.calls - 100);
+  EXPECT_GE(stage["redone"], 1);
+  EXPECT_LE(stage["redone"], stage["died"]) << "some had no call just then";
 }
 
 TEST(RayEngine, NodesComeAndLeave) {
