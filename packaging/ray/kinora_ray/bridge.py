@@ -352,7 +352,7 @@ class Bridge:
             await self.visit(node)
         self.send("lost", pieces=used)
         if self.workers.get(number) is worker:
-            self.send("died", worker=number, message="its sample was lost with a node", lost=True)
+            self.send("died", worker=number, message="the bytes of its sample were lost", lost=True)
             self.end(number)
 
     async def following(self, items):

@@ -236,7 +236,7 @@ class FakeBridge {
     inputs_.erase(actor.call);
     if (std::vector<uint64_t> gone = stores_.gone(given); !gone.empty()) {
       send({{"is", "lost"}, {"pieces", std::move(gone)}});
-      return die(actor, "its sample was lost with a node", true);
+      return die(actor, "the bytes of its sample were lost", true);
     }
     Stores::Visit visit(stores_, actor.node);
     std::vector<Sample> inputs;
