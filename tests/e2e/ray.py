@@ -159,9 +159,8 @@ def check_memory():
     workers = {stage["name"]: stage["limit"] for stage in live["stages"]}
     beyond = (workers["clip.transcode"] + workers["filter.flow"]) * (max(frames) + (1 << 20))
     assert sum(frames) > 4 * bound, sum(frames)
-    for peak in (live["memory"]["peak"], *(node["bytes_peak"] for node in live["nodes"])):
-        assert peak <= bound + beyond, (live, max(frames))
-    assert sum(node["bytes_peak"] for node in live["nodes"]) > max(frames), live["nodes"]
+    # of the node, or of this machine, that had most
+    assert max(frames) < live["memory"]["peak"] <= bound + beyond, (live["memory"], workers, max(frames))
 
 
 def check_bridge(expected, folder):
