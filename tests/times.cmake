@@ -16,13 +16,15 @@ set(KINORA_TEST_SECONDS
   workers_test.alone 15 parallel_fsdp_test 29 parallel_tp_test 27 parallel_balanced_sp_test 26 sdk_parallel 25
   parallel_cp_ring_test 23 dedup 23 plan 85 parallel_cp_ulysses_test 21 engine 80 installed 50 ranks_test 28
   parallel_pairs_test 130 parallel_memory_test 20 parallel_teacher_forcing_test 21 parallel_step_traffic_test 26
-  bad_input 26 long_video_shots 32 abi_compilers 75 abi_growth 40 broken_plugins 40 other_hosts 30)
+  bad_input 26 shared_curate 20 long_video_shots 32 abi_compilers 75 abi_growth 40 broken_plugins 40 other_hosts 30)
 
 # The slow tests: name, seconds. A share is what CI runs in one turn (packaging/suite.py, which checks that it fits into
 # eleven minutes, two tests at a time): a new slow test goes to the share with the most room. Tests with both processors
 # (PROCESSORS 2) take their time twice. Those that build from scratch are measured without a compiler cache.
-set(KINORA_SLOW_SHARE_1 abi_libtorch_next 460 packages 70 cuts_oracle_all_1 120 rollout_rounds 75)
-set(KINORA_SLOW_SHARE_2 abi_growth_host 460 cuts_oracle_all_5 150 long_video_time 90)
+set(KINORA_SLOW_SHARE_1 abi_libtorch_next 460 packages 70 cuts_oracle_all_1 120 rollout_rounds 75
+    many_inputs_all 200)
+set(KINORA_SLOW_SHARE_2 abi_growth_host 460 cuts_oracle_all_5 150 long_video_time 90
+    shared_curate_many 300)
 set(KINORA_SLOW_SHARE_3 sanitizers_asan_workers 300 bench_all 300 parallel_mutants_8 125 second_opinions 150)
 set(KINORA_SLOW_SHARE_4 sanitizers_asan_jobs 300 run_kill_all 150 parallel_mutants_2 125 bare_root 300)
 set(KINORA_SLOW_SHARE_5 sanitizers_tsan_workers 450 sanitizers_asan_video_stages 340 parallel_mutants_4 125

@@ -33,9 +33,9 @@ class RecordBench {
     folder_ = name;
     fs::create_directories(data());
     for (int64_t i = 0; i < clips / kClips; ++i)
-      inputs_.push_back({.url = fmt::format("/videos/{:03}/video-{:06}.mp4", i % 1000, i),
-                         .size = 1000 + static_cast<uint64_t>(i),
-                         .modified = 1});
+      inputs_.add({.url = fmt::format("/videos/{:03}/video-{:06}.mp4", i % 1000, i),
+                   .size = 1000 + static_cast<uint64_t>(i),
+                   .modified = 1});
   }
   RecordBench(const RecordBench&) = delete;
   RecordBench& operator=(const RecordBench&) = delete;
@@ -46,13 +46,14 @@ class RecordBench {
 
   // The stored files, empty ones: storing is the clips' own cost.
   void store() {
-    for (const auto& input : inputs_)
+    inputs_.each([&](size_t, const core::Input& input) {
       for (int64_t clip = 0; clip < kClips; ++clip) std::ofstream(data() / file_of(input.url, clip));
+    });
   }
   // As one run: every clip is kept, then its video.
   void fill() {
     Record record(folder_, inputs_, {.base = "bench"});
-    for (const auto& input : inputs_) {
+    inputs_.each([&](size_t, const core::Input& input) {
       for (int64_t clip = 0; clip < kClips; ++clip) {
         const std::string name = file_of(input.url, clip), key = name.substr(0, name.find('.'));
         record.end({{"key", key},
@@ -68,7 +69,7 @@ class RecordBench {
                   {"facts", json::object()},
                   {"url", input.url}},
                  {0, {input.key}, {}}, json::object());
-    }
+    });
   }
   // As a run begins that has nothing to do.
   int64_t resume() { return Record(folder_, inputs_, {.base = "bench"}).clips_before(); }
@@ -99,7 +100,7 @@ class RecordBench {
             {"scores", {{"filter.blur", 31.25}, {"filter.motion", 0.125}}}};
   }
   fs::path folder_;
-  std::vector<core::Input> inputs_;
+  core::InputRows inputs_;
 };
 
 }  // namespace

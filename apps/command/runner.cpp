@@ -203,6 +203,7 @@ RunResult take_turn(Runtime& runtime, JobIdentities& identities, size_t place, c
 struct SharedJob {
   const JobSpec* spec;
   JobIdentity identity;
+  bool is_elsewhere = false;  // another process, with another output folder, puts the results together
 };
 
 // The jobs that are left to share, of which none writes to the run's folder before one process has it alone.
@@ -216,17 +217,18 @@ Result<std::vector<SharedJob>> jobs_to_share(Runtime& runtime, const RunFile& ru
   if (!options.replaces && !may_replace(identities, needed)) return fail(KINORA_ERROR_INVALID, "");
   std::vector<SharedJob> out;
   for (size_t i = 0; i < run.jobs.size(); ++i)
-    if (left[i] && is_shared(run.jobs[i])) out.push_back({&run.jobs[i], identities.of(run.jobs[i])});
+    if (left[i] && is_shared(run.jobs[i]))
+      out.push_back({.spec = &run.jobs[i], .identity = identities.of(run.jobs[i])});
   return out;
 }
 
 // Does a share of each of these jobs. A failure is logged.
-RunResult share(Runtime& runtime, const RunFile& run, const std::vector<SharedJob>& jobs) {
-  for (const auto& [job, identity] : jobs) try {
+RunResult share(Runtime& runtime, const RunFile& run, std::vector<SharedJob>& jobs) {
+  for (auto& [job, identity, is_elsewhere] : jobs) try {
       if (finished(run.out / job->name, identity.digest)) continue;
       log_info("{}: {}", job->name, job->kind->help);
       JobContext context(runtime, run, *job, false, identity, JobView(runtime, run, *job).shared_folder());
-      job_type(run, *job).share(context);
+      is_elsewhere = !job_type(run, *job).share(context);
     } catch (const std::exception& e) {
       const auto* error = dynamic_cast<const Error*>(&e);
       if (cancelled() || (error && error->code() == KINORA_ERROR_CANCELLED)) return {false, true};
@@ -319,6 +321,11 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
       return {.was_cancelled = cancelled(), .was_refused = jobs.failure().code == KINORA_ERROR_INVALID};
     shared = *std::move(jobs);
     if (const RunResult done = share(runtime, run, shared); !done.ok) return done;
+    if (std::ranges::any_of(shared, &SharedJob::is_elsewhere)) {
+      log_info(
+          "another process has taken the results to its own output folder, and runs the jobs after them");
+      return {.ok = true, .is_elsewhere = true};
+    }
   }
   std::unique_ptr<Lease> lease;
   if (!options.dry && place.first()) {

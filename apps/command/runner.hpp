@@ -20,7 +20,8 @@ struct RunOptions {
 
 struct RunResult {
   bool ok = false, was_cancelled = false;
-  bool was_refused = false;  // the run file has errors; nothing ran
+  bool was_refused = false;   // the run file has errors; nothing ran
+  bool is_elsewhere = false;  // the results are in another process's output folder
 };
 
 // Whether the jobs that these options select can run in a launch of `ranks` ranks; problems are logged.

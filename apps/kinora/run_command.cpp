@@ -187,7 +187,7 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
                                             " to continue");
   }
   if (!result.ok) return result.was_refused ? kUsage : kFailed;
-  if (place.first() || place.launcher == core::kOwnLauncher) {
+  if (!result.is_elsewhere && (place.first() || place.launcher == core::kOwnLauncher)) {
     // With --only, a page of an earlier run may lie there.
     const bool has_page = std::ranges::any_of(run.jobs, [&](const core::JobSpec& job) {
       return job.kind->name == "report" && (options.only.empty() || options.only == job.name);

@@ -82,7 +82,8 @@ TEST_F(CatalogueTest, AJobAtWorkShowsAllThatHasEndedSoFar) {
   write("clips/items.jsonl", R"({"key":"of an earlier run","end":"kept"})"
                              "\n");
   std::filesystem::create_directories(folder_ / "clips/data");
-  std::vector<core::Input> inputs{{.url = "/f.mp4", .size = 1}, {.url = "/broken.mp4", .size = 1}};
+  core::InputRows inputs;
+  for (const char* url : {"/f.mp4", "/broken.mp4"}) inputs.add({.url = url, .size = 1});
   core::Record record(folder_ / "clips", inputs, {.base = "b"});
   const auto end = [&](const char* line, const char* input, int32_t made) {
     record.end(nlohmann::json::parse(line),

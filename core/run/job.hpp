@@ -112,9 +112,9 @@ class JobType {
   // Does the job's work. Results go to the job's folder, counts to its summary. It stops soon after
   // cancelled() and must resume from what a killed run has left.
   virtual void run(JobContext&) const = 0;
-  // Several processes, each of which does a part of the job in shared_folder(), which is the context's, for one of
-  // them to run the job with afterwards. Called where the job's option `lease` is not 0.
-  virtual void share(JobContext&) const {}
+  // Several processes each do a part of the job in shared_folder(), the context's, for one of them to run the job;
+  // false: that one has another output folder. Called where the job's option `lease` is not 0.
+  virtual bool share(JobContext&) const { return true; }
   // Reports problems of the job's options and inputs, before anything runs.
   virtual void check(JobCheck&) const {}
 

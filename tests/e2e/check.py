@@ -8,7 +8,7 @@ from check_helps import check_other_helps
 from check_ranks import (check_any_ranks, check_launch, check_layout_of_a_large_model, check_layouts,
                          check_precision_in_ranks, check_precision_without_effect, check_ranks)
 from check_stages import (check_beside_another_error, check_copies, check_flows, check_former_names, check_inputs,
-                          check_isolate, check_jobs_are_no_stages, check_order, check_words_left_out)
+                          check_isolate, check_jobs_are_no_stages, check_leases, check_order, check_words_left_out)
 from checking import CHECKED, KINORA, OUT, Q, ROOT, SCRATCH, WEIGHTS, after, changed, check, checked, written
 
 
@@ -125,7 +125,7 @@ shutil.rmtree(SCRATCH, ignore_errors=True)
 failures = check_cases()
 for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts,
                  check_precision_in_ranks, check_precision_without_effect, check_layout_of_a_large_model, check_run,
-                 check_set, check_flows, check_copies, check_inputs, check_order, check_former_names,
+                 check_set, check_flows, check_copies, check_inputs, check_leases, check_order, check_former_names,
                  check_kinds_of_jobs_are_no_commands, check_jobs_are_no_stages, check_isolate,
                  check_beside_another_error, check_words_left_out, check_other_helps, check_generate_by_hand):
     try:

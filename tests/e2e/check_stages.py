@@ -189,6 +189,20 @@ def check_inputs():
     assert subprocess.run([KINORA, "check", str(SCRATCH / "home.toml")], capture_output=True, env=home).returncode == 0
 
 
+def check_leases():
+    """Leases are in a bucket, and of one job of the file."""
+    job = f'input = "{ROOT / "tests/data/bbb_A.mp4"}"\nstages = ["video.probe"]\nlease = 60.0\nlease_at = '
+    other = (f'[[job]]\nname = "others"\nkind = "curate"\ninput = "{ROOT / "tests/data/bbb_B.mp4"}"\n'
+             f'stages = ["video.probe"]\nlease = 60.0')
+    (good, _), (folder, of_folder), (unknown, of_unknown), (two, of_two) = curations(
+        [f'{job}"s3://bucket/shared"', f'{job}"/shared"', f'{job}"gopher://shared"',
+         f'{job}"s3://bucket/shared"\n{other}'])
+    assert (good, folder, unknown, two) == (0, 2, 2, 2), (folder, of_folder, unknown, of_unknown, two, of_two)
+    assert "lease_at must be a URI such as s3://bucket/shared" in of_folder[0], of_folder
+    assert "gopher" in of_unknown[0], of_unknown
+    assert "another job of this file has a lease too" in of_two[0], of_two
+
+
 def check_order():
     """Stages at useless positions: an error if that fails for every video, else a warning."""
     video = ROOT / "tests/data/bbb_A.mp4"

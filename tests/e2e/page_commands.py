@@ -34,7 +34,7 @@ SMALL = sets(*(f"{name}={json.dumps(value)}"
 # words. All others run as they are written.
 ADDED = [
     (r"kinora run configs/curate\.toml$", "--dry-run"),
-    (r"kinora run configs/curate\.toml --set clips\.lease=60$", "--dry-run"),
+    (r"kinora run configs/curate\.toml --set clips\.lease=60( --set clips\.lease_at=\S+)?$", "--dry-run"),
     (r"kinora run configs/long-video\.toml( --only dit)?( --set \S+)?$", "--dry-run"),
     (r"kinora run configs/curate\.toml --only shards$", "--set clips.input=tests/data/bbb_A.mp4"),
     (r"kinora run configs/nvfp4\.toml$", "--dry-run"),

@@ -15,14 +15,15 @@ namespace {
 namespace core = kinora::core;
 
 void resume(const kinora::fuzz::Folder& folder) {
-  std::vector<core::Input> inputs(2);
-  inputs[0].url = "/videos/a.mp4", inputs[1].url = "/videos/b.mp4";
+  core::InputRows inputs;
+  for (const char* url : {"/videos/a.mp4", "/videos/b.mp4"}) inputs.add({.url = url});
   try {
     core::read_record(folder.path(), [](int64_t, const std::string&) {});
     core::Record record(folder.path(), inputs, {.base = "base"});
-    for (const auto& input : inputs)
+    inputs.each([&](size_t, const core::Input& input) {
       if (!record.has_ended(input))
         record.end({{"key", input.key}, {"end", "failed"}}, {0, {input.key}, {}}, core::json::object());
+    });
     record.each([](const core::json& line, bool, const core::json&) {
       static_cast<void>(line.dump(-1, ' ', false, core::json::error_handler_t::replace));
     });
@@ -33,8 +34,8 @@ void resume(const kinora::fuzz::Folder& folder) {
 
 // A whole record whose outcomes, keys and file names are these bytes.
 void write_record(const kinora::fuzz::Folder& folder, const std::string& text) {
-  std::vector<core::Input> inputs(1);
-  inputs[0].url = "/videos/a.mp4";
+  core::InputRows inputs;
+  inputs.add({.url = "/videos/a.mp4"});
   core::Record(folder.path(), inputs, {.base = "base"});
   core::Database db(folder.path() / core::kRecordFile, core::Database::Access::write);
   db.run(

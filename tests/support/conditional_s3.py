@@ -1,6 +1,6 @@
 """An S3 server for tests, in this process, without keys: objects in memory with If-Match and If-None-Match, the flat
 listing of ListObjectsV2, and answers that go wrong as asked. Keys below bucket/many/ are computed, not stored."""
-import hashlib, threading, urllib.parse
+import bisect, hashlib, threading, time, urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from xml.sax.saxutils import escape
 
@@ -64,6 +64,8 @@ class Handler(BaseHTTPRequestHandler):
         query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
         if "list-type" in query:
             return self.answer(200, self.server.of.page(query).encode())
+        while self.server.of.held and self.server.of.held in self.key():
+            time.sleep(0.01)
         body = self.server.of.objects.get(self.key())
         if body is None:
             return self.error(404, "NoSuchKey")
@@ -80,11 +82,12 @@ class Handler(BaseHTTPRequestHandler):
 
 class Server:
     """ignores: "create" or "replace", a condition that it takes for none. faults: the next conditional writes get
-    these: "409", "500", or "lost" (it writes and closes the connection). many: number of computed keys."""
+    these: "409", "500", or "lost" (it writes and closes the connection). many: number of computed keys, of objects
+    of `size` bytes that cannot be read. held: objects with this in their key are not read before it is ""."""
 
-    def __init__(self, ignores="", many=0):
-        self.objects, self.faults, self.ignores, self.many = {}, [], ignores, many
-        self.pages, self.lock = 0, threading.Lock()
+    def __init__(self, ignores="", many=0, size=1):
+        self.objects, self.faults, self.ignores, self.many, self.size = {}, [], ignores, many, size
+        self.held, self.pages, self.lock = "", 0, threading.Lock()
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.http.daemon_threads, self.http.of = True, self
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
@@ -95,17 +98,21 @@ class Server:
 
     def page(self, query):
         self.pages += 1
-        prefix, after, most = query.get("prefix", ""), query.get("start-after", ""), int(query.get("max-keys", 1000))
+        prefix, most = query.get("prefix", ""), int(query.get("max-keys", 1000))
+        after = urllib.parse.unquote(query.get("continuation-token", "")) or query.get("start-after", "")
         if prefix == "many/":
-            first = int(after[6:]) + 1 if after else 0
-            keys = [f"many/v{n:09}" for n in range(first, min(self.many, first + most))]
+            name = "many/v{:09}.mp4".format
+            first = bisect.bisect_right(range(self.many), after, key=name)
+            keys = [name(n) for n in range(first, min(self.many, first + most))]
             is_cut = first + most < self.many
         else:
             names = sorted(k for k in self.objects if k.startswith(prefix) and k > after)
             keys, is_cut = names[:most], len(names) > most
-        each = "".join(f"<Contents><Key>{escape(urllib.parse.quote(k))}</Key><Size>1</Size></Contents>" for k in keys)
+        of_each = f"<LastModified>2026-01-02T03:04:05.000Z</LastModified><Size>{self.size}</Size>"
+        each = "".join(f"<Contents><Key>{escape(urllib.parse.quote(k))}</Key>{of_each}</Contents>" for k in keys)
         return (f"<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>{str(is_cut).lower()}</IsTruncated>"
-                f"<NextContinuationToken>x</NextContinuationToken>{each}</ListBucketResult>")
+                f"<NextContinuationToken>{urllib.parse.quote(keys[-1]) if keys else 'x'}</NextContinuationToken>"
+                f"{each}</ListBucketResult>")
 
     def stop(self):
         self.http.shutdown()

@@ -19,9 +19,9 @@
 #include "host/workers/worker.hpp"
 #include "plugins/jobs/curate/curate_results.hpp"
 #include "plugins/jobs/curate/curate_work.hpp"
+#include "plugins/jobs/curate/recorded_times.hpp"
 #include "plugins/jobs/curate/shared_inputs.hpp"
 #include "plugins/jobs/curate/stage_order.hpp"
-#include "plugins/jobs/curation/recorded_times.hpp"
 #include "plugins/jobs/curation/usage.hpp"
 
 namespace kinora::core {
@@ -31,7 +31,7 @@ class Curate final : public JobType {
   using Options = CurateOptions;
   static JobParts parts();
   void run(JobContext&) const override;
-  void share(JobContext&) const override;
+  bool share(JobContext&) const override;
   void check(JobCheck&) const override;
   bool lists_inputs() const override { return true; }
   bool keeps_work() const override { return true; }
@@ -64,18 +64,15 @@ bool is_chain(const std::vector<const ComponentUse*>& stages) {
 // The videos that the job's input leads to, without keys, with their metadata: name, size and modification
 // time of every file, and the columns of lists and manifests.
 struct CurateInputs final : JobInputs {
-  std::vector<Input> inputs;
+  std::unique_ptr<InputRows> rows;
   LeftOut left_out;
-  std::vector<std::string> prune;  // a finished job runs again for the videos to prune
+  std::string digest;
 
-  std::string identity() const override {
-    const std::string listed = identity_of(inputs);
-    return prune.empty() ? listed : sha256(fmt::format("{}\n{}", listed, fmt::join(prune, "\n")));
-  }
+  std::string identity() const override { return digest; }
 };
 
-// The job's own inputs, as the run has listed them.
-CurateInputs listed(const JobIdentity& identity) {
+// The job's own inputs, as the run has listed them. Their keys are for whoever names them last.
+const CurateInputs& listed(const JobIdentity& identity) {
   return dynamic_cast<const CurateInputs&>(*identity.inputs);
 }
 
@@ -144,7 +141,7 @@ void say_left_out(const std::string& job, const CurateInputs& listing) {
              out.not_videos() == 1 ? "does not have the ending of a video" : "do not have endings of videos",
              fmt::join(endings, ", "), out.not_videos() == 1 ? "is" : "are", out.not_videos() == 1 ? "" : "s",
              out.not_videos() == 1 ? "it" : "them", pictures_too(out));
-  for (const auto& manifest : changed_keys(listing.inputs, out)) log_warn("{}: {}", job, manifest);
+  for (const auto& manifest : changed_keys(*listing.rows, out)) log_warn("{}: {}", job, manifest);
   if (out.folders > 0) log_warn("{}: {}", job, folders_below(out.folders));
 }
 
@@ -157,8 +154,25 @@ void count_left_out(JobContext& context, const LeftOut& out) {
                                 {"endings", out.endings}};
 }
 
+void check_lease_at(JobCheck& check, const CurateOptions& options) {
+  const auto is_other = [&](const JobSpec& job) {
+    return &job != &check.spec() && job.options.value("lease", 0.0) > 0;
+  };
+  if (!is_remote(options.lease_at))
+    check.problem("lease_at",
+                  "lease_at must be a URI such as s3://bucket/shared; processes with one output "
+                  "folder need lease alone");
+  else if (std::any_of(check.run().jobs.begin(), check.run().jobs.end(), is_other))
+    check.problem("lease_at",
+                  "another job of this file has a lease too, and one process may not get the results "
+                  "of both; put the jobs into files of their own");
+  else
+    check.holds("lease_at",
+                [&] { or_throw(check.runtime().io().store(or_throw(parse_uri(options.lease_at)).scheme)); });
+}
+
 // Resumes from the folder's record if possible. Gives the inputs their keys.
-std::unique_ptr<Record> open_record(JobContext& context, std::vector<Input>& inputs) {
+std::unique_ptr<Record> open_record(JobContext& context, InputRows& inputs) {
   const std::string& name = context.spec().name;
   const JobIdentity& identity = context.identity();
   const auto how = record_options(context, identity, retries(context.folder(), identity.base));
@@ -202,32 +216,33 @@ void Curate::check(JobCheck& check) const {
     return glance_at_inputs(check.runtime().io(), job.paths,
                             {options.recursive, options.all_files, options.pictures}, &left_out);
   });
-  const auto is_there = [](const Input& input) { return input.error.empty(); };
-  if (inputs && std::none_of(inputs->begin(), inputs->end(), is_there)) {
+  if (inputs && (*inputs)->usable() == 0) {
     const std::string others =
         left_out.not_videos() > 0
             ? fmt::format(" but {} whose endings are not those of videos (all_files = true takes them{})",
                           left_out.not_videos(), pictures_too(left_out))
             : "";
     const std::string below = left_out.folders > 0 ? " (" + folders_below(left_out.folders) + ")" : "";
-    const auto of_list = std::find_if(inputs->begin(), inputs->end(), [&](const Input& input) {
-      return std::any_of(job.paths.begin(), job.paths.end(), [&](const std::string& path) {
-        return is_listing(path) && input.error.find(path) != std::string::npos;
-      });
+    std::string of_list;
+    (*inputs)->each([&](size_t, const Input& input) {
+      for (const auto& path : job.paths)
+        if (of_list.empty() && is_listing(path) && input.error.find(path) != std::string::npos)
+          of_list = input.error;
     });
     check.problem(
         "input",
-        of_list == inputs->end()
+        of_list.empty()
             ? fmt::format("input: there is no file in {}{}{}; name videos or a folder that contains some",
                           fmt::join(job.paths, ", "), others, below)
             : fmt::format("input: nothing that {} names can be used; the first problem: {}",
-                          fmt::join(job.paths, ", "), of_list->error));
+                          fmt::join(job.paths, ", "), of_list));
   }
   const auto stages = job.list("stages");
   const auto reads_pictures = [](const ComponentUse* use) { return use->id == "stage/picture.read"; };
   if (options.pictures && std::none_of(stages.begin(), stages.end(), reads_pictures))
     check.problem("pictures",
                   "pictures = true requires a stage that reads them; put \"picture.read\" first in stages");
+  if (!options.lease_at.empty()) check_lease_at(check, options);
   if (check.ahead())
     for (const auto& columns : left_out.columns) log_warn("job '{}': {}", job.name, columns);
   for (const auto& path : job.paths)
@@ -248,13 +263,16 @@ void Curate::check(JobCheck& check) const {
 // Lists remote folders.
 std::shared_ptr<const JobInputs> Curate::list_inputs(const RunFile& run, const JobSpec& job) const {
   auto out = std::make_shared<CurateInputs>();
-  out->prune = job.options.value("prune", std::vector<std::string>());
+  const auto prune = job.options.value("prune", std::vector<std::string>());
   const Look look{job.options.value("recursive", false), job.options.value("all_files", false),
                   job.options.value("pictures", false)};
   const auto found =
-      catching([&] { out->inputs = find_inputs(*served_io(), job.paths, look, &out->left_out); });
+      catching([&] { out->rows = find_inputs(*served_io(), job.paths, look, &out->left_out); });
   if (found) {
-    take_recorded_times(run.out, job.name, out->inputs);
+    take_recorded_times(run.out, job.name, *out->rows);
+    out->digest = identity_of(*out->rows);
+    // A finished job runs again for the videos to prune.
+    if (!prune.empty()) out->digest = sha256(fmt::format("{}\n{}", out->digest, fmt::join(prune, "\n")));
     return out;
   }
   throw Error(found.failure().code,
@@ -270,8 +288,8 @@ void Curate::run(JobContext& context) const {
   count_held_anew();
   fs::create_directories(context.folder() / "data");
   fs::remove_all(work_folder(context));
-  CurateInputs listing = listed(context.identity());
-  std::vector<Input>& inputs = listing.inputs;
+  const CurateInputs& listing = listed(context.identity());
+  InputRows& inputs = *listing.rows;
   count_left_out(context, listing.left_out);
   const auto open = open_record(context, inputs);
   say_left_out(context.spec().name, listing);
@@ -290,14 +308,20 @@ void Curate::run(JobContext& context) const {
   answers.set_aside();
 }
 
-void Curate::share(JobContext& context) const {
+bool Curate::share(JobContext& context) const {
   require(context);
-  if (const std::string stage = keeps_state(context); !stage.empty())
-    return log_warn(
-        "{}: stage '{}' keeps state over all samples (ordered = 1), so that one process does the job alone",
-        context.spec().name, stage);
+  const auto options = context.options<CurateOptions>();
+  if (const std::string stage = keeps_state(context); !stage.empty()) {
+    const std::string why = fmt::format(
+        "stage '{}' keeps state over all samples (ordered = 1), so that one process does the job alone",
+        stage);
+    if (!options.lease_at.empty())
+      throw Error(KINORA_ERROR_UNSUPPORTED, why + "; start one without lease_at");
+    log_warn("{}: {}", context.spec().name, why);
+    return true;
+  }
   const JobIdentity& identity = context.identity();
-  std::vector<Input> inputs = listed(identity).inputs;
+  InputRows& inputs = *listed(identity).rows;
   const fs::path before = results_of(context.folder_of(context.spec()), identity.base);
   std::vector<bool> begun(inputs.size());
   const bool is_begun = object_in_file(before / "job.json").value("base", json()) == identity.base;
@@ -305,26 +329,27 @@ void Curate::share(JobContext& context) const {
     auto how = record_options(context, identity, retries(before, identity.base));
     how.looks = true;
     const Record record(before, inputs, how);
-    for (size_t i = 0; i < inputs.size(); ++i)
-      begun[i] = record.has_ended(inputs[i]) || !record.ended_of(inputs[i]).empty();
+    inputs.each([&](size_t at, const Input& input) {
+      begun[at] = record.has_ended(input) || !record.ended_of(input).empty();
+    });
   } else {
     name_inputs(inputs);
   }
-  share_inputs(context, context.options<CurateOptions>(), inputs, begun);
+  return share_inputs(context, options, inputs, begun);
 }
 
 void Curate::predict(const JobView& view, const JobIdentity& identity, const fs::path& folder,
                      int64_t retries) const {
   const JobSpec& job = view.spec();
-  CurateInputs listing = listed(identity);
-  name_inputs(listing.inputs);
+  const CurateInputs& listing = listed(identity);
+  name_inputs(*listing.rows);
   if (folder.empty()) {
     log_info("{}: {} to do, none of them done before", job.name,
-             counted(static_cast<int64_t>(listing.inputs.size()), "input", "inputs"));
+             counted(static_cast<int64_t>(listing.rows->size()), "input", "inputs"));
   } else {
     auto options = record_options(view, identity, retries);
     options.looks = true;
-    say_beginning(job.name, Record(folder, listing.inputs, options));
+    say_beginning(job.name, Record(folder, *listing.rows, options));
   }
   say_left_out(job.name, listing);
 }

@@ -16,6 +16,7 @@ struct CurateOptions {
   std::vector<std::string> prune;
   double lease = 0;
   int64_t lease_inputs = 10'000;
+  std::string lease_at;
   static void describe(Describe<CurateOptions>& d) {
     d.name("curate").help("Runs stages over videos and stores what leaves the last stage as files");
     d.option("memory", &CurateOptions::memory)
@@ -60,6 +61,11 @@ struct CurateOptions {
         .how_only()
         .range(1, 1'000'000'000)
         .help("number of inputs of a lease");
+    d.option("lease_at", &CurateOptions::lease_at)
+        .how_only()
+        .help(
+            "URI of a folder in S3 that has the leases and what is done, for processes whose output folders "
+            "are their own; empty: the output folder has them");
   }
 };
 

@@ -99,9 +99,8 @@ void require_any_use(JobContext& context, const Totals& totals) {
 
 fs::path work_folder(const JobContext& context) { return context.folder() / "work"; }
 
-OutcomeWriter::OutcomeWriter(JobContext& context, Record& record, const std::vector<Input>& inputs)
-    : context_(context), record_(record) {
-  for (const auto& input : inputs) urls_.emplace(input.key, input.url), ++named_[with_folder(input.url, 0)];
+OutcomeWriter::OutcomeWriter(JobContext& context, Record& record, const InputRows& inputs)
+    : context_(context), record_(record), inputs_(inputs) {
   last_ = fmt::format("{}", fmt::join(last_stages(context.spec().list("stages")), "' or '"));
 }
 
@@ -113,8 +112,7 @@ void OutcomeWriter::end(const Sample& sample, const kinora_outcome& outcome) {
   if (const std::string why = stores && made ? problem_of_key(sample.key()) : ""; !why.empty())
     return end_failed(sample, outcome, KINORA_ERROR_INVALID,
                       fmt::format("{} (it came out of stage '{}')", why, last_));
-  if (stores && ((made && urls_.contains(key)) || record_.has_stored(key)))
-    return end_second(sample, outcome);
+  if (stores && ((made && inputs_.find(key)) || record_.has_stored(key))) return end_second(sample, outcome);
   const Lineage lineage = Lineage::of(outcome);
   const json line = line_of(sample, outcome, lineage);
   json files = json::object();
@@ -130,10 +128,11 @@ void OutcomeWriter::end(const Sample& sample, const kinora_outcome& outcome) {
 
 std::string OutcomeWriter::called(const Sample& sample) const {
   const std::string key(sample.key());
-  auto url = urls_.find(key);
-  if (url == urls_.end()) url = urls_.find(text_in(parse_facts(sample.text("json").value_or("")), "film"));
-  if (url == urls_.end() || named_.at(with_folder(url->second, 0)) == 1) return key;
-  return key + " (" + with_folder(url->second, 1) + ")";
+  auto at = inputs_.find(key);
+  if (!at) at = inputs_.find(text_in(parse_facts(sample.text("json").value_or("")), "film"));
+  if (!at) return key;
+  const std::string url = inputs_[*at].url;
+  return inputs_.is_only(with_folder(url, 0)) ? key : key + " (" + with_folder(url, 1) + ")";
 }
 
 json OutcomeWriter::usage() const {
@@ -166,16 +165,18 @@ void OutcomeWriter::end_failed(const Sample& sample, const kinora_outcome& outco
 
 json OutcomeWriter::line_of(const Sample& sample, const kinora_outcome& outcome,
                             const Lineage& lineage) const {
-  return item_line(sample, outcome, lineage, outcome.made ? "" : urls_.at(std::string(sample.key())));
+  const std::string key(sample.key());
+  return item_line(sample, outcome, lineage, outcome.made ? "" : inputs_[inputs_.find(key).value()].url);
 }
 
-Totals write_results(JobContext& context, const std::vector<Input>& inputs, Record& record) {
+Totals write_results(JobContext& context, const InputRows& inputs, Record& record) {
   const fs::path& folder = context.folder();
   Totals totals;
   KeptDigest kept;
   std::set<std::string> columns;
-  for (const auto& input : inputs)
+  inputs.each([&](size_t, const Input& input) {
     for (const auto& [name, value] : input.user.items()) columns.insert(name);
+  });
   AtomicFile items = or_throw(AtomicFile::create(folder / "items.jsonl"));
   ManifestWriter manifest(folder, {columns.begin(), columns.end()});
   record.each([&](const json& line, bool made, const json& files) {
@@ -190,12 +191,11 @@ Totals write_results(JobContext& context, const std::vector<Input>& inputs, Reco
   return totals;
 }
 
-void summarise(JobContext& context, const Totals& totals, const std::vector<Input>& inputs,
-               const Record& record, double seconds, int64_t memory) {
+void summarise(JobContext& context, const Totals& totals, const InputRows& inputs, const Record& record,
+               double seconds, int64_t memory) {
   json& summary = context.summary;
   summary.update(totals.summary());
-  uint64_t bytes = 0;
-  for (const auto& input : inputs) bytes += input.size;
+  const uint64_t bytes = inputs.bytes();
   summary["bytes_in"] = bytes;
   summary["resumed"] = {{"inputs", record.ended_before()}, {"clips", record.clips_before()}};
   summary["peak_memory"] = {{"process", memory}, {"worker", most_held_by_a_worker()}};

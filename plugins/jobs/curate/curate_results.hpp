@@ -3,7 +3,6 @@
 #pragma once
 #include <mutex>
 #include <string>
-#include <unordered_map>
 
 #include "core/run/job.hpp"
 #include "plugins/jobs/curation/items.hpp"
@@ -19,8 +18,8 @@ std::filesystem::path work_folder(const JobContext&);
 // Stores kept samples below data/ and records every outcome.
 class OutcomeWriter {
  public:
-  // Borrows the context and the record.
-  OutcomeWriter(JobContext& context, Record& record, const std::vector<Input>& inputs);
+  // Borrows all of them.
+  OutcomeWriter(JobContext& context, Record& record, const InputRows& inputs);
 
   // [any-thread, one call at a time] Takes one outcome of the engine. A kept sample that cannot be stored
   // under its key is recorded as failed, with a warning, and the run continues. Throws kinora::Error if a
@@ -44,20 +43,18 @@ class OutcomeWriter {
   Record& record_;
   mutable std::mutex mutex_;
   Usage usage_;
-  std::unordered_map<std::string, std::string> urls_;  // of the inputs, by key
-  std::unordered_map<std::string, int64_t> named_;     // number of videos with each file name
-  std::string last_;                                   // names of the stages whose samples leave the pipeline
+  const InputRows& inputs_;
+  std::string last_;  // names of the stages whose samples leave the pipeline
 };
 
 // Writes items.jsonl and the manifests in an order that does not depend on the order of the work; returns
 // their sums. Adds kept_sha256, a digest of everything kept, to summary.json: what other jobs read of this
 // one.
-Totals write_results(JobContext&, const std::vector<Input>&, Record&);
+Totals write_results(JobContext&, const InputRows&, Record&);
 
 // Adds counts, memory and times to summary.json. seconds: time of the pipeline; memory: peak bytes of this
 // process during it.
-void summarise(JobContext&, const Totals&, const std::vector<Input>&, const Record&, double seconds,
-               int64_t memory);
+void summarise(JobContext&, const Totals&, const InputRows&, const Record&, double seconds, int64_t memory);
 
 // Adds figures of the engine's last report of this run to summary.json: the memory of samples and its bound,
 // and, by stage, the errors over samples that were already emitted or dropped.

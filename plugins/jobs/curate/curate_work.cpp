@@ -1,7 +1,7 @@
 #include "plugins/jobs/curate/curate_work.hpp"
 
 #include "host/stages/stage_check.hpp"
-#include "plugins/jobs/curation/ingest.hpp"
+#include "plugins/jobs/curate/ingest.hpp"
 
 namespace kinora::core {
 namespace {
@@ -35,7 +35,7 @@ std::string keeps_state(const JobView& job) {
   return "";
 }
 
-PipelineResult run_stages(JobContext& context, const CurateOptions& options, const std::vector<Input>& inputs,
+PipelineResult run_stages(JobContext& context, const CurateOptions& options, const InputRows& inputs,
                           Record& record, const std::function<bool(size_t)>& may_begin,
                           const std::function<void()>& ended) {
   Ingest ingest(inputs, record, {options.hash, options.duplicates == "drop"});

@@ -3,12 +3,11 @@
 #include <filesystem>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "core/run/job.hpp"
 #include "plugins/jobs/curate/curate_options.hpp"
 #include "plugins/jobs/curate/curate_results.hpp"
-#include "plugins/jobs/curation/inputs.hpp"
+#include "plugins/jobs/curation/input_rows.hpp"
 #include "plugins/jobs/curation/pipeline.hpp"
 #include "plugins/jobs/curation/record.hpp"
 
@@ -36,7 +35,7 @@ std::string keeps_state(const JobView&);
 // Runs the stages over the inputs that have not ended, below the context's folder. may_begin: whether the input with
 // this place among them may begin; the first that may not ends the work; empty: all may. ended: called after
 // each outcome; may be empty. Throws kinora::Error.
-PipelineResult run_stages(JobContext&, const CurateOptions&, const std::vector<Input>&, Record&,
+PipelineResult run_stages(JobContext&, const CurateOptions&, const InputRows&, Record&,
                           const std::function<bool(size_t)>& may_begin = {},
                           const std::function<void()>& ended = {});
 

@@ -73,6 +73,9 @@ class RangeLeases {
   // Borrows the store.
   RangeLeases(LeaseStore& store, Options options) : store_(store), options_(std::move(options)) {}
 
+  // The name of the lease of the range that begins with this input.
+  static std::string name_of(uint64_t first);
+
   // [owner-thread] A range that is free, given back or stale; else, at the next call, the second half of what another
   // process has not begun. Nothing: none now. Begins its search at a place of its own. Throws Error.
   std::optional<HeldRange> take();
@@ -95,7 +98,6 @@ class RangeLeases {
   };
   uint64_t bound_of(uint64_t first) const;
   uint64_t least_cut() const;
-  static std::string name_of(uint64_t first);
   std::optional<HeldRange> take_between(uint64_t from, uint64_t bound);
   std::optional<HeldRange> take_over(const LeaseStore::Object& found, const RangeLease& before) const;
   bool is_stale(const RangeLease& lease);

@@ -17,6 +17,7 @@
 #include "kinora/error.hpp"
 #include "plugins/jobs/curate/curate_work.hpp"
 #include "plugins/jobs/curate/lease_store.hpp"
+#include "plugins/jobs/curate/remote_parts.hpp"
 
 namespace kinora::core {
 namespace {
@@ -33,8 +34,17 @@ fs::path folder_of_parts(const JobView& job, const JobIdentity& identity) {
   return job.shared_folder() / identity.digest.substr(0, kDigestDigits);
 }
 
-std::unique_ptr<LeaseStore> leases_in(const JobView& job, const fs::path& folder) {
-  return lease_store(or_throw(job.runtime().io().store("file")), (folder / "leases").string());
+// folder: a path or a URI.
+std::unique_ptr<LeaseStore> leases_in(const JobView& job, const std::string& folder) {
+  const Uri uri = or_throw(parse_uri(folder));
+  return lease_store(or_throw(job.runtime().io().store(uri.scheme)), uri.path);
+}
+
+// The job's folder below the option lease_at, without a slash at its end; empty: the option is.
+std::string remote_folder(const JobView& job, const std::string& lease_at, const JobIdentity& identity) {
+  if (lease_at.empty()) return "";
+  return fmt::format("{}{}{}/{}", lease_at, lease_at.ends_with('/') ? "" : "/", job.spec().name,
+                     identity.digest.substr(0, kDigestDigits));
 }
 
 std::string new_owner() {
@@ -109,23 +119,24 @@ class Renewal {
 
 class SharedInputs {
  public:
-  SharedInputs(JobContext& context, const CurateOptions& options, const std::vector<Input>& inputs,
+  SharedInputs(JobContext& context, const CurateOptions& options, const InputRows& inputs,
                const std::vector<bool>& begun)
       : context_(context),
         options_(options),
         inputs_(inputs),
         begun_(begun),
         folder_(folder_of_parts(context, context.identity())),
+        remote_(remote_folder(context, options.lease_at, context.identity())),
         term_(std::max(kShortestTerm, milliseconds(static_cast<int64_t>(options.lease * 1000)))),
         owner_(new_owner()),
-        store_(leases_in(context, folder_)) {}
+        store_(leases_in(context, place() + "/leases")) {}
 
-  void run() {
+  bool run() {
     const std::string& name = context_.spec().name;
+    if (!remote_.empty() && fs::exists(folder_ / "leases" / kPlan)) return true;  // it has fetched all
     require_conditions(*store_, owner_);
     RangeLeases leases(*store_,
                        {.owner = owner_, .inputs = inputs_.size(), .per_lease = plan(), .term = term_});
-    const milliseconds look = std::clamp(term_ / 10, kShortestLook, kLongestLook);
     bool has_said = false;
     while (!cancelled() && !is_over()) {
       auto held = leases.take();
@@ -136,22 +147,27 @@ class SharedInputs {
       }
       if (!std::exchange(has_said, true))
         log_info("{}: waiting for the inputs that other processes have", name);
-      std::this_thread::sleep_for(look);
+      std::this_thread::sleep_for(look());
     }
     if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
     log_info("{}: all {} done; {} in {} by this process", name,
              counted(inputs_.size(), "input is", "inputs are"), done_, counted(ranges_, "range", "ranges"));
+    return remote_.empty() || fetch(leases);
   }
 
  private:
+  // Where the leases and what is done are.
+  std::string place() const { return remote_.empty() ? folder_.string() : remote_; }
+  milliseconds look() const { return std::clamp(term_ / 10, kShortestLook, kLongestLook); }
   uint64_t plan() {
     const json mine{{"v", 1}, {"inputs", inputs_.size()}, {"per_lease", options_.lease_inputs}};
     store_->put(kPlan, mine.dump() + "\n", "");
     const uint64_t out = planned(*store_, inputs_.size());
     if (out > 0) return out;
-    throw Error(KINORA_ERROR_DATA, (folder_ / "leases" / kPlan).string() +
-                                       ": it is no plan for these inputs; remove " + folder_.string() +
-                                       " when no process works there");
+    throw Error(KINORA_ERROR_DATA,
+                fmt::format("{0}/leases/{1}: it is no plan for these inputs; remove {0} when no "
+                            "process works there",
+                            place(), kPlan));
   }
   // Another process has run the job, and then removed what was shared.
   bool is_over() {
@@ -171,6 +187,7 @@ class SharedInputs {
     try {
       Renewal renewal(leases, held, term_);
       work_in(part, lease, renewal);
+      if (!remote_.empty() && !renewal.is_lost()) upload_part(folder_, remote_, lease);
       renewal.end();
       is_lost = renewal.is_lost();
     } catch (const std::exception& e) {
@@ -194,10 +211,10 @@ class SharedInputs {
 
   // The record is closed afterwards, so that other machines can read it.
   void work_in(const fs::path& folder, const RangeLease& lease, Renewal& renewal) {
-    std::vector<Input> inputs;
+    InputRows inputs;
     std::vector<uint64_t> places;
     for (uint64_t i = lease.first; i < lease.end; ++i)
-      if (!begun_[i]) inputs.push_back(inputs_[i]), places.push_back(i);
+      if (!begun_[i]) inputs.add(inputs_[i]), places.push_back(i);
     fs::remove_all(folder);  // of a lease that the user has removed
     fs::create_directories(folder / "data");
     JobContext part(context_.runtime(), context_.run(), context_.spec(), true, context_.identity(), folder);
@@ -206,6 +223,42 @@ class SharedInputs {
     Record record(folder, inputs, {.base = context_.identity().base, .named = true});
     run_stages(part, options_, inputs, record, [&](size_t at) { return renewal.may_begin(places[at]); });
     fs::remove_all(work_folder(part));
+  }
+
+  // Copies all parts to this process's folder, unless another process does: false.
+  bool fetch(RangeLeases& done) {
+    const auto store = leases_in(context_, remote_ + "/taker");
+    RangeLeases leases(*store, {.owner = owner_, .inputs = 1, .per_lease = 1, .term = term_});
+    for (; !cancelled(); std::this_thread::sleep_for(look())) {
+      auto held = leases.take();
+      if (!held && leases.are_all_done()) return false;
+      if (held && fetch_by(leases, *held, done)) return true;
+    }
+    throw Error(KINORA_ERROR_CANCELLED, "cancelled");
+  }
+
+  // False: the lease was lost meanwhile.
+  bool fetch_by(const RangeLeases& leases, HeldRange& held, RangeLeases& done) {
+    const auto copies = leases_in(context_, (folder_ / "leases").string());
+    const auto plan = store_->read(kPlan);
+    if (!plan)
+      throw Error(KINORA_ERROR_NOT_FOUND, place() + ": the leases were removed while processes share them");
+    log_info("{}: copying all that is done from {}", context_.spec().name, place());
+    try {
+      Renewal renewal(leases, held, term_);
+      done.each_done([&](const RangeLease& lease) {
+        fetch_part(remote_, folder_, lease);
+        copies->put(RangeLeases::name_of(lease.first), lease.text(), "");
+      });
+      renewal.end();
+      if (renewal.is_lost()) return false;
+      // Last: with the plan this process, when it is killed now, goes on with the copies alone.
+      copies->put(kPlan, plan->bytes, "");
+      return finish(leases, held);
+    } catch (const std::exception&) {
+      give_back(leases, held);
+      throw;
+    }
   }
 
   // Tries as long as the lease is this process's for certain.
@@ -229,9 +282,10 @@ class SharedInputs {
 
   JobContext& context_;
   const CurateOptions& options_;
-  const std::vector<Input>& inputs_;
+  const InputRows& inputs_;
   const std::vector<bool>& begun_;
   const fs::path folder_;
+  const std::string remote_;  // URI; empty: the folder has it all
   const milliseconds term_;
   const std::string owner_;
   const std::unique_ptr<LeaseStore> store_;
@@ -251,9 +305,9 @@ int64_t adopt_part(const fs::path& part, const std::vector<std::string>& keys, R
 
 }  // namespace
 
-void share_inputs(JobContext& context, const CurateOptions& options, const std::vector<Input>& inputs,
+bool share_inputs(JobContext& context, const CurateOptions& options, const InputRows& inputs,
                   const std::vector<bool>& begun) {
-  SharedInputs(context, options, inputs, begun).run();
+  return SharedInputs(context, options, inputs, begun).run();
 }
 
 void adopt_answers(const JobContext& context) {
@@ -263,10 +317,10 @@ void adopt_answers(const JobContext& context) {
     fs::rename(shared, own);
 }
 
-void adopt_parts(const JobContext& context, const std::vector<Input>& inputs, Record& record) {
+void adopt_parts(const JobContext& context, const InputRows& inputs, Record& record) {
   const fs::path folder = folder_of_parts(context, context.identity());
   if (!fs::exists(folder / "leases" / kPlan)) return;
-  const auto store = leases_in(context, folder);
+  const auto store = leases_in(context, (folder / "leases").string());
   const uint64_t per_lease = planned(*store, inputs.size());
   if (per_lease == 0) return;
   int64_t taken = 0, parts = 0;

@@ -21,10 +21,6 @@ bool is_result(std::string_view field) {
   return std::find(kLeftOut.begin(), kLeftOut.end(), field) == kLeftOut.end();
 }
 
-bool is_inside(const fs::path& name) {
-  return name.is_relative() && std::find(name.begin(), name.end(), "..") == name.end();
-}
-
 void remove_files(const fs::path& folder, const json& files) {
   std::error_code ignored;
   for (const auto& [name, size] : files.items()) fs::remove(folder / name, ignored);
@@ -85,6 +81,10 @@ json store_sample(const fs::path& folder, const Sample& sample) {
     files[name] = field.bytes.size();
   }
   return files;
+}
+
+bool is_inside(const fs::path& name) {
+  return name.is_relative() && std::find(name.begin(), name.end(), "..") == name.end();
 }
 
 bool is_stored(const fs::path& folder, const std::string& name, int64_t size) {

@@ -33,6 +33,9 @@ std::string problem_of_key(std::string_view key);
 // kinora::Error.
 json store_sample(const std::filesystem::path& folder, const Sample& sample);
 
+// Whether this name, which a stranger may have written, is one of a file below its folder.
+bool is_inside(const std::filesystem::path& name);
+
 // Whether the file exists below the folder with this size.
 bool is_stored(const std::filesystem::path& folder, const std::string& name, int64_t size);
 

@@ -47,8 +47,8 @@ int32_t code_of(int status) {
 
 Database::Database(std::filesystem::path file, Access access) : file_(std::move(file)) {
   std::error_code error;
-  const bool exists = std::filesystem::exists(file_, error);
-  or_throw(check_regular_file(file_.string()));  // opening a pipe would wait
+  const bool exists = access != Access::scratch && std::filesystem::exists(file_, error);
+  if (access != Access::scratch) or_throw(check_regular_file(file_.string()));  // opening a pipe would wait
   if (access == Access::write) {
     // A kill loses nothing, a power cut at most the last changes.
     open(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
@@ -64,6 +64,7 @@ Database::Database(std::filesystem::path file, Access access) : file_(std::move(
     if (const int status = sqlite3_open("", &database_); status != SQLITE_OK) fail(database_, status);
     if (source) copy_from(source);
   }
+  if (access == Access::scratch) script("PRAGMA journal_mode = OFF; PRAGMA cache_size = -8192; BEGIN");
   sqlite3_busy_timeout(database_, kWaitMilliseconds);
   script("PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON");
 }
@@ -117,6 +118,8 @@ void Database::script(const char* sql) {
 }
 
 int64_t Database::last_id() const { return sqlite3_last_insert_rowid(database_); }
+
+int64_t Database::changed() const { return sqlite3_changes(database_); }
 
 Database::Transaction::~Transaction() {
   if (is_open_) sqlite3_exec(database_.database_, "ROLLBACK", nullptr, nullptr, nullptr);

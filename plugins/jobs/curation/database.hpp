@@ -46,7 +46,8 @@ class Database {
   enum class Access : uint8_t {
     write,  // creates the file if it is missing
     read,
-    copy  // a private copy of the file, or an empty database if it is missing; the file itself stays as it is
+    copy,  // a private copy of the file, or an empty database if it is missing; the file itself stays as it is
+    scratch  // no file of this name, but a temporary one (in SQLITE_TMPDIR or TMPDIR, else /var/tmp), without rollback
   };
   Database(std::filesystem::path file, Access access);
   ~Database();
@@ -93,6 +94,8 @@ class Database {
   void script(const char* sql);
   // The row id that the last INSERT made.
   int64_t last_id() const;
+  // Number of rows that the last INSERT, UPDATE or DELETE changed.
+  int64_t changed() const;
 
   // Changes that are made together, or not at all if it ends without commit().
   class Transaction {

@@ -1,21 +1,18 @@
 // Keys of inputs: name_inputs() of inputs.hpp.
-#include <algorithm>
 #include <filesystem>
-#include <map>
-#include <set>
 
 #include "core/sample/sample.hpp"
-#include "plugins/jobs/curation/inputs.hpp"
+#include "plugins/jobs/curation/input_rows.hpp"
 
 namespace kinora::core {
 namespace {
 
 // "f-0000" next to "f": what clip.transcode calls the first clip of f.
-bool is_clip_of_another(const std::string& key, const std::set<std::string>& videos) {
+bool is_clip_of_another(const std::string& key, const InputRows& inputs) {
   const size_t digits = key.size() - 1 - std::min(key.size() - 1, key.find_last_not_of("0123456789"));
   if (digits < 4 || key.size() <= digits || key[key.size() - digits - 1] != '-') return false;
   const std::string video = key.substr(0, key.size() - digits - 1);
-  return videos.count(video) || (!video.empty() && is_clip_of_another(video, videos));
+  return inputs.is_taken(video) || (!video.empty() && is_clip_of_another(video, inputs));
 }
 
 std::string wanted_key(const Input& input) {
@@ -24,80 +21,45 @@ std::string wanted_key(const Input& input) {
   return key_of_name(input.wanted.empty() ? std::filesystem::path(url).stem().string() : input.wanted);
 }
 
-// Whether take() or name_inputs() turns a taken base into this key: "f-2", "f-film".
+// Whether name_inputs() turns a taken base into this key: "f-2", "f-film".
 bool is_made_of(const std::string& key, const std::string& base) {
   return key.starts_with(base + "-") && (key.find_first_not_of("0123456789", base.size() + 1) == key.npos ||
                                          key.compare(base.size(), key.npos, "-film") == 0);
 }
 
-// Names in use, and the next number to try for each: a million videos may have the same name.
-class Names {
- public:
-  explicit Names(std::set<std::string> used) : used_(std::move(used)) {}
-  std::string take(const std::string& base) {
-    std::string key = base;
-    for (int& n = next_.try_emplace(base, 2).first->second; !used_.insert(key).second; ++n)
-      key = base + "-" + std::to_string(n);
-    return key;
-  }
-  // False: it is taken.
-  bool take_just(const std::string& key) { return used_.insert(key).second; }
-  void give_back(const std::string& key) { used_.erase(key); }
-  bool has(const std::string& key) const { return used_.contains(key); }
-  const std::set<std::string>& used() const { return used_; }
-
- private:
-  std::set<std::string> used_;
-  std::map<std::string, int> next_;
-};
-
-struct KeyRequest {
-  Input* input;
-  std::string key;        // from its manifest or its file name
-  bool is_users = false;  // from its manifest
-};
-
-// Gives inputs their earlier name if `may` allows it.
-template <typename May>
-void keep_names(std::vector<KeyRequest>& requests, Names& names, const May& may) {
-  std::erase_if(requests, [&](const KeyRequest& request) {
-    const std::string& before = request.input->key_before;
-    if (before.empty() || !may(request) || !names.take_just(before)) return false;
-    request.input->key = before;
-    return true;
+// Gives the inputs that have no key and for which `may` is true the key that they had before, where it is free.
+void keep_names(InputRows& inputs, const std::function<bool(const Input&)>& may) {
+  if (!inputs.have_before()) return;
+  inputs.each([&](size_t at, const Input& input) {
+    if (input.key.empty() && !input.key_before.empty() && may(input)) inputs.name(at, input.key_before);
   });
 }
 
-void give_names(std::vector<KeyRequest>& requests, Names& names, bool to_users) {
-  std::erase_if(requests, [&](const KeyRequest& request) {
-    if (request.is_users != to_users) return false;
-    request.input->key = names.take(request.key);
-    return true;
+void give_names(InputRows& inputs, bool to_users) {
+  inputs.each([&](size_t at, const Input& input) {
+    if (input.key.empty() && input.wanted.empty() != to_users) inputs.name_like(at, wanted_key(input));
   });
 }
 
 }  // namespace
 
-void name_inputs(std::vector<Input>& inputs, std::unordered_set<std::string> taken) {
-  Names names({taken.begin(), taken.end()});
-  std::vector<KeyRequest> requests;
-  requests.reserve(inputs.size());
-  for (Input& input : inputs) requests.push_back({&input, wanted_key(input), !input.wanted.empty()});
-  keep_names(requests, names, [](const KeyRequest& request) {
-    return request.is_users && request.input->key_before == request.key;
-  });
-  keep_names(requests, names, [&](const KeyRequest& request) {
-    return request.is_users && names.has(request.key) && is_made_of(request.input->key_before, request.key);
-  });
-  give_names(requests, names, true);
-  keep_names(requests, names, [](const KeyRequest& request) { return !request.is_users; });
-  give_names(requests, names, false);
-  const std::set<std::string> videos = names.used();
-  for (Input& input : inputs) {
-    if (!is_clip_of_another(input.key, videos)) continue;
-    names.give_back(input.key);
-    input.key = names.take(input.key + "-film");
+void name_inputs(InputRows& inputs) {
+  inputs.clear_keys();
+  if (inputs.have_wanted()) {
+    keep_names(inputs, [](const Input& input) {
+      return !input.wanted.empty() && input.key_before == wanted_key(input);
+    });
+    keep_names(inputs, [&](const Input& input) {
+      const std::string key = wanted_key(input);
+      return !input.wanted.empty() && inputs.is_taken(key) && is_made_of(input.key_before, key);
+    });
+    give_names(inputs, true);
   }
+  keep_names(inputs, [](const Input& input) { return input.wanted.empty(); });
+  give_names(inputs, false);
+  inputs.each([&](size_t at, const Input& input) {
+    if (is_clip_of_another(input.key, inputs)) inputs.rename_like(at, input.key + "-film");
+  });
 }
 
 }  // namespace kinora::core

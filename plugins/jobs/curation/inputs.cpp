@@ -4,7 +4,6 @@
 #include <array>
 #include <filesystem>
 #include <map>
-#include <set>
 #include <utility>
 
 #include <sys/stat.h>
@@ -15,6 +14,7 @@
 #include "core/io/byte_source.hpp"
 #include "core/io/wildcard.hpp"
 #include "core/plugin/host.hpp"
+#include "plugins/jobs/curation/input_rows.hpp"
 #include "plugins/jobs/curation/manifest.hpp"
 #include "plugins/jobs/curation/text_file.hpp"
 #include "plugins/jobs/listing/flat_listing.hpp"
@@ -42,7 +42,7 @@ class Finder {
     add_named(path);
   }
 
-  std::vector<Input> take() {
+  std::unique_ptr<InputRows> take() {
     if (asks_) stat_remote();
     return std::move(found_);
   }
@@ -55,15 +55,28 @@ class Finder {
     std::error_code error;
     const bool remote = is_remote(path);
     if (path.ends_with('/') || (!remote && fs::is_directory(path, error))) return add_folder(path);
-    if (is_pattern(path) && (remote || !fs::exists(path, error)))
-      return add_all(files_matching(io_, path, left_out_), path, "matches no files");
-    const FoundFile file = found_file(path);
-    add_video({.url = path, .size = file.size, .modified = file.modified});
+    if (is_pattern(path) && (remote || !fs::exists(path, error))) return add_matching(path);
+    add_file(found_file(path));
+  }
+
+  // An object with exactly the pattern as its name is the only match.
+  void add_matching(const std::string& pattern) {
+    const size_t first = found_->size();
+    bool is_only = false;
+    files_matching(io_, pattern, left_out_, [&](const FoundFile& file) {
+      if (is_only) return;
+      is_only = file.url == pattern;
+      if (is_only) found_->truncate(first);
+      add_file(file);
+    });
+    if (found_->size() == first) add_none(pattern, "matches no files");
   }
 
   void add_folder(const std::string& path) {
     const LeftOut before = left_out_;
-    const auto files = files_in(io_, path, look_, left_out_);
+    const size_t first = found_->size();
+    files_in(io_, path, look_, left_out_, [&](const FoundFile& file) { add_file(file); });
+    if (found_->size() > first) return;
     const bool others = left_out_.not_videos() > before.not_videos();
     std::string none = others
                            ? "contains no file with the ending of a video; all_files = true takes every file"
@@ -72,31 +85,24 @@ class Finder {
       none += "; pictures = true takes its pictures, with stage picture.read";
     if (const int64_t below = left_out_.folders - before.folders; below > 0)
       none += "; " + folders_below(below);
-    add_all(files, path, none);
+    add_none(path, none);
   }
 
-  void add_all(const std::vector<FoundFile>& files, const std::string& path, const std::string& if_none) {
-    if (files.empty())
-      add_video({.url = path, .error = path + ": " + if_none + "; fix the path" + listed_in_});
-    for (const auto& file : files)
-      add_video({.url = file.url, .size = file.size, .modified = file.modified, .error = file.error});
+  void add_none(const std::string& path, const std::string& why) {
+    add_video({.url = path, .error = path + ": " + why + "; fix the path" + listed_in_});
+  }
+  void add_file(const FoundFile& file) {
+    add_video({.url = file.url, .size = file.size, .modified = file.modified, .error = file.error});
   }
 
   // Reads size and time of remote videos that were named one by one, with one listing per folder; without it
   // a changed video would go unnoticed.
   void stat_remote() {
-    std::map<std::string, std::map<std::string, std::vector<Input*>>> folders;
-    for (auto& input : found_)
-      if (input.error.empty() && input.size == 0 && input.modified == 0 && is_remote(input.url)) {
-        const size_t slash = input.url.rfind('/') + 1;
-        folders[input.url.substr(0, slash)][input.url.substr(slash)].push_back(&input);
-      }
-    for (auto& [folder, inputs] : folders) try {
-        std::set<std::string> names;
-        for (const auto& [name, of] : inputs) names.insert(name);
-        for (const auto& file : files_named(io_, folder, names))
-          for (Input* input : inputs.at(file.url.substr(folder.size())))
-            input->size = file.size, input->modified = file.modified;
+    for (auto& [folder, left] : unseen_) try {
+        // The folder may hold a million more.
+        files_directly_in(io_, folder, [&left, this](const FoundFile& file) {
+          return (left -= found_->set_file(file)) > 0;
+        });
       } catch (const Error& e) {
         // Files in a folder that may not be listed may still be readable.
         if (e.code() == KINORA_ERROR_CANCELLED ||
@@ -106,7 +112,10 @@ class Finder {
       }
   }
 
-  void add_video(Input input) { found_.push_back(std::move(input)); }
+  void add_video(const Input& input) {
+    found_->add(input);
+    if (input.is_unseen() && is_remote(input.url)) ++unseen_[input.url.substr(0, input.url.rfind('/') + 1)];
+  }
 
   void add_list(const std::string& file) {
     const std::string text = or_throw(read_text_file(file, kLongestList, OtherBytes::keep));
@@ -154,13 +163,13 @@ class Finder {
           input.error =
               input.url + ": file not found; patterns work in lists (.txt) and in `input`, not in manifests";
       }
-      add_video(std::move(input));
+      add_video(input);
     };
-    const size_t first = found_.size();
+    const size_t first = found_->size();
     for (auto& said :
          ends_as(file, {".csv"}) ? read_csv_manifest(text, file, row) : read_jsonl_manifest(text, file, row))
       left_out_.columns.push_back(std::move(said));
-    left_out_.manifests.push_back({file, first, found_.size()});
+    left_out_.manifests.push_back({file, first, found_->size()});
   }
 
   // Resolves a name of a list against the list's folder.
@@ -180,14 +189,15 @@ class Finder {
   const bool asks_;
   std::string listed_in_;
   LeftOut left_out_;
-  std::vector<Input> found_;
+  std::unique_ptr<InputRows> found_ = std::make_unique<InputRows>();
+  std::map<std::string, size_t> unseen_;  // number of remote videos without size and time, by folder
 };
 
-std::vector<Input> found(Io& io, const std::vector<std::string>& paths, Look look, bool asks_remote,
-                         LeftOut* left_out) {
+std::unique_ptr<InputRows> found(Io& io, const std::vector<std::string>& paths, Look look, bool asks_remote,
+                                 LeftOut* left_out) {
   Finder finder(io, look, asks_remote);
   for (const auto& path : paths) finder.add(path);
-  std::vector<Input> out = finder.take();
+  auto out = finder.take();
   if (left_out) *left_out = finder.left_out();
   return out;
 }
@@ -203,39 +213,41 @@ std::string Input::named() const {
 
 std::string Input::identity() const { return fmt::format("{}-{}-{}", named(), size, modified); }
 
-std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look, LeftOut* left_out) {
+std::unique_ptr<InputRows> find_inputs(Io& io, const std::vector<std::string>& paths, Look look,
+                                       LeftOut* left_out) {
   return found(io, paths, look, true, left_out);
 }
 
-std::vector<std::string> changed_keys(const std::vector<Input>& inputs, const LeftOut& left_out) {
+std::vector<std::string> changed_keys(const InputRows& inputs, const LeftOut& left_out) {
   std::vector<std::string> out;
   for (const auto& rows : left_out.manifests) {
-    const auto is_changed = [](const Input& input) {
-      return !input.wanted.empty() && input.wanted != input.key;
-    };
-    const auto begin = inputs.begin() + static_cast<ptrdiff_t>(rows.first),
-               end = inputs.begin() + static_cast<ptrdiff_t>(rows.end);
-    const auto first = std::find_if(begin, end, is_changed);
-    const auto changed = std::count_if(first, end, is_changed);
+    int64_t changed = 0;
+    Input first;
+    for (size_t at = rows.first; at < rows.end; ++at)
+      if (const Input input = inputs[at]; !input.wanted.empty() && input.wanted != input.key)
+        if (changed++ == 0) first = input;
     if (changed > 0)
       out.push_back(fmt::format("{}: {} {} changed to be unique and valid as file names: '{}' is now '{}'",
-                                rows.file, changed, changed == 1 ? "key is" : "keys are", first->wanted,
-                                first->key));
+                                rows.file, changed, changed == 1 ? "key is" : "keys are", first.wanted,
+                                first.key));
   }
   return out;
 }
 
 bool is_listing(const std::string& path) { return ends_as(path, {".txt", ".jsonl", ".csv"}); }
 
-std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, Look look,
-                                    LeftOut* left_out) {
+std::unique_ptr<InputRows> glance_at_inputs(Io& io, const std::vector<std::string>& paths, Look look,
+                                            LeftOut* left_out) {
   return found(io, paths, look, false, left_out);
 }
 
-std::string identity_of(const std::vector<Input>& inputs) {
-  std::string all;
-  for (const auto& input : inputs) all += input.wanted + " " + input.identity() + "\n";
-  return sha256(all);
+std::string identity_of(const InputRows& inputs) {
+  Sha256 all;
+  inputs.each([&](size_t, const Input& input) {
+    const std::string line = input.wanted + " " + input.identity() + "\n";
+    all.add(line.data(), line.size());
+  });
+  return all.hex();
 }
 
 namespace {
@@ -248,55 +260,98 @@ bool is_link(const std::string& url) {
   return !is_remote(url) && std::filesystem::is_symlink(url, error);
 }
 
+using TakeEntry = std::function<bool(const Listed&)>;  // false: it is enough
+
+void each_entry(Io& io, const std::string& folder, TakeEntry take) {
+  const Uri uri = or_throw(parse_uri(folder));
+  const auto store = or_throw(io.store(uri.scheme));
+  const auto each = [](void* user, const kinora_entry* e) -> int32_t {
+    bool goes_on = true;
+    const int32_t failed = guard([&] {
+      goes_on = (*static_cast<TakeEntry*>(user))(
+          {std::string(view(e->name)), e->folder != 0, e->size, e->modified});
+    });
+    return failed != KINORA_OK || goes_on ? failed : int32_t{KINORA_SIGNAL_END};
+  };
+  const int32_t status = store->table->list(store->self, str(uri.path), &take, each);
+  if (status != KINORA_SIGNAL_END) or_throw(from_abi(status, folder));
+}
+
 class Walk {
  public:
-  Walk(Io& io, Look look, LeftOut& left_out) : io_(io), look_(look), left_out_(left_out) {}
+  Walk(Io& io, Look look, LeftOut& left_out, const TakeFile& take)
+      : io_(io), look_(look), left_out_(left_out), take_(take) {}
 
   void add(const std::string& folder, int depth) {
-    for (const auto& entry : or_throw(io_.list(folder))) {
-      if (entry.name.empty()) continue;
+    each_in(folder, [&](const Listed& entry) {
+      if (entry.name.empty()) return;
       const std::string url = folder + (folder.ends_with('/') ? "" : "/") + entry.name;
       if (entry.name.front() == '.') {
         ++left_out_.hidden;
       } else if (!entry.folder && is_skipped(entry.name)) {
         ++left_out_.endings[ending_of(entry.name)];
       } else if (!entry.folder) {
-        found.push_back({url, entry.size, entry.modified, ""});
+        take_({url, entry.size, entry.modified, ""});
       } else if (look_.recursive) {
         add_below(url, depth + 1);
       } else {
         ++left_out_.folders;
       }
-    }
+    });
   }
 
   // The same of a remote folder with all folders below, by one flat listing; false: there is none.
   bool add_flat(const std::string& folder) {
-    auto files = list_flat(io_, folder);
-    if (!files || files->empty()) return false;
-    std::sort(files->begin(), files->end(), is_before);
+    Database rows("the list of " + folder, Database::Access::scratch);
+    rows.script(
+        "CREATE TABLE file (place TEXT, name TEXT, size INTEGER, modified INTEGER, PRIMARY KEY (place, "
+        "name)) "
+        "WITHOUT ROWID");
+    const bool is_flat = list_flat(io_, folder, [&](const std::vector<Listed>& files) {
+      for (const Listed& file : files)
+        rows.run("INSERT OR IGNORE INTO file VALUES (?, ?, ?, ?)", place_of(file.name), file.name, file.size,
+                 file.modified);
+    });
     const std::string top = folder + (folder.ends_with('/') ? "" : "/");
     std::string hidden;
-    for (const Listed& file : *files) {
-      if (file.name.ends_with('/')) continue;  // an empty object that some programs create for a folder
-      if (const std::string one = hidden_part(file.name); !one.empty())
+    Query files(rows, "SELECT name, size, modified FROM file ORDER BY place, name");
+    bool is_any = false;
+    while (is_flat && files.next()) {
+      is_any = true;
+      const std::string name = files.text(0);
+      if (name.ends_with('/')) continue;  // an empty object that some programs create for a folder
+      if (const std::string one = hidden_part(name); !one.empty())
         left_out_.hidden += std::exchange(hidden, one) != one;
-      else if (is_skipped(file.name))
-        ++left_out_.endings[ending_of(file.name)];
+      else if (is_skipped(name))
+        ++left_out_.endings[ending_of(name)];
       else
-        found.push_back({top + file.name, file.size, file.modified, ""});
+        take_({top + name, static_cast<uint64_t>(files.number(1)), files.number(2), ""});
     }
-    return true;
+    return is_any;
   }
 
-  std::vector<FoundFile> found;
-
  private:
-  // Folder by folder, as add() finds them: a slash comes before every letter of a name.
-  static bool is_before(const Listed& a, const Listed& b) {
-    const auto letter = [](char c) { return c == '/' ? 0 : static_cast<unsigned char>(c) + 1; };
-    return std::lexicographical_compare(a.name.begin(), a.name.end(), b.name.begin(), b.name.end(),
-                                        [&](char x, char y) { return letter(x) < letter(y); });
+  // What is directly in the folder, by name. One folder may hold a million files; of many folders each is small.
+  void each_in(const std::string& folder, const std::function<void(const Listed&)>& f) {
+    if (look_.recursive) {
+      for (const auto& entry : or_throw(io_.list(folder))) f(entry);
+      return;
+    }
+    Database rows("the list of " + folder, Database::Access::scratch);
+    rows.script("CREATE TABLE entry (name TEXT, folder INTEGER, size INTEGER, modified INTEGER)");
+    each_entry(io_, folder, [&](const Listed& entry) {
+      rows.run("INSERT INTO entry VALUES (?, ?, ?, ?)", entry.name, entry.folder, entry.size, entry.modified);
+      return true;
+    });
+    Query entries(rows, "SELECT name, folder, size, modified FROM entry ORDER BY name");
+    while (entries.next())
+      f({entries.text(0), entries.number(1) != 0, static_cast<uint64_t>(entries.number(2)),
+         entries.number(3)});
+  }
+  // Sorts folder by folder, as add() finds them: a slash comes before every letter of a name.
+  static std::string place_of(std::string name) {
+    std::replace(name.begin(), name.end(), '/', '\1');
+    return name;
   }
   // The name up to its first part that begins with a dot; empty: no part does.
   static std::string hidden_part(const std::string& name) {
@@ -318,33 +373,15 @@ class Walk {
     } catch (const Error& e) {
       if (e.code() == KINORA_ERROR_CANCELLED || e.code() == KINORA_ERROR_NO_MEMORY) throw;
       if (is_unanswered(folder, e.code())) throw;
-      found.push_back({folder, 0, 0, e.what()});
+      take_({folder, 0, 0, e.what()});
     }
   }
 
   Io& io_;
   const Look look_;
   LeftOut& left_out_;
+  const TakeFile& take_;
 };
-
-// Where a listing goes, and which names are wanted.
-struct Wanted {
-  const std::string& folder;
-  std::set<std::string> names;
-  std::vector<FoundFile> found;
-};
-
-int32_t take_wanted(void* user, const kinora_entry* entry) {
-  auto& wanted = *static_cast<Wanted*>(user);
-  int32_t status = KINORA_OK;
-  const int32_t failed = guard([&] {
-    if (entry->folder || wanted.names.erase(std::string(view(entry->name))) == 0) return;
-    wanted.found.push_back(
-        {wanted.folder + std::string(view(entry->name)), entry->size, entry->modified, ""});
-    if (wanted.names.empty()) status = KINORA_SIGNAL_END;  // a bucket may hold a million more
-  });
-  return failed != KINORA_OK ? failed : status;
-}
 
 }  // namespace
 
@@ -389,10 +426,9 @@ bool is_picture_file(std::string_view name) {
   return ends_as(std::string(name), {".jpg", ".jpeg", ".png", ".webp"});
 }
 
-std::vector<FoundFile> files_in(Io& io, const std::string& folder, Look look, LeftOut& out) {
-  Walk walk(io, look, out);
+void files_in(Io& io, const std::string& folder, Look look, LeftOut& out, const TakeFile& take) {
+  Walk walk(io, look, out, take);
   if (!look.recursive || !is_remote(folder) || !walk.add_flat(folder)) walk.add(folder, 0);
-  return std::move(walk.found);
 }
 
 bool is_unanswered(const std::string& url, int32_t code) {
@@ -400,35 +436,32 @@ bool is_unanswered(const std::string& url, int32_t code) {
          (is_remote(url) && (code == KINORA_ERROR_TIMEOUT || code == KINORA_ERROR_INVALID));
 }
 
-std::vector<FoundFile> files_matching(Io& io, const std::string& pattern, LeftOut& left_out) {
-  std::vector<FoundFile> out;
+void files_matching(Io& io, const std::string& pattern, LeftOut& left_out, const TakeFile& take) {
   if (!is_remote(pattern)) {
     std::vector<std::string> unreadable;
-    for (const auto& file : local_files_matching(pattern, unreadable)) out.push_back(found_file(file));
+    for (const auto& file : local_files_matching(pattern, unreadable)) take(found_file(file));
     for (const auto& folder : unreadable)
-      out.push_back({folder, 0, 0, folder + ": the folder cannot be read; fix its permissions"});
-    return out;
+      take({folder, 0, 0, folder + ": the folder cannot be read; fix its permissions"});
+    return;
   }
   const auto [folder, rest] = split_pattern(pattern);
   const bool deep = rest.find('/') != std::string::npos || rest.find("**") != std::string::npos;
   const int64_t folders = left_out.folders;
-  const auto files = files_in(io, folder, {deep, true}, left_out);
+  files_in(io, folder, {deep, true}, left_out, [&, at = folder.size()](const FoundFile& file) {
+    const bool is_match = file.url == pattern || matches(rest, std::string_view(file.url).substr(at));
+    if (is_match || !file.error.empty()) take(file);
+  });
   left_out.folders = folders;  // the pattern does not cover their contents
-  for (auto file : files) {
-    if (file.url == pattern) return {file};
-    if (!file.error.empty() || matches(rest, std::string_view(file.url).substr(folder.size())))
-      out.push_back(std::move(file));
-  }
-  return out;
 }
 
-std::vector<FoundFile> files_named(Io& io, const std::string& folder, const std::set<std::string>& names) {
-  const Uri uri = or_throw(parse_uri(folder));
-  const auto store = or_throw(io.store(uri.scheme));
-  Wanted wanted{folder, names, {}};
-  const int32_t status = store->table->list(store->self, str(uri.path), &wanted, take_wanted);
-  if (status != KINORA_SIGNAL_END && status != KINORA_ERROR_NOT_FOUND) or_throw(from_abi(status, folder));
-  return std::move(wanted.found);
+void files_directly_in(Io& io, const std::string& folder, const std::function<bool(const FoundFile&)>& take) {
+  try {
+    each_entry(io, folder, [&](const Listed& e) {
+      return e.folder || take({folder + e.name, e.size, e.modified, ""});
+    });
+  } catch (const Error& e) {
+    if (e.code() != KINORA_ERROR_NOT_FOUND) throw;
+  }
 }
 
 FoundFile found_file(const std::string& url) {

@@ -9,12 +9,12 @@
 //
 // Paths in lists and manifests are relative to the file that contains them.
 #pragma once
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -24,6 +24,7 @@
 namespace kinora::core {
 
 using nlohmann::json;
+class InputRows;  // input_rows.hpp
 
 // A file of a folder or prefix on any storage.
 struct FoundFile {
@@ -79,18 +80,21 @@ bool is_remote(std::string_view url);
 // what an earlier run found must not be treated as gone.
 bool is_unanswered(const std::string& url, int32_t code);
 
-// Files sorted by name, folder by folder. Skips names that begin with a dot, and does not follow links to
+using TakeFile = std::function<void(const FoundFile&)>;
+
+// Gives files sorted by name, folder by folder. Skips names that begin with a dot, and does not follow links to
 // folders, which may form cycles. A subfolder that cannot be listed is an entry with its error. Adds the
 // skipped counts to `out`. Throws kinora::Error if the folder itself cannot be listed, or if the network
 // fails below it, since the contents are unknown then.
-std::vector<FoundFile> files_in(Io& io, const std::string& folder, Look look, LeftOut& out);
+void files_in(Io& io, const std::string& folder, Look look, LeftOut& out, const TakeFile& take);
 
-// Files of any ending that match a pattern, on this machine or behind a URI; an object with exactly the
-// pattern as its name comes first. Throws as files_in().
-std::vector<FoundFile> files_matching(Io& io, const std::string& pattern, LeftOut& out);
+// Files of any ending that match a pattern, on this machine or behind a URI, and an object with exactly the
+// pattern as its name. Throws as files_in().
+void files_matching(Io& io, const std::string& pattern, LeftOut& out, const TakeFile& take);
 
-// Which of these names a remote folder directly contains. Throws kinora::Error if it cannot be listed.
-std::vector<FoundFile> files_named(Io& io, const std::string& folder, const std::set<std::string>& names);
+// Files that a remote folder directly contains, until `take` returns false. Throws kinora::Error if it cannot
+// be listed.
+void files_directly_in(Io& io, const std::string& folder, const std::function<bool(const FoundFile&)>& take);
 
 // Size and modification time of a local file; zeros if it is missing or remote.
 FoundFile found_file(const std::string& url);
@@ -106,6 +110,7 @@ struct Input {
   int64_t modified = 0;
   std::string error;       // why it cannot be read: it ends as failed with this reason
   std::string key_before;  // its key in the job's record
+  int64_t recorded = 0;    // its row there; 0: none
 
   // Equal as long as nothing shows that the video or its metadata changed: the file's name, size and
   // modification time, its caption and other metadata. Begins with named().
@@ -123,25 +128,25 @@ struct Input {
 // unusable stays an input whose `error` is the reason. Throws kinora::Error if a list, manifest, folder or
 // prefix cannot be read at all, or the network fails; a subfolder that cannot be read is an input with an
 // error. left_out: receives what was skipped, unless null. Their keys are empty.
-std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look,
-                               LeftOut* left_out = nullptr);
+std::unique_ptr<InputRows> find_inputs(Io& io, const std::vector<std::string>& paths, Look look,
+                                       LeftOut* left_out = nullptr);
 
 // Whether the ending is that of a list or a manifest.
 bool is_listing(const std::string& path);
 
 // The same without any request to a remote storage: each URI counts as one input.
-std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, Look look,
-                                    LeftOut* left_out = nullptr);
+std::unique_ptr<InputRows> glance_at_inputs(Io& io, const std::vector<std::string>& paths, Look look,
+                                            LeftOut* left_out = nullptr);
 
 // Gives every input a key: the one from its manifest, else its name without the ending. Dots (in WebDataset
 // the field starts at the first dot), slashes and control characters are replaced; equal keys get a number,
 // and a key that equals a clip of another video gets "-film". Manifest keys are assigned first, then earlier
-// keys (key_before). taken: keys that no input may have.
-void name_inputs(std::vector<Input>& inputs, std::unordered_set<std::string> taken = {});
+// keys (key_before).
+void name_inputs(InputRows& inputs);
 // A line for each manifest whose keys had to change to be unique and valid.
-std::vector<std::string> changed_keys(const std::vector<Input>& inputs, const LeftOut& left_out);
+std::vector<std::string> changed_keys(const InputRows& inputs, const LeftOut& left_out);
 
 // One digest of all inputs in their order, whatever their keys are.
-std::string identity_of(const std::vector<Input>& inputs);
+std::string identity_of(const InputRows& inputs);
 
 }  // namespace kinora::core

@@ -9,8 +9,9 @@
 
 #include "core/io/wildcard.hpp"
 #include "core/runtime/runtime.hpp"
-#include "plugins/jobs/curation/csv_table.hpp"
+#include "plugins/jobs/curation/input_rows_testing.hpp"
 #include "plugins/jobs/curation/manifest.hpp"
+#include "plugins/jobs/listing/csv_table.hpp"
 
 namespace kinora::core {
 namespace {
@@ -127,12 +128,13 @@ class Inputs : public testing::Test {
     return (folder_ / name).string();
   }
   std::vector<Input> find(const std::vector<std::string>& paths, Look look = {}) {
-    return find_inputs(runtime_->io(), paths, look);
+    return all_of(*find_inputs(runtime_->io(), paths, look));
   }
-  static std::vector<std::string> keys(std::vector<Input> inputs) {
-    name_inputs(inputs);
+  static std::vector<std::string> keys(const std::vector<Input>& inputs) {
+    RowsOf all(inputs);
+    name_inputs(all.rows);
     std::vector<std::string> out;
-    for (const auto& input : inputs) out.push_back(input.key);
+    for (const auto& input : all_of(all.rows)) out.push_back(input.key);
     return out;
   }
   fs::path folder_;
@@ -173,7 +175,7 @@ TEST_F(Inputs, OfAFolderAreNotItsListsPicturesAndLogs) {
   put("a.mp4"), put("b"), put("c.dat"), put("a.txt"), put("b.JPG"), put("c.jpg"), put("d.mp4.part"),
       put("sub/e.srt");
   LeftOut out;
-  EXPECT_THAT(keys(find_inputs(runtime_->io(), {folder_}, {.recursive = true}, &out)),
+  EXPECT_THAT(keys(all_of(*find_inputs(runtime_->io(), {folder_}, {.recursive = true}, &out))),
               ElementsAre("a", "b", "c"));
   EXPECT_EQ(out.endings,
             (std::map<std::string, int64_t>{{".txt", 1}, {".jpg", 2}, {".part", 1}, {".srt", 1}}));
@@ -190,9 +192,9 @@ TEST_F(Inputs, OfAFolderAreNotItsListsPicturesAndLogs) {
 TEST_F(Inputs, OfAFolderArePicturesOnlyOnRequest) {
   put("a.mp4"), put("b.JPG"), put("c.jpeg"), put("d.png"), put("e.webp"), put("f.tif"), put("g.txt");
   LeftOut out;
-  EXPECT_THAT(keys(find_inputs(runtime_->io(), {folder_}, {}, &out)), ElementsAre("a"));
+  EXPECT_THAT(keys(all_of(*find_inputs(runtime_->io(), {folder_}, {}, &out))), ElementsAre("a"));
   EXPECT_EQ(out.pictures(), 4);
-  EXPECT_THAT(keys(find_inputs(runtime_->io(), {folder_}, {.pictures = true}, &out)),
+  EXPECT_THAT(keys(all_of(*find_inputs(runtime_->io(), {folder_}, {.pictures = true}, &out))),
               ElementsAre("a", "b", "c", "d", "e"));
   EXPECT_EQ(out.pictures(), 0);
   EXPECT_EQ(out.not_videos(), 2);
@@ -299,11 +301,11 @@ TEST_F(Inputs, OfAManifestWhoseKeysHadToChangeAreNamedOnce) {
   const auto two = put("two.csv", "url,key\nd.mp4,fine\nd.mp4,\n"),
              three = put("three.csv", "url,key\ne.mp4,x/y\n");
   LeftOut out;
-  auto inputs = find_inputs(runtime_->io(), {one, folder_ / "two.csv", three}, {}, &out);
-  name_inputs(inputs);
-  EXPECT_THAT(keys(inputs), ElementsAre("hero", "hero-2", "a-b-c", "d", "fine", "d-2", "x-y"));
+  const auto inputs = find_inputs(runtime_->io(), {one, folder_ / "two.csv", three}, {}, &out);
+  name_inputs(*inputs);
+  EXPECT_THAT(keys(all_of(*inputs)), ElementsAre("hero", "hero-2", "a-b-c", "d", "fine", "d-2", "x-y"));
   EXPECT_THAT(
-      changed_keys(inputs, out),
+      changed_keys(*inputs, out),
       ElementsAre(testing::AllOf(HasSubstr("one.jsonl: 2 keys are"), HasSubstr("'hero' is now 'hero-2'")),
                   testing::AllOf(HasSubstr("three.csv: 1 key is"), HasSubstr("'x/y' is now 'x-y'"))));
 }
@@ -311,10 +313,10 @@ TEST_F(Inputs, OfAManifestWhoseKeysHadToChangeAreNamedOnce) {
 TEST_F(Inputs, OfAManifestAreNamedAsItSaysBeforeTheOthersAre) {
   const auto list = put("m.jsonl", "{\"url\": \"boat.mp4\"}\n{\"url\": \"x.mp4\", \"key\": \"boat\"}\n");
   LeftOut out;
-  auto inputs = find_inputs(runtime_->io(), {list}, {}, &out);
-  name_inputs(inputs);
-  EXPECT_THAT(keys(inputs), ElementsAre("boat-2", "boat"));
-  EXPECT_THAT(changed_keys(inputs, out), testing::IsEmpty());
+  const auto inputs = find_inputs(runtime_->io(), {list}, {}, &out);
+  name_inputs(*inputs);
+  EXPECT_THAT(keys(all_of(*inputs)), ElementsAre("boat-2", "boat"));
+  EXPECT_THAT(changed_keys(*inputs, out), testing::IsEmpty());
 }
 
 TEST_F(Inputs, OfAManifestWhoseColumnIsALetterAwayFromAKnownOneSayIt) {
@@ -406,7 +408,7 @@ TEST_F(Inputs, KeepTheKeysThatTheJobKnowsThemByWhateverIsAdded) {
   const auto url = [&](const char* name) { return (folder_ / name).string(); };
   using KeyByUrl = std::map<std::string, std::string>;  // url and key
   const auto keys_of = [&](const std::string& lines, KeyByUrl known, const char* list = "l.txt") {
-    auto inputs = find_inputs(runtime_->io(), {put(list, lines)}, {});
+    auto inputs = find({put(list, lines)});
     for (auto& input : inputs) input.key_before = std::exchange(known[input.url], "");
     return keys(inputs);
   };

@@ -12,7 +12,7 @@
 #include "kinora/abi/base.h"
 #include "kinora/error.hpp"
 #include "kinora/json_nan.hpp"
-#include "plugins/jobs/curation/csv_table.hpp"
+#include "plugins/jobs/listing/csv_table.hpp"
 
 namespace kinora::core {
 namespace {

@@ -49,7 +49,7 @@ Lineage Lineage::of(const kinora_outcome& outcome) {
   return out;
 }
 
-Record::Record(const fs::path& folder, std::vector<Input>& inputs, const Options& options)
+Record::Record(const fs::path& folder, InputRows& inputs, const Options& options)
     : data_(folder / "data"),
       options_(options),
       db_(folder / kRecordFile, options.looks ? Database::Access::copy : Database::Access::write) {
@@ -226,9 +226,10 @@ void Record::each(const std::function<void(const json&, bool, const json&)>& f) 
       f(parse_facts(outcomes.text(2)), outcomes.number(1) != 0, files);
     }
   };
-  for (const int64_t input : db_.numbers("SELECT id FROM input ORDER BY place, after")) {
+  Query inputs(db_, "SELECT id FROM input ORDER BY place, after");
+  while (inputs.next()) {
     Query outcomes(db_, "SELECT id, made, line FROM outcome WHERE input = ? ORDER BY made > 0, key, line");
-    outcomes.bind(1, input);
+    outcomes.bind(1, inputs.number(0));
     tell(outcomes);
   }
   Query others(db_, "SELECT id, made, line FROM outcome WHERE input IS NULL ORDER BY key, line");

@@ -7,10 +7,11 @@
 #pragma once
 #include <functional>
 #include <mutex>
+#include <unordered_map>
 
 #include "kinora/abi/engine.h"
 #include "plugins/jobs/curation/database.hpp"
-#include "plugins/jobs/curation/inputs.hpp"
+#include "plugins/jobs/curation/input_rows.hpp"
 
 namespace kinora::core {
 
@@ -36,7 +37,7 @@ class Record {
   };
   // Compares the inputs with the record, gives them their keys, and removes what is void. Throws
   // kinora::Error.
-  Record(const std::filesystem::path& folder, std::vector<Input>& inputs, const Options& options);
+  Record(const std::filesystem::path& folder, InputRows& inputs, const Options& options);
   ~Record();
 
   // Videos of one kind at the beginning of the run.
@@ -89,13 +90,14 @@ class Record {
   struct RecordedVideo;
   void begin(const std::filesystem::path& folder);
   void start_over(const std::string& why);
-  void find_inputs(std::vector<Input>& inputs);
-  std::vector<RecordedVideo> known_inputs();
+  void find_inputs(InputRows& inputs);
+  void each_known(const std::function<void(const RecordedVideo&)>& f);
+  bool stays_unlisted(const RecordedVideo& video) const;
   static bool is_same(const RecordedVideo& video, const Input& input);
   void renew(const RecordedVideo& video, const Input& input);
-  void match(std::vector<RecordedVideo>& known, std::vector<Input>& inputs);
-  void void_stale(std::vector<RecordedVideo>& known, const std::vector<Input>& inputs);
-  void place(const std::vector<RecordedVideo>& known, const std::vector<Input>& inputs);
+  void match(InputRows& inputs);
+  void void_stale(const InputRows& inputs);
+  void place(InputRows& inputs);
   void reopen_unfinished();
   void retry_failures();
   void reopen(int64_t input);

@@ -29,42 +29,36 @@ bool names(const std::string& entry, const std::string& url) {
 
 }  // namespace
 
-// An input as the record knows it.
+// An input as the record knows it when the run begins.
 struct Record::RecordedVideo {
   int64_t id;
   std::string key, url, identity, sha256;
   bool was_seen, has_failed;
-  bool is_worth_keeping;     // it has results other than its own failure
-  std::optional<size_t> at;  // its place among the listed inputs
-  bool stays = true;
+  bool is_worth_keeping;  // it has results other than its own failure
 };
 
-void Record::find_inputs(std::vector<Input>& inputs) {
-  auto known = known_inputs();
-  match(known, inputs);
-  void_stale(known, inputs);
-  place(known, inputs);
+void Record::find_inputs(InputRows& inputs) {
+  db_.script(
+      "CREATE TEMP TABLE known AS SELECT id, key, url, identity, sha256, seen, EXISTS (SELECT 1 FROM outcome "
+      "WHERE input = input.id AND made = 0 AND failed), EXISTS (SELECT 1 FROM outcome WHERE outcome.input = "
+      "input.id AND (made > 0 OR NOT failed)) FROM input ORDER BY place, after");
+  match(inputs);
+  void_stale(inputs);
+  place(inputs);
+  db_.script("DROP TABLE known");
 }
 
-std::vector<Record::RecordedVideo> Record::known_inputs() {
-  std::vector<RecordedVideo> out;
-  Query rows(
-      db_,
-      "SELECT id, key, url, identity, sha256, seen, EXISTS (SELECT 1 FROM outcome WHERE input = input.id AND "
-      "made = 0 AND failed),"
-      " EXISTS (SELECT 1 FROM outcome WHERE outcome.input = input.id AND (made > 0 OR NOT failed)) "
-      "FROM input ORDER BY place, after");
+void Record::each_known(const std::function<void(const RecordedVideo&)>& f) {
+  Query rows(db_, "SELECT * FROM known ORDER BY rowid");
   while (rows.next())
-    out.push_back({rows.number(0),
-                   rows.text(1),
-                   rows.text(2),
-                   rows.text(3),
-                   rows.text(4),
-                   rows.number(5) != 0,
-                   rows.number(6) != 0,
-                   rows.number(7) != 0,
-                   {}});
-  return out;
+    f({rows.number(0), rows.text(1), rows.text(2), rows.text(3), rows.text(4), rows.number(5) != 0,
+       rows.number(6) != 0, rows.number(7) != 0});
+}
+
+// Of a video that is not listed.
+bool Record::stays_unlisted(const RecordedVideo& video) const {
+  return video.is_worth_keeping && std::none_of(options_.prune.begin(), options_.prune.end(),
+                                                [&](const auto& entry) { return names(entry, video.url); });
 }
 
 // Whether nothing shows that the video or its metadata has changed since it was recorded, wherever it lies now.
@@ -82,63 +76,43 @@ bool Record::is_same(const RecordedVideo& video, const Input& input) {
 
 // Finds each listed input in the record by its url, else as a video that was moved, and names all inputs. A
 // listed input keeps its key unless its manifest gives another one; an unlisted one always.
-void Record::match(std::vector<RecordedVideo>& known, std::vector<Input>& inputs) {
-  // Inputs with this url, or file name, the first one last.
-  std::unordered_map<std::string, std::vector<size_t>> of_url, of_name;
-  const auto name_of = [](const std::string& url) { return fs::path(url).filename().string(); };
-  for (size_t i = inputs.size(); i-- > 0;) of_url[inputs[i].url].push_back(i);
-  const auto take = [&](RecordedVideo& video, size_t input) {
-    video.at = input;
-    inputs[input].key_before = video.key;
-  };
-  for (auto& video : known)
-    if (const auto at = of_url.find(video.url); at != of_url.end() && !at->second.empty()) {
-      take(video, at->second.back());
-      at->second.pop_back();
-    }
-  for (auto& [url, left] : of_url)
-    for (const size_t i : left)
-      if (!is_remote(url)) of_name[name_of(url)].push_back(i);
-  for (auto& [name, left] : of_name) std::ranges::sort(left);
-  std::unordered_set<std::string> taken;
-  for (auto& video : known) {
-    if (video.at) continue;
-    if (const auto at = of_name.find(name_of(video.url)); at != of_name.end() && !is_remote(video.url)) {
-      const auto found = std::ranges::find_if(
-          at->second, [&](size_t i) { return !inputs[i].is_unseen() && is_same(video, inputs[i]); });
-      if (found != at->second.end()) {
-        take(video, *found);
-        at->second.erase(found);
-        continue;
-      }
-    }
-    const bool is_pruned = std::any_of(options_.prune.begin(), options_.prune.end(),
-                                       [&](const auto& entry) { return names(entry, video.url); });
-    video.stays = video.is_worth_keeping && !is_pruned;
-    if (video.stays) taken.insert(video.key);
-  }
-  if (!options_.named) name_inputs(inputs, std::move(taken));
+void Record::match(InputRows& inputs) {
+  inputs.forget_record();
+  each_known([&](const RecordedVideo& video) {
+    if (const auto at = inputs.unrecorded_at(video.url)) inputs.set_recorded(*at, video.id, video.key);
+  });
+  each_known([&](const RecordedVideo& video) {
+    if (inputs.recorded(video.id)) return;
+    const std::string file = fs::path(video.url).filename().string();
+    for (auto at = is_remote(video.url) ? std::nullopt : inputs.unrecorded_called(file, 0); at;
+         at = inputs.unrecorded_called(file, *at + 1))
+      if (const Input input = inputs[*at];
+          !is_remote(input.url) && !input.is_unseen() && is_same(video, input))
+        return inputs.set_recorded(*at, video.id, video.key);
+    if (stays_unlisted(video)) inputs.reserve(video.key);
+  });
+  if (!options_.named) name_inputs(inputs);
 }
 
 // Removes inputs whose results are void: changed, renamed, pruned, or without their files.
-void Record::void_stale(std::vector<RecordedVideo>& known, const std::vector<Input>& inputs) {
-  for (auto& video : known) {
-    if (video.at) {
-      const Input& input = inputs[*video.at];
-      video.stays = is_same(video, input) && video.key == input.key && files_are_there(video.id);
-    }
+void Record::void_stale(const InputRows& inputs) {
+  each_known([&](const RecordedVideo& video) {
+    const auto at = inputs.recorded(video.id);
+    const Input input = at ? inputs[*at] : Input{};
+    const bool stays = at ? is_same(video, input) && video.key == input.key && files_are_there(video.id)
+                          : stays_unlisted(video);
     const Count results = count_of(video);
     const auto add = [&](Count& to) {
       to.first = to.videos++ == 0 ? video.url : to.first;
       to.clips += results.clips;
     };
-    if (!video.stays && (video.at || video.is_worth_keeping)) add(video.at ? changed_ : pruned_);
-    if (video.stays && !video.at) add(unlisted_);
-    if (video.stays && video.at && video.is_worth_keeping && inputs[*video.at].is_unseen()) add(unseen_);
-    if (video.stays) continue;
+    if (!stays && (at || video.is_worth_keeping)) add(at ? changed_ : pruned_);
+    if (stays && !at) add(unlisted_);
+    if (stays && at && video.is_worth_keeping && input.is_unseen()) add(unseen_);
+    if (stays) return;
     void_results(video.id);
     db_.run("DELETE FROM input WHERE id = ?", video.id);
-  }
+  });
 }
 
 Record::Count Record::count_of(const RecordedVideo& known) {
@@ -151,28 +125,31 @@ Record::Count Record::count_of(const RecordedVideo& known) {
 
 // Writes the order of the inputs, and adds new ones. An unlisted input follows the one that it followed
 // before.
-void Record::place(const std::vector<RecordedVideo>& known, const std::vector<Input>& inputs) {
-  std::vector<bool> is_known(inputs.size());
+void Record::place(InputRows& inputs) {
   int64_t last = -1, after = 0;
-  for (const auto& video : known) {
-    if (video.at) last = static_cast<int64_t>(*video.at), after = 0;
-    if (!video.stays) continue;
-    if (!video.at) {
+  each_known([&](const RecordedVideo& video) {
+    const auto at = inputs.recorded(video.id);
+    if (at) last = static_cast<int64_t>(*at), after = 0;
+    const bool stays = db_.number("SELECT COUNT(*) FROM input WHERE id = ?", video.id) > 0;
+    if (!stays && at) inputs.set_recorded(*at, 0, video.key);
+    if (!stays) return;
+    if (!at) {
       db_.run("UPDATE input SET place = ?, after = ?, listed = 0 WHERE id = ?", last, ++after, video.id);
-      continue;
+      return;
     }
-    is_known[*video.at] = true;
-    const bool is_seen = !inputs[*video.at].is_unseen();
-    db_.run("UPDATE input SET place = ?, after = 0, listed = 1, seen = ? WHERE id = ?", *video.at, is_seen,
+    const Input input = inputs[*at];
+    const bool is_seen = !input.is_unseen();
+    db_.run("UPDATE input SET place = ?, after = 0, listed = 1, seen = ? WHERE id = ?", last, is_seen,
             video.id);
-    if (is_seen) renew(video, inputs[*video.at]);
+    if (is_seen) renew(video, input);
     if (is_seen && !video.was_seen && video.has_failed) reopen(video.id);
-  }
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (!is_known[i])
+  });
+  inputs.each([&](size_t at, const Input& input) {
+    if (input.recorded == 0)
       db_.run(
           "INSERT INTO input (key, url, identity, place, after, listed, seen) VALUES (?, ?, ?, ?, 0, 1, ?)",
-          inputs[i].key, inputs[i].url, inputs[i].identity(), i, !inputs[i].is_unseen());
+          input.key, input.url, input.identity(), at, !input.is_unseen());
+  });
 }
 
 // Records where the video lies now, and its identity as it is computed now.

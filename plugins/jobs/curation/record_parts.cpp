@@ -41,7 +41,9 @@ int64_t Record::adopt(const fs::path& part, const std::vector<std::string>& keys
     ++taken;
   }
   all.commit();
-  count_before();
+  ended_before_ += taken;
+  clips_before_ += db_.number("SELECT COUNT(*) FROM outcome WHERE id > ? AND made > 0", last_before_);
+  last_before_ = db_.number("SELECT MAX(id) FROM outcome");
   return taken;
 }
 

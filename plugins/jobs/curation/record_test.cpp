@@ -11,6 +11,7 @@
 #include "kinora/abi/base.h"
 #include "kinora/error.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/input_rows_testing.hpp"
 
 namespace kinora::core {
 namespace {
@@ -46,8 +47,8 @@ class RecordTest : public InFolder {
     for (const char* key : {"b", "a"})
       inputs_.push_back({.url = std::string("/videos/") + key + ".mp4", .size = 5, .modified = 7});
   }
-  Record open(Record::Options options = {.base = "x"}) { return Record(folder_, inputs_, options); }
-  Record open_retrying(int64_t retries) { return open({.base = "x", .retries = retries}); }
+  RecordOf open(Record::Options options = {.base = "x"}) { return RecordOf(folder_, inputs_, options); }
+  RecordOf open_retrying(int64_t retries) { return open({.base = "x", .retries = retries}); }
   static json line(const std::string& key, const std::string& end = "kept") {
     return {{"key", key}, {"end", end}, {"facts", json::object()}};
   }
@@ -97,14 +98,14 @@ class RecordTest : public InFolder {
 
 TEST_F(RecordTest, GoesOnWhereItWasKilled) {
   {
-    Record record = open();
+    RecordOf record = open();
     clip(record, "b-0001", "b"), clip(record, "b-0000", "b"), clip(record, "a-0000", "a");
     clip(record, "a-0001", "a", "filtered"), clip(record, "a-0002", "a", "failed");
     finish(record, "b");
     std::ofstream(folder_ / "data/a-0003.mp4") << "stored, but killed before it was recorded";
   }
   {
-    Record record = open();
+    RecordOf record = open();
     EXPECT_EQ(record.ended_before(), 1);
     EXPECT_EQ(record.clips_before(), 4);
     EXPECT_TRUE(record.has_ended(b()) && !record.has_ended(a()));
@@ -118,13 +119,13 @@ TEST_F(RecordTest, GoesOnWhereItWasKilled) {
     finish(record, "a");
     EXPECT_THAT(order(record), ElementsAre("b", "b-0000", "b-0001", "a", "a-0000", "a-0001", "a-0002"));
   }
-  Record again = open();
+  RecordOf again = open();
   EXPECT_EQ(again.ended_before(), 2);
   EXPECT_THAT(order(again), ElementsAre("b", "b-0000", "b-0001", "a", "a-0000", "a-0001", "a-0002"));
 }
 
 TEST_F(RecordTest, SaysWhichInputsTheEngineLost) {
-  Record record = open();
+  RecordOf record = open();
   finish(record, "b");
   try {
     order(record);
@@ -137,7 +138,7 @@ TEST_F(RecordTest, SaysWhichInputsTheEngineLost) {
 // The samples that a failed one was made of are made again; others that were made of them are known.
 TEST_F(RecordTest, RetriesFailuresOncePerRequest) {
   {
-    Record record = open();
+    RecordOf record = open();
     clip(record, "b-0000", "b"), finish(record, "b");
     clip(record, "a-0001-0", "a-0001"), clip(record, "a-0001-1", "a-0001", "failed");
     clip(record, "a-0000", "a"), clip(record, "a-0001", "a"), clip(record, "a-0002", "a", "filtered");
@@ -145,14 +146,14 @@ TEST_F(RecordTest, RetriesFailuresOncePerRequest) {
   }
   EXPECT_EQ(open().ended_before(), 2) << "nobody asked";
   for (const bool killed : {false, true}) {
-    Record record = open_retrying(1);
+    RecordOf record = open_retrying(1);
     EXPECT_EQ(record.retried(), killed ? 0 : 1);
     EXPECT_TRUE(record.has_ended(b()) && !record.has_ended(a()));
     EXPECT_THAT(record.ended_of(a()), ElementsAre("a-0000", "a-0001-0", "a-0002"));
     EXPECT_THAT(stored(), ElementsAre("a-0000", "a-0001-0", "b-0000"));
   }
   {
-    Record record = open_retrying(1);
+    RecordOf record = open_retrying(1);
     clip(record, "a-0001-1", "a-0001"), clip(record, "a-0001", "a");
     finish(record, "a", "failed");
   }
@@ -164,7 +165,7 @@ TEST_F(RecordTest, RetriesFailuresOncePerRequest) {
 TEST_F(RecordTest, InputsThatWereJoinedAreDoneTogetherOrNotAtAll) {
   inputs_.push_back({.url = "/videos/c.mp4", .size = 5, .modified = 7});
   const auto done = [&](bool all) {
-    Record record = open();
+    RecordOf record = open();
     clip(record, "c-0000", "c"), finish(record, "c");
     clip(record, "a-0000", "a");
     joined(record, "pair", {"a", "b"}, {"a-0000", "b"});
@@ -173,7 +174,7 @@ TEST_F(RecordTest, InputsThatWereJoinedAreDoneTogetherOrNotAtAll) {
   };
   done(false);
   {
-    Record record = open();
+    RecordOf record = open();
     EXPECT_FALSE(record.has_ended(a()) || record.has_ended(b()));
     EXPECT_TRUE(record.has_ended(inputs_[2]));
     EXPECT_THAT(record.ended_of(a()), IsEmpty());
@@ -182,13 +183,13 @@ TEST_F(RecordTest, InputsThatWereJoinedAreDoneTogetherOrNotAtAll) {
   remove_record(folder_);
   done(true);
   {
-    Record record = open();
+    RecordOf record = open();
     EXPECT_EQ(record.ended_before(), 3);
     EXPECT_THAT(order(record), ElementsAre("b", "a", "a-0000", "c", "c-0000", "pair"));
   }
   b().size = 6;
   {
-    Record record = open();
+    RecordOf record = open();
     EXPECT_EQ(record.ended_before(), 1);
     EXPECT_THAT(stored(), ElementsAre("c-0000"));
     joined(record, "pair", {"a", "b"}, {"a", "b"}, "failed"), finish(record, "a"), finish(record, "b");
@@ -199,18 +200,18 @@ TEST_F(RecordTest, InputsThatWereJoinedAreDoneTogetherOrNotAtAll) {
 // The next run may make it of other clips, since these may end in another order.
 TEST_F(RecordTest, AnInputWithASampleOfSeveralClipsIsDoneAsAWhole) {
   {
-    Record record = open();
+    RecordOf record = open();
     clip(record, "b-0000", "b"), joined(record, "two", {"a"}, {"a-0000", "a-0001"}),
         clip(record, "a-0000", "a");
   }
-  Record record = open();
+  RecordOf record = open();
   EXPECT_THAT(record.ended_of(a()), IsEmpty());
   EXPECT_THAT(record.ended_of(b()), ElementsAre("b-0000"));
 }
 
 TEST_F(RecordTest, StartsOverWhereItCannotGoOn) {
   const auto fill_b = [&](std::vector<std::string> inputs) {
-    Record record = open();
+    RecordOf record = open();
     joined(record, "b-0000", inputs, inputs);
   };
   fill_b({"b"});
@@ -229,12 +230,12 @@ TEST_F(RecordTest, StartsOverWhereItCannotGoOn) {
 
 TEST_F(RecordTest, KeepsOtherVideosWhenOneChangesOrLosesAFile) {
   {
-    Record record = open();
+    RecordOf record = open();
     fill(record);
   }
   b().size = 6;
   {
-    const Record record = open();
+    const RecordOf record = open();
     EXPECT_EQ(record.ended_before(), 1);
     EXPECT_EQ(record.changed().videos, 1);
     EXPECT_EQ(record.changed().clips, 2);
@@ -252,7 +253,7 @@ TEST_F(RecordTest, AVideoThatCannotBeSeenKeepsItsResultsAndGoesOnWhenItIsBack) {
     return open();
   };
   {
-    Record record = see(true, "mine");
+    RecordOf record = see(true, "mine");
     fill(record);
   }
   EXPECT_TRUE(see(false, "mine").has_ended(b()));
@@ -260,17 +261,17 @@ TEST_F(RecordTest, AVideoThatCannotBeSeenKeepsItsResultsAndGoesOnWhenItIsBack) {
   EXPECT_FALSE(see(false, "another").has_ended(b())) << "its metadata has changed";
   EXPECT_THAT(stored(), ElementsAre("a-0000", "a-0001"));
   {
-    Record record = see(true, "mine");
+    RecordOf record = see(true, "mine");
     record.set_content(b(), "hash");
     clip(record, "b-0000", "b");
   }
   {
-    Record record = see(false, "mine");
+    RecordOf record = see(false, "mine");
     EXPECT_THAT(record.ended_of(b()), ElementsAre("b-0000"));
     finish(record, "b", "failed");  // it cannot be read
   }
   EXPECT_TRUE(see(false, "mine").has_ended(b()));
-  Record record = see(true, "mine");
+  RecordOf record = see(true, "mine");
   EXPECT_FALSE(record.has_ended(b()));
   EXPECT_THAT(record.ended_of(b()), ElementsAre("b-0000"));
   EXPECT_EQ(record.content(b()), "hash");
@@ -278,7 +279,7 @@ TEST_F(RecordTest, AVideoThatCannotBeSeenKeepsItsResultsAndGoesOnWhenItIsBack) {
 
 TEST_F(RecordTest, ResultsOfUnlistedVideosStayUntilTheyArePruned) {
   {
-    Record record = open();
+    RecordOf record = open();
     fill(record);
     record.set_content(b(), "hash of b");
     EXPECT_THAT(record.unlisted_contents(), IsEmpty());
@@ -286,7 +287,7 @@ TEST_F(RecordTest, ResultsOfUnlistedVideosStayUntilTheyArePruned) {
   inputs_.erase(inputs_.begin());
   inputs_.push_back({.url = "/other/b.mp4", .size = 9, .modified = 9});
   {
-    Record record = open();
+    RecordOf record = open();
     EXPECT_EQ(record.unlisted().videos, 1);
     EXPECT_EQ(record.unlisted().clips, 2);
     EXPECT_EQ(record.unlisted().first, "/videos/b.mp4");
@@ -297,7 +298,7 @@ TEST_F(RecordTest, ResultsOfUnlistedVideosStayUntilTheyArePruned) {
   }
   for (const auto& [entry, clips] :
        std::vector<std::pair<std::string, int64_t>>{{"/videos/b", 0}, {"/other", 0}, {"/videos/b*", 2}}) {
-    Record record = open({.base = "x", .prune = {entry}});
+    RecordOf record = open({.base = "x", .prune = {entry}});
     EXPECT_EQ(record.pruned().clips, clips) << entry;
     EXPECT_FALSE(record.knows("b-0000", true) && clips > 0);
   }
@@ -308,18 +309,18 @@ TEST_F(RecordTest, ResultsOfUnlistedVideosStayUntilTheyArePruned) {
 TEST_F(RecordTest, AnUnlistedInputThatOnlyFailedIsForgotten) {
   inputs_.push_back({.url = "/videos/disk", .error = "/videos/disk: contains no files"});
   {
-    Record record = open();
+    RecordOf record = open();
     for (const char* key : {"a", "b"}) finish(record, key);
     finish(record, "disk", "failed");
   }
   inputs_.pop_back();
-  Record record = open();
+  RecordOf record = open();
   EXPECT_EQ(record.inputs(), 2);
   EXPECT_EQ(record.unlisted().videos + record.pruned().videos, 0);
 }
 
 TEST_F(RecordTest, ForgetsAnInputWithItsFiles) {
-  Record record = open();
+  RecordOf record = open();
   fill(record);
   record.forget(b());
   EXPECT_FALSE(record.has_ended(b()));
@@ -332,7 +333,7 @@ TEST_F(RecordTest, TouchesNoFileOutsideItsFolder) {
   std::ofstream(outside) << "xyz";
   for (const auto& name : {"../../" + outside.filename().string(), outside.string()}) {
     remove_record(folder_);
-    Record record = open();
+    RecordOf record = open();
     record.end(line("b-0000"), {1, {"b"}, {"b"}}, {{name, 3}});
     record.forget(b());
     EXPECT_TRUE(fs::exists(outside)) << name;
@@ -344,7 +345,7 @@ TEST_F(RecordTest, TouchesNoFileOutsideItsFolder) {
 
 TEST_F(RecordTest, WritesNothingWhereItOnlyLooks) {
   {
-    Record record = open();
+    RecordOf record = open();
     fill(record);
   }
   const auto files = [&] {
@@ -375,7 +376,7 @@ TEST_F(RecordTest, IsReadWhileAJobWritesItAndRefusedWhereItIsDamaged) {
     return out;
   };
   {
-    Record record = open();
+    RecordOf record = open();
     EXPECT_THAT(keys(), IsEmpty());
     clip(record, "b-0000", "b");
     EXPECT_THAT(keys(), ElementsAre("b-0000"));

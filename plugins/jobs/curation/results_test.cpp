@@ -7,10 +7,10 @@
 
 #include "kinora/error.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
-#include "plugins/jobs/curation/csv_table.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/items.hpp"
 #include "plugins/jobs/curation/manifest.hpp"
+#include "plugins/jobs/listing/csv_table.hpp"
 
 namespace kinora::core {
 namespace {

@@ -48,30 +48,26 @@ std::string middle_of(const std::string& low, const std::string& high) {
 
 class RangesOfFiles {
  public:
-  RangesOfFiles(const PageOfFiles& page, uint64_t page_size) : page_(page), page_size_(page_size) {}
+  RangesOfFiles(const PageOfFiles& page, uint64_t page_size, const TakeFiles& take)
+      : page_(page), page_size_(page_size), take_(take) {}
 
-  std::vector<Listed> run(int threads) {
-    std::vector<Listed> first = page_("", page_size_);
-    if (first.size() < page_size_) return first;
-    ranges_.push_back(
-        {.start = "", .at = first.back().name, .found = std::move(first), .pages = kPagesBeforeSplit});
+  void run(int threads) {
+    const std::vector<Listed> first = page_("", page_size_);
+    take_(first);
+    if (first.size() < page_size_) return;
+    ranges_.push_back({.at = first.back().name, .pages = kPagesBeforeSplit});
     waiting_.push_back(&ranges_.back());
     {
       std::vector<std::jthread> workers;
       for (int i = 0; i < threads; ++i) workers.emplace_back([this] { work(); });
     }
     if (error_) std::rethrow_exception(error_);
-    ranges_.sort([](const Range& a, const Range& b) { return a.start < b.start; });
-    std::vector<Listed> out;
-    for (Range& range : ranges_) std::move(range.found.begin(), range.found.end(), std::back_inserter(out));
-    return out;
   }
 
  private:
-  // Names greater than `start` up to `until` (empty: without an end), of which those up to `at` are found.
+  // Names greater than `at` up to `until` (empty: without an end) are not found yet.
   struct Range {
-    std::string start, at, until{};
-    std::vector<Listed> found{};
+    std::string at, until{};
     int pages = 0;  // since a part of it was split off
     bool is_active = false, is_splitting = false;
   };
@@ -124,7 +120,7 @@ class RangesOfFiles {
     if (!range.is_active || range.at >= middle) return;
     const bool is_empty = behind.empty() || (!range.until.empty() && behind.front().name > range.until);
     if (!is_empty) {
-      ranges_.push_back({.start = middle, .at = middle, .until = range.until});
+      ranges_.push_back({.at = middle, .until = range.until});
       waiting_.push_back(&ranges_.back());
       range.pages = 0;
     }
@@ -142,17 +138,27 @@ class RangesOfFiles {
       if (!page.empty()) range.at = page.back().name;
       // The end may have been cut since the page was asked for.
       is_over = is_last || (!range.until.empty() && range.at >= range.until);
-      for (Listed& file : page)
-        if (range.until.empty() || file.name <= range.until) range.found.push_back(std::move(file));
+      const auto is_behind = [&](const Listed& file) { return file.name > range.until; };
+      if (!range.until.empty()) std::erase_if(page, is_behind);
       ++range.pages;
       changed_.notify_all();
+      lock.unlock();
+      take(page);
+      lock.lock();
     }
     range.is_active = false;
     changed_.notify_all();
   }
 
+  void take(const std::vector<Listed>& files) {
+    const std::lock_guard lock(taking_);
+    take_(files);
+  }
+
   const PageOfFiles& page_;
   const uint64_t page_size_;
+  const TakeFiles& take_;
+  std::mutex taking_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::list<Range> ranges_;  // in which a range keeps its address
@@ -169,15 +175,15 @@ int32_t take_file(void* user, const kinora_entry* e) {
 
 }  // namespace
 
-std::vector<Listed> list_in_ranges(const PageOfFiles& page, uint64_t page_size, int threads) {
-  return RangesOfFiles(page, page_size).run(threads);
+void list_in_ranges(const PageOfFiles& page, uint64_t page_size, int threads, const TakeFiles& take) {
+  RangesOfFiles(page, page_size, take).run(threads);
 }
 
-std::optional<std::vector<Listed>> list_flat(Io& io, const std::string& folder) {
+bool list_flat(Io& io, const std::string& folder, const TakeFiles& take) {
   const auto uri = or_throw(parse_uri(folder));
   const auto store = or_throw(io.store(uri.scheme));
   const kinora_storage* table = store->table;
-  if (!KINORA_HAS(table, list_from) || !table->list_from) return std::nullopt;
+  if (!KINORA_HAS(table, list_from) || !table->list_from) return false;
   const auto page = [&](const std::string& after, uint64_t most) {
     if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
     std::vector<Listed> out;
@@ -186,9 +192,10 @@ std::optional<std::vector<Listed>> list_flat(Io& io, const std::string& folder) 
     return out;
   };
   try {
-    return list_in_ranges(page, kPageOfFiles, kPagesAtOnce);
+    list_in_ranges(page, kPageOfFiles, kPagesAtOnce, take);
+    return true;
   } catch (const Error& e) {
-    if (e.code() == KINORA_ERROR_DATA || e.code() == KINORA_ERROR_UNSUPPORTED) return std::nullopt;
+    if (e.code() == KINORA_ERROR_DATA || e.code() == KINORA_ERROR_UNSUPPORTED) return false;
     throw;
   }
 }

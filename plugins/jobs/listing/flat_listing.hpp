@@ -5,7 +5,6 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,12 +16,15 @@ namespace kinora::core {
 // the end.
 using PageOfFiles = std::function<std::vector<Listed>(const std::string& after, uint64_t most)>;
 
-// All of them, in the order of the names' bytes. One page by one thread tells whether there are more. Throws what a
-// page throws, when all threads have ended.
-std::vector<Listed> list_in_ranges(const PageOfFiles& page, uint64_t page_size, int threads);
+// [one call at a time, any-thread] Takes files in the order of the names' bytes; the calls come in no order.
+using TakeFiles = std::function<void(const std::vector<Listed>&)>;
 
-// All files below a folder on a storage that lists from a name on (kinora_storage.list_from); nothing: this one does
-// not, or not in order. Throws kinora::Error.
-std::optional<std::vector<Listed>> list_flat(Io& io, const std::string& folder);
+// Gives each of them once to `take`. One page by one thread tells whether there are more. Throws what a page or `take`
+// throws, when all threads have ended.
+void list_in_ranges(const PageOfFiles& page, uint64_t page_size, int threads, const TakeFiles& take);
+
+// All files below a folder on a storage that lists from a name on (kinora_storage.list_from). False: this one does not,
+// or not in order; what was given before does not count. Throws kinora::Error.
+bool list_flat(Io& io, const std::string& folder, const TakeFiles& take);
 
 }  // namespace kinora::core

@@ -45,12 +45,18 @@ class NamesServer {
   std::mutex mutex_;
 };
 
-std::vector<std::string> listed_by(NamesServer& server, uint64_t page_size, int threads) {
+std::vector<std::string> listed_by(const PageOfFiles& page, uint64_t page_size, int threads) {
   std::vector<std::string> out;
-  for (const auto& file : list_in_ranges(
-           [&](const auto&after, uint64_t most) { return server.page(after, most); }, page_size, threads))
-    out.push_back(file.name);
+  list_in_ranges(page, page_size, threads, [&](const std::vector<Listed>& files) {
+    for (const auto& file : files) out.push_back(file.name);
+  });
+  std::sort(out.begin(), out.end());
   return out;
+}
+
+std::vector<std::string> listed_by(NamesServer& server, uint64_t page_size, int threads) {
+  return listed_by([&](const auto& after, uint64_t most) { return server.page(after, most); }, page_size,
+                   threads);
 }
 
 std::vector<std::string> numbered(int count, const std::string& prefix) {
@@ -99,7 +105,10 @@ TEST(FlatListing, EndsWithTheErrorOfAPage) {
     if (--left < 0) throw Error(KINORA_ERROR_IO, "the server is gone");
     return server.page(after, most);
   };
-  EXPECT_THROW(list_in_ranges(page, 10, 16), Error);
+  EXPECT_THROW(listed_by(page, 10, 16), Error);
+  const auto refuse = [](const auto&) { throw Error(KINORA_ERROR_NO_MEMORY, "the disk is full"); };
+  left = 1000;
+  EXPECT_THROW(list_in_ranges(page, 10, 16, refuse), Error);
 }
 
 // 10^6 names that are computed from the name before.
@@ -119,10 +128,10 @@ TEST(FlatListing, OfAMillionFilesTakesAThousandPages) {
     for (; low < kFiles && out.size() < most; ++low) out.push_back({fmt::format("v{:09}", low), false, 1, 1});
     return out;
   };
-  const auto found = list_in_ranges(page, 1000, 32);
+  const auto found = listed_by(page, 1000, 32);
   ASSERT_EQ(found.size(), static_cast<size_t>(kFiles));
   for (int64_t i = 0; i < kFiles; i += 997)
-    ASSERT_EQ(found[static_cast<size_t>(i)].name, fmt::format("v{:09}", i));
+    ASSERT_EQ(found[static_cast<size_t>(i)], fmt::format("v{:09}", i));
   EXPECT_LT(requests, 6000);
 }
 

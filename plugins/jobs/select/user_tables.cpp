@@ -9,7 +9,7 @@
 #include "core/base/text_encoding.hpp"
 #include "kinora/error.hpp"
 #include "kinora/json_nan.hpp"
-#include "plugins/jobs/curation/csv_table.hpp"
+#include "plugins/jobs/listing/csv_table.hpp"
 #include "plugins/jobs/curation/inputs.hpp"
 
 namespace kinora::core {

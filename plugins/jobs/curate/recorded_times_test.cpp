@@ -1,5 +1,5 @@
 // A finished job's inputs that were touched are those that it has read; changed ones are not.
-#include "plugins/jobs/curation/recorded_times.hpp"
+#include "plugins/jobs/curate/recorded_times.hpp"
 
 #include <chrono>
 #include <filesystem>
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/digest.hpp"
-#include "plugins/jobs/curation/record.hpp"
+#include "plugins/jobs/curation/input_rows_testing.hpp"
 
 namespace kinora::core::recorded_times_test {
 namespace {
@@ -22,7 +22,7 @@ class RecordedTimes : public testing::Test {
     fs::create_directories(out_ / "clips/data");
     write("bytes");
     std::vector<Input> inputs = listed();
-    Record record(out_ / "clips", inputs, {.base = "x"});
+    RecordOf record(out_ / "clips", inputs, {.base = "x"});
     record.set_content(inputs[0], sha256("bytes"));
   }
   ~RecordedTimes() override { fs::remove_all(out_); }
@@ -31,7 +31,9 @@ class RecordedTimes : public testing::Test {
   void end(const char* status) const {
     std::ofstream(out_ / "clips/summary.json") << R"({"status": ")" << status << "\"}";
   }
-  void touch() const { fs::last_write_time(video(), fs::file_time_type::clock::now() + std::chrono::hours(1)); }
+  void touch() const {
+    fs::last_write_time(video(), fs::file_time_type::clock::now() + std::chrono::hours(1));
+  }
   fs::path video() const { return out_ / "a.mp4"; }
   std::vector<Input> listed() const {
     const FoundFile file = found_file(video().string());
@@ -41,11 +43,12 @@ class RecordedTimes : public testing::Test {
     input.modified = file.modified;
     return {input};
   }
+  std::string listed_identity() const { return identity_of(RowsOf(listed()).rows); }
   // What the inputs count as in a run of today.
   std::string identity() const {
-    std::vector<Input> inputs = listed();
-    take_recorded_times(out_, "clips", inputs);
-    return identity_of(inputs);
+    RowsOf inputs(listed());
+    take_recorded_times(out_, "clips", inputs.rows);
+    return identity_of(inputs.rows);
   }
   const fs::path out_;
 };
@@ -53,9 +56,9 @@ class RecordedTimes : public testing::Test {
 TEST_F(RecordedTimes, AreThoseOfTouchedInputsWithTheBytesOfThen) {
   end("done");
   const std::string before = identity();
-  EXPECT_EQ(before, identity_of(listed()));
+  EXPECT_EQ(before, listed_identity());
   touch();
-  EXPECT_NE(identity_of(listed()), before);
+  EXPECT_NE(listed_identity(), before);
   EXPECT_EQ(identity(), before);
   fs::copy_file(video(), out_ / "copy");
   fs::rename(out_ / "copy", video());
@@ -67,12 +70,12 @@ TEST_F(RecordedTimes, AreNotThoseOfOtherBytesOfTheSameLength) {
   const std::string before = identity();
   write("other");
   touch();
-  EXPECT_EQ(identity(), identity_of(listed()));
+  EXPECT_EQ(identity(), listed_identity());
   EXPECT_NE(identity(), before);
 }
 
 TEST_F(RecordedTimes, AreThoseOfAFinishedJob) {
-  const std::string before = identity_of(listed());
+  const std::string before = listed_identity();
   touch();
   EXPECT_NE(identity(), before) << "no summary.json";
   end("failed");

@@ -7,6 +7,8 @@
 #pragma once
 #include <atomic>
 #include <optional>
+#include <string>
+#include <unordered_map>
 
 #include "kinora/sample.hpp"
 #include "plugins/jobs/curation/record.hpp"
@@ -20,8 +22,7 @@ class Ingest {
     bool drop_duplicates = true;  // use the first of equal videos; rule ingest.duplicate
   };
   // Borrowed.
-  Ingest(const std::vector<Input>& inputs, Record& record, const Options& options)
-      : inputs_(inputs), record_(record), options_(options), unlisted_(record.unlisted_contents()) {}
+  Ingest(const InputRows& inputs, Record& record, const Options& options);
 
   // The next video that has not ended yet. One call at a time.
   std::optional<Sample> next();
@@ -40,13 +41,16 @@ class Ingest {
   void say_lost(const Input& copy, const Input& first) const;
   Sample video_of(const Input& input) const;
   void end(const Input& input, const json& line);
-  const std::vector<Input>& inputs_;
+  Input first_with(const std::string& content, const Input& input);
+
+  const InputRows& inputs_;
   Record& record_;
   const Options options_;
   size_t at_ = 0;
   std::unordered_map<std::string, std::string>
       unlisted_;  // SHA-256 and key of videos that are no longer listed
-  std::unordered_map<std::string, const Input*> first_;  // the first listed video with these bytes
+  Database contents_{"the list of contents",
+                     Database::Access::scratch};  // place of the first video by its bytes
   std::atomic<int64_t> ended_ = 0;
 };
 

@@ -1,4 +1,4 @@
-#include "plugins/jobs/curation/ingest.hpp"
+#include "plugins/jobs/curate/ingest.hpp"
 
 #include <string>
 #include <vector>
@@ -35,9 +35,14 @@ std::string content_hash(const std::string& url) {
 
 }  // namespace
 
+Ingest::Ingest(const InputRows& inputs, Record& record, const Options& options)
+    : inputs_(inputs), record_(record), options_(options), unlisted_(record.unlisted_contents()) {
+  contents_.script("CREATE TABLE content (sha256 TEXT PRIMARY KEY, at INTEGER) WITHOUT ROWID");
+}
+
 std::optional<Sample> Ingest::next() {
   while (at_ < inputs_.size()) {
-    const Input& input = inputs_[at_++];
+    const Input input = inputs_[at_++];
     if (!input.error.empty()) {
       if (!record_.has_ended(input)) end(input, unread_line(input, "", input.error));
       continue;
@@ -91,7 +96,7 @@ bool Ingest::is_duplicate(const Input& input) {
   if (!options_.drop_duplicates) return false;
   const std::string content = record_.content(input), said = record_.duplicate_of(input);
   const auto unlisted = unlisted_.find(content);
-  const Input& first = *first_.try_emplace(content, &input).first->second;
+  const Input first = first_with(content, input);
   const std::string copied = unlisted != unlisted_.end() ? unlisted->second
                              : first.key == input.key    ? ""
                                                          : first.key;
@@ -108,6 +113,13 @@ bool Ingest::is_duplicate(const Input& input) {
   line["facts"]["sha256"] = content;
   end(input, line);
   return true;
+}
+
+// The first listed video with the same bytes as this one.
+Input Ingest::first_with(const std::string& content, const Input& input) {
+  contents_.run("INSERT OR IGNORE INTO content VALUES (?, ?)", content, at_ - 1);
+  const auto at = static_cast<size_t>(contents_.number("SELECT at FROM content WHERE sha256 = ?", content));
+  return at + 1 == at_ ? input : inputs_[at];
 }
 
 // Warns about the copy's own manifest columns, which are lost with it.

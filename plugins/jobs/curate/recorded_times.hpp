@@ -11,7 +11,6 @@ namespace kinora::core {
 // Gives each local input that was touched or copied since the job was done, and that has the bytes of then, the
 // recorded time of its file, so that its identity is the recorded one. out: the run's folder, which keeps the digests
 // of touched files. Without a record with digests nothing changes.
-void take_recorded_times(const std::filesystem::path& out, const std::string& job,
-                         std::vector<Input>& inputs);
+void take_recorded_times(const std::filesystem::path& out, const std::string& job, InputRows& inputs);
 
 }  // namespace kinora::core

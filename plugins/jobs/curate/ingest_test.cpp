@@ -1,5 +1,5 @@
 // Tests which inputs of a curate job end before any stage sees them.
-#include "plugins/jobs/curation/ingest.hpp"
+#include "plugins/jobs/curate/ingest.hpp"
 
 #include <fstream>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include "core/base/digest.hpp"
 #include "core/base/log.hpp"
 #include "core/plugin/host.hpp"
+#include "plugins/jobs/curation/input_rows_testing.hpp"
 
 namespace kinora::core {
 namespace {
@@ -37,8 +38,8 @@ class IngestTest : public testing::Test {
     std::pair<std::vector<std::string>, std::string> out;
     {
       const auto log = or_throw(LogFile::open(folder_ / "log"));
-      Record record(folder_, inputs_, {.base = "x"});
-      Ingest ingest(inputs_, record, options);
+      RecordOf record(folder_, inputs_, {.base = "x"});
+      Ingest ingest(record.rows, record, options);
       while (const auto video = ingest.next()) {
         out.first.emplace_back(video->key());
         const std::string key(video->key());
@@ -96,7 +97,7 @@ TEST_F(IngestTest, APipeThatIsNamedAsAVideoHasFailedAndNobodyWaitsForIt) {
 TEST_F(IngestTest, AnEarlierRunThatTookAnEmptyFileForACopyIsPutRight) {
   put("a", ""), put("b", "");
   {
-    Record record(folder_, inputs_, {.base = "x"});
+    RecordOf record(folder_, inputs_, {.base = "x"});
     for (const auto& input : inputs_) record.set_content(input, sha256(""));
     record.end({{"key", "a"}, {"end", "failed"}, {"facts", json::object()}}, {0, {"a"}, {}}, json::object());
     record.end({{"key", "b"}, {"end", "filtered"}, {"of", "a"}, {"facts", json::object()}}, {0, {"b"}, {}},
@@ -116,7 +117,7 @@ TEST_F(IngestTest, ACopyOfAVideoThatIsNoLongerListedIsACopy) {
   EXPECT_EQ(ends_["moved"]["of"], "a");
   EXPECT_EQ(ends_["a"]["end"], "kept");
   {
-    Record record(folder_, inputs_, {.base = "x", .prune = {(folder_ / "a.mp4").string()}});
+    RecordOf record(folder_, inputs_, {.base = "x", .prune = {(folder_ / "a.mp4").string()}});
     EXPECT_EQ(record.pruned().videos, 1);
   }
   EXPECT_THAT(run().first, ElementsAre("moved")) << "it is not a copy any more";

@@ -1,4 +1,4 @@
-#include "plugins/jobs/curation/csv_table.hpp"
+#include "plugins/jobs/listing/csv_table.hpp"
 
 #include <algorithm>
 #include <csv.h>
