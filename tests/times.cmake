@@ -34,7 +34,7 @@ set(KINORA_SLOW_SHARE_6 sanitizers_asan_kernels 430 sanitizers_tsan_servers 260 
 set(KINORA_SLOW_SHARE_7 sanitizers_asan_stages 430 curate_kill_all 260 shots_oracle_all_2 145 parallel_mutants_7 125
     cuts_oracle_all_3 90)
 set(KINORA_SLOW_SHARE_8 sanitizers_tsan_stages 430 sanitizers_asan_shards 360 parallel_mutants_5 125
-    select_time 60)
+    select_time 60 page_pictures 75)
 set(KINORA_SLOW_SHARE_9 shots_oracle_all_4 390 sanitizers_asan_core 380 parallel_mutants_3 125 copies 80
     cuts_oracle_all_4 90)
 set(KINORA_SLOW_SHARE_10 sanitizers_asan_video 380 shots_oracle_all_3 360 parallel_mutants_1 125 sdk_template_kinds 120

@@ -161,8 +161,25 @@ def check_benchmarks():
     assert len(rows) > 50 and len(linked) == len(rows), [row for row in rows if len(row) != 4]
     machines = {link.split("#")[0] for link in linked}
     sections = {f"{name}#{anchor}" for name in machines for anchor in anchors(ROOT / "docs/benchmarks" / name)} - linked
-    rest = {section for section in sections if "#measured-on-" not in section and not section.endswith("#notes")}
+    rest = {section for section in sections
+            if "#measured-on-" not in section and not section.endswith(("#notes", "#if-it-goes-wrong"))}
     failures.extend(f"docs/benchmarks/{section} has no row in BENCHMARKS.md" for section in sorted(rest))
+
+
+def check_option_links(known):
+    """docs/train.md: each option of a train job that its text names is in a table of options, or the first mention is a
+    link to the reference."""
+    text = (ROOT / "docs/train.md").read_text()
+    tables = set(re.findall(r"(?m)^\| `(\w+)` \|", text))
+    prose = re.sub(r"(?ms)^```.*?^```$|^(    |\|).*?$", "", text)
+    own = known["job/train"].keys() - tables
+    seen = {}
+    for found in re.finditer(r"(\[?)`(\w+)(?: = [^`]*)?`(\]\(reference\.md#\w+\))?", prose):
+        seen.setdefault(found[2], bool(found[1] and found[3]))
+    named = own & seen.keys()
+    assert len(named) > 8, named
+    failures.extend(f"docs/train.md: the option {name} is named without its meaning; link it to reference.md#jobtrain"
+                    for name in sorted(named) if not seen[name])
 
 
 def check_pages():
@@ -413,6 +430,7 @@ check_links()
 check_changelog()
 check_benchmarks()
 check_pages()
+check_option_links(known)
 check_paths()
 check_reference()
 check_malformed()

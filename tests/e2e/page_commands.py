@@ -65,6 +65,7 @@ NOT_RUN = [
     (r"kinora bench( parallel| block --device cuda --tokens 8192)?$", "takes minutes, or a GPU: the test `bench`"),
     (r"python3 tests/oracle/cuts_oracle\.py ", "takes minutes: the tests `cuts_oracle_all_1` to `_5`"),
     (r"kinora (curate|init) ", "look at a folder: the test `first`"),
+    (r"kinora studio runs/videos$", "of what `kinora curate` makes; as with runs/quickstart"),
     (r"python3 tests/e2e/serve_time\.py ", "measures for minutes: the test `serve_time`"),
     (r"kinora plan --calibrate$", "measures for a minute: the test `plan`"),
     (r"kinora plan my\.toml ", "the first command of docs/plan.md with other words: the test `plan`"),

@@ -287,6 +287,18 @@ def check_curation():
         assert says in message and len(message.splitlines()) == 1, (arguments, message)
 
 
+def check_page():
+    """docs/train.md has the planner's seconds of a step and memory of a GPU, as it rounds them."""
+    rows = re.findall(r"(?m)^\|.* (\d+) H100, (\d+) GiB each \|.*, ([\d.]+) s a step",
+                      (ROOT / "docs/train.md").read_text())
+    for size, latent, batch, nodes, row in (("1.3B", "21x60x104", 8, 1, rows[0]), ("14B", "21x90x160", 64, 8, rows[1])):
+        run_file(f'{{ use = "wan", size = "{size}", text_dim = 384 }}', batch)
+        best = plan("--cluster", f"{nodes}x8xH100", "--latent", latent, "--best", 1)["plans"][0]
+        said = [float(number) for number in row]
+        assert said[0] == 8 * nodes and abs(said[1] - sum(best["memory"].values()) / 2**30) < 1, (row, best)
+        assert abs(said[2] / best["seconds"] - 1) < 0.03, (row, best)
+
+
 def check_calibrate():
     measured = json.loads(kinora("plan", "--calibrate", "--json"))
     assert measured["peak"] > 1e9 and measured["memory_bandwidth"] > 1e8 and measured["link"] > 1e7 and 0 < measured[
@@ -299,6 +311,6 @@ def check_calibrate():
 
 
 for check in (check_answer, check_own, check_bounds, check_written, check_precision, check_shapes, check_theirs,
-              check_curation, check_calibrate):
+              check_page, check_curation, check_calibrate):
     check()
     print("ok   ", check.__name__)

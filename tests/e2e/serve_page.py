@@ -7,7 +7,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "studio"))
 
 from browser import browser, eventually, page_of, still  # which also finds tests/support
 from axe_core import violations
-from serve import READ_TOKEN, SCRATCH, TOKEN, Server
+from serving import READ_TOKEN, SCRATCH, TOKEN, WHAT, Server
 
 BOUND = 60  # seconds of a growing video that the page keeps
 CHUNK = 4  # seconds of a chunk at one frame per second
@@ -82,8 +82,8 @@ WITHOUT = "delete window.MediaSource; delete window.ManagedMediaSource;"
 class PageServer(Server):
     """With what page_of() reads: the address that the server printed, with its token."""
 
-    def __init__(self, folder):
-        super().__init__(folder)
+    def __init__(self, folder, what=WHAT):
+        super().__init__(folder, what)
         self.origin = self.url.rstrip("/")
         said = lambda: [line.split()[-1] for line in (SCRATCH / f"{folder}.log").read_text().splitlines()
                         if line.startswith("the page for browsers is ")]
@@ -451,4 +451,5 @@ def main():
             server.end()
 
 
-main()
+if __name__ == "__main__":
+    main()
