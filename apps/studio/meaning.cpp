@@ -179,6 +179,17 @@ void Meaning::encode(const Question& question, const core::Embedded& all) {
   for (size_t i = 0; i < texts.size() && i < made.size(); ++i) vectors_[by + texts[i]] = std::move(made[i]);
 }
 
+// Says which similarities are too small for a match.
+void Meaning::add_matches(const core::Embedded& all, Ranking& out) {
+  std::vector<double> sorted;
+  for (const auto& [id, score] : out.similarity) sorted.push_back(score);
+  std::ranges::sort(sorted);
+  out.remark = core::nothing_matches(all, sorted.back());
+  const auto first = std::ranges::partition_point(
+      sorted, [&](double score) { return !core::nothing_matches(all, score).empty(); });
+  if (first != sorted.begin()) out.unmatched = *std::prev(first);
+}
+
 Ranking Meaning::to_text(const Question& question) {
   const core::Embedded& all = captions();
   encode(question, all);
@@ -201,9 +212,7 @@ Ranking Meaning::to_text(const Question& question) {
   const auto changed = core::cosines(edited, query);
   for (size_t i = 0; i < ids.size(); ++i) out.similarity[*ids[i]] = changed[i];
   if (out.similarity.empty()) out.why = "the run's embeddings belong to captions of other clips";
-  double best = -1;
-  for (const auto& [id, score] : out.similarity) best = std::max(best, score);
-  if (out.why.empty()) out.remark = core::nothing_matches(all, best);
+  if (out.why.empty()) add_matches(all, out);
   return out;
 }
 

@@ -33,7 +33,8 @@ struct Ranking {
   // For a map: clips with their places; at most kMapped, evenly chosen among `all`.
   std::vector<std::pair<std::string, Place>> places = {};
   size_t all = 0;
-  std::string remark = {};  // that nothing matches the text; "": something may
+  std::string remark = {};          // that nothing matches the text; "": something may
+  double unmatched = std::nan("");  // the largest similarity that is too small for a match; NaN: none
 };
 
 // The searches that are possible now.
@@ -70,6 +71,7 @@ class Meaning {
   void look();
   Ranking answer(const Question&);
   Ranking to_text(const Question&);
+  static void add_matches(const core::Embedded&, Ranking&);
   Ranking to_clip(const Question&);
   Ranking map(const Question&);
   std::string embedding_of(const Question&) const;

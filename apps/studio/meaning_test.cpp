@@ -45,11 +45,12 @@ class MeaningTest : public testing::Test {
   void picture(const std::string& key, std::vector<float> vector) const {
     write("clips/data/" + key + ".classic.npy", to_npy(vector, {2}));
   }
-  void captions(const std::vector<std::string>& keys, const std::vector<float>& rows) const {
+  void captions(const std::vector<std::string>& keys, const std::vector<float>& rows,
+                const char* encoder = "fake") const {
     fs::create_directories(folder_ / "captions");
     write("captions/text.npy", to_npy(rows, {static_cast<int64_t>(keys.size()), 2}));
     write("captions/text.json",
-          json{{"clips", "../clips/data"}, {"keys", keys}, {"encoder", {{"text", "fake"}}}}.dump());
+          json{{"clips", "../clips/data"}, {"keys", keys}, {"encoder", {{"text", encoder}}}}.dump());
   }
   std::unique_ptr<Meaning> opened(const std::string& folder = "") {
     return std::make_unique<Meaning>(folder_ / folder, curate_jobs(folder_ / folder),
@@ -78,6 +79,15 @@ TEST_F(MeaningTest, RanksByCaptionsAndByEditedOnesWithoutEncodingATextTwice) {
   EXPECT_EQ(encoded_, 3);  // x, y, z
   EXPECT_EQ(m->ask(edited), m->ask(edited));
   EXPECT_EQ(encoded_, 3);
+}
+
+TEST_F(MeaningTest, SaysWhichSimilaritiesAreTooSmallForAMatch) {
+  captions({"a", "b", "c"}, {1, 0, 0, 1, 0.6F, 0.8F});
+  const auto answer = opened()->ask({"x", "", "", {}});
+  EXPECT_EQ(answer->remark, "");
+  EXPECT_TRUE(std::isnan(answer->unmatched)) << "the bound is that of MiniLM's cosines";
+  captions({"a", "b", "c"}, {1, 0, 0, 1, 0.6F, 0.8F}, "model/minilm");
+  EXPECT_NEAR(opened()->ask({"x", "", "", {}})->unmatched, 0, 1e-6) << "b, not c with 0.6";
 }
 
 TEST_F(MeaningTest, RanksByPicturesAndSeesARunThatGrows) {

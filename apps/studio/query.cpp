@@ -137,8 +137,26 @@ void sort_rows(const QueryScope& scope, const Query& query, std::vector<size_t>&
   }
 }
 
+bool is_skewed(const std::vector<double>& values, double low, double high) {
+  constexpr double kDecades = 100, kFirst = 8;
+  if (!(low > 0) || high < kDecades * low) return false;
+  int64_t all = 0, first = 0;
+  for (const double v : values) {
+    all += !std::isnan(v);
+    first += v < low + (high - low) / kFirst;
+  }
+  return 2 * first > all;
+}
+
+std::vector<double> log_edges(double low, double high, size_t bars) {
+  std::vector<double> out(bars + 1, high);
+  for (size_t i = 0; i < bars; ++i)
+    out[i] = low * std::pow(high / low, static_cast<double>(i) / static_cast<double>(bars));
+  return out;
+}
+
 Histogram empty_histogram(const std::string& field, const std::vector<double>& values, size_t bars) {
-  Histogram out{field, INFINITY, -INFINITY, true, {}, {}};
+  Histogram out{field, INFINITY, -INFINITY, true, {}, {}, {}};
   for (const double v : values) {
     if (std::isnan(v)) continue;
     out.low = std::min(out.low, v);
@@ -151,13 +169,20 @@ Histogram empty_histogram(const std::string& field, const std::vector<double>& v
   const size_t n = out.whole ? static_cast<size_t>(out.high - out.low) : bars;
   out.all.assign(n, 0);
   out.shown.assign(n, 0);
+  if (!out.whole && is_skewed(values, out.low, out.high)) out.edges = log_edges(out.low, out.high, n);
   return out;
 }
 
 size_t bar_of(const Histogram& h, double value) {
+  if (!h.edges.empty())
+    return static_cast<size_t>(std::upper_bound(h.edges.begin() + 1, h.edges.end() - 1, value) -
+                               h.edges.begin()) -
+           1;
   const auto n = static_cast<double>(h.all.size());
   return static_cast<size_t>(std::clamp(std::floor((value - h.low) / (h.high - h.low) * n), 0.0, n - 1));
 }
+
+bool is_kept(const Clip& clip) { return clip.end == End::kept && clip.copy_rule.empty() && clip.is_chosen; }
 
 bool is_score(const std::string& field) { return field.starts_with("scores."); }
 
@@ -266,17 +291,28 @@ Counts counts_of(const QueryScope& scope, Kind kind) {
     ++out.ends[outcome_of(clip)];
     each_rule(scope.catalogue, clip, [&](const std::string& rule) { ++out.rules[rule]; });
     const Change edits = scope.edits(clip);
-    if (edits.keep == false && clip.end == End::kept && clip.copy_rule.empty() && clip.is_chosen)
-      ++out.kept_rejected;
+    out.kept_rejected += edits.keep == false && is_kept(clip);
     if (is_hidden({}, clip, edits)) continue;
     const std::string decision = decision_of(edits);
     const bool captioned = edits.caption && *edits.caption != clip.caption;
+    out.to_review += is_kept(clip) || !decision.empty();
+    out.accepted += decision == "accepted";
+    out.rejected += decision == "rejected";
     for (const auto& tag : edits.tags ? *edits.tags : clip.tags) ++out.tags[tag];
     if (!decision.empty()) ++out.decisions[decision];
     if (captioned) ++out.decisions["captioned"];
     if (decision.empty() && !captioned) ++out.decisions["open"];
   }
   return out;
+}
+
+int64_t next_to_review(const QueryScope& scope, const std::vector<size_t>& rows, size_t from) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const size_t place = (from + i) % rows.size();
+    const Clip& clip = scope.catalogue.clips[rows[place]];
+    if (is_kept(clip) && !scope.edits(clip).keep) return static_cast<int64_t>(place);
+  }
+  return -1;
 }
 
 namespace {

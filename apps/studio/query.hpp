@@ -89,9 +89,12 @@ struct Histogram {
   double low = 0, high = 0;         // bounds of the first and the last bar
   bool whole = false;               // each bar is one integer
   std::vector<int64_t> all, shown;  // clips per bar; shown: clips that meet every other condition
+  // Where the bars of a logarithmic histogram begin, and where the last ends; empty: they have one width.
+  std::vector<double> edges;
 };
 
-// One histogram per column with at least two values, scores first. At most `bars` bars.
+// One histogram per column with at least two values, scores first. At most `bars` bars. Positive values of which more
+// than half are in the first eighth of a range of two decades or more are shown on a logarithmic scale.
 std::vector<Histogram> histograms(const QueryScope&, const Query&, size_t bars = 24);
 
 // Number of items per outcome, rule, decision and tag, whatever the query. A copy that no user accepted counts
@@ -99,9 +102,15 @@ std::vector<Histogram> histograms(const QueryScope&, const Query&, size_t bars =
 struct Counts {
   std::map<std::string, int64_t> ends, rules, decisions, tags;
   int64_t kept_rejected = 0;  // of the kept ones, those that people rejected
+  // The items that people review: the kept ones, and others that they have decided about.
+  int64_t to_review = 0, accepted = 0, rejected = 0;
 };
 enum class Kind : uint8_t { any, video };
 Counts counts_of(const QueryScope&, Kind kind = Kind::any);
+
+// The first of `rows` from place `from` on, else from the start, that is kept and that nobody has decided about; -1:
+// none.
+int64_t next_to_review(const QueryScope&, const std::vector<size_t>& rows, size_t from);
 
 // Clips found by words, best first, as indices. Every word of the text must begin a word of the clip's
 // caption, key or reason, ignoring case. Whole words count twice as much as beginnings, and rare words more

@@ -44,6 +44,11 @@ class QueryResults {
   const Found& found() const { return searched_.found; }
   const std::string& by() const { return searched_.by; }
   const std::string& why() const { return searched_.why; }
+  // The largest similarity that is too small for a match; NaN: none.
+  double unmatched() const {
+    const auto& ranked = searched_.ranked;
+    return searched_.by == "meaning" ? ranked->unmatched : std::nan("");
+  }
 
  private:
   // Removes what an earlier reading of the catalogue has left.

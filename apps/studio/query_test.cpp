@@ -114,6 +114,29 @@ TEST(Query, CopiesAreHiddenUnlessAskedFor) {
   EXPECT_EQ(videos.ends, (std::map<std::string, int64_t>{{"failed", 1}}));
 }
 
+TEST(Query, TheReviewIsOfWhatIsKeptAndOfWhatPeopleHaveDecidedAbout) {
+  std::vector<Clip> clips{clip("a"),       clip("b", End::filtered, "r"),
+                          clip("c"),       clip("d", End::filtered, "r"),
+                          clip("e"),       clip("copy"),
+                          clip("left out")};
+  clips[5].copy_rule = "dedup.exact";
+  clips[6].is_chosen = false;
+  const Catalogue c = catalogue_of(clips);
+  const QueryScope scope = shelf_of(c, {{"a", {std::nullopt, std::nullopt, true}},
+                                        {"b", {std::nullopt, std::nullopt, true}},
+                                        {"c", {"only a caption", std::nullopt, std::nullopt}}});
+  const Counts counts = counts_of(scope);
+  EXPECT_EQ(counts.to_review, 4) << "a, b, c, e";
+  EXPECT_EQ(counts.accepted, 2);
+  EXPECT_EQ(counts.rejected, 0);
+  const std::vector<size_t> rows{4, 3, 2, 1, 0};
+  EXPECT_EQ(next_to_review(scope, rows, 0), 0);
+  EXPECT_EQ(next_to_review(scope, rows, 1), 2) << "d is filtered";
+  EXPECT_EQ(next_to_review(scope, rows, 3), 0) << "from the start again";
+  EXPECT_EQ(next_to_review(scope, {0, 1, 3}, 1), -1);
+  EXPECT_EQ(next_to_review(scope, {}, 0), -1);
+}
+
 TEST(Query, AWrongRangeIsNamed) {
   for (const char* range : {"", "x", "x:1", ":1:2", "x:a:2", "x:1:nan", "x:1:2 "})
     EXPECT_THROW((void)query({{"range", range}}), Error) << range;
@@ -154,6 +177,34 @@ TEST(Histograms, CountWhatTheOtherConditionsLeave) {
     }
     EXPECT_EQ(h.all, expected) << h.field;
     EXPECT_EQ(h.shown, expected_shown) << h.field;
+  }
+}
+
+TEST(Histograms, PositiveValuesOfManySizesHaveALogarithmicScale) {
+  std::vector<Clip> clips;
+  std::map<std::string, std::vector<double>> columns;
+  for (int i = 0; i < 400; ++i) {
+    clips.push_back(clip(std::to_string(i)));
+    columns["wide"].push_back(10 * std::pow(1000, i / 399.0));
+    columns["even"].push_back(1 + 2.5 * i);
+    columns["zero"].push_back(i == 0 ? 0 : columns["wide"].back());
+  }
+  const Catalogue c = catalogue_of(clips, columns);
+  for (const auto& h : histograms(shelf_of(c), {}, 10)) {
+    if (h.field != "wide") {
+      EXPECT_TRUE(h.edges.empty()) << h.field;
+      continue;
+    }
+    ASSERT_EQ(h.edges.size(), 11U);
+    EXPECT_EQ(h.edges.front(), h.low);
+    EXPECT_EQ(h.edges.back(), h.high);
+    for (size_t bar = 0; bar < 10; ++bar) {
+      EXPECT_NEAR(static_cast<double>(h.all[bar]), 40, 1) << bar;
+      const std::string range =
+          "wide:" + nlohmann::json(h.edges[bar]).dump() + ":" + nlohmann::json(h.edges[bar + 1]).dump();
+      EXPECT_EQ(select(shelf_of(c), query({{"range", range}})).size(), static_cast<size_t>(h.all[bar]))
+          << range;
+    }
   }
 }
 

@@ -68,6 +68,7 @@ class Server {
     query("/api/bound", &Studio::bound);
     query("/api/map", &Studio::map);
     query("/api/place", &Studio::place);
+    query("/api/next", &Studio::next);
     query("/api/clip", &Studio::clip);
     query("/api/shots", &Studio::shots);
   }

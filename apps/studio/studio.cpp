@@ -63,7 +63,14 @@ json Studio::clips(const Parameters& parameters) {
     list.push_back(row_json(data_, all.rows[i], &results_.found()));
     list.back()["value"] = number_or_null(catalogue.value(shows, all.rows[i]));
   }
+  const double unmatched = results_.unmatched();
+  const auto& similarity = results_.found().similarity;
+  const auto matching = std::isnan(unmatched) ? 0 : std::ranges::count_if(all.rows, [&](size_t i) {
+    return similarity[i] > unmatched;
+  });
   return {{"total", all.rows.size()},
+          {"unmatched", number_or_null(unmatched)},
+          {"matching", matching},
           {"videos", all.videos},
           {"hidden", results_.hidden_in(query, all)},
           {"from", from},
@@ -121,6 +128,7 @@ json Studio::histograms(const Parameters& parameters) {
                    {"whole", h.whole},
                    {"all", h.all},
                    {"shown", h.shown},
+                   {"edges", h.edges},
                    {"bounds", std::move(bounds)}});
   }
   return out;
@@ -193,6 +201,16 @@ json Studio::place(const Parameters& parameters) {
   if (at == catalogue.by_id.end()) return {{"place", -1}};
   const auto found = std::find(all.rows.begin(), all.rows.end(), at->second);
   return {{"place", found == all.rows.end() ? -1 : found - all.rows.begin()}};
+}
+
+json Studio::next(const Parameters& parameters) {
+  const Query query = parse_query(parameters);
+  const Ranked ranking = ranked(query);
+  const Lock lock(mutex_);
+  const QueryResults::View& all = view(parameters, query, ranking);
+  const auto from = static_cast<size_t>(whole_of(parameters, "from", 0));
+  const int64_t place = next_to_review(results_.scope(), all.rows, from);
+  return {{"id", place < 0 ? "" : data_.catalogue().clips[all.rows[static_cast<size_t>(place)]].id}};
 }
 
 json Studio::clip(const Parameters& parameters) {

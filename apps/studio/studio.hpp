@@ -22,30 +22,32 @@ struct PictureSource {
 // for an invalid request, KINORA_ERROR_IO if an edit could not be saved.
 class Studio {
  public:
-  // folder: of a run, of a curate job, or of a select or dedup job, which opens its run. Throws Error if it contains no
-  // curate job. `encode`: encodes texts for search by meaning.
+  // folder: of a run, of a curate job, or of a select or dedup job, which opens its run. Throws Error if
+  // it contains no curate job. `encode`: encodes texts for search by meaning.
   Studio(const std::filesystem::path& folder, const std::string& author, Meaning::Encode encode);
 
-  // {"title", "author", "jobs", "choosers", "version", "seen", "fields", "scores", "counts", "videos",
-  // "reasons", "tags", "views", "undo", "redo", "unreadable", "wrong", "search": {"text", "why_not_text",
-  // "pictures"}, "live", "anew"}; anew: names of jobs that run from scratch (begins_anew); videos:
-  // counts of input videos only; choosers: names of select jobs; reasons: the latest nine in the order of
-  // their first use, then earlier ones; tags: [name, clips] in the order of their first use; seen: number of
-  // edits per job, for edit().
+  // {"title", "author", "jobs", "choosers", "version", "seen", "fields", "scores", "counts", "review":
+  // {"all", "accepted", "rejected", "run_file", "out"}, "videos", "reasons", "tags", "views", "undo",
+  // "redo", "unreadable", "wrong", "search": {"text", "why_not_text", "pictures"}, "live", "anew"}; anew:
+  // names of jobs that run from scratch (begins_anew); videos: counts of input videos only; choosers:
+  // names of select jobs; reasons: the latest nine in the order of their first use, then earlier ones;
+  // review: of the items to review, and the run that packs them; tags: [name, clips] in the order of
+  // their first use; seen: number of edits per job, for edit().
   nlohmann::json state();
-  // {"total", "videos", "hidden", "from", "version", "by", "why", "shows", "rows"}: `count` rows of the
-  // selection, starting at `from`, and how many of the selection are input videos. shows: the number that the
-  // view is about, "value" of a row. version: of the selection; a request with `at`, an earlier answer's
-  // version, gets that selection although edits have changed what the query selects, if the studio still has
-  // it. hidden: how many copies would be in an empty view, if copies were shown. by: how it was searched,
-  // "meaning", "words", "pictures" or "". why: why not by meaning. Queries that search wait for Meaning,
-  // without the lock.
+  // {"total", "videos", "hidden", "from", "version", "by", "why", "unmatched", "matching", "shows",
+  // "rows"}: `count` rows of the selection, starting at `from`, and how many of the selection are input
+  // videos. shows: the number that the view is about, "value" of a row. version: of the selection; a
+  // request with `at`, an earlier answer's version, gets that selection although edits have changed what
+  // the query selects, if the studio still has it. hidden: how many copies would be in an empty view, if
+  // copies were shown. by: how it was searched, "meaning", "words", "pictures" or "". why: why not by
+  // meaning. unmatched: the largest similarity that is too small for a match, null: none; matching: how
+  // many of the selection are above. Queries that search wait for Meaning, without the lock.
   nlohmann::json clips(const Parameters&);
   // {"version", "ids"}: the same for `count` ids, by default all.
   nlohmann::json ids(const Parameters&);
-  // [{"field", "low", "high", "whole", "all", "shown", "bounds": [{"job", "select", "stage", "option",
-  // "is_most", "is_strict", "value"}]}]; job: of the stage, or the select job, whose name is "select", too;
-  // option: of the stage, or the fact of the select job's condition.
+  // [{"field", "low", "high", "whole", "all", "shown", "edges", "bounds": [{"job", "select", "stage",
+  // "option", "is_most", "is_strict", "value"}]}]; job: of the stage, or the select job, whose name is
+  // "select", too; option: of the stage, or the fact of the select job's condition.
   nlohmann::json histograms(const Parameters&);
   // "field", "side" (least or most), "value", "select" (name of a select job, else of stages) -> {"gone",
   // "back", "where"}: what changes if the bound is moved there, and the condition of a select job.
@@ -59,19 +61,23 @@ class Studio {
   nlohmann::json where(const Parameters&);
   // {"place"}: index of a clip "id" in the selection, or -1.
   nlohmann::json place(const Parameters&);
+  // {"id"} of the next clip of the selection to review, at the index "from" or later, else from the
+  // start; "": none.
+  nlohmann::json next(const Parameters&);
   // The clip's row, facts, size of the stored file ("bytes"), range, own values and edits.
   nlohmann::json clip(const Parameters&);
   nlohmann::json shots(const Parameters&);
-  // {"id" or "ids", "set", "tag", "untag", "toggle", "copies", "seen", "caption_seen"} -> {"changed", "keys",
-  // "conflicts": [{"key", "author", "set"}], "untagged", "unstorable", "gone", "at_work", "version", "clip"}.
-  // All clips are one step of undo. toggle: tags to remove if all clips have them, else to add; copies: also
-  // of copies that would take their place; seen: from state(); conflicts: clips left alone because of later
-  // edits by others; unstorable: clips that cannot be accepted; gone: ids without a clip; at_work: a job has
-  // not ended, and may yet make them; keys: the first few changed; clip: as clip(), if the request is for
-  // one. Undo and redo give the same.
+  // {"id" or "ids", "set", "tag", "untag", "toggle", "copies", "seen", "caption_seen"} -> {"changed",
+  // "keys", "conflicts": [{"key", "author", "set"}], "overruled": {"accepted", "rejected"}, "untagged",
+  // "unstorable", "gone", "at_work", "version", "clip"}. All clips are one step of undo. toggle: tags to
+  // remove if all clips have them, else to add; copies: also of copies that would take their place; seen:
+  // from state(); conflicts: clips left alone because of later edits by others; overruled: how many clips
+  // had the opposite decision before; unstorable: clips that cannot be accepted; gone: ids without a
+  // clip; at_work: a job has not ended, and may yet make them; keys: the first few changed; clip: as
+  // clip(), if the request is for one. Undo and redo give the same.
   nlohmann::json edit(const nlohmann::json& request);
-  // {"ids"} -> {"copies", "keys", "replaced"}: how many copies of these clips are not among them, the first
-  // few, and how many of these clips such a copy would replace.
+  // {"ids"} -> {"copies", "keys", "replaced", "accepted"}: how many copies of these clips are not among
+  // them, the first few, how many of these clips such a copy would replace, and how many are accepted.
   nlohmann::json copies(const nlohmann::json& request);
   // {"name", "view"}: saves a view, the parameters of a query as the page writes them; view null removes it.
   // Returns all as state() does.

@@ -17,6 +17,15 @@ using nlohmann::json;
 
 constexpr size_t kNamed = 5;  // clips that an answer names
 
+// How many decisions of before are the opposite now.
+json overruled(const std::vector<std::string>& before, const std::vector<std::string>& now) {
+  json out{{"accepted", 0}, {"rejected", 0}};
+  for (size_t i = 0; i < before.size(); ++i)
+    if (!before[i].empty() && !now[i].empty() && before[i] != now[i])
+      out[before[i]] = out[before[i]].get<int64_t>() + 1;
+  return out;
+}
+
 }  // namespace
 
 std::vector<const Clip*> Studio::targets(const json& request, bool with_copies, size_t& gone) const {
@@ -64,11 +73,18 @@ json Studio::edit(const json& request) {
     (all_have ? wanted.untag : wanted.tag).push_back(tag);
   }
   const core::Tags untagged = wanted.untag;
+  const auto decisions = [&] {
+    std::vector<std::string> out;
+    for (const Clip* clip : clips) out.push_back(decision_of(data_.edits_of(*clip)));
+    return out;
+  };
+  const auto before = decisions();
   const Saved all = change(clips, std::move(wanted), request.value("seen", json()));
   if (!all.keys.empty()) data_.change_version();
   const bool is_one = request.contains("id") || request["ids"].size() == 1;
   json out = saved(all, is_one && !clips.empty() ? clips.front() : nullptr);
   out["gone"] = gone;
+  out["overruled"] = overruled(before, decisions());
   out["untagged"] = untagged;
   out["unstorable"] = unstorable;
   return out;
@@ -117,9 +133,10 @@ json Studio::copies(const json& request) {
   const std::set<const Clip*> chosen(clips.begin(), clips.end());
   std::set<const Clip*> copies;
   json keys = json::array();
-  int64_t replaced = 0;
+  int64_t replaced = 0, accepted = 0;
   for (const Clip* clip : clips) {
     bool has_one = false;
+    accepted += data_.edits_of(*clip).keep == true;
     for (const auto& id : data_.copies_left(*clip)) {
       const Clip& copy = data_.need(id);
       if (chosen.contains(&copy)) continue;
@@ -128,7 +145,8 @@ json Studio::copies(const json& request) {
     }
     replaced += has_one;
   }
-  return {{"copies", copies.size()}, {"keys", std::move(keys)}, {"replaced", replaced}};
+  return {
+      {"copies", copies.size()}, {"keys", std::move(keys)}, {"replaced", replaced}, {"accepted", accepted}};
 }
 
 json Studio::save_view(const json& request) {

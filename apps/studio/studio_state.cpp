@@ -3,6 +3,7 @@
 #include <set>
 
 #include "apps/studio/studio.hpp"
+#include "core/base/facts.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -55,6 +56,16 @@ json tags_of(const std::vector<EditJournal>& journals, const Counts& counts) {
   return out;
 }
 
+// How far the review is, and the run whose later jobs follow its decisions. run_file: "" if it is unknown.
+json review_of(const Counts& counts, const JobFolder& job) {
+  const std::string file = core::text_in(core::object_in_file(job.path / "job.json"), "file");
+  return {{"all", counts.to_review},
+          {"accepted", counts.accepted},
+          {"rejected", counts.rejected},
+          {"run_file", file},
+          {"out", std::filesystem::absolute(job.path).lexically_normal().parent_path().string()}};
+}
+
 // Number of edits per job.
 json seen_of(const std::vector<EditJournal>& journals) {
   json out = json::array();
@@ -98,6 +109,7 @@ json Studio::state() {
       {"fields", std::move(fields)},
       {"scores", catalogue.scores},
       {"counts", counts_json(counts)},
+      {"review", review_of(counts, data_.jobs().front())},
       {"videos", counts_json(videos)},
       {"reasons", reasons_of(journals)},
       {"tags", tags_of(journals, counts)},

@@ -59,6 +59,41 @@ TEST_F(StudioTest, AStepOfSeveralJobsIsUndoneAsOne) {
   EXPECT_EQ(decision(mia, "two/k2"), "rejected");
 }
 
+TEST_F(StudioTest, AnActionOnManyClipsSaysWhichDecisionsItOverrules) {
+  Studio mia = studio();
+  const json ids{"one/k0", "one/k1", "one/k2", "two/k0"};
+  (void)mia.edit({{"ids", {"one/k0", "two/k0"}}, {"set", {{"keep", true}}}});
+  (void)mia.edit({{"ids", {"one/k1"}}, {"set", {{"keep", false}}}});
+  EXPECT_EQ(mia.copies({{"ids", ids}})["accepted"], 2);
+  EXPECT_EQ(mia.edit({{"ids", ids}, {"set", {{"keep", false}}}})["overruled"],
+            (json{{"accepted", 2}, {"rejected", 0}}));
+  EXPECT_EQ(mia.edit({{"ids", ids}, {"set", {{"keep", true}}}})["overruled"],
+            (json{{"accepted", 0}, {"rejected", 4}}));
+  EXPECT_EQ(mia.edit({{"ids", ids}, {"tag", {"sea"}}})["overruled"],
+            (json{{"accepted", 0}, {"rejected", 0}}));
+}
+
+TEST_F(StudioTest, TheReviewLeadsFromClipToClipAndToTheRunThatPacks) {
+  std::ofstream(folder_ / "one/job.json") << R"({"kind": "curate", "file": "/home/mia/curate.toml"})";
+  Studio mia = studio();
+  const auto next = [&](const char* from) { return mia.next({{"from", from}})["id"]; };
+  EXPECT_EQ(mia.state()["review"], (json{{"all", 6},
+                                         {"accepted", 0},
+                                         {"rejected", 0},
+                                         {"run_file", "/home/mia/curate.toml"},
+                                         {"out", folder_.string()}}));
+  EXPECT_EQ(next("0"), "one/k0");
+  EXPECT_EQ(next("3"), "two/k0") << "k3 has failed";
+  (void)mia.edit({{"ids", {"one/k0", "one/k1"}}, {"set", {{"keep", true}}}});
+  (void)mia.edit({{"ids", {"two/k0"}}, {"set", {{"keep", false}}}});
+  EXPECT_EQ(next("0"), "one/k2");
+  EXPECT_EQ(next("7"), "one/k2") << "from the start again";
+  EXPECT_EQ(mia.state()["review"]["accepted"], 2);
+  EXPECT_EQ(mia.state()["review"]["rejected"], 1);
+  (void)mia.edit({{"ids", {"one/k2", "two/k1", "two/k2"}}, {"set", {{"keep", true}}}});
+  EXPECT_EQ(next("0"), "");
+}
+
 // Read calls of this process so far.
 int64_t reads() {
   std::ifstream in("/proc/self/io");

@@ -100,8 +100,7 @@ def check_hidden(page, folder):
     page.keyboard.press("a")
     said(page, f"Accepted: {KEYS[FIRST_SEA]}")
     assert edited() == [KEYS[FIRST_SEA]], edited()
-    eventually(lambda: page.locator("#detail h2").first.inner_text() == KEYS[FIRST_SEA])
-    select(page, KEYS[FIRST_SEA + 1])
+    eventually(lambda: page.locator("#detail h2").first.inner_text() == KEYS[FIRST_SEA + 1], "the next clip")
     look_for(page, f"blur >= {FIRST_SEA + 1} and label == 'sea'")
     eventually(lambda: total(page) == CLIPS - FIRST_SEA - 1)
     assert page.locator("#detail h2").first.inner_text() == KEYS[
@@ -130,6 +129,7 @@ def check_rejected(page):
     page.keyboard.type("logo")
     page.keyboard.press("Enter")
     said(page, f"Rejected: {KEYS[12]}")
+    page.keyboard.press("k")
     eventually(lambda: page.locator(".cell[aria-selected=true] .scores").inner_text() == "“logo”")
     eventually(
         lambda: page.locator('[data-choice="end kept"]').inner_text().endswith(f"{len(STAYS)} clips, 1 rejected"))

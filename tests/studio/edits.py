@@ -93,6 +93,7 @@ def check_decisions(page, folder):
     page.keyboard.press("a")
     said(page, "Accepted")
     assert edits(folder)[1]["film-0004"]["keep"] is True
+    select(page, "film-0004")  # the focus has gone on
     eventually(lambda: page.locator("#detail .title .mark").inner_text()
                == page.locator(".cell[aria-selected=true] .mark").inner_text() == "accepted, not stored")
     eventually(lambda: "lower min_length of clip.transcode" in page.locator("#detail .note").nth(1).inner_text())

@@ -114,7 +114,7 @@ def check_actions(page, file):
     press(page, "Enter")
     said(page, f"Rejected: {KEYS[1]}")
     assert state(file)[KEYS[1]] == {"keep": False, "reason": "blurred"}, "the reason with that number"
-    press(page, "x")
+    press(page, "k", "x")
     page.wait_for_selector("#reject-dialog[open]")
     page.keyboard.type("1 logo")
     press(page, "Enter")
@@ -222,6 +222,12 @@ class Model:
             self.done.append((before, {key: self.clips[key] for key in before}))
             self.undone = []
 
+    def decide(self, change):
+        """Goes on to the next clip, unless several are selected."""
+        self.change(change)
+        if not self.ids:
+            self.move(1)
+
     def tag_all(self, name):
         targets = self.ids or {KEYS[self.focus]}
         has_all = all(name in self.clips[key]["tags"] for key in targets)
@@ -245,7 +251,7 @@ class Model:
 def random_action(dice, model):
     """Keys, and what they should do to the model. Few undos come when there is nothing to undo: the page would say so
     as an error."""
-    reject = lambda reason: lambda: model.change(lambda clip: {**clip, "keep": False, "reason": reason})
+    reject = lambda reason: lambda: model.decide(lambda clip: {**clip, "keep": False, "reason": reason})
     tag = lambda name: lambda: model.change(
         lambda clip: {**clip, "tags": clip["tags"] + [name] * (name not in clip["tags"])})
     reason, name = dice.choice("pq"), dice.choice(("sea", "sky"))
@@ -256,7 +262,7 @@ def random_action(dice, model):
         (1, ("Shift+End",), lambda: model.extend(CLIPS)), (4, ("s",), model.toggle),
         (1, ("Control+a",), lambda: model.select(KEYS)), (1, ("i",), lambda: model.select(set(KEYS) - model.ids)),
         (4, ("Escape",), lambda: model.select([])),
-        (4, ("a",), lambda: model.change(lambda clip: {**clip, "keep": True, "reason": ""})),
+        (4, ("a",), lambda: model.decide(lambda clip: {**clip, "keep": True, "reason": ""})),
         (3, ("x", reason, "Enter"), reject(reason)), (1, ("x", reason, "Escape"), lambda: None),
         (3, ("t", *name, "Enter"), tag(name)), (2, ("1",), lambda: model.tag_all("one")),
         (2, ("2",), lambda: model.tag_all("two")),

@@ -80,6 +80,11 @@ def check_meaning(page, out, encode):
         eventually(lambda: "nearest in meaning first" in page.locator("#summary").inner_text())
         eventually(lambda: page.locator(".cell[aria-selected=true]:visible .key").inner_text() == shown(page)[0][0],
                    "the best is selected")
+    dimmed = lambda: [(float(near), is_dimmed) for near, is_dimmed in page.evaluate(
+        "() => [...document.querySelectorAll('.cell')].map((cell) => [cell.querySelector('.near').textContent || "
+        "'nan', cell.classList.contains('unmatched')])")]
+    eventually(lambda: dimmed() and all(is_dimmed == (near < 0.3) for near, is_dimmed in dimmed()
+                                        if abs(near - 0.3) > 0.001), f"what does not match is dimmed: {dimmed()}")
     nothing = "tax returns of a software company"
     best = nearest(caption_rows(out), encode(nothing))[0][0]
     assert best < 0.25, best
@@ -87,6 +92,8 @@ def check_meaning(page, out, encode):
     eventually(
         lambda: f"no caption matches this text: the highest score is {best:.2f}, " in page.locator(
             "#summary").inner_text(), "it says so")
+    eventually(lambda: page.locator(".beyond:not(:empty)").all_inner_texts() == ["from here on, nothing matches"]
+               and all(is_dimmed for near, is_dimmed in dimmed() if near == near), "and where")
     look_for(page, text)
     eventually(lambda: "no caption matches" not in page.locator("#summary").inner_text())
     filtered = {item["key"]: item["facts"].get("duration_s") for item in lines(out / "clips/items.jsonl")}

@@ -230,6 +230,7 @@ def check_rejected(chromium, studio, out, copies):
         said(page, f"Rejected: {of}")
         rejected = lambda: {key for key, values in edits(out)[1].items() if values.get("keep") is False}
         assert rejected() == {of}
+        select(page, of)  # the focus has gone on
         eventually(lambda: f"{count} of a rejected clip" in page.locator("#detail .note").nth(1).inner_text())
         page.keyboard.press("x")
         page.keyboard.type("not wanted")
@@ -237,6 +238,7 @@ def check_rejected(chromium, studio, out, copies):
         page.keyboard.press(" ")
         page.keyboard.press("Enter")
         said(page, f"Rejected: {of} and its {count}")
+        select(page, of)
         last = edits(out)[1]
         assert rejected() == {of, *its} and all(last[key]["reason"] == "not wanted" for key in rejected()), last
         eventually(lambda: page.locator("#detail .note").count() == 1, "no copy takes its place")

@@ -3,12 +3,13 @@
 // of their keys.
 import { get, post } from "./api.js";
 import { askReason, askTags } from "./dialogs.js";
-import { plural } from "./format.js";
+import { plural, replacedBy } from "./format.js";
 
 const kMost = 3; // clips that a message names
 
 export class Actions {
-  /** page: {state(), seen(), say, failed, edited(answer), look()} */
+  /** page: {state(), seen(), say, failed, edited(answer), look(), goOn(): from a clip to the next one, whose promise it
+   * returns, or null} */
   constructor(sheet, selection, detail, editor, page) {
     Object.assign(this, { sheet, selection, detail, editor, page });
     this.turns = Promise.resolve();
@@ -42,14 +43,33 @@ export class Actions {
     return ids;
   }
 
+  /** Whether an action of now is for the focused clip alone. */
+  isOne() {
+    return this.selection.isSettled() && !this.selection.ids.size;
+  }
+
+  /** A decision, in its turn. next: the promise of the clip to which the focus has gone on; if nothing is saved, it
+   * comes back, unless the user has moved it. */
+  decide(targets, next, act) {
+    return this.inTurn(async () => {
+      const ids = await targets;
+      let isSaved = false;
+      try {
+        isSaved = await act(ids);
+      } finally {
+        if (!isSaved && next && this.sheet.chosen === next) await this.sheet.choose(ids[0]);
+      }
+      return isSaved;
+    });
+  }
+
   /** A whole clip. */
   async whole({ id }) {
     return this.detail.clip?.id === id ? this.detail.clip : get("/api/clip", { id });
   }
 
   /** True if something was saved, or nothing had to be. what: "Accepted", or a function of the answer that returns it;
-   * also: added
-   * to the name of the clips. */
+   * also: added to the name of the clips, or a function of the answer that returns it. */
   async change(ids, request, what, also = "") {
     if (!ids.length) return this.page.say("No clip is selected: the view is empty", true);
     const answer = await this.send("/api/edit", { ids, seen: this.page.seen(), ...request });
@@ -63,7 +83,8 @@ export class Actions {
     ];
     const name = ids.length === 1 ? answer.clip?.key ?? answer.keys[0] ?? "" : plural(changed, "clip");
     const isDone = changed > 0 || !left.length;
-    this.page.say([...(isDone ? [`${typeof what === "function" ? what(answer) : what}: ${name}${also}`] : []),
+    const told = (text) => (typeof text === "function" ? text(answer) : text);
+    this.page.say([...(isDone ? [`${told(what)}: ${name}${overruled(answer, ids.length)}${told(also)}`] : []),
         ...left].join("; "), left.length > 0);
     // so that the same key, pressed again, is a decision that knows the other
     if (conflicts.length) await this.page.look();
@@ -77,33 +98,46 @@ export class Actions {
   }
 
   accept() {
-    const targets = this.targets();
-    return this.inTurn(async () => {
-      const ids = await targets;
-      const clip = ids.length === 1 && (await this.whole({ id: ids[0] }));
+    const targets = this.targets(), isOne = this.isOne(), isKept = isOne && this.sheet.selectedRow()?.end === "kept";
+    return this.decide(targets, isOne ? this.page.goOn() : null, async (ids) => {
+      const clip = ids.length === 1 && !isKept && (await this.whole({ id: ids[0] }));
       if (clip && !clip.acceptable)
         return this.page.say(`${clip.key} cannot be accepted: nothing of it is stored`, true);
       return this.change(ids, { set: { keep: true, reason: "" } }, "Accepted");
     });
   }
 
+  /** The focused clip, without a reason; many are asked about. */
+  rejectNow() {
+    if (!this.isOne()) return this.reject();
+    const targets = this.targets(), next = this.page.goOn();
+    return this.decide(targets, next, (ids) => this.change(ids, { set: { keep: false, reason: "" } }, "Rejected",
+        ({ clip }) => (clip?.copies.length ? `. ${replacedBy(clip)}` : "")));
+  }
+
   /** id: of one clip, else for all targets. Takes its turn when the dialog opens: the browser may deliver the next key
    * before it says that the dialog is closed. */
   reject(id) {
     const targets = id ? Promise.resolve([id]) : this.targets(),
-    isOne = this.selection.isSettled() && !this.selection.ids.size;
+    isOne = this.isOne(), { chosen } = this.sheet;
     const known = id ? undefined : isOne ? this.sheet.selectedRow() : this.selection.isSettled()
         ? { count: this.selection.ids.size } : undefined;
     const coming = targets.then(async (ids) =>
         (ids.length === 1 ? this.whole({ id: ids[0] })
         : { count: ids.length, ...(await post("/api/copies", { ids })) }));
     const answered = askReason(known, coming, this.page.state().reasons);
+    let next = null;
+    answered.then((answer) => {
+      if (answer && isOne && !id && this.sheet.chosen === chosen) next = this.page.goOn();
+    });
     return this.inTurn(async () => {
       const answer = await answered;
       if (!answer) return false;
       const { reason, copies } = answer, ids = await targets;
-      return this.change(ids, { set: { keep: false, reason }, copies: copies > 0 }, "Rejected",
-          ids.length === 1 && copies ? ` and its ${copies === 1 ? "1 copy" : `${copies} copies`}` : "");
+      const also = ids.length === 1 && copies ? ` and its ${copies === 1 ? "1 copy" : `${copies} copies`}` : "";
+      const isSaved = await this.change(ids, { set: { keep: false, reason }, copies: copies > 0 }, "Rejected", also);
+      if (!isSaved && next && this.sheet.chosen === next) await this.sheet.choose(ids[0]);
+      return isSaved;
     });
   }
 
@@ -154,6 +188,14 @@ export class Actions {
       return true;
     });
   }
+}
+
+/** " (10 were accepted before)": the decisions that an edit of `count` clips has turned round. */
+function overruled({ overruled: { accepted = 0, rejected = 0 } = {} }, count) {
+  const parts = [[accepted, "accepted"], [rejected, "rejected"]].filter(([n]) => n);
+  if (!parts.length) return "";
+  const told = parts.map(([n, word]) => (count === 1 ? word : `${n} ${n === 1 ? "was" : "were"} ${word}`));
+  return ` (${told.join(", ")} before)`;
 }
 
 /** Clips of an edit that the data set does not hold; at work: a running job may make them again. */

@@ -4,6 +4,7 @@ import { percent } from "./charts.js";
 import { make, styled } from "./elements.js";
 import { plural } from "./format.js";
 import { boundText, titleOf } from "./names.js";
+import { scaleOf } from "./scale.js";
 
 const kStep = 0.01; // of the histogram's width, for a key; ten times that with Shift
 
@@ -28,15 +29,15 @@ export class Bounds {
    * */
   side(h, bounds) {
     const [{ select }] = bounds, name = nameOf(h.field, bounds[0]), own = bounds[0].value;
-    const width = h.high - h.low,
-    clamp = (value) => Math.min(Math.max(value, Math.min(h.low, own)), Math.max(h.high, own));
+    const scale = scaleOf(h);
+    const clamp = (value) => Math.min(Math.max(value, Math.min(h.low, own)), Math.max(h.high, own));
     const about = make("p", { class: "bound", role: "status" });
     const line = make("button",
         { type: "button", role: "slider", class: "line",
         "aria-label": `Bound of ${titleOf(h.field)}${select && ` in ${select}`}`, "aria-valuemin": Math.min(h.low, own),
         "aria-valuemax": Math.max(h.high, own), "data-bar": name });
     const draw = () => {
-      const value = this.moved.get(name) ?? own, share = (value - h.low) / width;
+      const value = this.moved.get(name) ?? own, share = scale.at(value);
       styled(line, { left: percent(Math.min(Math.max(share, 0), 1)) });
       line.classList.toggle("beyond", share < 0 || share > 1);
       line.title = `${boundText(h.field, { ...bounds[0], value })}${select && ` in ${select}`}`;
@@ -55,26 +56,25 @@ export class Bounds {
       if (this.moved.has(name))
         line.soon = setTimeout(() => this.tell(h, bounds, rounded, about, () => move(own)).catch(this.failed), 100);
     };
-    this.listen(line, h, () => this.moved.get(name) ?? own, move);
+    this.listen(line, scale, () => this.moved.get(name) ?? own, move);
     draw();
     if (this.moved.has(name)) this.tell(h, bounds, this.moved.get(name), about, () => move(own)).catch(this.failed);
     return [line, about];
   }
 
-  listen(line, h, now, move) {
-    const width = h.high - h.low;
+  listen(line, scale, now, move) {
     line.addEventListener("pointerdown", (event) => line.setPointerCapture(event.pointerId));
     line.addEventListener("pointermove", (event) => {
       if (!line.hasPointerCapture(event.pointerId)) return;
       const box = line.parentElement.getBoundingClientRect();
-      move(h.low + ((event.clientX - box.left) / box.width) * width);
+      move(scale.value((event.clientX - box.left) / box.width));
     });
     line.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
       if (!step) return;
       event.preventDefault();
       event.stopPropagation();
-      move(Math.min(Math.max(now(), h.low), h.high) + step * width * kStep * (event.shiftKey ? 10 : 1));
+      move(scale.value(Math.min(Math.max(scale.at(now()), 0), 1) + step * kStep * (event.shiftKey ? 10 : 1)));
     });
   }
 

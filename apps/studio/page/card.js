@@ -6,6 +6,10 @@ import { boundText, textOf, titleOf } from "./names.js";
 export const nothingFor = (row) => (row.end === "failed" && row.reason) || "no picture";
 export const near = (row) => (Number.isFinite(row.similarity) ? row.similarity.toFixed(3) : "");
 
+/** Whether the clip does not match the search. unmatched: the largest similarity too small for a match, or null. */
+export const isUnmatched = (row, unmatched) => Boolean(row) && typeof unmatched === "number" && near(row) !== ""
+    && row.similarity <= unmatched;
+
 /** A person's reason. */
 const because = (row) => (row.decision === "rejected" && row.reason_now ? `“${row.reason_now}”` : "");
 
@@ -15,8 +19,8 @@ export function markOf(row) {
   return row.is_video ? `video ${mark}`.trim() : mark;
 }
 
-/** Returns the text that a screen reader speaks for a clip. */
-export function spoken(row) {
+/** Returns the text that a screen reader speaks for a clip. isBeyond: it does not match the search. */
+export function spoken(row, isBeyond) {
   const parts = [
     row.key,
     row.place && `of ${row.place}`,
@@ -24,6 +28,7 @@ export function spoken(row) {
     outcome(row),
     because(row),
     near(row) && `similarity ${near(row)}`,
+    isBeyond && "no match",
     row.is_picture ? "one frame" : seconds(row.duration_s),
     row.tags.length && `tags ${row.tags.join(", ")}`,
   ];

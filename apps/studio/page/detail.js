@@ -2,7 +2,7 @@
 import { said } from "./actions.js";
 import { address, get } from "./api.js";
 import { make } from "./elements.js";
-import { markClass, number, outcome, replacedBy, seconds } from "./format.js";
+import { hint, markClass, number, outcome, replacedBy, seconds } from "./format.js";
 import { boundText, factGroups, flat, textOf, titleOf, whereName } from "./names.js";
 
 export class Detail {
@@ -16,6 +16,7 @@ export class Detail {
     this.video.addEventListener("timeupdate", () => this.atEnd());
     this.video.addEventListener("error", () => this.video.hasAttribute("src") && this.failed());
     this.clip = null; // the last clip shown
+    this.playsNext = false; // the clip that is selected next plays at once
     this.wanted = ""; // id of the selected clip
     this.head = make("h2");
     this.mark = make("span", { class: "mark" });
@@ -40,10 +41,14 @@ export class Detail {
     const isIn = this.clip?.id === this.wanted;
     this.element.setAttribute("aria-busy", !isIn);
     for (const part of [this.screen, this.shots]) part.classList.toggle("stale", !isIn); // they show the clip before
+    for (const part of [this.note, this.rest, this.tags]) part.classList.toggle("outdated", !isIn);
+    for (const [decision, name] of [["accepted", "accept"], ["rejected", "reject"]])
+      this.buttons.querySelector(`.${name}`)?.setAttribute("aria-pressed", row?.decision === decision);
     if (!isIn) {
       this.video.pause();
-      this.plays = false; // starts once a video is loaded
+      this.plays = this.playsNext; // starts once a video is loaded
     }
+    if (row) this.playsNext = false;
     // skips clips that are only scrolled past
     if (row) this.soon = setTimeout(() => this.show(row.id).catch(this.actions.failed), 50);
   }
@@ -87,14 +92,17 @@ export class Detail {
   }
 
   draw(clip, isNew) {
+    for (const part of [this.note, this.rest, this.tags]) part.classList.remove("outdated");
     this.head.textContent = clip.key;
     this.mark.className = markClass(clip);
     this.mark.textContent = outcome(clip);
     this.note.replaceChildren(...notes(clip), ...this.copied(clip));
     const accept = clip.acceptable && make("button",
-        { type: "button", "aria-pressed": clip.decision === "accepted", onclick: this.actions.accept }, "Accept (a)");
+        { type: "button", class: "accept", "aria-pressed": clip.decision === "accepted", onclick: this.actions.accept },
+        "Accept", hint("a"));
     const reject = make("button",
-        { type: "button", "aria-pressed": clip.decision === "rejected", onclick: this.actions.reject }, "Reject (x)");
+        { type: "button", class: "reject", "aria-pressed": clip.decision === "rejected", onclick: this.actions.reject },
+        "Reject", hint("x"));
     const focused = this.buttons.contains(document.activeElement)
         ? [...this.buttons.children].indexOf(document.activeElement) : -1;
     this.buttons.replaceChildren(...(accept ? [accept] : []), reject, ...this.alike(clip),
@@ -105,7 +113,7 @@ export class Detail {
     this.tags.replaceChildren(
         ...clip.tags.map((tag) => make("button",
         { type: "button", "aria-label": `Remove the tag ${tag}`, onclick: () => this.actions.untag(clip.id, tag) },
-        `${tag} ×`)), make("button", { type: "button", onclick: this.actions.tag }, "Tag (t)"));
+        `${tag} ×`)), make("button", { type: "button", onclick: this.actions.tag }, "Tag", hint("t")));
     this.rest.replaceChildren(...tables(clip));
     if (isNew) this.element.scrollTop = 0;
   }
@@ -118,7 +126,7 @@ export class Detail {
     const choose = make("select",
         { "aria-label": "Embedding", onchange: (event) => (this.embedding = event.target.value) },
         names.map((name) => make("option", { value: name, selected: name === this.embedding }, name)));
-    return [make("button", { type: "button", onclick: this.actions.alike }, "More like this (m)"),
+    return [make("button", { type: "button", onclick: this.actions.alike }, "More like this", hint("m")),
         ...(names.length > 1 ? [choose] : [])];
   }
 
@@ -126,15 +134,18 @@ export class Detail {
   copied(clip) {
     if (!clip.copy_id && !clip.copies.length) return [];
     const original = clip.copy_id && make("button", { type: "button", onclick: this.actions.original },
-        `Show ${clip.copy_of} (o)`);
+        `Show ${clip.copy_of}`, hint("o"));
     return [make("div", { class: "row" }, ...(original ? [original] : []),
-        make("button", { type: "button", onclick: this.actions.compare }, "Compare (b)"))];
+        make("button", { type: "button", onclick: this.actions.compare }, "Compare", hint("b")))];
   }
 
   build() {
     this.screen = make("div");
     const close = make("button", { type: "button", id: "close", onclick: this.actions.close }, "Close");
-    this.element.replaceChildren(make("div", { class: "title" }, this.head, this.mark, close), this.screen,
+    const steps = [[-1, "‹ Previous"], [1, "Next ›"]].map(([by, text]) => make("button",
+        { type: "button", onclick: () => this.actions.move(by) }, text));
+    this.element.replaceChildren(make("div", { class: "title" }, this.head, this.mark, close),
+        make("div", { class: "steps" }, steps), this.screen,
         this.buttons, this.tags, this.note, this.editor.element, this.shots, this.rest);
   }
 

@@ -10,7 +10,10 @@ const kKeys = [
   ["e", "edit the caption: Enter saves, Shift+Enter starts a new line, Escape leaves"],
   ["s", "select or unselect the clip (or Ctrl+click)"], ["Shift+arrows, J / K", "select a range (or Shift+click)"],
   ["Ctrl+A", "select all of the view"], ["i", "invert the selection"],
-  ["a, x, t", "accept, reject, tag: all selected clips; if none is selected, this clip"],
+  ["a", "accept, and go on to the next clip; all selected clips, if some are"],
+  ["r", "reject without a reason, and go on"],
+  ["x", "reject for a reason, and go on; all selected clips, if some are"],
+  ["n", "next clip that is not reviewed"], ["t", "tag this clip, or all selected ones"],
   ["1 to 9", "add or remove the tag with that number; in the list of reasons, take that reason"],
   ["u / Shift+U", "undo, redo"], ["[ / ]", "previous and next shot of the video"],
   ["m", "more clips like this one"], ["c", "show or hide copies"], ["o", "the original of this copy"],
@@ -86,6 +89,7 @@ export function askReason(known, coming, reasons) {
     copies = (Array.isArray(clip?.copies) ? clip.copies.length : clip?.copies) ?? 0;
     element("reject-title").textContent = `Reject ${clip?.count ? plural(clip.count, "clip") : clip?.key ?? "…"}`;
     element("its-copies").hidden = !copies;
+    element("reject-note").textContent = isAccepted(clip);
     element("which-copies").textContent = copies ? `${alsoReject(clip, copies, keys)} ${otherwise(clip, copies)}` : "";
     input.value = clip?.reason_now ?? "";
   };
@@ -97,6 +101,12 @@ export function askReason(known, coming, reasons) {
       () => ({ reason: named(input.value, reasons), copies: withCopies.checked ? copies : 0 }));
   whenKnown(known && !known.count ? Promise.resolve(known) : coming, input, tell);
   return answered;
+}
+
+/** Says which of the clips to reject are accepted. */
+function isAccepted(clip) {
+  if (!clip?.count) return clip?.decision === "accepted" ? "This clip is accepted." : "";
+  return clip.accepted ? `${clip.accepted.toLocaleString("en")} of these are accepted.` : "";
 }
 
 /** keys: of the first of the copies. */

@@ -4,12 +4,15 @@ import { Bounds } from "./bounds.js";
 import { column } from "./charts.js";
 import { make } from "./elements.js";
 import { kinds } from "./format.js";
-import { textOf, titleOf, whereName } from "./names.js";
+import { endsOf, textOf, titleOf, whereName } from "./names.js";
+import { scaleOf } from "./scale.js";
 
 const kNames = { kept: "Kept", copy: "Copies", unchosen: "Left out", filtered: "Filtered", failed: "Failed",
     accepted: "Accepted", rejected: "Rejected", captioned: "Caption edited", open: "Not reviewed" };
 // Numbers that say little about a clip's content; they are available, but folded away.
 const kFolded = /^(start_s|end_s|first_frame|end_frame|frames|rotation|fps|audio\..*|embeddings\..*|usage\..*)$/;
+
+const kMarked = new Set(["decision accepted", "decision rejected"]); // on the cards, in their colour
 
 const kLastShown = 2;
 
@@ -20,6 +23,16 @@ function rank(h) {
   if (h.bounds.length) return 0;
   if (kFolded.test(h.field) || h.all.length < 3) return kLastShown + 1;
   return h.field.startsWith("scores.") ? 1 : 2;
+}
+
+/** Below a histogram: its smallest and its largest number with words for them, and which end is better. */
+function ends(h, text, isLog) {
+  const { low, high, better } = endsOf(h.field, h.bounds), words = [low, high].map((word, at) =>
+      (better !== (at ? "high" : "low") ? word : word ? `${word} (better)` : "better"));
+  const [first, last] = [h.low, h.whole ? h.high - 1 : h.high].map((value, at) => make("span", {},
+      ...(words[at] ? [make("i", {}, words[at])] : []), text(value)));
+  return make("div", { class: "ends" }, first, ...(isLog ? [make("span", { title: "Logarithmic scale" }, "log")] : []),
+      last);
 }
 
 export class Filters {
@@ -66,7 +79,8 @@ export class Filters {
     return make(
       "button",
       { type: "button", "data-choice": `${name} ${value}`, "aria-pressed": set.has(value), onclick: press },
-      make("span", {}, ...(name === "end" ? [make("i", { class: `swatch ${value}` })] : []),
+      make("span", {}, ...(name === "end" || kMarked.has(`${name} ${value}`)
+          ? [make("i", { class: `swatch ${value}` })] : []),
           ...(name === "tag" ? [...(at < 9 ? [make("kbd", {}, at + 1), " "] : []), value]
           : [kNames[value]
           ?? (name === "rule" && this.choosers.includes(value) ? `${value} (select job)` : name === "rule" && value
@@ -97,10 +111,10 @@ export class Filters {
   }
 
   histogram(h) {
-    const largest = Math.max(...h.all), step = (h.high - h.low) / h.all.length;
+    const largest = Math.max(...h.all), { edge: from } = scaleOf(h), isLog = h.edges?.length > 0;
     const range = this.query.ranges.get(h.field), text = (value) => textOf(h.field, value), title = titleOf(h.field);
-    const from = (i) => (i === h.all.length ? h.high : h.low + i * step);
-    const isIn = (i) => range && from(i) >= range[0] - step / 1e6 && from(i + 1) <= range[1] + step / 1e6;
+    const near = isLog ? 0 : (h.high - h.low) / h.all.length / 1e6; // edges are numbers of the answer
+    const isIn = (i) => range && from(i) >= range[0] - near && from(i + 1) <= range[1] + near;
     const bars = h.all.map((n, i) => {
       const name = h.whole ? text(from(i)) : `${text(from(i))} to ${text(from(i + 1))}`;
       const label = `${name}: ${h.shown[i]} of ${n}`;
@@ -121,8 +135,7 @@ export class Filters {
       make("h2", {}, make("span", { title: h.field }, title,
           ...(h.field === "similarity" ? [] : [" ", make("code", { class: "muted" }, whereName(h.field))])), clear),
       make("div", { class: "plot" }, box, ...lines),
-      make("div", { class: "ends" }, make("span", {}, text(h.low)),
-          make("span", {}, text(h.whole ? h.high - 1 : h.high))),
+      ends(h, text, isLog),
       ...about,
     );
   }

@@ -73,6 +73,9 @@ export function outcome(row) {
   return row.end;
 }
 
+/** The key of a button, which a page without a keyboard hides. */
+export const hint = (key) => make("span", { class: "hint" }, ` (${key})`);
+
 export const endName = (end) => (end === "unchosen" ? "left out" : end);
 
 /** Which colour is which outcome. */

@@ -11,6 +11,7 @@ import { kinds, plural } from "./format.js";
 import { Live } from "./live.js";
 import { ClipMap } from "./map.js";
 import { menuGroups, stateScores, titleOf } from "./names.js";
+import { Review } from "./review.js";
 import { Selection } from "./selection.js";
 import { Sheet } from "./sheet.js";
 import { Timeline } from "./timeline.js";
@@ -20,6 +21,7 @@ const kPoll = 2000; // milliseconds between checks for changes by others
 const element = (id) => document.getElementById(id);
 const query = new Query();
 let asked = 0, shown = 0; // sequence numbers of requests for the state
+const noKeyboard = matchMedia("(max-width: 760px), (hover: none)");
 let state = { version: 0, reasons: [], tags: [], anew: [], counts: { ends: {} }, videos: { ends: {} } };
 let known = { version: 0, seen: [] }; // of the state whose clips the page shows
 
@@ -37,7 +39,7 @@ const toClips = () => (map.isOpen ? map.canvas : element("list")).focus({ preven
 const timeline = new Timeline((id) => sheet.choose(id).catch(failed), neighbour);
 const editor = new Editor((id, caption, seen) => actions.saveCaption(id, caption, seen), toClips);
 const ofClip = { accept: () => actions.accept(), reject: () => actions.reject(), tag: () => actions.tag(),
-    untag: (id, name) => actions.untag(id, name) };
+    untag: (id, name) => actions.untag(id, name), move: (by) => move(by) };
 const detail = new Detail(element("detail"), editor, timeline,
     { failed, ...ofClip, alike, original, compare: compareCopies, close: closeDetail });
 const live = new Live(element("live"));
@@ -59,7 +61,8 @@ const map = new ClipMap(element("map"), {
 });
 const views = new Views(query, changeView, { say, failed });
 const actions = new Actions(sheet, selection, detail, editor,
-    { state: () => state, seen: () => known.seen, say, failed, edited, look });
+    { state: () => state, seen: () => known.seen, say, failed, edited, look, goOn });
+const review = new Review({ next: nextToReview, say });
 
 const pairs = new Compare(actions, failed);
 
@@ -120,8 +123,11 @@ function showOrder() {
 
 /** How the clips were found: by meaning, and whether any matches, or by words, and why not by meaning if that was
  * requested. */
-function foundBy({ by, why }) {
-  if (by === "meaning") return why ? `; ${why}; these are the nearest` : ", nearest in meaning first";
+function foundBy({ by, why }, { unmatched, matching }) {
+  if (by === "meaning" && why) return `; ${why}; these are the nearest`;
+  if (by === "meaning")
+    return `, nearest in meaning first${typeof unmatched === "number"
+        ? `; ${matching.toLocaleString("en")} match${matching === 1 ? "es" : ""}, the dimmed ones do not` : ""}`;
   if (by === "pictures") return `, most like ${query.like.split("/").slice(1).join("/")} first`;
   return by === "words" && why ? `, by words: ${why}` : "";
 }
@@ -138,8 +144,8 @@ function summarise(total) {
   const count = total === all ? "" : `${total.toLocaleString("en")} of `;
   const whole = !mixed ? plural(all, videos ? "video" : "clip")
       : `${plural(all, "item")}${total ? `: ${kinds(total, sheet.videos)}` : ""}`;
-  element("summary").textContent = count + whole + foundBy(sheet.found) + unreadable + (state.wrong ? `; ${state.wrong}`
-      : "");
+  const wrong = state.wrong ? `; ${state.wrong}` : "";
+  element("summary").textContent = count + whole + foundBy(sheet.found, sheet) + unreadable + wrong;
   element("all").hidden = query.isEmpty();
   element("copies").hidden = !copies;
   element("copies").textContent = `Show ${copies === 1 ? "1 copy" : `${copies.toLocaleString("en")} copies`}`;
@@ -175,13 +181,14 @@ function showState(now) {
   element("folder").textContent = now.title.split("/").slice(-2).join("/");
   element("folder").title = now.title;
   document.title = `Studio: ${now.title.split("/").pop()}`;
+  review.show(now.review);
   element("undo").disabled = !now.undo;
   element("redo").disabled = !now.redo;
   filters.showCounts(now);
   views.show(now.views);
   live.show(now.live, now.anew);
   element("how").hidden = !now.search.text;
-  element("text").placeholder = now.search.text && !query.words ? "Search by meaning  ( / )" : "Search captions  ( / )";
+  element("text").placeholder = searchFor(now.search.text && !query.words);
   element("show-map").hidden = !now.search.pictures.length;
   const sort = element("sort"), option = (value, text) => make("option", { value }, text);
   if (sort.options.length !== now.fields.length + 3) {
@@ -233,7 +240,7 @@ function edited({ clip, changed, version, at_work: isAtWork }) {
   // else other people have changed something, too
   if (version === known.version + (changed ? 1 : 0)) known.version = version;
   if (clip) sheet.update(clip);
-  if (changed > 1 || !clip) sheet.again();
+  if (changed > 1 || !clip) sheet.rows.again();
   // it may not be made again yet
   const shows = clip ? detail.set(clip)
       : changed && sheet.selectedId && detail.show(sheet.selectedId).catch((error) => isAtWork || failed(error));
@@ -279,11 +286,14 @@ function showCopies() {
   changeView().catch(failed);
 }
 
+const searchFor = (isByMeaning) =>
+    (isByMeaning ? "Search by meaning" : "Search captions") + (noKeyboard.matches ? "" : "  ( / )");
+
 function byWords(words = !query.words) {
   if (element("how").hidden) return;
   query.words = words;
   element("how").setAttribute("aria-pressed", words);
-  element("text").placeholder = words ? "Search captions  ( / )" : "Search by meaning  ( / )";
+  element("text").placeholder = searchFor(!words);
   if (query.text) changeView(true).catch(failed);
 }
 
@@ -325,6 +335,30 @@ function neighbour(step) {
   sheet.selectComing(sheet.chosen.then(({ id }) => timeline.beside(id, step)));
 }
 
+const playNext = () => (detail.playsNext = !matchMedia("(prefers-reduced-motion: reduce)").matches);
+
+/** From a clip that is decided about to the next one, which plays; the promise of it, or null if there is none. */
+function goOn() {
+  const { chosen, selectedId, selected } = sheet, isPlaced = Boolean(selectedId) && selected >= 0;
+  const place = isPlaced ? sheet.rows.placeAfter(selected) : -1;
+  if (isPlaced && place < 0) return null;
+  playNext();
+  if (isPlaced) sheet.select(place);
+  // else the clip or its place is still being loaded
+  else sheet.selectComing(chosen.then(({ id }) => sheet.rows.idAfter(id)));
+  return sheet.chosen;
+}
+
+/** The next clip of the view that is kept and has no decision, once the decisions of earlier keys are saved. */
+function nextToReview() {
+  const { chosen } = sheet, from = sheet.selected + 1;
+  playNext();
+  sheet.selectComing(actions.turns.then(() => get("/api/next", sheet.rows.inList({ from }))).then(async ({ id }) => {
+    if (!id) say(`All clips of this view are reviewed${review.left ? `; ${review.left} others are not` : ""}`);
+    return id || (await chosen)?.id;
+  }));
+}
+
 const move = (by) => sheet.select((sheet.selected < 0 ? -1 : sheet.selected) + by);
 // Keys that take the focus to another clip; with Shift they select the clips on the way.
 const kMoves = {
@@ -341,6 +375,7 @@ const kActions = {
   s: () => selection.toggle(), i: () => selection.invert(), J: () => selection.extend(kMoves.j),
   K: () => selection.extend(kMoves.k),
   e: () => (element("detail").classList.add("open"), editor.open()), a: ofClip.accept, x: ofClip.reject, t: ofClip.tag,
+  r: () => actions.rejectNow(), n: nextToReview,
   u: () => actions.step("/api/undo", "Undone"), U: () => actions.step("/api/redo", "Redone"),
   m: alike, o: original, b: compareCopies, c: showCopies, w: () => byWords(), v: () => showMap(),
   "+": () => resizeBy(1), "=": () => resizeBy(1), "-": () => resizeBy(-1), "/": () => element("text").focus(),
@@ -377,7 +412,7 @@ document.addEventListener("keydown", (event) => {
   if (!action) return;
   event.preventDefault();
   if ((sheet.total && sheet.chosen) || "/?fwcuU".includes(event.key)) action();
-  else if (/^[axtbemo1-9]$/.test(event.key)) say("No clip is selected: the view is empty");
+  else if (/^[axrntbemo1-9]$/.test(event.key)) say("No clip is selected: the view is empty");
 });
 
 element("search").addEventListener("submit", (event) => {

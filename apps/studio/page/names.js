@@ -73,6 +73,25 @@ export function boundText(field, { is_most: isMost, is_strict: isStrict, value }
   return `${isMost ? most : least} ${textOf(field, value)}`;
 }
 
+// What the smallest and the largest number of a score mean, and which of them is better, if one is.
+const kEnds = {
+  "scores.filter.blur": ["blurred", "sharp", "high"], "scores.filter.brightness": ["dark", "bright"],
+  "scores.filter.black": ["none", "all", "low"], "scores.filter.frozen": ["moving", "frozen", "low"],
+  "scores.filter.letterbox": ["none", "wide", "low"], "scores.filter.flow": ["still", "fast"],
+  "scores.filter.flow.p10": ["still", "fast"], "scores.filter.motion": ["still", "fast"],
+  "scores.filter.motion.patch_min": ["still", "fast"], "scores.filter.text": ["none", "much", "low"],
+  "scores.filter.ocr": ["none", "much", "low"],
+  duration_s: ["short", "long"],
+};
+
+/** {low, high: words for the ends of a histogram, "" for none; better: "low", "high" or ""}. bounds: of stages; a score
+ * that has them on one side only is better on the other. */
+export function endsOf(field, bounds) {
+  const [low = "", high = "", better = ""] = kEnds[field] ?? [];
+  const sides = new Set(bounds.map((bound) => (bound.is_most ? "low" : "high")));
+  return { low, high, better: better || (sides.size === 1 ? [...sides][0] : "") };
+}
+
 /** The name by which `where` knows a fact: "blur" for "scores.filter.blur", "`quality score`" for "user.quality score".
  * */
 export function whereName(field) {

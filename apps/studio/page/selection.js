@@ -60,7 +60,7 @@ export class Selection {
     if (isNew) this.anchor = Math.max(0, this.sheet.selected);
     move();
     this.end = this.sheet.selected;
-    const range = Promise.resolve(this.sheet.idsBetween(Math.min(this.anchor, this.end),
+    const range = Promise.resolve(this.sheet.rows.idsBetween(Math.min(this.anchor, this.end),
         Math.max(this.anchor, this.end)));
     range.catch(() => {}); // told when it is this key's turn
     this.change(async (ids) => {
@@ -99,6 +99,6 @@ export class Selection {
   /** The ids of the view, once it is loaded. */
   async inView() {
     await this.sheet.loading.catch(() => {});
-    return this.sheet.idsBetween(0, this.sheet.total - 1);
+    return this.sheet.rows.idsBetween(0, this.sheet.total - 1);
   }
 }
