@@ -12,9 +12,9 @@
 namespace kinora {
 namespace {
 
-// Core-seconds for a second of video of 24 frames: what does not depend on its size, and for each million pixels
-// (docs/benchmarks/x86-2core.md, "kinora curate").
-constexpr double kFixed = 0.4, kPerMegapixel = 1.2;
+// Core-seconds for a second of video: what does not depend on its size, and for each million pixels of a frame
+// (docs/benchmarks/epyc-2core.md, "kinora curate").
+constexpr double kFixed = 0.2, kPerMegapixel = 0.6;
 // Clips as H.264 beside their source, and previews and frames.
 constexpr double kSizeOfClips = 1.2;
 
@@ -92,7 +92,8 @@ constexpr const char* kNetwork =
     R"({ use = "video.clips", detectors = ["transnetv2"], sample_fps = 4.0, sample_height = 180 })";
 constexpr const char* kNoNetwork =
     R"(# TransNet V2 finds shots better; docs/operate.md says how its weights come: detectors = ["transnetv2"]
-  { use = "video.clips", detectors = ["adaptive", "threshold"], shot_min_length = 6, tolerance = 2, sample_fps = 4.0, sample_height = 180 })";
+  { use = "video.clips", detectors = ["adaptive", "threshold"], shot_min_length = 6, tolerance = 2,)"
+    R"( sample_fps = 4.0, sample_height = 180 })";
 constexpr const char* kSearch = R"(
 # kinora search runs/{name} "a boat at sea"
 [[job]]
@@ -119,7 +120,9 @@ name = "tokenizer"
 kind = "train-tokenizer"
 input = {folder_quoted}
 start = "principal"
-tokenizer = {{ use = "cosmos", latent_channels = 32, spatial_compression_ratio = 4, encoder_block_out_channels = [72, 72], decode_block_out_channels = [72, 72] }}
+tokenizer = {{ use = "cosmos", latent_channels = 32, spatial_compression_ratio = 4,)"
+    R"( encoder_block_out_channels = [72, 72],)"
+    R"( decode_block_out_channels = [72, 72] }}
 frames = 17
 height = 64
 width = 96
@@ -145,7 +148,8 @@ text = {{ use = "minilm" }}
 name = "dit"
 kind = "train"
 input = "latents"
-model = {{ use = "dit", in_channels = 32, out_channels = 32, patch_space = 1, text_size = 384, layers = 8, heads = 6, head_size = 64, adaln_lora = 64 }}
+model = {{ use = "dit", in_channels = 32, out_channels = 32, patch_space = 1, text_size = 384,)"
+    R"( layers = 8, heads = 6, head_size = 64, adaln_lora = 64 }}
 loss = {{ use = "flow", shift = 2.0 }}
 precision = "fp32"
 parallel = ["single"]

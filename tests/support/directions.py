@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Includes and calls of services go one way: apps -> plugins/jobs -> host -> core -> sdk <- plugins, with core/torch
-and core/cuda between plugins/jobs and host, and no two folders use each other, directly or around a circle. An engine of tier host may use core and host too. A file that calls service<X>() uses
-the file that has the service (KINORA_SERVICE), whose library it does not link; so a job may use one of another
-plugin. usage: directions.py ROOT"""
+and core/cuda between plugins/jobs and host, and no two folders use each other, directly or around a circle. An
+engine of tier host may use core and host too. A file that calls service<X>() uses the file that has the service
+(KINORA_SERVICE), whose library it does not link; so a job may use one of another plugin. usage: directions.py ROOT"""
 import functools, pathlib, posixpath, re, subprocess, sys, tomllib
 
 ROOT = pathlib.Path(sys.argv[1])

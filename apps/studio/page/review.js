@@ -23,7 +23,8 @@ export class Review {
     this.text = text + command;
     this.end.hidden = !isDone;
     const copy = make("button", { type: "button", onclick: () => this.copy(command) }, "Copy");
-    this.end.replaceChildren(...(isDone ? [text, make("code", {}, words.map((word) => make("span", {}, word))), " ", copy] : []));
+    const code = make("code", {}, words.map((word) => make("span", {}, word)));
+    this.end.replaceChildren(...(isDone ? [text, code, " ", copy] : []));
   }
 
   async copy(command) {

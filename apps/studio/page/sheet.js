@@ -210,7 +210,8 @@ export class Sheet {
   fill(cell, row) {
     if (this.hover.cell === cell && cell.shown !== row?.id) this.hover.left(cell);
     const { place } = cell, before = this.rows.known(place - 1), after = this.rows.known(place + 1);
-    fillCell(cell, row, row && this.pictures.of(row.id), { shows: this.shows, unmatched: this.unmatched, tail: this.tail,
+    fillCell(cell, row, row && this.pictures.of(row.id), {
+        shows: this.shows, unmatched: this.unmatched, tail: this.tail,
         neighbours: (place > 0 ? [before, after] : [after]).map((other) => other?.key ?? ""),
         isBorder: !this.rows.shown.parameters.get("sort")
         && (place === 0 || Boolean(before && !isUnmatched(before, this.unmatched))) });
