@@ -169,9 +169,13 @@ int preview_data(core::Runtime& runtime, const DataFolder& folder, const po::var
   const uint64_t limit = given["limit"].as<uint64_t>();
   if (limit < 1 || limit > 1000)
     return complain(kUsage, fmt::format("--limit {}: must be from 1 to 1000", limit));
-  data::PictureMaker pictures(runtime.registry());
+  std::optional<data::PictureMaker> pictures;  // samples with previews need none
+  const auto picture = [&](const std::string& key, const std::string& field, std::vector<uint8_t> bytes) {
+    if (!pictures) pictures.emplace(runtime.registry());
+    return (*pictures)(key, field, std::move(bytes));
+  };
   bool has_problem = false;
-  const auto cards = data::cards_of(folder, limit, std::ref(pictures), [&](const data::Problem& problem) {
+  const auto cards = data::cards_of(folder, limit, picture, [&](const data::Problem& problem) {
     has_problem = true;
     print_problem(problem);
   });

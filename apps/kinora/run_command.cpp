@@ -17,6 +17,7 @@
 #include "core/run/inputs.hpp"
 #include "core/run/job_check.hpp"
 #include "core/runtime/place.hpp"
+#include "plugins/jobs/funnel/funnel.hpp"
 
 namespace kinora {
 namespace {
@@ -140,6 +141,14 @@ core::Result<core::LogFile> open_log(const std::filesystem::path& out, const cor
   return core::LogFile::open(out / "logs" / ("rank-" + std::to_string(place.rank) + ".log"));
 }
 
+// How much each job of a curation has kept, in a line; none for a run without one.
+void print_funnel(const core::RunFile& run) {
+  std::vector<std::filesystem::path> folders;
+  for (const auto& job : run.jobs) folders.push_back(run.out / job.name);
+  if (const auto line = core::funnel_line(core::funnel_in(folders)); !line.empty())
+    std::cout << line << "\n";
+}
+
 }  // namespace
 
 std::optional<AskedRun> asked_run(core::Runtime& runtime, const Arguments& of_run) {
@@ -188,6 +197,7 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   }
   if (!result.ok) return result.was_refused ? kUsage : kFailed;
   if (!result.is_elsewhere && (place.first() || place.launcher == core::kOwnLauncher)) {
+    print_funnel(run);
     // With --only, a page of an earlier run may lie there.
     const bool has_page = std::ranges::any_of(run.jobs, [&](const core::JobSpec& job) {
       return job.kind->name == "report" && (options.only.empty() || options.only == job.name);

@@ -4,6 +4,7 @@
 
 #include "apps/studio/studio.hpp"
 #include "core/base/facts.hpp"
+#include "plugins/jobs/funnel/funnel.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -73,6 +74,18 @@ json seen_of(const std::vector<EditJournal>& journals) {
   return out;
 }
 
+// Of the run whose jobs are next to these.
+json funnel_beside(const std::vector<JobFolder>& jobs) {
+  std::vector<std::filesystem::path> folders;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(jobs.front().path.parent_path(), error))
+    if (entry.is_directory(error) && !entry.is_symlink(error) &&
+        entry.path().filename().string().front() != '.')
+      folders.push_back(entry.path());
+  std::ranges::sort(folders);
+  return core::funnel_json(core::funnel_in(folders));
+}
+
 }  // namespace
 
 json Studio::state() {
@@ -104,6 +117,7 @@ json Studio::state() {
       {"author", journals.front().author()},
       {"jobs", std::move(jobs)},
       {"choosers", std::move(choosers)},
+      {"funnel", funnel_beside(data_.jobs())},
       {"version", data_.version()},
       {"seen", seen_of(journals)},
       {"fields", std::move(fields)},

@@ -422,6 +422,25 @@ TEST_F(SelectedTest, ItsConditionsAreBoundsThatCanBeMoved) {
       << "k1 is out by another condition";
 }
 
+// The numbers are those of the summaries, whatever people have decided since.
+TEST_F(SelectedTest, TheFunnelIsThatOfTheRun) {
+  EXPECT_EQ(studio().state()["funnel"], json::array()) << "the summaries say nothing";
+  const json clips{{"kept", 3}, {"filtered", 1}, {"failed", 1}};
+  std::ofstream(folder_ / "one/summary.json")
+      << json{{"job", "one"}, {"kind", "curate"}, {"kept", 2}, {"clips", clips}};
+  std::ofstream(folder_ / "good/summary.json")
+      << R"({"job": "good", "kind": "select", "curated": "one", "clips": {"kept": 1, "filtered": 2}})";
+  Studio mia = studio();
+  const json steps = mia.state()["funnel"];
+  std::vector<std::pair<std::string, int>> told;
+  for (const json& step : steps) told.emplace_back(step["name"], step["count"]);
+  EXPECT_THAT(told, testing::ElementsAre(testing::Pair("videos", 2), testing::Pair("clips", 5),
+                                         testing::Pair("good", 3), testing::Pair("chosen", 1)));
+  EXPECT_EQ(steps[3]["lost"], (json::array({{{"by", "good"}, {"count", 2}}})));
+  (void)mia.edit({{"ids", {"one/k2"}}, {"set", {{"keep", false}}}});
+  EXPECT_EQ(mia.state()["funnel"], steps);
+}
+
 // A second job that reads the first: what came not in is not left out by it.
 TEST_F(SelectedTest, AChainOfSelectJobsLeavesOutEachClipOnce) {
   fs::create_directories(folder_ / "after");

@@ -66,6 +66,14 @@ def check_curate(folder):
     clips = json.loads((out / "clips/summary.json").read_text())
     assert clips["kept"] == 2 and clips["failed"] == 1 and clips["filtered"] == 1, "two videos, and a copy of one"
     assert shards["status"] == "done" and (out / "report.html").stat().st_size > 10000
+    made = clips["clips"]
+    chosen = min(json.loads((out / job / "summary.json").read_text())["clips"]["kept"]
+                 for job in ("chosen", "copies", "sets"))
+    assert (f"4 videos → {sum(made.values())} clips → {made['kept']} good → {chosen} chosen → {shards['samples']} in "
+            "shards\n") in said, said
+    kinora("data", "preview", out / "shards", "--out", "preview.html")
+    page = (SCRATCH / "preview.html").read_text()
+    assert page.count('class="moving"') == page.count('class="still"') == shards["samples"] > 0, page[:3000]
     before = (out / "curate.toml").read_text()
     kinora("curate", folder, *few)  # finished jobs are not repeated
     assert json.loads((out / "clips/summary.json").read_text())["finished"] == clips["finished"]

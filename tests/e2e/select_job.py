@@ -244,12 +244,14 @@ def check_errors():
 
 
 def check_report_and_metrics():
-    """Only a run that has made the report, or found it up to date, points to it. Every job says in metrics.prom that it
-    has ended."""
+    """Only a run that has made the report, or found it up to date, points to it. Its last lines say how many clips each
+    job has kept. Every job says in metrics.prom that it has ended."""
     page = '[[job]]\nname = "page"\nkind = "report"\n'
     begun = int(time.time())
     for text in (run(job("few", where="blur >= 50"), page), run(job("few", where="blur >= 50"), page)):
         assert f"; open {OUT}/report.html" in text, text
+        good = summary("clips")["clips"]["kept"]  # of the clips that were there before these were put in their place
+        assert f" → {good} good → {min(good, summary('few')['clips']['kept'])} chosen\n" in text, text
     for name in ("few", "page"):
         metrics = dict(line.rsplit(" ", 1)
                        for line in (OUT / name / "metrics.prom").read_text().splitlines() if not line.startswith("#"))

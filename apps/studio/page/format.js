@@ -1,6 +1,6 @@
 // Formats values.
 import { make } from "./elements.js";
-import { powerOfTen } from "./words.js";
+import { powerOfTen, tenths } from "./words.js";
 
 /** 0.123456 -> "0.123", 1234567 -> "1.23M", 0.000001 -> "1×10⁻⁶"; whole numbers below a million as they are. */
 export function number(value) {
@@ -28,7 +28,7 @@ export const money = (value) => value.toLocaleString("en",
 export function seconds(value) {
   if (value === null || value === undefined) return "–";
   if (value > 0 && value < 0.95) return `${trim(value.toPrecision(2))} s`;
-  if (value < 60) return `${trim(value.toFixed(1))} s`;
+  if (value < 60) return `${trim(tenths(value).toFixed(1))} s`;
   const whole = Math.round(value), hours = Math.floor(whole / 3600);
   const two = (n) => String(n).padStart(2, "0");
   const rest = `${hours ? two(Math.floor(whole / 60) % 60) : Math.floor(whole / 60)}:${two(whole % 60)}`;

@@ -7,6 +7,7 @@ import { showKeys } from "./dialogs.js";
 import { Editor } from "./editor.js";
 import { Filters } from "./filters.js";
 import { make } from "./elements.js";
+import { FunnelBar } from "./funnel_bar.js";
 import { kinds, plural } from "./format.js";
 import { Live } from "./live.js";
 import { ClipMap } from "./map.js";
@@ -59,6 +60,7 @@ const map = new ClipMap(element("map"), {
   choose: (id) => sheet.choose(id).catch(failed),
   lasso: (ids, isMore) => selection.take(ids, isMore),
 });
+const funnelBar = new FunnelBar(element("funnel"), query, () => changeView(true).catch(failed));
 const views = new Views(query, changeView, { say, failed });
 const actions = new Actions(sheet, selection, detail, editor,
     { state: () => state, seen: () => known.seen, say, failed, edited, look, goOn });
@@ -186,6 +188,7 @@ function showState(now) {
   element("redo").disabled = !now.redo;
   filters.showCounts(now);
   views.show(now.views);
+  funnelBar.show(now);
   live.show(now.live, now.anew);
   element("how").hidden = !now.search.text;
   element("text").placeholder = searchFor(now.search.text && !query.words);

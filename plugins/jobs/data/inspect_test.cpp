@@ -5,6 +5,8 @@
 #include "plugins/jobs/data/data_testing.hpp"
 #include "plugins/jobs/data/preview.hpp"
 #include "plugins/jobs/data/record.hpp"
+#include "plugins/jobs/data/webp.hpp"
+#include "plugins/jobs/data/webp_testing.hpp"
 
 namespace kinora::data {
 namespace {
@@ -111,9 +113,35 @@ TEST_F(Preview, ShowsSamplesOfAllShardsAndEscapesTheirText) {
   EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(1)"));
   EXPECT_THAT(page, HasSubstr("a &amp; &quot;b&quot; &#39;c&#39; \uFFFD\uFFFD"));
   EXPECT_THAT(page, HasSubstr("src=\"data:image/jpeg;base64,/9j/\""));
-  EXPECT_THAT(page, HasSubstr("64 × 48 · 2.5 s · png"));
+  EXPECT_THAT(page, HasSubstr("64 × 48 · 2.5\u00A0s · png"));
   EXPECT_THAT(page, HasSubstr("No picture: no video and no picture"));
   EXPECT_THAT(page, Not(HasSubstr("http://")));
+}
+
+// Its size and length are those that its facts give; a preview that is none is as if it were not there.
+TEST_F(Preview, MovesWherePreviewsAreThereAndDecodesNothing) {
+  const std::string preview = test::tiny_preview();
+  write("a.tar", test::tar_bytes({{"a.json", R"({"width": 640, "height": 360, "duration_s": 1.25})"},
+                                  {"a.mp4", "not decoded"},
+                                  {"a.preview.webp", preview},
+                                  {"b.mp4", "decoded"},
+                                  {"b.preview.webp", preview.substr(0, 90)}}));
+  std::vector<std::string> decoded;
+  const auto shown = cards(4, [&](const std::string& key, const std::string& field, std::vector<uint8_t>) {
+    decoded.push_back(key + "." + field);
+    return Picture{.jpeg = "\xFF\xD8\xFF", .reason = ""};
+  });
+  EXPECT_THAT(decoded, ElementsAre("b.mp4"));
+  ASSERT_EQ(shown.size(), 2u);
+  EXPECT_EQ(shown[0].preview, preview);
+  EXPECT_EQ(shown[0].still, core::webp_preview(preview)->still);
+  const std::string page = preview_page(find_shards(root), shown);
+  EXPECT_THAT(page, HasSubstr("640 × 360 · 1.3\u00A0s · mp4"));
+  EXPECT_THAT(page, HasSubstr("class=\"moving\" alt=\"Preview of a\" src=\"data:image/webp;base64,"));
+  EXPECT_THAT(page, HasSubstr("class=\"frames\" alt=\"Frames of b\" src=\"data:image/jpeg;base64,"));
+  EXPECT_THAT(page, HasSubstr("prefers-reduced-motion: reduce"));
+  EXPECT_THAT(page, HasSubstr("> Stand still</label>"));
+  EXPECT_THAT(preview_page(find_shards(root), {}), Not(HasSubstr("> Stand still</label>")));
 }
 
 TEST_F(Preview, NamesDamageAndBrokenJsonAmongItsSamples) {

@@ -16,7 +16,9 @@ struct Card {
   std::string key, shard, field;  // field: of the medium; empty: the sample has none
   uint64_t bytes = 0;             // of the sample
   std::string caption;
-  Picture picture;
+  Picture picture;      // without one of its own, of a sample whose preview is shown
+  std::string preview;  // a moving preview that the sample has, WebP; empty: the picture is shown
+  std::string still;    // its first frame
 };
 
 // Makes the picture of a medium.
@@ -28,7 +30,8 @@ using MakePicture =
 std::vector<Card> cards_of(const DataFolder& folder, uint64_t limit, const MakePicture& make,
                            const OnProblem& problem);
 
-// The page. It has no scripts, and its security policy allows pictures inside the file alone.
+// The page. Previews stand still if the reader asks for that, or wants no motion. It has no scripts, and its security
+// policy allows pictures inside the file alone.
 std::string preview_page(const DataFolder& folder, const std::vector<Card>& cards);
 
 // Text of a stranger inside HTML, also in an attribute in quotes.

@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <cmath>
 
 #include "core/base/quantity.hpp"
 #include "plugins/jobs/data/base64.hpp"
 #include "plugins/jobs/data/preview.hpp"
+#include "plugins/jobs/data/words.hpp"
 
 namespace kinora::data {
 namespace {
@@ -22,9 +22,17 @@ body { margin: 0 auto; padding: 2rem 1.5rem; max-width: 88rem; background: var(-
 h1 { margin: 0; font-size: 1.5rem; overflow-wrap: anywhere; }
 header p { margin: 0.25rem 0 1.5rem; color: var(--muted); }
 ol { margin: 0; padding: 0; list-style: none; display: grid; gap: 1.25rem;
-     grid-template-columns: repeat(auto-fill, minmax(min(26rem, 100%), 1fr)); }
+     grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); }
 li { background: var(--panel); border: 1px solid var(--line); border-radius: 0.5rem; overflow: hidden; }
-img { display: block; width: 100%; background: #000; max-height: 12rem; object-fit: contain; }
+img { display: block; width: 100%; background: var(--line); height: 12rem; object-fit: contain; }
+.frames { height: auto; max-height: 12rem; }
+.still, :root:has(#stands:checked) .moving { display: none; }
+:root:has(#stands:checked) .still { display: block; }
+@media (prefers-reduced-motion: reduce) {
+  .moving, .stands { display: none; } .still { display: block; }
+}
+label { display: inline-block; margin-bottom: 1.5rem; }
+@media print { li { break-inside: avoid; } .stands { display: none; } }
 .none { margin: 0; padding: 1.5rem 1rem; color: var(--failed);
          border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
 div { padding: 0.75rem 1rem 1rem; }
@@ -33,12 +41,8 @@ h2 { margin: 0; font-size: 1rem; overflow-wrap: anywhere; }
 .caption { margin: 0; overflow-wrap: anywhere; white-space: pre-line; max-height: 12rem; overflow-y: auto; }
 )";
 
-std::string seconds_text(double seconds) {
-  if (!(seconds > 0) || seconds > 1e9) return "";
-  if (seconds < 60) return fmt::format("{:.1f} s", seconds);
-  const auto s = static_cast<int64_t>(std::lround(seconds));
-  return fmt::format("{}:{:02} min", s / 60, s % 60);
-}
+constexpr const char* kStands =
+    "<label class=\"stands\"><input type=\"checkbox\" id=\"stands\"> Stand still</label>";
 
 std::string facts_text(const Card& card) {
   std::string out;
@@ -47,7 +51,7 @@ std::string facts_text(const Card& card) {
   };
   if (card.picture.width > 0 && card.picture.height > 0)
     add(fmt::format("{} × {}", card.picture.width, card.picture.height));
-  add(seconds_text(card.picture.seconds));
+  if (card.picture.seconds > 0) add(words::duration(card.picture.seconds));
   add(card.field);
   add(core::format_size(card.bytes));
   add(card.shard);
@@ -56,11 +60,18 @@ std::string facts_text(const Card& card) {
 
 std::string card_html(const Card& card) {
   std::string out = "<li>";
-  if (card.picture.jpeg.empty())
+  const auto image = [](const char* kind, const std::string& alt, const char* type,
+                        const std::string& bytes) {
+    return fmt::format("<img class=\"{}\" alt=\"{}\" src=\"data:image/{};base64,{}\">", kind, escaped(alt),
+                       type, core::base64(bytes));
+  };
+  if (!card.preview.empty())
+    out += image("moving", "Preview of " + card.key, "webp", card.preview) +
+           image("still", "First frame of " + card.key, "webp", card.still);
+  else if (card.picture.jpeg.empty())
     out += "<p class=\"none\">" + escaped("No picture: " + card.picture.reason) + "</p>";
   else
-    out += "<img alt=\"" + escaped("Frames of " + card.key) + "\" src=\"data:image/jpeg;base64," +
-           core::base64(card.picture.jpeg) + "\">";
+    out += image("frames", "Frames of " + card.key, "jpeg", card.picture.jpeg);
   out += "<div><h2>" + escaped(card.key) + "</h2><p class=\"facts\">" + escaped(facts_text(card)) +
          "</p><p class=\"caption\">" + escaped(card.caption.empty() ? "(no caption)" : card.caption) +
          "</p></div>";
@@ -120,7 +131,9 @@ std::string preview_page(const DataFolder& folder, const std::vector<Card>& card
          escaped(core::counted(static_cast<int64_t>(cards.size()), "sample", "samples") + " from " +
                  core::counted(static_cast<int64_t>(folder.shards.size()), "shard", "shards") + ", " +
                  core::format_size(folder.bytes())) +
-         "</p></header>\n<main><ol>\n";
+         "</p>" +
+         (std::ranges::any_of(cards, [](const Card& card) { return !card.preview.empty(); }) ? kStands : "") +
+         "</header>\n<main><ol>\n";
   for (const auto& card : cards) out += card_html(card);
   return out + "</ol></main>\n</body>\n</html>\n";
 }

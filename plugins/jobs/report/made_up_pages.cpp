@@ -28,6 +28,31 @@ void write_many(MadeUpRun& run) {
                 {{"inputs", 10'000}, {"kept", 1}, {"filtered", 0}, {"failed", 9'999}, {"clips", clips}}));
 }
 
+// 20 videos of a clip each, whose previews move, and two that failed.
+void write_wall(MadeUpRun& run) {
+  std::string lines;
+  const json shots{{"fps", 24}, {"frames", 48}, {"cuts", json::array()}, {"scores", json::array()}};
+  for (int i = 0; i < 22; ++i) {
+    const std::string key = "video-" + std::to_string(10 + i);
+    const bool is_good = i < 20;
+    json line{
+        {"key", key}, {"end", is_good ? "kept" : "failed"}, {"stage", "video.probe"}, {"reason", "cut off"}};
+    if (is_good) line.update({{"consumed", true}, {"shots", shots}});
+    lines += MadeUpRun::dump(line);
+    if (!is_good) continue;
+    const json facts{{"first_frame", 0}, {"end_frame", 48}};
+    lines += MadeUpRun::dump(
+        {{"key", key + "-0"}, {"parent", key}, {"end", "kept"}, {"caption", "a caption"}, {"facts", facts}});
+    run.write("curate/data/" + key + "-0.preview.webp", tiny_preview());
+  }
+  run.write("curate/items.jsonl", lines);
+  run.write("curate/summary.json", R"({"inputs": 22, "kept": 20, "filtered": 0, "failed": 2,
+      "clips": {"kept": 20, "filtered": 0, "failed": 0}, "seconds": 75})");
+  run.write("choose/summary.json",
+            R"({"curated": "curate", "clips": {"kept": 12, "filtered": 8, "failed": 0}})");
+  run.write("shard/summary.json", R"({"samples": 9, "shards": 1})");
+}
+
 // Sums that are wrong, a broken line, a damaged video, and the work of ranks.
 void write_wrong(MadeUpRun& run) {
   run.write_curation("film");
@@ -90,6 +115,8 @@ void write_all(const std::filesystem::path& folder) {
     write_curve(run, points);
     save("curve-" + std::to_string(points), run, "plain");
   }
+  write_wall(run);
+  save("wall", run, "x");
   std::mt19937 random(7);
   for (int i = 0; i < 40; ++i) {
     run.write_curation("film");

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "plugins/jobs/data/words.hpp"
+
 namespace kinora::core::report {
 
 // A point of a measured series.
@@ -23,8 +25,7 @@ std::vector<Point> smoothed(const std::vector<Point>& points, double sigma, size
 // The maximum of each of `columns` equal parts: for scores, where only peaks matter.
 std::vector<double> peaks(const std::vector<double>& values, size_t columns);
 
-// A number and its unit are joined by a no-break space.
-std::string count(int64_t n);          // 12,345
-std::string duration(double seconds);  // 0.08 s, 4.0 s, 3 min 20 s, 1 h 04 min
+using words::count;
+using words::duration;
 
 }  // namespace kinora::core::report

@@ -58,6 +58,9 @@ TEST(Words, NumbersAsAReaderWantsThem) {
                            duration(-1)}),
               ElementsAre("0.081\u00A0s", "4.0\u00A0s", "1\u00A0min\u00A000\u00A0s",
                           "3\u00A0min\u00A020\u00A0s", "1\u00A0h\u00A004\u00A0min", "unknown"));
+  EXPECT_THAT((std::vector{duration(1.25), duration(2.75), duration(1.45), duration(0.96)}),
+              ElementsAre("1.3\u00A0s", "2.8\u00A0s", "1.5\u00A0s", "1.0\u00A0s"))
+      << "as words.js, whose test has these too";
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "core/base/digest.hpp"
 #include "plugins/jobs/data/base64.hpp"
+#include "plugins/jobs/funnel/funnel.hpp"
 #include "plugins/jobs/report/numbers.hpp"
 #include "plugins/jobs/report/page_files.hpp"
 #include "plugins/jobs/report/pictures.hpp"
@@ -23,6 +24,7 @@ struct Totals {
 
 struct Figure {
   std::string name, value, more;  // "clips kept", "12", "2 filtered, 1 failed"
+  bool is_elsewhere = false;      // the page has it in its funnel, or beside its title
 };
 
 void add(int64_t& sum, int64_t n) { sum = std::max<int64_t>(sum, 0) + n; }
@@ -77,13 +79,15 @@ std::vector<Figure> figures_of(const Totals& t) {
   if (t.kept >= 0)
     out.push_back({t.kept == 1 ? "clip kept" : "clips kept", count(t.kept), losses(t.filtered, t.failed)});
   figure(t.shards, "shard");
+  if (t.kept >= 0)
+    for (auto& of_curation : out) of_curation.is_elsewhere = true;
   const std::string also = t.tokenizer_steps < 0 ? "" : "+ " + count(t.tokenizer_steps) + "\u00A0tokenizer";
   if (t.steps >= 0)
     figure(t.steps, "training step", also);
   else
     figure(t.tokenizer_steps, "tokenizer step");
   figure(t.videos, "video");
-  out.push_back({"total time", duration(t.seconds), ""});
+  out.push_back({"total time", duration(t.seconds), "", true});
   return out;
 }
 
@@ -153,6 +157,20 @@ json facts_of(const json& summary) {
   return out;
 }
 
+namespace {
+
+std::vector<FunnelStep> funnel_of_run(const RunRecord& run) {
+  std::vector<json> summaries;
+  for (const auto& job : run.jobs) {
+    if (!job.done()) continue;
+    summaries.push_back(job.summary);
+    summaries.back().update({{"job", job.name}, {"kind", job.kind}});
+  }
+  return funnel_of(summaries);
+}
+
+}  // namespace
+
 Gathered gather(const RunRecord& run, StillSource still) {
   Pictures pictures{std::move(still), {}};
   const auto curations = curations_of(run);
@@ -163,10 +181,15 @@ Gathered gather(const RunRecord& run, StillSource still) {
            {"toml", run.toml},
            {"seed", std::to_string(run.seed)},
            {"finished", totals.finished},
+           {"seconds", totals.seconds},
+           {"funnel", funnel_json(funnel_of_run(run))},
+           {"wall", json::array()},
            {"figures", json::array()},
            {"jobs", json::array()}};
   for (const auto& f : figures_of(totals))
-    out["figures"].push_back({{"name", f.name}, {"value", f.value}, {"more", f.more}});
+    if (!f.is_elsewhere) out["figures"].push_back({{"name", f.name}, {"value", f.value}, {"more", f.more}});
+  for (const auto& [job, curation] : curations)
+    for (json& preview : wall_of(pictures, *job, curation)) out["wall"].push_back(std::move(preview));
   for (const auto& job : run.jobs) out["jobs"].push_back(job_data(pictures, run, job, curations));
   return {std::move(out), line_of(totals)};
 }

@@ -26,7 +26,11 @@ std::string script_safe(const json& data);
 // The sections of the page, as data that its scripts draw. Lists are cut to what the page shows, with the
 // number of the rest in "more".
 
-// The contact sheet: every shot of every video, with its outcome and a picture.
+// Moving previews of kept clips, spread over all that have one, as far as a page can hold: [{"key", "uri", "still",
+// "width", "height"}]; still: the first frame, as "uri" is.
+json wall_of(Pictures&, const JobRecord&, const Curation&);
+// The contact sheet: the shots of each video, with their outcomes and pictures; videos that failed come first. Of those
+// that failed without a shot {"failed": {"list": [an ending and a key], "more"}}.
 json source_videos_of(Pictures&, const JobRecord&, const Curation&);
 // Outcomes of all inputs and clips in summary.json and in items.jsonl, the rules that filtered, and the
 // failures.

@@ -12,10 +12,12 @@ constexpr uint64_t kLargest = uint64_t{32} << 20;  // of one file
 constexpr std::string_view kPng = "\x89PNG\r\n\x1a\n", kJpeg = "\xFF\xD8\xFF";
 
 // Signatures: PNG (specification, section 5.2), whose header with the size ends at byte 24; JPEG's start
-// marker; the box `ftyp` of MP4 (ISO/IEC 14496-12, section 4.3) after its 4 bytes of length.
+// marker; WebP's RIFF header; the box `ftyp` of MP4 (ISO/IEC 14496-12, section 4.3) after its 4 bytes of length.
 bool is_what_it_says(std::string_view bytes, std::string_view mime) {
   if (mime == "image/png") return bytes.starts_with(kPng) && bytes.size() > 24;
   if (mime == "image/jpeg") return bytes.starts_with(kJpeg);
+  if (mime == "image/webp")
+    return bytes.size() > 12 && bytes.starts_with("RIFF") && bytes.substr(8, 4) == "WEBP";
   return bytes.size() > 12 && bytes.substr(4, 4) == "ftyp";
 }
 

@@ -21,6 +21,7 @@ class Media {
   json png(const std::filesystem::path& file) { return embed(file, "image/png"); }
   json mp4(const std::filesystem::path& file) { return embed(file, "video/mp4"); }
   json jpeg(std::string_view bytes) { return checked(bytes, "image/jpeg", "the picture"); }
+  json webp(std::string_view bytes) { return checked(bytes, "image/webp", "the preview"); }
 
  private:
   json embed(const std::filesystem::path& file, std::string_view mime);

@@ -3,6 +3,7 @@
 
 #include "core/run/job.hpp"
 #include "plugins/jobs/data/base64.hpp"
+#include "plugins/jobs/data/webp.hpp"
 #include "plugins/jobs/report/pictures.hpp"
 #include "plugins/jobs/report/report_testing.hpp"
 
@@ -76,6 +77,71 @@ TEST_F(ReportTest, ItsNumbersAreInTheData) {
   EXPECT_THAT(gathered("x").line, testing::HasSubstr("2\u00A0min\u00A016\u00A0s"));
 }
 
+TEST_F(ReportTest, TheFunnelIsThatOfTheSummaries) {
+  write_curation("film");
+  write_rest("x");
+  write("choose/summary.json", R"({"curated": "curate", "clips": {"kept": 0, "filtered": 1, "failed": 0}})");
+  write("shard/summary.json", R"({"samples": 0, "shards": 0})");
+  const auto lost = [](const char* by, int n) { return json{{"by", by}, {"count", n}}; };
+  const auto step = [](const char* name, int n, json lost) {
+    return json{{"name", name}, {"count", n}, {"lost", std::move(lost)}};
+  };
+  const json all = data();
+  EXPECT_EQ(all["funnel"],
+            (json::array(
+                {step("videos", 2, json::array()), step("clips", 3, json::array({lost("failed", 1)})),
+                 step("good", 1, json::array({lost("filtered", 1), lost("failed", 1)})),
+                 step("chosen", 0, json::array({lost("choose", 1)})), step("in shards", 0, json::array())})));
+  EXPECT_EQ(all["figures"].dump().find("clip"), std::string::npos) << "said twice";
+}
+
+// Its first frame is a file of its own: nothing needs to decode the preview for a page that stands still.
+TEST_F(ReportTest, ThePreviewsOfKeptClipsAreAWall) {
+  write_curation("film");
+  EXPECT_EQ(data()["wall"], json::array());
+  write("curate/data/film0.preview.webp", tiny_preview());
+  write("curate/data/film24.preview.webp", tiny_preview());  // of a filtered clip
+  const json wall = data()["wall"];
+  ASSERT_EQ(wall.size(), 1U);
+  const auto uri = [](const std::string& bytes) { return "data:image/webp;base64," + base64(bytes); };
+  const std::string still = webp_preview(tiny_preview())->still;
+  EXPECT_EQ(wall[0], (json{{"key", "film0"},
+                           {"uri", uri(tiny_preview())},
+                           {"still", uri(still)},
+                           {"width", 16},
+                           {"height", 8}}));
+  EXPECT_LT(still.size(), tiny_preview().size());
+  EXPECT_EQ(still.substr(8, 8), "WEBPVP8X");
+  EXPECT_EQ(webp_preview(still)->still, still) << "it does not move";
+  write("curate/data/film0.preview.webp", tiny_preview().substr(0, 100));
+  EXPECT_NO_THROW(data());
+}
+
+// Twenty videos without a shot, of which three failed, and one that failed with a shot.
+TEST_F(ReportTest, EveryVideoIsThereAndFailedOnesAreFirst) {
+  std::string lines;
+  for (int i = 0; i < 20; ++i)
+    lines += dump({{"key", "v" + std::to_string(10 + i)},
+                   {"end", i % 7 == 3 ? "failed" : "kept"},
+                   {"stage", "video.probe"},
+                   {"reason", "cut off"}});
+  const json shots{{"fps", 24}, {"frames", 24}, {"cuts", json::array()}, {"scores", json::array()}};
+  lines += dump({{"key", "good"}, {"end", "kept"}, {"shots", shots}}) +
+           dump({{"key", "late"}, {"end", "failed"}, {"reason", "full"}, {"shots", shots}});
+  write("curate/items.jsonl", lines);
+  write("curate/summary.json", R"({"inputs": 22, "kept": 18, "filtered": 0, "failed": 4})");
+  const json all = data(), &videos = job_of(all, "curate")["source_videos"], &list = videos["list"];
+  ASSERT_EQ(list.size(), 19U);
+  EXPECT_EQ(videos["more"], 0);
+  EXPECT_EQ(list[0]["key"], "late");
+  EXPECT_EQ(list[1]["key"], "good");
+  const json& failed = videos["failed"];
+  ASSERT_EQ(failed["list"].size(), 3U);
+  EXPECT_EQ(failed["more"], 0);
+  EXPECT_EQ(failed["list"][0]["key"], "v13");
+  EXPECT_EQ(failed["list"][0]["reason"], "cut off");
+}
+
 TEST_F(ReportTest, AVideoOfShotsHasEachPromptWithItsFrame) {
   write_curation("film");
   write_rest("x");
@@ -83,7 +149,8 @@ TEST_F(ReportTest, AVideoOfShotsHasEachPromptWithItsFrame) {
   write("generate/videos/000.json", R"({"prompt": "sea", "nfe": 8, "model_calls": 21, "frames": 33, "fps": 12,
       "shots": [{"frame": 0, "prompt": "sea"}, {"frame": 13, "prompt": "town"}, {"prompt": "no frame"}, 7]})");
   const json all = data(), &video = job_of(all, "generate")["videos"]["list"][0];
-  EXPECT_EQ(video["shots"], json::parse(R"([{"frame": 0, "prompt": "sea"}, {"frame": 13, "prompt": "town"}])"));
+  EXPECT_EQ(video["shots"],
+            json::parse(R"([{"frame": 0, "prompt": "sea"}, {"frame": 13, "prompt": "town"}])"));
   EXPECT_EQ(video["nfe"], 8);
   EXPECT_EQ(video["model_calls"], 21);
 }

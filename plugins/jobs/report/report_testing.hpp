@@ -4,9 +4,12 @@
 #include <random>
 #include <unistd.h>
 
+#include "plugins/jobs/data/webp_testing.hpp"
 #include "plugins/jobs/report/page.hpp"
 
 namespace kinora::core::report {
+
+using test::tiny_preview;
 
 // A hostile video name, caption or error.
 const std::string kHostile =
@@ -74,6 +77,7 @@ class MadeUpRun {
     write("choose/summary.json",
           dump({{"inputs", 1000},
                 {"curated", "curate"},
+                {"clips", {{"kept", 1}, {"filtered", 0}, {"failed", 0}}},
                 {"rules", {{"sharp > 20", 17}}},
                 {"steps",
                  {{{"rule", text + " >= 20"}, {"in", 1000}, {"removed", 250}},

@@ -7,7 +7,8 @@
 namespace kinora::core::report {
 namespace {
 
-constexpr size_t kMostSources = 12, kMostTiles = 96, kMostEndings = 3, kScoreColumns = 600;
+constexpr size_t kMostSources = 200, kMostFailed = 24, kMostEndings = 3, kScoreColumns = 600;
+constexpr size_t kMostTiles = 96, kMostTilesOfAll = 480;
 constexpr int kStillWidth = 360;        // pixels: sharp on a display with two dots per pixel
 constexpr int64_t kDeepestFrame = 240;  // of a clip: a frame costs decoding all frames before it
 
@@ -73,10 +74,10 @@ json tile_data(Pictures& pictures, const JobRecord& job, const SourceVideo& vide
           {"clips", tile.clips.size()}, {"endings", endings_of(tile)}, {"image", std::move(image)}};
 }
 
-// Shots come first, then clips in no known shot.
-json tiles_of(Pictures& pictures, const JobRecord& job, const SourceVideo& video) {
+// Shots come first, then clips in no known shot; `most` of them.
+json tiles_of(Pictures& pictures, const JobRecord& job, const SourceVideo& video, size_t most) {
   json out = json::array();
-  const size_t all = std::min(kMostTiles, video.shots.size() + video.loose.size());
+  const size_t all = std::min(most, video.shots.size() + video.loose.size());
   for (size_t i = 0; i < all; ++i) {
     if (i < video.shots.size()) {
       const Shot& shot = video.shots[i];
@@ -101,7 +102,7 @@ const char* end_of(const Shot& shot) {
   return "none";
 }
 
-json video_data(Pictures& pictures, const JobRecord& job, const SourceVideo& video) {
+json video_data(Pictures& pictures, const JobRecord& job, const SourceVideo& video, size_t most) {
   const size_t tiles = video.shots.size() + video.loose.size();
   json out{{"key", video.item.key},
            {"ending", ending_of(video.item)},
@@ -114,8 +115,8 @@ json video_data(Pictures& pictures, const JobRecord& job, const SourceVideo& vid
            {"frames", video.frames},
            {"scores", peaks(video.scores, kScoreColumns)},
            {"shots", json::array()},
-           {"tiles", tiles_of(pictures, job, video)},
-           {"more_tiles", tiles - std::min(tiles, kMostTiles)}};
+           {"tiles", tiles_of(pictures, job, video, most)},
+           {"more_tiles", tiles - std::min(tiles, most)}};
   for (const auto& shot : video.shots)
     out["shots"].push_back(
         {{"first", shot.first}, {"last", shot.last}, {"end", end_of(shot)}, {"score", or_null(shot.score)}});
@@ -132,19 +133,37 @@ json ending_of(const Item& item) {
           {"bound", item.bound}};
 }
 
-// Videos with shots or clips come first.
+// Videos with shots or clips come first, and of these the ones that failed or are damaged.
 json source_videos_of(Pictures& pictures, const JobRecord& job, const Curation& curation) {
   std::vector<const SourceVideo*> videos;
-  for (const auto& video : curation.videos) videos.push_back(&video);
-  std::stable_partition(videos.begin(), videos.end(),
-                        [](const SourceVideo* f) { return !f->shots.empty() || !f->clips.empty(); });
+  json failed = json::array();
+  size_t all_failed = 0;
+  const auto has_parts = [](const SourceVideo* v) { return !v->shots.empty() || !v->clips.empty(); };
+  for (const auto& video : curation.videos) {
+    if (video.item.end != "failed" || has_parts(&video)) {
+      videos.push_back(&video);
+    } else if (++all_failed <= kMostFailed) {
+      failed.push_back(ending_of(video.item));
+      failed.back()["key"] = video.item.key;
+    }
+  }
+  const auto whole = std::stable_partition(videos.begin(), videos.end(), has_parts);
+  std::stable_partition(videos.begin(), whole, [](const SourceVideo* v) {
+    return v->item.end == "failed" || !v->item.damaged.empty();
+  });
   const size_t shown = std::min(videos.size(), kMostSources);
   json out{{"found", curation.found},
            {"detector", curation.detector.name},
            {"threshold", or_null(curation.detector.threshold)},
+           {"failed", {{"more", all_failed - failed.size()}, {"list", std::move(failed)}}},
            {"list", json::array()},
            {"more", videos.size() - shown}};
-  for (size_t i = 0; i < shown; ++i) out["list"].push_back(video_data(pictures, job, *videos[i]));
+  size_t left = kMostTilesOfAll;
+  for (size_t i = 0; i < shown; ++i) {
+    json video = video_data(pictures, job, *videos[i], std::min(left, kMostTiles));
+    left -= video["tiles"].size();
+    out["list"].push_back(std::move(video));
+  }
   return out;
 }
 

@@ -188,9 +188,10 @@ std::string sentence(const Measured& m) {
                            : m.seconds < 5  ? "A short " + light
                            : m.seconds < 15 ? (light.front() == 'e' ? "An " : "A ") + light
                                             : "A long " + light;
-  const std::string length = m.seconds == 0     ? "one frame"
-                             : m.seconds < 0.05 ? "less than 0.1 seconds"
-                                                : fmt::format("{:.1f} seconds", m.seconds);
+  const std::string length = m.seconds == 0 ? "one frame"
+                             : m.seconds < 0.05
+                                 ? "less than 0.1 seconds"
+                                 : fmt::format("{:.1f} seconds", std::floor(10 * m.seconds + 0.5) / 10);
   const char* motion = m.motion < 4    ? "almost no motion"
                        : m.motion < 25 ? "slow motion"
                        : m.motion < 80 ? "moderate motion"

@@ -58,7 +58,9 @@ export function plot(curve, isSmall, by = "step") {
       d: curve.line || points.length === 1
       ? points.map((point) => `M${place(point).map((v) => v.toFixed(1)).join(" ")}h0`).join("") : "" });
   const rows = y.ticks.map(({ at, label }) => styled(make("span", { class: "y" }, label), { bottom: percent(at) }));
-  const columns = x.ticks.map(({ at, label }, i, { length }) => {
+  const isShort = first[0] < last[0] && !(x.ticks.at(-1)?.at > 0.85); // no tick tells where the curve ends
+  const ticks = isShort ? [...x.ticks, { at: x.at(last[0]), label: count(last[0]) }] : x.ticks;
+  const columns = ticks.map(({ at, label }, i, { length }) => {
     const isLast = i + 1 === length, where = at > 0.95 ? "x last" : (length - i) % 2 ? "x" : "x odd";
     return styled(make("span", { class: where }, isLast ? `${by} ${label}` : label), { left: percent(at) });
   });

@@ -4,7 +4,7 @@ import { make } from "./elements.js";
 import { factList, factsOf } from "./parts.js";
 import { byteSize, count, counted, duration, number } from "./words.js";
 
-const kGroups = { in: "What went in", out: "What came out", good: "Is it good", cost: "What it cost" };
+const kGroups = { in: "What went in", out: "What came out", good: "Is it good?", cost: "What it cost" };
 const decibel = (value) => `${number(value)}\u00A0dB`;
 const share = (value) => `${number(100 * value, 2)}\u00A0%`;
 const giga = (unit) => (value) => `${number(value / 1e9)}\u00A0${unit}`;

@@ -56,13 +56,14 @@ function rules(list) {
   });
   return [table("Filtered, by rule",
       [["Rule", "t"], ["Stage", "t"], ["Items", "n"], ["Scores", "n"], ["Kept", "t"],
-      ["Which, with their scores", "t"]], rows)];
+      ["Which, with their scores", "t"]], rows, "at-rules")];
 }
 
 function failures({ list, more }) {
   if (!list.length) return [];
   const rows = list.map(({ key, stage, reason }) => [[key, "failed"], stage, [reason, "wide"]]);
-  return [table("Failed, with the error", [["Item", "t"], ["Stage", "t"], ["Error", "t"]], rows),
+  return [table("Failed, with the error", [["Item", "t"], ["Stage", "t"], ["Error", "t"]], rows,
+      "at-failures"),
       ...rest(more, "more failure", " in items.jsonl.")];
 }
 
@@ -101,7 +102,9 @@ function selection(job) {
         sets.map(({ name, clips, share: is, asked }) => [name, count(clips), share(is), share(asked)]))] : [])];
 }
 
-const titled = (title, jobs, draw = figures) => (jobs.length ? [make("h3", {}, title), ...eachJob(jobs, draw)] : []);
+const titled = (id, title, jobs, draw = figures) => (jobs.length
+    ? [make("h3", { id }, title), ...eachJob(jobs, draw)] : []);
 
 export const outcomes = (jobs, copies, selections, shards) => section("outcomes", "Outcomes", eachJob(jobs, curation),
-  titled("Copies", copies), titled("Chosen clips", selections, selection), titled("Shards", shards));
+  titled("copies", "Copies", copies), titled("chosen", "Chosen clips", selections, selection),
+  titled("shards", "Shards", shards));

@@ -53,16 +53,23 @@ const factName = (name) =>
 export const factsOf = ({ facts }) => facts.map(({ name, value }) => [factName(name), factText(name, value)]);
 
 /** columns: [title, "n" for numbers or "t" for text]; rows: cells as texts, as [text, more classes] or as elements; the
- * first names its row. */
-export function table(title, columns, rows) {
+ * first names its row. more: classes. */
+export function table(title, columns, rows, more = "") {
   const cell = (content, i) => {
     const [text, more] = Array.isArray(content) ? content : [content, ""];
     return make(i ? "td" : "th", { class: `${columns[i][1]} ${more}`, scope: i ? null : "row" }, text);
   };
   const head = columns.map(([name, kind]) => make("th", { scope: "col", class: kind }, name));
-  return scrolling(title, "tabular",
+  return scrolling(title, `tabular ${more} ${rows.length < 13 ? "short" : ""}`,
       make("table", {}, make("caption", {}, title), make("thead", {}, make("tr", {}, head)),
       make("tbody", {}, rows.map((row) => make("tr", {}, row.map(cell))))));
+}
+
+/** Frames side by side, each of width / height, with gaps between them. */
+export function strip(image, { width, height }, alt) {
+  const frames = Math.round((image.width * height) / (image.height * width));
+  const out = picture(image, alt);
+  return image.uri && frames > 1 ? styled(make("div", { class: "frames" }, out), { "--frames": frames }) : out;
 }
 
 /** image: {uri} or {reason}, {width, height}. Without a picture, a blank of the same shape with the reason. */

@@ -44,20 +44,38 @@ function about({ file, width, height, fps, frames, shots }) {
 }
 
 function article(video, detector, threshold) {
-  const { end, stage, reason } = video.ending;
-  return make("article", { class: "source-video" }, make("h3", {}, video.key),
+  const { end, stage, reason } = video.ending, isBrief = video.tiles.length < 2;
+  return make("article", { class: isBrief ? "source-video brief" : "source-video" }, make("h3", {}, video.key),
     make("p", { class: "muted" }, about(video)),
     end === "failed" ? note(`The video failed in ${stage}: ${reason}`, "failed") : null,
     end === "filtered" ? note(`The video was filtered by ${ruleText(video.ending)}`, "filtered") : null,
     video.damaged && end !== "failed" ? note(`The video is damaged: ${video.damaged}`, "failed") : null,
-    timeline(video, detector, threshold),
+    timeline(isBrief ? { ...video, scores: [] } : video, detector, threshold), // without a cut, scores explain nothing
     video.tiles.length ? make("ol", { class: "shots" }, video.tiles.map((tile) => tileElement(video, tile))) : null,
     rest(video.more_tiles, "more shot", " of this video: items.jsonl has all of them."));
 }
 
+/** The inputs that failed before anything was found in them. */
+function failedInputs({ list, more }) {
+  if (!list.length) return [];
+  return [make("div", { class: "at-failed-inputs" },
+      make("h3", {}, `${counted(list.length + more, "input")} failed`),
+      make("ul", {}, list.map((ending) => make("li", {}, make("b", {}, ending.key), " ", endingText(ending, ending)))),
+      rest(more, "more failed input", " in items.jsonl."))];
+}
+
+const kShown = 12; // further videos are folded
+
+function articles(list, draw) {
+  const videos = (some) => make("div", { class: "source-videos" }, some.map(draw)), folded = list.slice(kShown);
+  return [videos(list.slice(0, kShown)), ...(folded.length ? [make("details", { class: "more-videos" },
+      make("summary", {}, counted(folded.length, "more video")), videos(folded))] : [])];
+}
+
 export const sourceVideos = (jobs) => section("source-videos", "Source videos and their shots",
-    eachJob(jobs, ({ name, source_videos: { found, list, more, detector, threshold } }) => [
+    eachJob(jobs, ({ name, source_videos: { found, failed, list, more, detector, threshold } }) => [
   ...(found ? [] : [note(`There is no items.jsonl in the folder of job “${name}”.`)]),
-  ...list.map((video) => article(video, detector, threshold)),
-  ...rest(more, "more video", ": they are counted below, and items.jsonl has all of them."),
+  ...failedInputs(failed),
+  ...articles(list, (video) => article(video, detector, threshold)),
+  ...rest(more, "further video", ": they are counted below, and items.jsonl has all of them."),
 ]));

@@ -3,7 +3,7 @@ import { plot } from "./charts.js";
 import { driftCharts } from "./drift.js";
 import { make, styled } from "./elements.js";
 import { figures, lossTexts, shapeText } from "./facts.js";
-import { eachJob, factList, note, picture, rest, scrolling, section, table } from "./parts.js";
+import { eachJob, factList, note, picture, rest, scrolling, section, strip, table } from "./parts.js";
 import { byteSize, count, duration, number } from "./words.js";
 
 function curves({ name, curves: { loss, small } }) {
@@ -46,12 +46,13 @@ function rounding({ rounding: list, rounding_step: step }) {
         "To zero: other values that became zero.")];
 }
 
-function pairs({ name, pairs: list }) {
+function pairs({ name, options, pairs: list }) {
+  const shape = JSON.parse(options).options ?? {}; // width and height of a frame
   if (!list.length) return [note(`Job “${name}” left no pictures in its folder samples.`)];
   return list.map(({ original, reconstruction }, i) => {
     const which = `of sample ${i + 1}, its frames from left to right`;
     const row = (title, image) => make("div", { class: "row" }, make("span", { class: "row-name" }, title),
-        picture(image, `${title} ${which}`));
+        strip(image, shape, `${title} ${which}`));
     return make("figure", { class: "pair" },
         scrolling(`Frames ${which}`, "", row("Original", original), row("Reconstruction", reconstruction)),
       make("figcaption", {},
@@ -73,7 +74,7 @@ export const training = (jobs) => section("training", "Training",
 function videoFacts(made) {
   const { seed, sampler, temperature, steps, nfe, guidance, width, height, frames, fps, seconds } = made;
   const whole = (value) => value !== null && number(value, 15), isTimed = frames > 0 && fps > 0;
-  return factList([["length", isTimed && `${number(frames / fps)}\u00A0s`],
+  return factList([["length", isTimed && duration(frames / fps)],
       ["frames", isTimed ? `${whole(frames)} at ${number(fps, 5)}\u00A0fps` : whole(frames)],
     ["size", width !== null && height !== null && `${whole(width)} × ${whole(height)}`],
     ["made in", seconds !== null && duration(seconds)],
@@ -97,7 +98,7 @@ function lengthNote({ prompt, shots, frames, fps }) {
   if (shots.length) return null;
   const named = /(\d+(?:\.\d+)?) seconds?\b/.exec(prompt)?.[1];
   if (!named || !(frames > 0 && fps > 0) || Math.abs(named - frames / fps) < 0.2 * named) return null;
-  return note(`The prompt says ${named} seconds, the video has ${number(frames / fps)}: a prompt describes, ` +
+  return note(`The prompt says ${named} seconds, the video has ${duration(frames / fps)}: a prompt describes, ` +
       "the length is that of the windows in training or of the option frames.");
 }
 
@@ -115,7 +116,7 @@ function player({ video: { uri }, prompt, shots, frames, fps }, width, height) {
     out.addEventListener(event, () => (button.textContent = out.paused ? "Play" : "Pause"));
   return make("div", {}, out,
       make("p", { class: "playing" }, button,
-      make("span", { class: "muted" }, `${number(frames / fps)}\u00A0s, repeats`)));
+      make("span", { class: "muted" }, `${duration(frames / fps)}, repeats`)));
 }
 
 function video(made) {
@@ -125,7 +126,7 @@ function video(made) {
     make("figure", {}, made.video.uri ? player(made, width, height) : picture(made.video, ""),
       make("figcaption", {}, prompts(made), videoFacts(made),
           lengthNote(made))),
-    scrolling("Frames of the video", "strip", picture(made.strip, "The frames of the video, from left to right")),
+    scrolling("Frames of the video", "strip", strip(made.strip, made, "The frames of the video, from left to right")),
     driftCharts(made.drift));
 }
 
@@ -141,7 +142,7 @@ function tinyNote(trainings, encodings, made) {
   const block = made.width / columns;
   const blocks = Number.isInteger(block) && block > 1
       ? ` Squares of ${shapeText([block, block])} pixels are the places of a latent, ` +
-        "which so small a model hardly joins into shapes; file and player are in order." : "";
+        "which so small a model hardly joins into shapes; the file is not damaged." : "";
   const size = shapeText([made.width, made.height]);
   return [note(`Rough on purpose: ${size} pixels by a model of ${count(parameters)} parameters${time}. ` +
       `This shows that every part works and what it costs, not what such models can do.${blocks}`)];

@@ -4,6 +4,9 @@ const fixed = (value, least, most = least) => value.toLocaleString("en",
     { minimumFractionDigits: least, maximumFractionDigits: most });
 const two = (n) => String(n).padStart(2, "0");
 
+/** To one decimal; halves go up, as in plugins/jobs/data/words.hpp: 1.25 s is 1.3 s wherever it stands. */
+export const tenths = (seconds) => Math.round(10 * seconds) / 10;
+
 /** 12,345 */
 export const count = (n) => n.toLocaleString("en");
 
@@ -26,7 +29,7 @@ export function number(value, digits = 3) {
 export function duration(seconds) {
   if (!(seconds >= 0 && seconds < 9e15)) return "unknown";
   if (seconds < 0.95) return `${number(seconds, 2)}${kSpace}s`;
-  if (seconds < 59.95) return `${fixed(seconds, 1)}${kSpace}s`;
+  if (seconds < 59.95) return `${fixed(tenths(seconds), 1)}${kSpace}s`;
   const s = Math.round(seconds);
   if (s < 3600) return `${Math.floor(s / 60)}${kSpace}min${kSpace}${two(s % 60)}${kSpace}s`;
   return `${count(Math.floor(s / 3600))}${kSpace}h${kSpace}${two(Math.floor(s / 60) % 60)}${kSpace}min`;

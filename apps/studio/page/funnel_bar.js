@@ -1,0 +1,40 @@
+// The funnel of the run above the sheet. Each step is a filter, and so is what fell before it.
+import { make } from "./elements.js";
+import { funnel } from "./funnel.js";
+
+/** Conditions of the query: {end, rule, decision}, of a step; by: of what fell before it. null: there is no filter.
+ * names: of select jobs. */
+function conditionsOf(step, by, names) {
+  if (by === undefined)
+    return { videos: {}, inputs: {}, clips: {}, good: { end: ["kept", "unchosen", "copy"] }, chosen: { end: ["kept"] },
+      "in shards": { end: ["kept"], decision: ["accepted", "captioned", "open"] } }[step];
+  if (by === "") return { decision: ["rejected"] };
+  if (by === "filtered" || by === "failed") return { end: [by] };
+  return names.includes(by) ? { rule: [by] } : { end: ["copy"] };
+}
+
+export class FunnelBar {
+  /** changed(): the query has changed. */
+  constructor(element, query, changed) {
+    Object.assign(this, { element, query, changed });
+  }
+
+  /** From /api/state. */
+  show({ funnel: steps, choosers }) {
+    const text = JSON.stringify([steps, choosers]);
+    if (text === this.text) return;
+    this.text = text;
+    const link = (step, by, children) => make("button",
+        { type: "button", class: by === undefined ? "step" : "lost",
+        onclick: () => this.choose(conditionsOf(step, by, choosers)) }, children);
+    this.element.replaceChildren(...[funnel(steps, link)].filter(Boolean));
+    this.element.hidden = !steps.length;
+  }
+
+  choose(conditions) {
+    this.query.clear();
+    for (const [name, values] of Object.entries(conditions))
+      for (const value of values) this.query.sets[name].add(value);
+    this.changed();
+  }
+}

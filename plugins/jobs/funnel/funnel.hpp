@@ -1,0 +1,41 @@
+// The funnel of a curation: how many videos came in, how many clips they gave, and how many each further step kept,
+// read from what the jobs say in summary.json.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace kinora::core {
+
+// What fell before a step. by: "filtered" or "failed" for the steps of curate jobs, the name of a select or dedup job,
+// "" for a shard job.
+struct FunnelLoss {
+  std::string by;
+  int64_t count = 0;
+};
+
+// name: "videos" ("inputs" if nothing was cut into clips), "clips", "good", "chosen", "in shards".
+struct FunnelStep {
+  std::string name;
+  int64_t count = 0;
+  std::vector<FunnelLoss> lost;
+};
+
+// Of the summaries of finished jobs, each with its "job" and "kind"; of several curate jobs the sums. Steps without a
+// job are left out; empty: there is no curate job. Of select and dedup jobs that read one curate job, in a chain or
+// beside each other, the one that keeps the fewest counts as the last.
+std::vector<FunnelStep> funnel_of(const std::vector<nlohmann::json>& summaries);
+
+// Of jobs' folders. One without a summary that can be read counts as not finished.
+std::vector<FunnelStep> funnel_in(const std::vector<std::filesystem::path>& folders);
+
+// "23 videos → 65 clips → 62 good → 49 chosen → 44 in shards"; "" for an empty one.
+std::string funnel_line(const std::vector<FunnelStep>&);
+
+// [{"name", "count", "lost": [{"by", "count"}]}]
+nlohmann::json funnel_json(const std::vector<FunnelStep>&);
+
+}  // namespace kinora::core
