@@ -11,7 +11,7 @@
 #include "core/base/quantity.hpp"
 #include "core/runtime/runtime.hpp"
 #include "host/stages/one_stage.hpp"
-#include "plugins/jobs/curation/inputs.hpp"
+#include "plugins/jobs/curation/input_rows.hpp"
 
 namespace kinora {
 namespace {
@@ -59,13 +59,13 @@ std::optional<FolderLook> look_at_run(const fs::path& folder) {
                                           "(docs/shard.md), or give the folder of its videos");
 }
 
-void open_some(core::Runtime& runtime, const std::vector<core::Input>& inputs, FolderLook& look) {
+void open_some(core::Runtime& runtime, const core::InputRows& inputs, FolderLook& look) {
   const core::OneStage probe(runtime, "video.probe", json::object());
   std::vector<std::pair<int64_t, int64_t>> sizes;
   uint64_t bytes = 0;
   double seconds = 0;
   for (size_t i = 0; i < std::min(inputs.size(), kOpened); ++i) {
-    const auto& input = inputs[i * inputs.size() / std::min(inputs.size(), kOpened)];
+    const core::Input input = inputs[i * inputs.size() / std::min(inputs.size(), kOpened)];
     try {
       Sample sample("video");
       sample.set("url", input.url);
@@ -127,17 +127,18 @@ FolderLook look_at(core::Runtime& runtime, const fs::path& folder) {
   FolderLook out{.folder = folder};
   core::LeftOut left_out;
   const auto inputs = core::find_inputs(runtime.io(), {folder.string()}, {.recursive = true}, &left_out);
-  out.files = static_cast<int64_t>(inputs.size());
-  for (const auto& input : inputs) out.bytes += input.size;
-  if (inputs.empty())
+  out.files = static_cast<int64_t>(inputs->size());
+  out.bytes = inputs->bytes();
+  if (inputs->size() == 0)
     throw Error(KINORA_ERROR_NOT_FOUND, folder.string() +
                                             ": no videos, shards (.tar), published model "
                                             "(model_index.json) or run are in it");
-  open_some(runtime, inputs, out);
+  open_some(runtime, *inputs, out);
   if (out.opened == 0)
-    throw Error(KINORA_ERROR_NOT_FOUND,
-                fmt::format("{}: none of the {} that were opened can be read as a video, such as {}",
-                            folder.string(), core::counted(out.unreadable, "file", "files"), inputs[0].url));
+    throw Error(
+        KINORA_ERROR_NOT_FOUND,
+        fmt::format("{}: none of the {} that were opened can be read as a video, such as {}", folder.string(),
+                    core::counted(out.unreadable, "file", "files"), (*inputs)[0].url));
   return out;
 }
 
