@@ -16,7 +16,8 @@ set(KINORA_TEST_SECONDS
   workers_test.alone 15 parallel_fsdp_test 29 parallel_tp_test 27 parallel_balanced_sp_test 26 sdk_parallel 25
   parallel_cp_ring_test 23 dedup 23 plan 85 parallel_cp_ulysses_test 21 engine 80 installed 50 ranks_test 28
   parallel_pairs_test 130 parallel_memory_test 20 parallel_teacher_forcing_test 21 parallel_step_traffic_test 26
-  bad_input 26 shared_curate 20 long_video_shots 32 abi_compilers 75 abi_growth 40 broken_plugins 40 other_hosts 30)
+  bad_input 26 shared_curate 20 long_video_shots 32 abi_compilers 75 abi_growth 40 broken_plugins 40 other_hosts 30
+  terminal 40)
 
 # The slow tests: name, seconds. A share is what CI runs in one turn (packaging/suite.py, which checks that it fits into
 # eleven minutes, two tests at a time): a new slow test goes to the share with the most room. Tests with both processors

@@ -207,7 +207,7 @@ int bench(const Arguments& arguments) {
   po::variables_map given;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   if (given.count("help")) {
-    std::cout << kBenchHelp << visible;
+    std::cout << help_of(kBenchHelp, visible);
     return kDone;
   }
   const BenchOptions options{given["film"].as<std::string>(), given["repeat"].as<int>(),

@@ -1,6 +1,9 @@
 #include "apps/command/command_line.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <iostream>
+#include <string_view>
 
 #include "apps/command/load_run.hpp"
 #include "core/base/printable.hpp"
@@ -75,6 +78,13 @@ std::string shell_quoted(const std::string& s) {
   std::string out = "'";
   for (char c : s) out += c == '\'' ? "'\\''" : std::string(1, c);
   return out + "'";
+}
+
+std::string shell_word(const std::string& s) {
+  const bool is_plain = !s.empty() && std::ranges::all_of(s, [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("/._-").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  return is_plain ? s : shell_quoted(s);
 }
 
 }  // namespace kinora

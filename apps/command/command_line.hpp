@@ -51,7 +51,8 @@ void complete_options(core::Registry& registry, const core::ComponentSpec& spec,
 nlohmann::json options_of(core::Registry& registry, const core::ComponentSpec& spec,
                           const std::vector<std::string>& sets, const std::string& weights = "");
 
-// `s` as one word of the shell.
+// `s` as one word of the shell; shell_word: in quotes only where it needs them.
 std::string shell_quoted(const std::string& s);
+std::string shell_word(const std::string& s);
 
 }  // namespace kinora

@@ -24,9 +24,30 @@ std::unique_ptr<core::Runtime> start_runtime(const core::RuntimeOptions& flags) 
   return std::move(*runtime);
 }
 
+namespace {
+
+// "--port: '80a' is not a number", from what Boost says of a value that an option cannot have.
+std::string value_problem(const boost::program_options::validation_error& e) {
+  const std::string said = e.what();
+  const size_t begin = said.find("('"), end = said.find("')", begin);
+  if (begin == said.npos || end == said.npos) return said;
+  const std::string value = said.substr(begin + 2, end - begin - 2);
+  char* rest = nullptr;
+  std::strtod(value.c_str(), &rest);
+  const bool is_whole = value.find_first_not_of("+-0123456789") == value.npos;
+  const char* what = value.empty() || *rest ? "is not a number"
+                     : is_whole             ? "is too large"
+                                            : "is not a whole number";
+  return e.get_option_name() + ": '" + value + "' " + what;
+}
+
+}  // namespace
+
 int run_and_report(const std::function<int()>& program) {
   try {
     return program();
+  } catch (const boost::program_options::invalid_option_value& e) {
+    return complain(kUsage, value_problem(e) + "; see --help");
   } catch (const boost::program_options::error& e) {
     for (const char* flag : {"--plugins", "--plugins-lock", "--log"})
       if (std::string(e.what()).find("'" + std::string(flag) + "'") != std::string::npos)

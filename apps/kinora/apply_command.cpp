@@ -22,13 +22,13 @@ that or tensors. Other components take tensors from a safetensors file, named af
 (kinora plugins inspect ID), and return tensors. float64 stays float64.
 
 examples:
-  kinora apply stage/shots.content video.mp4 --json
+  kinora apply stage/shots.adaptive video.mp4 --json
   kinora apply stage/clip.transcode video.mp4 --out clips/
-  kinora apply tokenizer/cosmos --method encode --inputs x.safetensors --set weights=w.safetensors --out z
-  kinora apply model/dit --set layers=2 --inputs in.safetensors --method gradient --out grads.safetensors
-  kinora apply model/cosmos --set weights=Cosmos-1.0-Diffusion-7B-Text2World/ --inputs in.safetensors
+  kinora apply tokenizer/cosmos --method encode --inputs x.safetensors --set weights=FOLDER --out z
+  kinora apply model/dit --set layers=2 --inputs in.safetensors --method gradient --out grads
+  kinora apply model/cosmos --set weights=Cosmos-1.0-Diffusion-7B-Text2World --inputs x.safetensors
   kinora apply source/webdataset shards/ --limit 10 --state at.bin     ten samples; run again: the next ten
-  kinora apply sampler/edm-heun --inputs mixture.safetensors --set steps=20 --out samples.safetensors --json
+  kinora apply sampler/edm-heun --inputs mixture.safetensors --set steps=20 --out samples --json
   kinora apply score/drift video.mp4 --set chunk=32 --json
 
 )";
@@ -140,7 +140,7 @@ int apply_command(core::Runtime& runtime, const Arguments& arguments) {
   po::variables_map given;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   if (given.count("help")) {
-    std::cout << kApplyHelp << apply_flags();
+    std::cout << help_of(kApplyHelp, apply_flags());
     return kDone;
   }
   core::ApplyRequest request;

@@ -30,12 +30,12 @@ struct Command {
   std::span<const Subcommand> (*parts)() = nullptr;
 };
 
-std::span<const Command> commands();
+std::vector<const Command*> commands();
 // Null: there is none.
 const Command* find_command(std::string_view name);
-// The commands in help and completion: all but `bench` of an installation without kinora-bench.
-std::vector<const Command*> offered_commands();
-// A line or two for each of them.
+// Whether help and completion show it: all but `bench` of an installation without kinora-bench.
+bool is_offered(const Command&);
+// A line or two for each of those, under the name of its task.
 std::string commands_help();
 
 // The flags before a command.

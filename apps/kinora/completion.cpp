@@ -234,7 +234,8 @@ std::vector<std::string> completions(core::Runtime& runtime, const Arguments& wo
     return line.command ? after_command(line, std::move(before), current) : Words();
   }
   Words out = names_of(flags);
-  for (const auto* command : offered_commands()) out.emplace_back(command->name);
+  for (const auto* command : commands())
+    if (is_offered(*command)) out.emplace_back(command->name);
   return out;
 }
 

@@ -74,7 +74,7 @@ int completion_command(core::Runtime& runtime, const Arguments& arguments) {
     return kDone;
   }
   if (std::ranges::any_of(arguments, [](const auto& a) { return a == "--help" || a == "-h"; }))
-    std::cout << kHelp;
+    std::cout << wrapped_prose(kHelp);
   else if (arguments.size() != 1 || std::ranges::find(kShells, shell) == kShells.end())
     return complain(kUsage, "completion: give a shell, bash, zsh or fish: source <(kinora completion bash)");
   else if (shell == "fish")

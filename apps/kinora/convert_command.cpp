@@ -137,7 +137,7 @@ int convert_command(core::Runtime& runtime, const Arguments& arguments) {
   po::variables_map given;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   if (given.count("help")) {
-    std::cout << kConvertHelp << convert_flags();
+    std::cout << help_of(kConvertHelp, convert_flags());
     return kDone;
   }
   const auto text = [&](const char* name) { return given[name].as<std::string>(); };

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
-#include <unistd.h>
 
 #include <boost/program_options.hpp>
 
@@ -12,6 +11,7 @@
 #include "apps/kinora/data_print.hpp"
 #include "core/base/quantity.hpp"
 #include "core/base/suggest.hpp"
+#include "core/base/terminal.hpp"
 #include "core/io/io.hpp"
 #include "plugins/jobs/data/index.hpp"
 #include "plugins/jobs/data/inspect.hpp"
@@ -59,16 +59,15 @@ examples:
 )";
 
 // Threads, which most parts take.
-Flags flags_with(const std::string& part, bool has_threads = true) {
-  Flags out("options of " + part);
-  if (has_threads)
-    out.add_options()("threads", po::value<uint64_t>()->default_value(0, "cores")->value_name("N"),
-                      "number of shards that are read at once");
+Flags flags_with_threads() {
+  Flags out;
+  out.add_options()("threads", po::value<uint64_t>()->default_value(0, "cores")->value_name("N"),
+                    "number of shards that are read at once");
   return out;
 }
 
 Flags index_flags() {
-  Flags out = flags_with("index");
+  Flags out = flags_with_threads();
   out.add_options()("val", po::value<double>()->value_name("SHARE"),
                     "share of the shards that split.yaml gives to validation; default: as before, else 0")(
       "again", "read every shard, and replace split.yaml and dataset.yaml");
@@ -76,7 +75,7 @@ Flags index_flags() {
 }
 
 Flags verify_flags() {
-  Flags out = flags_with("verify");
+  Flags out = flags_with_threads();
   out.add_options()("media", "also decode every video and picture, in processes of their own")(
       "optional", po::value<std::vector<std::string>>()->composing()->value_name("FIELD"),
       "field that samples may miss; repeatable");
@@ -84,13 +83,13 @@ Flags verify_flags() {
 }
 
 Flags inspect_data_flags() {
-  Flags out = flags_with("inspect");
+  Flags out = flags_with_threads();
   out.add_options()("json", "print the result as JSON");
   return out;
 }
 
 Flags preview_flags() {
-  Flags out = flags_with("preview", false);
+  Flags out;
   out.add_options()("out", po::value<std::string>()->value_name("FILE.html"), "file for the page; required")(
       "limit", po::value<uint64_t>()->default_value(24)->value_name("N"), "number of samples on the page");
   return out;
@@ -98,7 +97,7 @@ Flags preview_flags() {
 
 // Prints a problem; a progress bar below it is drawn again.
 void print_problem(const data::Problem& problem) {
-  if (isatty(STDERR_FILENO)) std::cerr << "\r\033[J" << std::flush;
+  if (core::draws()) std::cerr << "\r\033[J" << std::flush;
   std::cout << problem.line() << "\n" << std::flush;
 }
 
@@ -205,9 +204,9 @@ void print_help() {
     std::cout << before << usage_of(call, part.flags()) << "\n";
     before = "       ";
   }
-  std::cout << kDataHelp;
+  std::cout << wrapped_prose(kDataHelp);
   for (const auto& part : kParts)
-    if (!part.run) std::cout << part.flags() << "\n";
+    if (!part.run) std::cout << "options of " << part.name << ":\n" << flags_text(part.flags()) << "\n";
   std::cout << "kinora data order --help: the options of order\n";
 }
 

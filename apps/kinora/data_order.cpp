@@ -198,7 +198,7 @@ int data_order(core::Runtime& runtime, const Arguments& arguments) {
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   po::notify(given);
   if (given.count("help")) {
-    std::cout << kOrderHelp << visible;
+    std::cout << help_of(kOrderHelp, visible);
     return kDone;
   }
   if (!given.count("file") || !given.count("job"))

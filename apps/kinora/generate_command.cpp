@@ -42,7 +42,7 @@ examples:
   kinora generate my.toml --from old.mp4 --seed 8               ... with one thing changed
   kinora generate my.toml --prompt "a long walk" --stream walk.mp4            ... watched while it is made
   kinora generate --pipeline Wan2.1-T2V-1.3B-Diffusers --from old.mp4        ... with the folder that made it
-  kinora generate --pipeline Wan2.1-T2V-1.3B-Diffusers --prompt "a boat at sea" --set steps=30 --set frames=33
+  kinora generate --pipeline Wan2.1-T2V-1.3B-Diffusers --prompt "a boat at sea" --set steps=30
 
 )";
 
@@ -334,7 +334,7 @@ int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   po::notify(given);
   if (given.count("help")) {
-    std::cout << kGenerateHelp << visible;
+    std::cout << help_of(kGenerateHelp, visible);
     return kDone;
   }
   if (const std::string wrong = usage_problem(given); !wrong.empty())

@@ -35,17 +35,10 @@ goes on where it was interrupted.
 
 examples:
   kinora curate ~/videos
+  kinora curate ~/videos --studio
   kinora curate ~/videos --out runs/trip --set 'chosen.where="blur >= 40"'
 
 )";
-
-// As one word of the shell, in quotes only where it needs them.
-std::string word_of(const std::string& path) {
-  const bool is_plain = std::ranges::all_of(path, [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("/._-").find(static_cast<char>(c)) != std::string_view::npos;
-  });
-  return is_plain ? path : shell_quoted(path);
-}
 
 struct Asked {
   fs::path folder;
@@ -63,7 +56,7 @@ std::optional<Asked> asked_of(const char* command, const char* help, const Flags
   Asked out;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), out.given);
   if (out.given.count("help")) {
-    std::cout << help << visible;
+    std::cout << help_of(help, visible);
     code = kDone;
     return std::nullopt;
   }
@@ -102,7 +95,7 @@ int init_command(core::Runtime& runtime, const Arguments& arguments) {
   const FolderLook look = look_at(runtime, asked->folder);
   core::or_throw(core::write_file_atomically(file, run_file_for(look, asked->name, file)));
   std::cout << look.folder.string() << ": " << look.text() << "\nwrote " << file << "; next: kinora run "
-            << word_of(file) << "\n";
+            << shell_word(file) << "\n";
   return kDone;
 }
 
@@ -111,7 +104,9 @@ Flags curate_flags() {
   out.add_options()("out", po::value<std::string>()->value_name("DIR"),
                     "output folder; default: runs/ and the folder's name")(
       "set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"),
-      "override a value of the run file, as for `run`")("help,h", "this text");
+      "override a value of the run file, as for `run`")(
+      "studio", "open the studio beside it, which shows the clips while they are made")("help,h",
+                                                                                        "this text");
   return out;
 }
 
@@ -144,9 +139,8 @@ int curate_command(core::Runtime& runtime, const Arguments& arguments) {
       run.push_back("--set");
       run.push_back(one);
     }
-  code = run_command(runtime, run);
-  if (code == kDone) std::cout << "look at the clips: kinora studio " << word_of(out.string()) << "\n";
-  return code;
+  if (asked->given.count("studio")) run.emplace_back("--studio");
+  return run_command(runtime, run);
 }
 
 }  // namespace kinora

@@ -321,7 +321,7 @@ int inspect(core::Runtime& runtime, const Arguments& arguments) {
   po::variables_map given;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   if (given.count("help")) {
-    std::cout << kInspectHelp << inspect_flags();
+    std::cout << help_of(kInspectHelp, inspect_flags());
     return kDone;
   }
   const auto texts = [&](const char* name) {

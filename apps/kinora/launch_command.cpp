@@ -134,7 +134,7 @@ int launch_command(core::Runtime& runtime, const Arguments& flags, const Argumen
   }
   po::notify(given);
   if (given.count("help")) {
-    std::cout << kLaunchHelp << visible;
+    std::cout << help_of(kLaunchHelp, visible);
     return kDone;
   }
   const Arguments rest(split == arguments.end() ? split : split + 1, arguments.end());

@@ -47,27 +47,28 @@ constexpr const char* kMainHelp = R"(Kinora: from raw video to a video foundatio
 
 usage: kinora [--plugins DIR]... [--plugins-lock FILE] [--log LEVEL] COMMAND ...
 
-commands
 @COMMANDS@
-first steps
-  kinora run configs/quickstart.toml                   turn a video into a trained model and a generated clip
-  kinora plugins inspect sampler/edm-heun              show the inputs, outputs and options of a component
-  kinora apply stage/shots.content VIDEO --json        find the shots of a video
-  kinora COMMAND --help                                more about a command, with examples
 
-flags
+first steps:
+  kinora curate FOLDER                       videos into good clips, shards and a report
+  kinora run configs/quickstart.toml         turn a video into a trained model and a generated clip
+  kinora plugins inspect sampler/edm-heun    show the inputs, outputs and options of a component
+  kinora apply stage/shots.adaptive VIDEO --json
+  kinora COMMAND --help                      more about a command, with examples
+
+flags:
   --plugins DIR          folder to search for plugins first; repeatable; also KINORA_PLUGIN_PATH
   --plugins-lock FILE    open only the plugins in FILE; default: a plugins.lock next to the run file
   --log LEVEL            trace, debug, info (default), warn, error, off
-  --version              versions of Kinora, of the libtorch it is built for, and of the FFmpeg it finds
-  --help
+  --version              versions of Kinora, of the libtorch it is built for, and of its FFmpeg
+  --help                 this text
 
 exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted
 )";
 
 std::string main_help() {
-  std::string out = kMainHelp;
-  constexpr std::string_view place = "@COMMANDS@";
+  std::string out = wrapped_prose(kMainHelp);
+  constexpr std::string_view place = "@COMMANDS@\n";
   return out.replace(out.find(place), place.size(), commands_help());
 }
 
@@ -150,7 +151,7 @@ int require_command(const std::string& name) {
     return complain(kUsage, "'" + name + "' is not a command but a kind of job, [[job]] kind = \"" + name +
                                 "\" in a run file; kinora plugins inspect job/" + name + " describes it");
   std::vector<std::string> names;
-  for (const auto& command : commands()) names.emplace_back(command.name);
+  for (const auto* command : commands()) names.emplace_back(command->name);
   return complain(kUsage,
                   "unknown command '" + name + "'" + core::did_you_mean(name, names) + "; see kinora --help");
 }

@@ -246,7 +246,7 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
   po::variables_map given;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   if (given.count("help")) {
-    std::cout << kPlanHelp << plan_flags();
+    std::cout << help_of(kPlanHelp, plan_flags());
     return kDone;
   }
   if (given.count("calibrate")) return calibrate(runtime, given.count("json") != 0);

@@ -3,13 +3,13 @@
 #include <unistd.h>
 
 #include <boost/program_options.hpp>
-#include <sys/ioctl.h>
 
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/commands.hpp"
 #include "apps/kinora/plugins_format.hpp"
 #include "apps/validate/validate.hpp"
 #include "core/base/suggest.hpp"
+#include "core/base/terminal.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/plugin/kinds.hpp"
 #include "core/plugin/plugins_lock.hpp"
@@ -75,11 +75,6 @@ Shape parse_shape(const Arguments& arguments, Flags known) {
   return out;
 }
 
-size_t terminal_width() {
-  winsize size{};
-  return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
-
 std::string dumped(const core::json& j) {
   return j.dump(2, ' ', false, core::json::error_handler_t::replace) + "\n";
 }
@@ -128,7 +123,7 @@ int plugins_list(core::Runtime& runtime, const Arguments& arguments) {
     for (const auto& row : list)
       if (row.component) std::cout << row.component->id << "\n";
   } else {
-    std::cout << list_text(list, runtime.registry().notices(), terminal_width());
+    std::cout << list_text(list, runtime.registry().notices(), core::columns_of(STDOUT_FILENO, 0));
   }
   return kDone;
 }
@@ -189,7 +184,7 @@ int plugins_command(core::Runtime& runtime, std::vector<std::string> arguments) 
       std::cout << before << usage_of(call, part.flags()) << "\n";
       before = "       ";
     }
-    std::cout << kPluginsHelp;
+    std::cout << wrapped_prose(kPluginsHelp);
     return kDone;
   }
   if (arguments.empty() || arguments[0].starts_with("-")) arguments.insert(arguments.begin(), "list");

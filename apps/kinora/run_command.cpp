@@ -10,6 +10,8 @@
 #include "apps/command/runner.hpp"
 #include "apps/command/surroundings.hpp"
 #include "apps/kinora/command.hpp"
+#include "apps/kinora/run_studio.hpp"
+#include "core/base/cancel.hpp"
 #include "core/base/log.hpp"
 #include "core/base/paths.hpp"
 #include "core/base/suggest.hpp"
@@ -32,14 +34,22 @@ checkpoint; curate, shard, embed-text, encode and generate jobs process the rema
 report jobs start again.
 
 examples:
-  kinora run configs/quickstart.toml                      the whole way, from a video to a generated clip
+  kinora run configs/quickstart.toml                      the whole way, from a video to a video
   kinora run my.toml --set dit.lr=2e-4 --set run.seed=7   other values for this time
   kinora run my.toml --only dit                           one job, and the jobs that it reads
-  kinora run my.toml --set dit.steps=4000                 more steps: training resumes with its optimizer
-  kinora run my.toml --only dit --from-scratch            dit from its first step, even if it is finished
+  kinora run my.toml --set dit.steps=4000                 more steps: the training resumes
+  kinora run my.toml --only dit --from-scratch            dit anew, even if it is finished
   kinora run my.toml --dry-run                            print what would be done
-  kinora run my.toml --retry-failed                       retry the failed inputs of curate jobs, and rerun
-                                                          the jobs that read them if their results change
+  kinora run my.toml --studio                             look at clips while they are made
+  kinora run my.toml --retry-failed                       retry the failed inputs of curate
+                                                          jobs, and run again what reads them
+
+)";
+
+constexpr const char* kCheckHelp = R"(usage: kinora check FILE.toml... [options]
+
+Reads run files as `run` would and prints every error at once, as FILE:LINE:COL. Exit 0 if there is none, else 2.
+With --ranks, also checks that its strategies and batches fit that number of ranks.
 
 )";
 
@@ -53,6 +63,7 @@ Flags run_flags() {
       "run this job and the jobs that it reads")(
       "profile", "write trace.json into the folder of each job that an engine runs")(
       "out", po::value<std::string>()->value_name("DIR"), "output folder; default: the file's")(
+      "studio", "open the studio beside the run, which shows the clips while they are made, and stay there")(
       "dry-run", "print what would be done")(
       "retry-failed", "retry the videos and clips that failed in finished curate jobs")(
       "from-scratch",
@@ -155,11 +166,24 @@ std::optional<AskedRun> asked_run(core::Runtime& runtime, const Arguments& of_ru
   return asked_of(runtime, parse_run(of_run, run_flags()));
 }
 
+namespace {
+
+// Whether the clips of curate jobs are what the run is for: no other job makes a network or a video of them.
+bool makes_clips(const core::RunFile& run) {
+  return std::ranges::any_of(run.jobs, [](const auto& job) { return job.kind->name == "curate"; }) &&
+         std::ranges::none_of(run.jobs, [](const auto& job) { return job.kind->is_spread(); });
+}
+
+// Runs the jobs and says how that ended; the last line names what one wants next. Returns the exit code.
+int run_and_say(core::Runtime&, const AskedRun&, const core::LaunchPlace&, bool has_studio);
+
+}  // namespace
+
 int run_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto visible = run_flags();
   const Parsed given = parse_run(arguments, visible);
   if (given.values.count("help")) {
-    std::cout << with_quickstart(kRunHelp) << visible;
+    std::cout << help_of(with_quickstart(kRunHelp), visible);
     return kDone;
   }
   const auto asked = asked_of(runtime, given);
@@ -167,6 +191,11 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   const core::RunFile& run = asked->file;
   const RunOptions& options = asked->options;
   if (!runtime.has_log_level()) core::or_throw(core::set_log_level(run.log_level));
+  const bool has_studio = given.values.count("studio") != 0;
+  if (has_studio && (options.dry || !core::here().alone()))
+    return complain(kUsage, std::string("run: --studio is not for ") +
+                                (options.dry ? "--dry-run" : "ranks of a launch") +
+                                "; start it beside: kinora studio " + shell_word(run.out.string()));
   if (options.dry) {
     const auto result = run_jobs(runtime, run, options);
     return result.ok ? kDone : result.was_refused ? kUsage : kFailed;
@@ -186,6 +215,19 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
       return complain(free.failure().code == KINORA_ERROR_INVALID ? kUsage : kFailed, free.failure().message);
   auto log = open_log(run.out, place, shares);
   if (!log) return complain(kFailed, log.failure().message);
+  std::optional<RunStudio> studio;
+  if (has_studio) studio.emplace(runtime, run);
+  const int code = run_and_say(runtime, *asked, place, has_studio);
+  if (studio && code != kUsage && !core::cancelled()) studio->stay();
+  return code;
+}
+
+namespace {
+
+int run_and_say(core::Runtime& runtime, const AskedRun& asked, const core::LaunchPlace& place,
+                bool has_studio) {
+  const core::RunFile& run = asked.file;
+  const RunOptions& options = asked.options;
   const RunResult result = run_jobs(runtime, run, options);
   if (result.was_cancelled) {  // `kinora launch` prints this once for all of its ranks
     core::log_to_files("interrupted");
@@ -204,9 +246,13 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
     });
     std::cout << "results are in " << run.out.string()
               << (has_page ? "; open " + (run.out / "report.html").string() : "") << "\n";
+    if (!has_studio && makes_clips(run))
+      std::cout << "look at the clips: kinora studio " << shell_word(run.out.string()) << "\n";
   }
   return kDone;
 }
+
+}  // namespace
 
 Flags check_flags() {
   Flags options("options");
@@ -222,10 +268,7 @@ int check_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto visible = check_flags();
   const Parsed given = parse_run(arguments, visible, -1);
   if (given.values.count("help")) {
-    std::cout << "usage: kinora check FILE.toml... [--set a.b=v]... [--ranks N]\n\nReads run files as `run` "
-                 "would and prints every error at once, as FILE:LINE:COL. Exit 0 if there is\nnone, else 2. "
-                 "With --ranks, also checks that its strategies and batches fit that number of ranks.\n\n"
-              << visible;
+    std::cout << help_of(kCheckHelp, visible);
     return kDone;
   }
   if (given.file.empty()) return complain(kUsage, "check: a run file is missing; kinora check FILE.toml");

@@ -230,7 +230,7 @@ int search_command(core::Runtime& runtime, const Arguments& arguments) {
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   po::notify(given);
   if (given.count("help")) {
-    std::cout << kSearchHelp << visible;
+    std::cout << help_of(kSearchHelp, visible);
     return kDone;
   }
   if (const std::string wrong = wrong_in(given); !wrong.empty()) return complain(kUsage, "search: " + wrong);

@@ -135,7 +135,7 @@ int serve_command(core::Runtime&, const Arguments& arguments) {
   po::variables_map given;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   if (given.count("help")) {
-    std::cout << kServeHelp << serve_flags();
+    std::cout << help_of(kServeHelp, serve_flags());
     return kDone;
   }
   if (const std::string wrong = usage_problem(given); !wrong.empty())

@@ -5,7 +5,7 @@
 
 #include "apps/command/surroundings.hpp"
 #include "apps/kinora/command.hpp"
-#include "apps/studio/serve.hpp"
+#include "apps/kinora/run_studio.hpp"
 #include "core/base/cancel.hpp"
 #include "core/base/paths.hpp"
 #include "core/plugin/service.hpp"
@@ -45,15 +45,18 @@ Flags studio_flags() {
   return out;
 }
 
-namespace {
-
-std::string author_of(const po::variables_map& given) {
-  if (given.count("author")) return given["author"].as<std::string>();
+std::string user_name() {
   const std::string user = core::environment("USER");
   return user.empty() ? "user" : user;
 }
 
-}  // namespace
+std::unique_ptr<studio::Studio> studio_of(core::Runtime& runtime, const std::filesystem::path& dir,
+                                          const std::string& author) {
+  return std::make_unique<studio::Studio>(
+      dir, author, [&](const nlohmann::json& encoder, const std::vector<std::string>& texts) {
+        return core::service<core::TextVectors>(runtime.registry()).embed(runtime, encoder, texts);
+      });
+}
 
 int studio_command(core::Runtime& runtime, const Arguments& arguments) {
   po::options_description all = studio_flags();
@@ -63,10 +66,11 @@ int studio_command(core::Runtime& runtime, const Arguments& arguments) {
   po::variables_map given;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
   if (given.count("help")) {
-    std::cout << kStudioHelp << studio_flags();
+    std::cout << help_of(kStudioHelp, studio_flags());
     return kDone;
   }
-  const std::string dir = given["dir"].as<std::string>(), author = author_of(given);
+  const std::string dir = given["dir"].as<std::string>();
+  const std::string author = given.count("author") ? given["author"].as<std::string>() : user_name();
   const int port = given["port"].as<int>();
   if (dir.empty())
     return complain(kUsage,
@@ -75,21 +79,13 @@ int studio_command(core::Runtime& runtime, const Arguments& arguments) {
     return complain(kUsage, "--port: " + std::to_string(port) +
                                 " is not a port; expected 1 to 65535, or 0 for a free one");
   if (author.empty()) return complain(kUsage, "--author: the name is empty");
-  studio::Studio studio(
-      dir, author, [&](const nlohmann::json& encoder, const std::vector<std::string>& texts) {
-        return core::service<core::TextVectors>(runtime.registry()).embed(runtime, encoder, texts);
-      });
+  const auto studio = studio_of(runtime, dir, author);
   own_process();
-  studio::serve(runtime, studio,
-                {.port = port,
-                 .ready =
-                     [&](const std::string& address) {
-                       std::cout << address << std::endl;  // flushed: the caller may wait for this line
-                       const std::string refusal = studio.refusal();
-                       std::cerr << (refusal.empty() ? "edits are by " + author : refusal)
-                                 << "; Ctrl-C ends the studio\n";
-                     },
-                 .stopped = core::cancelled});
+  studio::Serving serving(port);
+  std::cout << serving.address() << std::endl;  // flushed: the caller may wait for this line
+  const std::string refusal = studio->refusal();
+  std::cerr << (refusal.empty() ? "edits are by " + author : refusal) << "; Ctrl-C ends the studio\n";
+  serving.run(runtime, *studio, core::cancelled);
   return kInterrupted;
 }
 

@@ -211,7 +211,7 @@ const Edit* EditJournal::conflict(const std::string& key, const Change& set, con
                                   const EditRequest& request) const {
   if (set.caption && request.caption_seen && request.caption_seen != now.caption)
     return later_edit(key, {set.caption, {}, {}}, 0);
-  return later_edit(key, {{}, set.reason, set.keep}, request.seen);
+  return later_edit(key, {{}, set.reason, set.keep, {}, set.trim}, request.seen);
 }
 
 core::Result<Saved> EditJournal::change(const std::vector<Target>& clips, const EditRequest& request) {
@@ -224,6 +224,7 @@ core::Result<Saved> EditJournal::change(const std::vector<Target>& clips, const 
     Change set = request.set;
     if (set.caption == now.caption) set.caption.reset();
     if (set.reason == now.reason) set.reason.reset();
+    if (set.trim == now.trim) set.trim.reset();
     if (set.keep == edited.keep) set.keep.reset();  // accepting a kept clip is a decision too
     set.tags = now.tags.value_or(core::Tags());
     std::erase_if(*set.tags, [&](const auto& tag) { return std::ranges::count(request.untag, tag) > 0; });
@@ -266,6 +267,7 @@ core::Result<Saved> EditJournal::undo(const Own& own) {
       edit.set.keep.reset();
       edit.cleared.keep = true;
     }
+    if (last->set.trim && !last->was.trim) edit.cleared.trim.emplace();  // the whole clip
     step.push_back(std::move(edit));
   }
   return append_back(locked.file(), "undo", std::move(step), std::move(conflicts));

@@ -88,6 +88,22 @@ TEST_F(EditJournalTest, EveryLineSaysWhichFootageItIsOf) {
   EXPECT_EQ(n, 3);
 }
 
+TEST_F(EditJournalTest, UndoOfTheFirstTrimIsTheWholeClip) {
+  EditJournal journal(file_, "mia");
+  ASSERT_TRUE(journal.change({{"a", own_}}, {{{}, {}, {}, {}, core::Trim{3, 20}}}));
+  ASSERT_TRUE(journal.change({{"a", own_}}, {{{}, {}, {}, {}, core::Trim{5, 20}}}));
+  EXPECT_EQ(last_values("a"), (json{{"trim", {5, 20}}}));
+  EXPECT_EQ(keys(journal.undo(own_of_)), Keys{"a"});
+  EXPECT_EQ(journal.history().now("a").trim, (core::Trim{3, 20}));
+  EXPECT_EQ(keys(journal.undo(own_of_)), Keys{"a"});
+  EXPECT_EQ(last_values("a"), (json{{"trim", nullptr}}));
+  EditJournal later(file_, "mia");
+  EXPECT_TRUE(*later.refresh());
+  EXPECT_FALSE(later.history().now("a").trim);
+  EXPECT_TRUE(later.redo());
+  EXPECT_EQ(later.history().now("a").trim, (core::Trim{3, 20}));
+}
+
 TEST_F(EditJournalTest, UndoIsRightForAReaderOfLastValues) {
   EditJournal journal(file_, "mia");
   ASSERT_TRUE(journal.change({{"a", own_}}, {{"one", std::nullopt, std::nullopt}}));

@@ -27,20 +27,17 @@ Answer send_file(const Request& request, const Media& media) {
 // path.
 class Server {
  public:
-  Server(core::Runtime& runtime, Studio& studio) : studio_(studio), pictures_(runtime, kPicturesBytes) {
+  Server(core::Runtime& runtime, Studio& studio, std::unique_ptr<web::Server> http)
+      : studio_(studio), pictures_(runtime, kPicturesBytes), own_(std::move(http)), http_(*own_) {
     http_.set_headers(web::page_headers());
     queries();
     changes();
     files();
   }
 
-  void run(const ServeOptions& options) {
-    const int port = http_.bind(options.port);
-    if (port == 0) throw Error(KINORA_ERROR_INVALID, web::port_problem(options.port, errno));
-    const web::Guard guard("studio", web::new_token(), port);
+  void run(const web::Guard& guard, const std::function<bool()>& stopped) {
     web::guard_with(http_, guard);
-    options.ready(guard.address());
-    http_.run(options.stopped);
+    http_.run(stopped);
   }
 
  private:
@@ -119,13 +116,24 @@ class Server {
 
   Studio& studio_;
   Pictures pictures_;
-  web::Server http_;  // last: its handlers end before what they use
+  std::unique_ptr<web::Server> own_;  // last: its handlers end before what they use
+  web::Server& http_;
 };
+
+std::unique_ptr<web::Server> bound(int port, int& got) {
+  auto out = std::make_unique<web::Server>();
+  got = out->bind(port);
+  if (got == 0) throw Error(KINORA_ERROR_INVALID, web::port_problem(port, errno));
+  return out;
+}
 
 }  // namespace
 
-void serve(core::Runtime& runtime, Studio& studio, const ServeOptions& options) {
-  Server(runtime, studio).run(options);
+Serving::Serving(int port)
+    : http_(bound(port, port)), guard_("studio", web::new_token(), port), address_(guard_.address()) {}
+
+void Serving::run(core::Runtime& runtime, Studio& studio, const std::function<bool()>& stopped) {
+  Server(runtime, studio, std::move(http_)).run(guard_, stopped);
 }
 
 }  // namespace kinora::studio

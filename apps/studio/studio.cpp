@@ -174,20 +174,20 @@ json Studio::map(const Parameters& parameters) {
   std::vector<char> is_shown(catalogue.clips.size());
   for (const size_t i : all.rows) is_shown[i] = 1;
   const std::string by = text_of(parameters, "colour");
-  json ids = json::array(), x = json::array(), y = json::array(), in = json::array(), values = json::array();
+  json ids = json::array(), x = json::array(), y = json::array(), in = json::array(), values = json::array(),
+       captions = json::array();
   for (const auto& [id, place] : answer->places) {
     const auto at = catalogue.by_id.find(id);
     if (at == catalogue.by_id.end()) continue;
     ids.push_back(id), x.push_back(place[0]), y.push_back(place[1]), in.push_back(is_shown[at->second] != 0);
     values.push_back(colour_of(by, at->second));
+    const Clip& clip = catalogue.clips[at->second];
+    captions.push_back(*values_now(clip, data_.edits_of(clip)).caption);
   }
-  return {{"ids", std::move(ids)},
-          {"x", std::move(x)},
-          {"y", std::move(y)},
-          {"in", std::move(in)},
-          {"values", std::move(values)},
-          {"all", answer->all},
-          {"names", meaning_.offer().pictures},
+  return {{"ids", std::move(ids)},       {"x", std::move(x)},
+          {"y", std::move(y)},           {"in", std::move(in)},
+          {"values", std::move(values)}, {"captions", std::move(captions)},
+          {"all", answer->all},          {"names", meaning_.offer().pictures},
           {"texts", catalogue.texts}};
 }
 

@@ -53,9 +53,9 @@ class Studio {
   // "back", "where"}: what changes if the bound is moved there, and the condition of a select job.
   nlohmann::json bound(const Parameters&);
   // "of", an embedding, "" for the first; "colour", a fact, "film", or "" for outcomes -> {"ids", "x", "y",
-  // "in", "values", "all", "names", "texts"}: places of clips; in: whether the view has the clip; all: how
-  // many clips have the embedding, of which a map shows kMapped; names: of embeddings; texts: of facts. Waits
-  // for Meaning.
+  // "in", "values", "captions", "all", "names", "texts"}: places of clips; in: whether the view has the clip;
+  // all: how many clips have the embedding, of which a map shows kMapped; names: of embeddings; texts: of
+  // facts. Waits for Meaning.
   nlohmann::json map(const Parameters&);
   // {"where"}: the selection as a line of a run file.
   nlohmann::json where(const Parameters&);

@@ -26,6 +26,14 @@ json overruled(const std::vector<std::string>& before, const std::vector<std::st
   return out;
 }
 
+// Throws Error KINORA_ERROR_INVALID if the clip's stored video has not these frames.
+void require_frames(const Catalogue& catalogue, const Clip& clip, const core::Trim& trim) {
+  const double frames = catalogue.value("frames", static_cast<size_t>(&clip - catalogue.clips.data()));
+  if (!stored_file(catalogue, clip, "mp4").empty() && static_cast<double>(trim.end) <= frames) return;
+  throw Error(KINORA_ERROR_INVALID, clip.key + " cannot be trimmed: it is not a stored video of " +
+                                        std::to_string(trim.end) + " frames or more");
+}
+
 }  // namespace
 
 std::vector<const Clip*> Studio::targets(const json& request, bool with_copies, size_t& gone) const {
@@ -62,6 +70,8 @@ json Studio::edit(const json& request) {
   EditRequest wanted{core::change_of(request.value("set", json::object())), tags("tag"), tags("untag")};
   if (wanted.set.caption) wanted.set.caption = core::trimmed(*wanted.set.caption);
   if (wanted.set.reason) wanted.set.reason = core::trimmed(*wanted.set.reason);
+  for (const Clip* clip : clips)
+    if (wanted.set.trim) require_frames(data_.catalogue(), *clip, *wanted.set.trim);
   if (request.contains("caption_seen"))
     wanted.caption_seen = core::trimmed(core::text_in(request, "caption_seen"));
   if (wanted.set.keep == true && clips.size() > 1)

@@ -249,6 +249,23 @@ TEST_F(StudioTest, OfManyClipsTheOnesThatCannotBePackedAreNotAccepted) {
   EXPECT_EQ(decision(mia, "one/k3"), "");
 }
 
+TEST_F(StudioTest, AStoredClipIsTrimmedToFramesThatItHas) {
+  std::ofstream(folder_ / "one/items.jsonl")
+      << json{{"key", "k0"}, {"end", "kept"}, {"parent", "f"}, {"facts", {{"frames", 24}}}} << "\n"
+      << json{{"key", "k1"}, {"end", "kept"}, {"parent", "f"}, {"facts", {{"frames", 24}}}} << "\n";
+  std::ofstream(folder_ / "one/data/k0.mp4") << "12345";
+  Studio mia = studio();
+  const auto trim = [&](const char* id, int first, int end) {
+    return mia.edit({{"id", id}, {"set", {{"trim", {first, end}}}}});
+  };
+  EXPECT_EQ(trim("one/k0", 6, 24)["clip"]["trim"], json({6, 24}));
+  EXPECT_THROW((void)trim("one/k0", 6, 25), Error) << "it has 24 frames";
+  EXPECT_THROW((void)trim("one/k0", 6, 6), Error) << "no frame is left";
+  EXPECT_THROW((void)trim("one/k1", 6, 12), Error) << "it is not stored";
+  EXPECT_FALSE(mia.undo()["clip"].contains("trim"));
+  EXPECT_EQ(mia.redo()["clip"]["trim"], json({6, 24}));
+}
+
 TEST_F(StudioTest, ATagIsToggledForAllClipsTogether) {
   Studio mia = studio();
   const json toggle{{"ids", {"one/k0", "two/k0"}}, {"toggle", {"sea"}}};

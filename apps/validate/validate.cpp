@@ -217,7 +217,8 @@ Report validated(const core::Registry& registry, const ValidateRequest& asked, c
 }
 
 void print_help() {
-  std::cout << "usage: " << usage_of("kinora plugins validate FILE.so|FOLDER", validate_flags()) << R"(
+  std::cout << "usage: " << usage_of("kinora plugins validate FILE.so|FOLDER", validate_flags())
+            << wrapped_prose(R"(
 
 Proves a plugin, or every plugin below FOLDER. Each check runs in a process of its own, for at most S seconds
 (default 60): a plugin that ends, crashes or hangs has failed that check alone. Exit code 1: a check failed,
@@ -230,7 +231,7 @@ or no check of a component's kind could be made.
 
 Checks, in this order, and the kinds of components that they are for:
 
-)";
+)");
   for (const auto& c : all_checks())
     std::cout << fmt::format("  {:15} {}\n", c.name,
                              wrapped((*c.kinds ? std::string(c.kinds) + ": " : "") + c.what, 18, 18));

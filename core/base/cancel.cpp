@@ -4,12 +4,17 @@
 #include <csignal>
 #include <cstdint>
 #include <ctime>
+#include <string_view>
 #include <unistd.h>
+
+#include "core/base/terminal.hpp"
 
 namespace kinora::core {
 namespace {
 
 std::atomic<bool> asked{false}, save_asked{false};
+// Set before there is a handler. On a terminal it replaces the progress bar, and the ^C that is written into it.
+std::string_view stopping = "\nstopping; press Ctrl-C again to end at once\n";
 
 // A service's stop sends SIGTERM to the launcher and to its ranks, and the launcher forwards it: one request.
 constexpr int64_t kOnce = 2;  // seconds
@@ -28,13 +33,13 @@ void on_signal(int signal) {
     terminated = now;
   }
   if (asked.exchange(true)) _exit(130);
-  constexpr char text[] = "\nstopping; press Ctrl-C again to end at once\n";
-  [[maybe_unused]] const auto written = write(STDERR_FILENO, text, sizeof text - 1);
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, stopping.data(), stopping.size());
 }
 
 }  // namespace
 
 void watch_signals() {
+  if (draws()) stopping = "\r\033[Jstopping; press Ctrl-C again to end at once\n";
   struct sigaction action {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);

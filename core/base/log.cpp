@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <unistd.h>
 
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/dist_sink.h>
@@ -12,6 +11,7 @@
 
 #include "core/base/printable.hpp"
 #include "core/base/suggest.hpp"
+#include "core/base/terminal.hpp"
 
 namespace kinora::core {
 namespace {
@@ -88,9 +88,10 @@ Status set_log_level(std::string_view level) {
 
 Status start_log(std::string_view level) {
   if (auto status = check_log_level(level); !status) return status;
-  auto out = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+  auto out = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(
+      draws_colours() ? spdlog::color_mode::automatic : spdlog::color_mode::never);
   // On a terminal a line replaces the progress bar, which is then redrawn below it.
-  out->set_pattern(isatty(STDERR_FILENO) != 0 ? "\r\033[J%T %^%l%$ %v" : "%T %^%l%$ %v");
+  out->set_pattern(draws() ? "\r\033[J%T %^%l%$ %v" : "%T %^%l%$ %v");
   outputs()->set_sinks({std::move(out)});
   auto logger = std::make_shared<spdlog::logger>("kinora", outputs());
   logger->set_level(spdlog::level::from_str(std::string(level)));

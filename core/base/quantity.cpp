@@ -66,4 +66,11 @@ std::string format_size(uint64_t bytes) {
   return fmt::format("{:.2f} {}", value, names[i]);
 }
 
+std::string duration_text(double seconds) {
+  const auto s = static_cast<int64_t>(seconds + 0.5);
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{}:{:02} min", s / 60, s % 60);
+  return fmt::format("{}:{:02} h", s / 3600, s / 60 % 60);
+}
+
 }  // namespace kinora::core

@@ -1,4 +1,4 @@
-// Quantities in text: sizes in bytes as people write them ("2 GiB", "512MiB", "10 MB", "4096"), and counts of
+// Quantities in text: sizes in bytes as people write them ("2 GiB", "512MiB", "10 MB", "4096"), times, and counts of
 // things.
 #pragma once
 #include <cstdint>
@@ -16,6 +16,9 @@ Result<int64_t> parse_size(std::string_view text);
 
 // "1.50 GiB": for people.
 std::string format_size(uint64_t bytes);
+
+// "45 s", "3:20 min", "1:05 h": for people.
+std::string duration_text(double seconds);
 
 // "1 clip", "2 clips".
 inline std::string counted(int64_t count, const char* one, const char* more) {

@@ -1,6 +1,8 @@
 #include "core/config/document.hpp"
 
+#include <algorithm>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 #include <fmt/ranges.h>
@@ -63,9 +65,54 @@ const char* syntax_remedy(std::string_view said) {
   return "";
 }
 
-Failure syntax_error(const toml::parse_error& e, const std::string& name) {
-  const Location at{name, static_cast<int>(e.source().begin.line), static_cast<int>(e.source().begin.column)};
-  return {KINORA_ERROR_INVALID, format({at, std::string(e.description()) + syntax_remedy(e.description())})};
+// The place behind the text that begins at `i`; the end if it is not closed.
+size_t after_text(std::string_view toml, size_t i) {
+  const char mark = toml[i];
+  const std::string end(toml.substr(i).starts_with(std::string(3, mark)) ? 3 : 1, mark);
+  for (i += end.size(); i < toml.size() && !toml.substr(i).starts_with(end);)
+    i += toml[i] == '\\' && mark == '"' ? 2 : 1;
+  return i + end.size();
+}
+
+struct Bracket {
+  char is;
+  int line, column;
+};
+
+// The innermost bracket that is still open before this place; nothing: none is.
+std::optional<Bracket> open_bracket(std::string_view toml, const toml::source_position& before) {
+  std::vector<Bracket> open;
+  int line = 1, column = 1;
+  for (size_t i = 0; i < toml.size();) {
+    const char c = toml[i];
+    size_t next = i + 1;
+    if (c == '"' || c == '\'') next = after_text(toml, i);
+    if (c == '#') next = std::min(toml.find('\n', i), toml.size());
+    if (std::pair(line, column) >= std::pair(static_cast<int>(before.line), static_cast<int>(before.column)))
+      break;
+    if (c == '[' || c == '{') open.push_back({c, line, column});
+    if ((c == ']' || c == '}') && !open.empty()) open.pop_back();
+    for (; i < std::min(next, toml.size()); ++i) {
+      if ((static_cast<unsigned char>(toml[i]) & 0xc0) != 0x80) ++column;
+      if (toml[i] == '\n') ++line, column = 1;
+    }
+  }
+  return open.empty() ? std::nullopt : std::optional(open.back());
+}
+
+Failure syntax_error(const toml::parse_error& e, std::string_view text, const std::string& name) {
+  Location at{name, static_cast<int>(e.source().begin.line), static_cast<int>(e.source().begin.column)};
+  std::string said = std::string(e.description()) + syntax_remedy(e.description());
+  const bool is_in_text = said.find("string") != said.npos;  // which is open itself
+  if (const auto open = open_bracket(text, e.source().begin); open && !is_in_text) {
+    if (said.find("end-of-file") != said.npos) {
+      at = {name, open->line, open->column};
+      said = fmt::format("this '{}' is not closed by a '{}'", open->is, open->is == '[' ? ']' : '}');
+    } else if (open->line < at.line) {
+      said += fmt::format("; the '{}' at {}:{} is still open", open->is, open->line, open->column);
+    }
+  }
+  return {KINORA_ERROR_INVALID, format({at, said})};
 }
 
 json* job_by_name(json& root, const std::string& name) {
@@ -134,7 +181,7 @@ Result<Document> Document::parse(std::string_view text, const std::string& name)
                                      {name, static_cast<int>(v.line), static_cast<int>(v.column)}};
                 });
   } catch (const toml::parse_error& e) {
-    return syntax_error(e, name);
+    return syntax_error(e, text, name);
   }
   return out;
 }
@@ -165,7 +212,8 @@ Status Document::set(std::string_view assignment) {
                    "--set " + std::string(assignment) + ": expected NAME=VALUE, for example dit.steps=100"};
   const std::string path(assignment.substr(0, equals)), text(assignment.substr(equals + 1));
   const auto parsed = parse("v = " + text, "--set");
-  const json list = json::parse(text, nullptr, false);  // objects stay texts, since options may be JSON in a text
+  const json list =
+      json::parse(text, nullptr, false);  // objects stay texts, since options may be JSON in a text
   const json value = parsed ? parsed->root_.value("v", json(text)) : list.is_array() ? list : json(text);
 
   std::vector<std::string> parts;

@@ -30,6 +30,17 @@ TEST(Document, SaysThatATableInBracesIsOnOneLine) {
   }
 }
 
+TEST(Document, NamesTheBracketThatIsStillOpen) {
+  EXPECT_EQ(error_of("a = 1\nb = [[ 'x',\n  'y' ]\n\n"), "run.toml:2:5: this '[' is not closed by a ']'");
+  EXPECT_EQ(error_of("# [\nb = [ '[', \"[\\\"[\", '\"', # {\n"),
+            "run.toml:2:5: this '[' is not closed by a ']'")
+      << "brackets in texts and comments are none";
+  EXPECT_EQ(error_of("\u00e4 = 1\n").find("this '"), std::string::npos);
+  const std::string later = error_of("a = [ 'x'\nb = 1\n");
+  EXPECT_THAT(later, testing::AllOf(HasSubstr("run.toml:2:"), HasSubstr("; the '[' at 1:5 is still open")));
+  EXPECT_THAT(error_of("a = [ 'x', \"\"\"[\n"), Not(HasSubstr("this '['"))) << "the text is open";
+}
+
 // A command line has no lines that a user could look up.
 TEST(Document, OfAFlagHasPlacesWithoutLines) {
   auto flag = Document::parse("[[job]]\nname = 'a'\n", "--pipeline"),

@@ -5,9 +5,10 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 
 #include "core/base/cancel.hpp"
+#include "core/base/quantity.hpp"
+#include "core/base/terminal.hpp"
 #include "core/runtime/place.hpp"
 #include "core/runtime/tensor_service.hpp"
 #include "kinora/error.hpp"
@@ -51,18 +52,11 @@ kinora_run run_of(NeededCall& call) {
 
 namespace {
 
-std::string duration(double seconds) {
-  const auto s = static_cast<int64_t>(seconds + 0.5);
-  if (s < 60) return fmt::format("{} s", s);
-  if (s < 3600) return fmt::format("{}:{:02} min", s / 60, s % 60);
-  return fmt::format("{}:{:02} h", s / 3600, s / 60 % 60);
-}
-
-// Cuts a row to the terminal's width: a longer one would shift the rows below.
-std::string shown(const std::string& row) {
-  winsize size{};
-  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-  return row.substr(0, known ? size.ws_col - 1u : 79u);
+// `done` of 24 parts, green where there are colours.
+std::string bar(int done) {
+  const bool has_colours = draws_colours();
+  return fmt::format("[{}{}{}{}] ", has_colours ? "\033[32m" : "", std::string(done, '#'),
+                     has_colours ? "\033[0m" : "", std::string(24 - done, '.'));
 }
 
 }  // namespace
@@ -71,7 +65,7 @@ Progress::Progress(std::string label, int64_t total, std::string unit)
     : label_(std::move(label)),
       unit_(std::move(unit)),
       total_(total),
-      terminal_(isatty(STDERR_FILENO) != 0),
+      terminal_(draws()),
       finished_(!here().first()) {}
 
 void Progress::update(int64_t done, const std::string& note) {
@@ -100,6 +94,11 @@ void Progress::table(std::vector<std::string> lines) {
   draw(false);
 }
 
+void Progress::pace(std::string text) {
+  const std::scoped_lock lock(mutex_);
+  pace_ = std::move(text);
+}
+
 void Progress::finish() {
   const std::scoped_lock lock(mutex_);
   if (finished_) return;
@@ -112,17 +111,19 @@ std::string Progress::line() const {
   const double rate = seconds > 0 ? static_cast<double>(done_ - std::max<int64_t>(0, first_)) / seconds : 0;
   std::string out = fmt::format("{:<10} ", label_);
   if (total_ > 0) {
-    const int filled = static_cast<int>(24 * std::min(done_, total_) / total_);
-    if (terminal_) out += "[" + std::string(filled, '#') + std::string(24 - filled, '.') + "] ";
+    if (terminal_ && !finished_) out += bar(static_cast<int>(24 * std::min(done_, total_) / total_));
     out += fmt::format("{}/{} {}", done_, total_, unit_);
   } else {
     out += fmt::format("{} {}", done_, unit_);
   }
-  out += rate >= 0.1 || rate == 0 ? fmt::format(", {:.1f}/s", rate)
-                                  : fmt::format(", {} each", duration(1 / rate));
-  if (total_ > done_ && rate > 0)
-    out += fmt::format(", {} left", duration(static_cast<double>(total_ - done_) / rate));
-  if (!note_.empty()) out += ", " + note_;
+  if (!pace_.empty())
+    out += ", " + pace_;
+  else
+    out += rate >= 0.1 || rate == 0 ? fmt::format(", {:.1f}/s", rate)
+                                    : fmt::format(", {} each", duration_text(1 / rate));
+  if (pace_.empty() && total_ > done_ && rate > 0)
+    out += fmt::format(", {} left", duration_text(static_cast<double>(total_ - done_) / rate));
+  if (!note_.empty() && (table_.empty() || finished_)) out += ", " + note_;
   return out;
 }
 
@@ -130,11 +131,11 @@ void Progress::draw(bool last) {
   drawn_ = true;
   if (terminal_) {
     // Everything below is redrawn and the cursor stays at the bar, so that a log line replaces it.
-    std::string text = "\r\033[J" + line();
-    if (last) {
-      text += "\n";
-    } else {
-      for (const auto& row : table_) text += "\n" + shown(row);
+    // A row that is too long would shift the rows below.
+    const size_t columns = columns_of(STDERR_FILENO, 80) - 1;
+    std::string text = "\r\033[J" + (last ? line() + "\n" : fitted(line(), columns));
+    if (!last) {
+      for (const auto& row : table_) text += "\n" + fitted(row, columns);
       if (!table_.empty()) text += fmt::format("\033[{}A\r", table_.size());
     }
     std::fputs(text.c_str(), stderr);

@@ -12,8 +12,8 @@
 
 namespace kinora::core {
 
-// The progress of a long job on stderr: a bar with rate and remaining time on a terminal, otherwise an
-// occasional line. Ranks other than the first show nothing.
+// The progress of a long job on stderr: a bar with rate and remaining time on a terminal (core/base/terminal.hpp),
+// otherwise an occasional line. Ranks other than the first show nothing.
 class Progress {
  public:
   // total 0: unknown. unit: what is counted, "steps" or "clips".
@@ -24,8 +24,10 @@ class Progress {
 
   // [any-thread] note: a few words after the figures, such as "loss 0.123".
   void update(int64_t done, const std::string& note = "");
-  // [any-thread] Sets the lines shown below the bar, on a terminal only.
+  // [any-thread] Sets the lines shown below the bar, in place of the note, on a terminal only.
   void table(std::vector<std::string> lines);
+  // [any-thread] What is said in place of the rate and the remaining time by count.
+  void pace(std::string);
   // Draws the last state and ends the line; further calls do nothing.
   void finish();
 
@@ -34,7 +36,7 @@ class Progress {
   void draw(bool last);
   std::string line() const;
   std::mutex mutex_;
-  std::string label_, unit_, note_;
+  std::string label_, unit_, note_, pace_;
   std::vector<std::string> table_;
   int64_t total_, done_ = 0, first_ = -1;
   bool terminal_, finished_ = false, drawn_ = false;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The plugins as the program shows them: list, inspect, validate, manifests, plugins that cannot be used; and
 completion. usage: command_line.py KINORA ROOT SCRATCH"""
-import json, os, pathlib, re, shutil, subprocess, sys, tomllib
+import fcntl, json, os, pathlib, pty, re, shutil, struct, subprocess, sys, termios, tomllib
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 DATA = ROOT / "tests/data"
@@ -345,14 +345,42 @@ kinora_add_plugin(NAME stages-mine SOURCES pure_c_stage.c)
     assert written["component"][0]["id"] == "stage/count.bytes", written
 
 
+def help_at(columns, *words):
+    """The help as a terminal of that width gets it."""
+    shown, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    process = subprocess.Popen([KINORA, *words, "--help"], stdout=terminal, stderr=terminal, stdin=subprocess.DEVNULL)
+    os.close(terminal)
+    text = b""
+    try:
+        while piece := os.read(shown, 65536):
+            text += piece
+    except OSError:  # the program has ended
+        pass
+    os.close(shown)
+    assert process.wait() == 0, text
+    return text.decode().replace("\r\n", "\n")
+
+
 def check_help():
-    """Each help has lines of at most 110 columns; that of `data` says which part takes an option."""
-    commands = re.findall(r"^  ([a-z]+) ", kinora("--help").split("\ncommands\n")[1].split("\n\n")[0], re.M)
+    """Each help is as wide as the terminal, at most 100 columns, but for commands, which are to be copied. It speaks no
+    dialect of the option library. That of `data` says which part takes an option."""
+    groups = re.findall(r"^([a-z].*):$", kinora("--help"), re.M)
+    assert groups == ["curate, shard, train", "look at clips and shards", "make videos",
+                      "components, weights, this machine", "first steps", "flags"], groups
+    commands = re.findall(r"^  ([a-z]+) ", kinora("--help").split("\nfirst steps:\n")[0], re.M)
     assert len(commands) > 12, commands
-    for words in ([], *([command] for command in {*commands, "bench"}), ["data", "order"], ["plugins", "validate"]):
+    for words in ([], *([command] for command in sorted({*commands, "bench"})), ["data", "order"],
+                  ["plugins", "validate"]):
         text = kinora(*words, "--help")
         assert len(text.splitlines()) > 5, (words, text)
-        assert not [line for line in text.splitlines() if len(line) > 110], words
+        assert not re.search(r"\(=|\[ --| arg\b", text), (words, text)
+        for columns, said in ((100, text), (80, help_at(80, *words)), (100, help_at(160, *words))):
+            wide = [line for line in said.splitlines() if len(line) > columns
+                    and not re.match(r" +(kinora|curl|source) |usage: ", line)]
+            assert not wide, (words, columns, wide)
+    assert max(map(len, help_at(80, "run").splitlines())) > 70, "the width is used"
+    assert re.search(r"^  -k, --top N +.*\(default 10\)", kinora("search", "--help"), re.M | re.S)
     sections = re.split(r"^options of (\w+):$", kinora("data", "--help"), flags=re.M)[1:]
     options = {part: set(re.findall(r"^  (--[a-z]+)", text, re.M))
                for part, text in zip(sections[::2], sections[1::2])}
@@ -363,6 +391,15 @@ def check_help():
         assert set(re.findall(r"\[(--[a-z]+)", usage)) == names == set(complete("kinora", "data", part, "--")), part
     for part in ("list", "inspect", "validate", "manifest", "new", "lock", "check-parallel"):
         assert re.search(rf"^  plugins .*\n?.*\b{part}\b", kinora("--help"), re.M), part
+
+
+def check_wrong_values():
+    for words, wrong in ((("studio", "x", "--port", "80a"), "--port: '80a' is not a number; see --help"),
+                         (("studio", "x", "--port", "80.5"), "--port: '80.5' is not a whole number"),
+                         (("search", "x", "y", "--top", "9" * 30), "is too large"),
+                         (("launch", "-n", "two"), "'two' is not a number")):
+        done = subprocess.run([KINORA, *words], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and wrong in done.stderr, done
 
 
 def check_bench_without_its_program():
@@ -463,7 +500,7 @@ def check_completion():
     bench = ["bench"] if pathlib.Path(KINORA).with_name("kinora-bench").exists() else []
     for command in ("run", "launch", "check", "generate", "search", "apply", "inspect", "convert", "plan", "studio",
                     *bench):
-        documented = set(re.findall(r"^ *(?:-\w \[ )?(--[a-z-]+)", kinora(command, "--help"), re.M))
+        documented = set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", kinora(command, "--help"), re.M))
         assert documented and documented <= set(complete("kinora", command, "--")), (command, documented)
     usage = kinora("plugins", "--help").split("\n\n")[0].split("kinora plugins ")[1:]
     assert len(usage) == 7, usage
@@ -513,7 +550,7 @@ def main():
     for check in (check_plugins, check_markdown, check_missing_library, check_plugins_lock, check_broken_twin,
                   check_taken_over, check_drafts, check_use_lines, check_manifest_is_written_whole,
                   check_a_plugin_that_cannot_be_read, check_a_file_that_is_no_library, check_completion, check_values,
-                  check_help, check_bench_without_its_program, check_a_new_component,
+                  check_help, check_wrong_values, check_bench_without_its_program, check_a_new_component,
                   check_without_libtorch, check_ffmpeg_without_x264):
         check()
         print("ok   ", check.__name__, flush=True)

@@ -242,7 +242,9 @@ def check_list_of_commands(kinora):
     apps/kinora/commands.cpp."""
     commands = []
     help = subprocess.run([kinora, "--help"], capture_output=True, text=True, check=True).stdout
-    for line in help.split("\ncommands\n")[1].split("\n\n")[0].splitlines():
+    for line in help.split("\nfirst steps:\n")[0].splitlines():
+        if not line.startswith("  "):
+            continue  # the name of a task
         call, what = line[2:24].strip(), line[25:]
         if call:
             commands.append([call, what])

@@ -192,7 +192,8 @@ def check_terminal():
     """Rank 0 draws its progress bar if there is a terminal; its log has lines without colours."""
     out = prepared("terminal")
     shown, terminal = pty.openpty()
-    process = subprocess.Popen(command(out), stderr=terminal, stdout=terminal, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(command(out), stderr=terminal, stdout=terminal, stdin=subprocess.DEVNULL,
+                               env={**os.environ, "TERM": "xterm"})
     os.close(terminal)
     text = b""
     try:

@@ -227,6 +227,9 @@ def check_live(chromium, folder):
         bar = page.get_by_role("progressbar", name="Progress of clips")
         # 75 s for 2 of 9 inputs
         assert (bar.get_attribute("value"), bar.get_attribute("max")) == ("2", "9") and "about 4:23 left" in told, told
+        figures = json.loads((job / "live.json").read_text())
+        (job / "live.json").write_text(json.dumps({**figures, "left": 100}))
+        eventually(lambda: "about 1:40 left" in page.locator("#live").inner_text(), "as the job reckons it")
         page.locator("#live summary").click()
         eventually(lambda: page.locator("#live tr.bound td").first.inner_text() == "clip.transcode")
         kept = page.locator("#summary").inner_text()

@@ -29,10 +29,10 @@ def folder_of():
     return folder.parent
 
 
-def write_selection(run, decisions):
+def write_selection(run, decisions, where=f"blur > {BOUND}"):
     """The folder that a select job `good` leaves."""
     (run / "good").mkdir()
-    (run / "good/job.json").write_text(json.dumps({"kind": "select", "options": {"where": f"blur > {BOUND}"}}))
+    (run / "good/job.json").write_text(json.dumps({"kind": "select", "options": {"where": where}}))
     (run / "good/summary.json").write_text(json.dumps({"curated": "clips", "left_out_before": 0}))
     (run / "good/decisions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in decisions))
 

@@ -189,7 +189,7 @@ def check_player(page, folder):
                  if i["key"] == "film-0004")["facts"]
     start = facts["start_s"]
     page.wait_for_function("start => Math.abs(document.querySelector('video').currentTime - start) < 0.1", arg=start)
-    page.keyboard.press("]")
+    page.keyboard.press("}")
     shows(page, "film-0005")
     page.locator(".shot").nth(1).click()
     shows(page, "film-0001")

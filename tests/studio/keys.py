@@ -130,7 +130,7 @@ def check_pace(typist, pause):
                             ("film-0004", {"keep": True}), ("film-0004", {"keep": None}))
     yield from typist.shows("film-0004")
     yield from typist.home()
-    yield from typist.type(pause, "j", "]", "]", "a", "u")
+    yield from typist.type(pause, "j", "}", "}", "a", "u")
     yield from typist.saved(("film-0003", {"keep": True}), ("film-0003", {"keep": None}))
     yield from typist.said("Undone: film-0003")
     yield from typist.type(pause, "End", "Home", "m")

@@ -8,7 +8,7 @@ import numpy as np
 
 from browser import SCRATCH, Studio, eventually, page_of, run_alone
 from clips import SCORES, curate_folder, make_video
-from edits import said, select
+from edits import select
 from states import State
 
 CLIPS, BOUND = 60, 20.5  # clip n has sharpness n, from 1
@@ -90,7 +90,7 @@ def check_bound(page):
                "what would go")
     page.get_by_role("button", name="Copy as where").first.wait_for()
     about.get_by_role("button", name="Copy as where").click()
-    said(page, 'where = "scores.filter.blur >= 26.4"')
+    eventually(lambda: 'where = "scores.filter.blur >= 26.4"' in page.locator("#status").inner_text())
     line.focus()
     for _ in range(2):
         page.keyboard.press("Shift+ArrowLeft")

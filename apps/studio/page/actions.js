@@ -147,6 +147,11 @@ export class Actions {
     return this.inTurn(() => this.change(ids, { set: { keep: false, reason: "a copy is kept instead" } }, "Rejected"));
   }
 
+  /** trim: [first, end], frames of the stored clip. */
+  trim(id, trim, what) {
+    return this.inTurn(() => this.change([id], { set: { trim } }, what));
+  }
+
   tag() {
     const targets = this.targets(), { tags } = this.page.state();
     const answered =
@@ -224,5 +229,6 @@ export function said(set) {
   if (set.reason) parts.push(`“${set.reason}”`);
   if (set.caption !== undefined) parts.push(set.caption === null ? "the original caption" : `caption “${set.caption}”`);
   if (set.tags !== undefined) parts.push(set.tags?.length ? `tags ${set.tags.join(", ")}` : "no tags");
+  if (set.trim !== undefined) parts.push(set.trim === null ? "not trimmed" : `frames ${set.trim.join(" to ")}`);
   return parts.join(", ") || "reason removed";
 }

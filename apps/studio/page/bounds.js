@@ -1,6 +1,7 @@
 // The bounds of a histogram: lines where the job's stages filter, which can be moved to see what would change.
 import { get } from "./api.js";
 import { percent } from "./charts.js";
+import { copyText } from "./clipboard.js";
 import { make, styled } from "./elements.js";
 import { plural } from "./format.js";
 import { boundText, titleOf } from "./names.js";
@@ -98,10 +99,8 @@ export class Bounds {
   }
 
   /** For a select job. */
-  async copy(where) {
-    const line = `where = ${JSON.stringify(where)}`;
-    await navigator.clipboard?.writeText(line).then(() => this.say(`Copied: ${line}`),
-        () => this.say(line)) ?? this.say(line);
+  copy(where) {
+    return copyText(`where = ${JSON.stringify(where)}`, this.say);
   }
 }
 

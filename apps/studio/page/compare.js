@@ -4,24 +4,28 @@ import { address, get } from "./api.js";
 import { make } from "./elements.js";
 import { fileSize, keyOf, number, outcome, replacedBy, seconds } from "./format.js";
 import { factGroups, whereName } from "./names.js";
+import { Pair } from "./pair.js";
 
 const element = (id) => document.getElementById(id);
 
 export class Compare {
   constructor(actions, failed) {
     // turns: counts requested pairs
-    Object.assign(this, { actions, failed, dialog: element("compare-dialog"), turns: 0 });
+    Object.assign(this, { actions, failed, dialog: element("compare-dialog"), turns: 0, pair: new Pair() });
+    this.decisions = make("div", { class: "decisions" });
     this.dialog.addEventListener("keydown", (event) => this.key(event));
-    this.dialog.addEventListener("close", () => element("compared").replaceChildren()); // stops both
+    this.dialog.addEventListener("close", () => (this.pair.clear(), element("compared").replaceChildren()));
   }
 
   /** Opens at once, so that the next keys are the dialog's. clip: a copy, or a clip that has copies, between which the
-   * arrows move, or
-   * its row. */
+   * arrows move, or its row. */
   open(clip) {
     const [first, others] = clip.copy_id ? [clip.copy_id, [clip.id]] : [clip.id, clip.copies];
     Object.assign(this, { first, others, at: 0 });
     for (const id of ["compare-why", "compare-said", "compare-facts"]) element(id).replaceChildren();
+    element("compared").replaceChildren(this.pair.element, this.decisions);
+    this.decisions.replaceChildren();
+    this.pair.whole();
     this.dialog.showModal();
     this.show().catch(this.failed);
   }
@@ -37,20 +41,16 @@ export class Compare {
   draw(original, copy) {
     const { act } = document.activeElement?.dataset ?? {};
     element("compare-why").textContent = copy.copy_why ?? "";
-    element("compared").replaceChildren(this.figure("Original", original), this.figure("Copy", copy, original));
+    this.pair.show([medium("Original", original), medium("Copy", copy)],
+        original.facts?.width / original.facts?.height);
+    this.decisions.replaceChildren(this.about("Original", original), this.about("Copy", copy, original));
     element("compare-facts").replaceChildren(table(original, copy));
     element("compare-said").textContent = decided(original, copy);
     if (act) (element("compared").querySelector(`[data-act="${act}"]`) ?? element("compare-title")).focus();
   }
 
-  /** original: of a copy. */
-  figure(title, clip, original) {
-    const source = clip.media ? address("/video", clip.id) : "";
-    const video = make("video",
-        { src: clip.is_picture ? "" : source, muted: true, loop: clip.media === "clip", playsInline: true,
-        preload: "metadata", "aria-label": `${title}: ${clip.key}` });
-    if (clip.media === "video" && clip.start_s)
-      video.addEventListener("loadedmetadata", () => (video.currentTime = clip.start_s));
+  /** What the clip is, and its buttons. original: of a copy. */
+  about(title, clip, original) {
     const act = (what, label, run) => make("button",
         { type: "button", "data-act": `${what} ${title}`, "aria-label": `${label}: ${clip.key}`,
         "aria-pressed": what === "reject" ? clip.decision === "rejected" : undefined,
@@ -59,28 +59,47 @@ export class Compare {
         && original.decision !== "rejected";
     const buttons = [act("reject", "Reject", () => this.actions.reject(clip.id)),
         ...(canReplace ? [act("keep", "Keep this one instead", () => this.actions.keepInstead(original, clip))] : [])];
-    const about = make("figcaption", {}, make("h3", {}, `${title}: ${clip.key}`),
-        make("p", {}, `${outcome(clip)}, ${clip.is_picture ? "one frame" : seconds(clip.duration_s)}. ${clip.caption}`),
-        make("div", { class: "row" }, buttons));
-    const medium = clip.is_picture ? make("img", { src: source, alt: `${title}: ${clip.key}` }) : video;
-    return make("figure", {}, clip.media ? medium : make("p", { class: "nothing" }, "There is nothing to play."),
-        about);
+    const length = clip.is_picture ? "one frame" : seconds(clip.duration_s);
+    return make("div", {}, make("h3", {}, `${title}: ${clip.key}`),
+        make("p", {}, `${outcome(clip)}, ${length}. ${clip.caption}`), make("div", { class: "row" }, buttons));
   }
 
   key(event) {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (step && this.others.length > 1) {
-      this.at = Math.min(Math.max(this.at + step, 0), this.others.length - 1);
-      this.show().catch(this.failed);
-    } else if (event.key === " " && !event.target.closest("button")) this.play();
-    else return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], isEdge = event.target === this.pair.edge;
+    if (step && isEdge && !event.shiftKey) return;
+    const canStep = step && !event.shiftKey && this.others.length > 1;
+    const plays = event.key === " " && !event.target.closest("button");
+    if (!this.pair.key(event) && !canStep && !plays) return;
     event.preventDefault();
+    if (plays) this.play();
+    if (!canStep) return;
+    this.at = Math.min(Math.max(this.at + step, 0), this.others.length - 1);
+    this.show().catch(this.failed);
   }
 
+  /** Both from the same time of their clips. */
   play() {
     const videos = [...this.dialog.querySelectorAll("video")], isPaused = videos.every((video) => video.paused);
-    for (const video of videos) isPaused ? video.play().catch(() => {}) : video.pause();
+    const [first] = videos, time = first ? first.currentTime - first.start : 0;
+    for (const video of videos) {
+      if (Math.abs(video.currentTime - video.start - time) > 0.02) video.currentTime = video.start + time;
+      isPaused ? video.play().catch(() => {}) : video.pause();
+    }
   }
+}
+
+/** The player or picture of a clip. */
+function medium(title, clip) {
+  const source = clip.media ? address("/video", clip.id) : "", label = `${title}: ${clip.key}`;
+  if (!clip.media) return make("p", { class: "nothing" }, "There is nothing to play.");
+  if (clip.is_picture) return make("img", { src: source, alt: label, draggable: false });
+  const video = make("video",
+      { src: source, muted: true, loop: clip.media === "clip", playsInline: true, preload: "metadata",
+      "aria-label": label });
+  video.start = clip.media === "video" ? clip.start_s ?? 0 : 0;
+  if (video.start) video.addEventListener("loadedmetadata", () => (video.currentTime = video.start));
+  return video;
 }
 
 /** Facts of both, each with whether they differ; of the less known ones those that do. */

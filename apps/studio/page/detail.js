@@ -4,6 +4,7 @@ import { address, get } from "./api.js";
 import { make } from "./elements.js";
 import { hint, markClass, number, outcome, replacedBy, seconds } from "./format.js";
 import { boundText, factGroups, flat, textOf, titleOf, whereName } from "./names.js";
+import { Trimming } from "./trim.js";
 
 export class Detail {
   constructor(element, editor, timeline, actions) {
@@ -14,6 +15,7 @@ export class Detail {
     this.video.addEventListener("keydown", (event) => this.playerKey(event), true);
     this.video.addEventListener("loadedmetadata", () => this.toStart());
     this.video.addEventListener("timeupdate", () => this.atEnd());
+    this.video.addEventListener("play", () => this.watch());
     this.video.addEventListener("error", () => this.video.hasAttribute("src") && this.failed());
     this.clip = null; // the last clip shown
     this.playsNext = false; // the clip that is selected next plays at once
@@ -24,6 +26,7 @@ export class Detail {
     this.buttons = make("div", { class: "row" });
     this.tags = make("div", { class: "row", role: "group", "aria-label": "Tags" });
     this.rest = make("div");
+    this.trimming = new Trimming(this);
     this.shots = make("div", { hidden: true }, make("h3", {}, "Shots of the video"), timeline.element, timeline.legend);
   }
 
@@ -83,12 +86,19 @@ export class Detail {
     if (isNew) this.load(clip);
     this.draw(clip, isNew);
     this.element.setAttribute("aria-busy", "false");
+    this.trimming.show(clip);
+    this.whyNot(clip).then((parts) => clip === this.clip && this.note.append(...parts)).catch(this.actions.failed);
     const video = clip.video || clip.key;
     const shots = await this.timeline.show(clip.id, `${clip.id.slice(0, clip.id.length - clip.key.length)}${video}`,
         clip.version);
     if (clip !== this.clip) return;
     this.shots.hidden = !shots;
     this.shots.classList.remove("stale");
+  }
+
+  /** What would keep a clip that was left out: elements. Set by the page. */
+  async whyNot() {
+    return [];
   }
 
   draw(clip, isNew) {
@@ -186,8 +196,19 @@ export class Detail {
         isUnknown ? cannotPlay(this.clip) : "The browser cannot play this file."));
   }
 
-  /** The clip's part of the file. */
+  /** The part of the file that shards contain. */
   range() {
+    const [start, end] = this.whole(), { trim, fps } = this.clip;
+    return trim && fps ? [start + trim[0] / fps, Math.min(start + trim[1] / fps, end)] : [start, end];
+  }
+
+  /** The number of the frame that is shown, in the clip. */
+  frame() {
+    return Math.floor((this.video.currentTime - this.whole()[0]) * (this.clip?.fps || 24) + 1e-3);
+  }
+
+  /** The clip's part of the file. */
+  whole() {
     const { clip, video } = this;
     return clip.media === "video" && clip.video ? [clip.start_s ?? 0, clip.end_s ?? video.duration]
         : [0, video.duration];
@@ -195,11 +216,18 @@ export class Detail {
 
   toStart() {
     const [start] = this.range();
-    if (start > 0) this.video.currentTime = start;
+    if (start > 0) this.video.currentTime = start + 1e-3; // rounding never shows the frame before
+  }
+
+  /** While it plays: an end within the file is met to the frame. */
+  watch() {
+    this.atEnd();
+    if (!this.video.paused) requestAnimationFrame(() => this.watch());
   }
 
   atEnd() {
-    if (this.clip?.media === "video" && this.video.currentTime >= this.range()[1]) this.video.pause();
+    const isPart = this.clip?.media === "video" || this.clip?.trim;
+    if (isPart && this.video.currentTime >= this.range()[1]) this.video.pause();
   }
 
   toggle() {
@@ -219,8 +247,7 @@ export class Detail {
     const { video } = this, fps = this.clip?.fps || 24;
     if (!video.hasAttribute("src") || this.clip?.id !== this.wanted) return;
     video.pause();
-    const [start, end] = this.range();
-    const frame = Math.floor((video.currentTime - start) * fps + 1e-3) + frames;
+    const [start, end] = this.whole(), frame = this.frame() + frames;
     video.currentTime = Math.min(Math.max(start + (frame + 0.5) / fps, start), end);
   }
 

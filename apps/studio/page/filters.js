@@ -38,7 +38,8 @@ function ends(h, text, isLog) {
 export class Filters {
   /** page: {say, failed}. */
   constructor(conditions, numbers, query, changed, page) {
-    Object.assign(this, { conditions, numbers, query, changed, bounds: new Bounds(page) });
+    Object.assign(this, { conditions, numbers, query, changed, bounds: new Bounds(page), histograms: [] });
+    this.first = new Promise((resolve) => (this.told = resolve)); // histograms are there
     numbers.addEventListener("keydown", (event) => this.arrows(event));
     this.isFolded = true;
   }
@@ -99,6 +100,8 @@ export class Filters {
     const { signal } = (this.asking = new AbortController());
     const all = await get("/api/histograms", this.query.parameters(), signal);
     signal.throwIfAborted();
+    this.histograms = all;
+    this.told();
     const focused = document.activeElement?.dataset?.bar;
     const groups = all.sort((a, b) => rank(a) - rank(b)).map((h) => [rank(h) > kLastShown, this.histogram(h)]);
     const folded = groups.filter(([hidden]) => hidden).map(([, group]) => group);

@@ -87,8 +87,9 @@ function boundOf(stages, figures) {
   return busy.length ? busy.reduce((a, b) => (rest(b) > rest(a) ? b : a)).name : "";
 }
 
-/** "about 4:20 left", at the mean rate so far; "" before the first input has ended. */
-function left({ done = 0, total = 0, seconds: spent }) {
+/** "about 4:20 left", as the job reckons it, else at the mean rate so far; "" before the first input has ended. */
+function left({ left: rest = 0, done = 0, total = 0, seconds: spent }) {
+  if (rest >= 1) return `about ${seconds(rest)} left`;
   return done > 0 && done < total && spent > 0 ? `about ${seconds((spent / done) * (total - done))} left` : "";
 }
 

@@ -17,6 +17,7 @@ import { Selection } from "./selection.js";
 import { Sheet } from "./sheet.js";
 import { Timeline } from "./timeline.js";
 import { Views } from "./views.js";
+import { whyNot } from "./whynot.js";
 
 const kPoll = 2000; // milliseconds between checks for changes by others
 const element = (id) => document.getElementById(id);
@@ -58,6 +59,7 @@ const map = new ClipMap(element("map"), {
   query, failed, checked: sheet.checked, fields: () => state.fields ?? [],
   selected: () => sheet.selectedId,
   choose: (id) => sheet.choose(id).catch(failed),
+  open: (id) => (element("detail").classList.add("open"), sheet.choose(id).catch(failed)),
   lasso: (ids, isMore) => selection.take(ids, isMore),
 });
 const funnelBar = new FunnelBar(element("funnel"), query, () => changeView(true).catch(failed));
@@ -66,6 +68,11 @@ const actions = new Actions(sheet, selection, detail, editor,
     { state: () => state, seen: () => known.seen, say, failed, edited, look, goOn });
 const review = new Review({ next: nextToReview, say });
 
+Object.assign(detail.trimming, { say, keep: (...trim) => actions.trim(...trim) });
+detail.whyNot = async (clip) => {
+  await filters.first; // with the bounds of the run
+  return whyNot(clip, filters.histograms, say);
+};
 const pairs = new Compare(actions, failed);
 
 /** A click opens a clip; with Ctrl or on its mark it selects the clip too, with Shift all from the last one on. */
@@ -373,8 +380,9 @@ const kMoves = {
 };
 const kActions = {
   ...kMoves,
-  " ": () => detail.toggle(), ",": () => detail.step(-1), ".": () => detail.step(1), "[": () => neighbour(-1),
-  "]": () => neighbour(1),
+  " ": () => detail.toggle(), ",": () => detail.step(-1), ".": () => detail.step(1),
+  "[": () => detail.trimming.first(), "]": () => detail.trimming.last(), "{": () => neighbour(-1),
+  "}": () => neighbour(1),
   s: () => selection.toggle(), i: () => selection.invert(), J: () => selection.extend(kMoves.j),
   K: () => selection.extend(kMoves.k),
   e: () => (element("detail").classList.add("open"), editor.open()), a: ofClip.accept, x: ofClip.reject, t: ofClip.tag,

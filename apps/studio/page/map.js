@@ -1,22 +1,26 @@
-// A map of the clips by their embeddings, coloured by a fact. A loop drawn around clips selects them; arrows go from
-// clip to clip.
+// A map of the clips by their embeddings: their pictures, or squares if they are many, coloured by a fact, with the
+// names of groups. A loop drawn around clips selects them; arrows go from clip to clip.
 import { get } from "./api.js";
-import { make } from "./elements.js";
-import { endName, keyOf, number } from "./format.js";
+import { make, styled } from "./elements.js";
+import { endName, keyOf, plural } from "./format.js";
+import { coloursOf } from "./map_colours.js";
+import { boxOf, Drawing, kSmallest, pathOf } from "./map_drawing.js";
+import { groupsOf } from "./map_groups.js";
+import { placed, placesOf } from "./map_places.js";
 import { menuGroups, textOf, titleOf } from "./names.js";
+import { Pictures } from "./pictures.js";
 
 const kNear = 12; // pixels between the pointer and the clip that it means
 const kEdge = 16; // pixels around the points
-const kKinds = 8; // colours of texts; rarer ones share the last
-const kKindColours = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b5a400", "#888888"];
-const kRamp = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]]; // viridis, dark to light
-const kOutcomes = ["kept", "filtered", "failed", "copy", "unchosen", "accepted", "rejected"];
+const kLabel = 22; // height of a group's name
 
 export class ClipMap {
-  /** page: {query, fields(): names of numbers, choose(id), lasso(ids, isMore), selected(): the id of the focused clip,
-   * checked: a Set of ids, failed}. */
+  /** page: {query, fields(): names of numbers, choose(id), open(id), lasso(ids, isMore), selected(): the id of the
+   * focused clip, checked: a Set of ids, failed}. */
   constructor(element, page) {
-    Object.assign(this, { element, page, isOpen: false });
+    // under: the clip under the pointer, or that an arrow has led to, -1: none
+    Object.assign(this, { element, page, isOpen: false, at: [], under: -1 });
+    this.pictures = new Pictures(() => this.drawSoon());
     this.canvas = make("canvas", { tabIndex: 0, role: "img", "aria-describedby": "map-help" });
     this.colour = make("select", { "aria-label": "Colour", onchange: () => this.show().catch(page.failed) });
     this.of = make("select",
@@ -25,12 +29,13 @@ export class ClipMap {
     this.legend = make("ul", { class: "legend", "aria-label": "Colours of the map" });
     this.reading = make("b", { class: "reading", hidden: true });
     this.offer([]);
-    const help = make("p", { id: "map-help", class: "muted" },
-        "Near clips look alike. Draw around clips to select them, with Shift to add; arrows go to the next clip.");
-    element.append(make("div", { class: "row" }, make("label", {}, "Colour ", this.colour), this.of, this.about),
-        this.legend, make("div", { class: "plane" }, this.canvas, this.reading), help);
+    this.names = make("ul", { class: "names", "aria-label": "Groups of the map" });
+    const help = make("p", { id: "map-help", class: "muted" }, "Near clips look alike. Draw around clips, or take a " +
+        "group by its name, to select them, with Shift to add; arrows go to the next clip.");
+    element.append(make("div", { class: "row" }, make("label", {}, "Colour ", this.colour), this.of, this.about), help,
+        this.legend, make("div", { class: "plane" }, this.canvas, this.names, this.reading));
     this.listen();
-    new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
+    new ResizeObserver(() => this.lay()).observe(this.canvas.parentElement);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
 
@@ -50,8 +55,9 @@ export class ClipMap {
       this.data = null;
       this.about.textContent = `No map: ${error.message}`;
     }
+    this.under = -1;
     this.tell();
-    this.draw();
+    this.lay();
   }
 
   /** Fills the menu of facts that the map can be coloured by. */
@@ -80,83 +86,75 @@ export class ClipMap {
     if (this.of.options.length !== data.names.length)
       this.of.replaceChildren(...data.names.map((name) => make("option", { value: name }, name)));
     this.of.hidden = isOne;
-    this.paint();
+    const [colours, legend] = coloursOf(data.values, this.colour.value);
+    this.colours = colours;
+    this.legend.replaceChildren(...legend);
   }
 
-  /** The colour of each clip, and their legend. */
-  paint() {
-    const { values } = this.data, field = this.colour.value,
-    entry = (colour, text) => make("li", {}, swatch(colour), ` ${text}`);
-    const numbers = values.filter((value) => typeof value === "number");
-    if (!field) {
-      const found = kOutcomes.filter((name) => values.includes(name));
-      this.colours = values.map((name) => `var(--${name === "rejected" ? "failed" : name})`);
-      this.legend.replaceChildren(
-          ...found.map((name) => make("li", {}, make("i", { class: `swatch ${name}` }), ` ${endName(name)}`)));
-    } else if (numbers.length) {
-      const low = numbers.reduce((a, b) => Math.min(a, b)), high = numbers.reduce((a, b) => Math.max(a, b));
-      this.colours = values.map((value) =>
-          (typeof value === "number" ? ramp((value - low) / (high - low || 1)) : "#888"));
-      this.legend.replaceChildren(...[0, 0.25, 0.5, 0.75,
-          1].map((at) => entry(ramp(at), textOf(field, low + at * (high - low)))));
-    } else {
-      const counts = new Map();
-      for (const value of values) counts.set(value ?? "", (counts.get(value ?? "") ?? 0) + 1);
-      const most = [...counts].sort((a,
-          b) => b[1] - a[1] || String(a[0]).localeCompare(String(b[0]))).map(([name]) => name);
-      const kind = new Map(most.map((name, at) => [name, Math.min(at, kKinds - 1)]));
-      this.colours = values.map((value) => kKindColours[kind.get(value ?? "")]);
-      const named = most.slice(0,
-          most.length > kKinds ? kKinds - 1
-          : kKinds).map((name, at) => entry(kKindColours[at], name === "" ? "none" : textOf(field, name)));
-      this.legend.replaceChildren(...named,
-          ...(most.length > kKinds ? [entry(kKindColours[kKinds - 1], `${number(most.length - kKinds + 1)} others`)]
-          : []));
+  /** Places the clips of the view, the rest, and the names of groups. */
+  lay() {
+    const { canvas, data } = this, { clientWidth: width, clientHeight: height } = canvas;
+    if (!this.isOpen || !width || !data) return;
+    this.box = boxOf(data.in.filter(Boolean).length, [width, height]);
+    const edge = this.box ? this.box.map((side) => side / 2 + kEdge / 2) : [kEdge, kEdge];
+    this.at = placesOf(data.x, data.y, [width, height], [edge[0], edge[1] + (this.box ? kLabel : 0)]);
+    const shown = data.ids.map((_, i) => i).filter((i) => data.in[i]);
+    const groups = groupsOf(shown.map((i) => this.at[i]),
+        shown.map((i) => data.captions[i] || keyOf(data.ids[i])));
+    if (this.box) {
+      const [apart, box] = placed(shown.map((i) => this.at[i]), this.box, kSmallest[0], [width, height], kLabel);
+      apart.forEach((place, n) => (this.at[shown[n]] = place));
+      this.box = box;
     }
+    this.name(groups.map(({ name, members }) => ({ name, members: members.map((n) => shown[n]) })), width);
+    this.draw();
+  }
+
+  /** Buttons over the map; each above its group, and none over another. */
+  name(groups, width) {
+    const taken = [], half = this.box ? this.box[1] / 2 : 4;
+    this.names.replaceChildren(...groups.map(({ name, members }) => {
+      const ids = members.map((i) => this.data.ids[i]);
+      const button = make("button",
+          { type: "button", onclick: (event) => this.page.lasso(ids, event.shiftKey), "aria-label":
+          `Select ${plural(ids.length, "clip")}: ${name}` }, name, make("span", { class: "muted" }, ` ${ids.length}`));
+      const xs = members.map((i) => this.at[i][0]).sort((a, b) => a - b), x = xs[Math.floor(xs.length / 2)];
+      let y = Math.max(2, members.reduce((least, i) => Math.min(least, this.at[i][1]), Infinity) - half - kLabel - 2);
+      const across = 4 * name.length + 20; // half of its width, about
+      while (taken.some(([a, b, other]) => Math.abs(a - x) < across + other && Math.abs(b - y) < kLabel)) y += kLabel;
+      taken.push([x, y, across]);
+      const left = Math.min(Math.max(x, across), Math.max(width - across, across));
+      return styled(make("li", {}, button), { left: `${left}px`, top: `${y}px` });
+    }));
+  }
+
+  drawSoon() {
+    if (this.waits) return;
+    this.waits = true;
+    requestAnimationFrame(() => ((this.waits = false), this.draw()));
   }
 
   draw() {
-    const { canvas, data } = this, { clientWidth: width, clientHeight: height } = canvas;
-    if (!this.isOpen || !width || !data) return;
-    const scale = devicePixelRatio, style = getComputedStyle(this.element);
-    canvas.width = width * scale;
-    canvas.height = height * scale;
-    const pen = canvas.getContext("2d");
-    pen.scale(scale, scale);
-    this.lay(width, height);
-    const known = new Map(),
-    colour = (name) => known.get(name) ?? known.set(name,
-    name.startsWith("var(") ? style.getPropertyValue(name.slice(4, -1)).trim() : name).get(name);
-    const size = data.ids.length > 3000 ? 3 : 5, faint = style.getPropertyValue("--line").trim();
-    for (const isIn of [false, true])
-      data.ids.forEach((id, i) => {
-        if (data.in[i] !== isIn) return;
-        pen.fillStyle = isIn ? colour(this.colours[i]) : faint;
-        pen.fillRect(this.at[i][0] - size / 2, this.at[i][1] - size / 2, size, size);
-      });
-    pen.strokeStyle = style.getPropertyValue("--text").trim();
-    const focused = this.page.selected();
-    data.ids.forEach((id, i) => {
-      const isFocused = id === focused;
-      if (!isFocused && !this.page.checked.has(id)) return;
-      pen.lineWidth = isFocused ? 2 : 1;
-      pen.strokeRect(this.at[i][0] - size / 2 - 2, this.at[i][1] - size / 2 - 2, size + 4, size + 4);
-    });
-    if (this.loop?.length > 1) {
-      pen.lineWidth = 1.5;
-      pen.stroke(pathOf(this.loop));
+    const { canvas, data, box } = this;
+    if (!this.isOpen || !canvas.clientWidth || this.at.length !== data?.ids.length) return;
+    const style = getComputedStyle(this.element), known = new Map(), of = (name) => style.getPropertyValue(name).trim();
+    const custom = (name) => known.get(name) ?? known.set(name, of(name)).get(name);
+    const colour = (i) => (this.colours[i].startsWith("var(") ? custom(this.colours[i].slice(4, -1)) : this.colours[i]);
+    const drawing = new Drawing(canvas, custom), size = data.ids.length > 3000 ? 3 : 5, focused = this.page.selected();
+    const shown = data.ids.map((_, i) => i).filter((i) => data.in[i]);
+    data.ids.forEach((_, i) => data.in[i] || drawing.square(this.at[i], size, custom("--line")));
+    const marks = (i) => ({ focused: data.ids[i] === focused, checked: this.page.checked.has(data.ids[i]) });
+    for (const i of shown) {
+      if (box) drawing.picture(this.pictures.of(data.ids[i]), this.at[i], box, colour(i), marks(i));
+      else drawing.square(this.at[i], size, colour(i));
     }
-  }
-
-  /** Places in pixels; both axes have one scale. */
-  lay(width, height) {
-    const { x, y } = this.data,
-    all = (values) => [values.reduce((a, b) => Math.min(a, b), Infinity),
-    values.reduce((a, b) => Math.max(a, b), -Infinity)];
-    const [left, right] = all(x), [low, high] = all(y);
-    const scale = Math.min((width - 2 * kEdge) / (right - left || 1), (height - 2 * kEdge) / (high - low || 1));
-    this.at = x.map((value, i) => [width / 2 + (value - (left + right) / 2) * scale,
-        height / 2 - (y[i] - (low + high) / 2) * scale]);
+    if (!box)
+      for (const i of shown) drawing.marks(this.at[i][0] - size, this.at[i][1] - size, 2 * size, 2 * size, marks(i));
+    const large = this.loop || this.under < 0 ? null : this.pictures.of(data.ids[this.under]);
+    if (large) drawing.enlarged(large, this.at[this.under], colour(this.under), marks(this.under));
+    if (this.loop?.length > 1) drawing.loop(this.loop);
+    const first = this.under >= 0 ? [data.ids[this.under]] : [];
+    this.pictures.want(box ? [...first, ...shown.map((i) => data.ids[i])] : first);
   }
 
   listen() {
@@ -168,27 +166,36 @@ export class ClipMap {
     canvas.addEventListener("pointermove", (event) => {
       if (!this.loop) return this.point(place(event));
       this.loop.push(place(event));
-      requestAnimationFrame(() => this.draw());
+      this.drawSoon();
     });
     canvas.addEventListener("pointerup", (event) => this.drawn(event.shiftKey));
     canvas.addEventListener("pointercancel", () => ((this.loop = null), this.draw()));
-    canvas.addEventListener("pointerleave", () => (this.reading.hidden = true));
+    canvas.addEventListener("pointerleave", () => this.look(-1));
     canvas.addEventListener("keydown", (event) => this.key(event));
   }
 
   point(from) {
-    const i = this.nearest(from);
+    if (this.data) this.look(this.nearest(from));
+  }
+
+  /** Enlarges the clip and says which it is. */
+  look(i) {
+    if (i === this.under && this.reading.hidden === i < 0) return;
+    this.under = i;
     this.reading.hidden = i < 0;
+    this.drawSoon();
     if (i < 0) return;
     const value = this.data.values[i], field = this.colour.value;
     this.reading.textContent = `${keyOf(this.data.ids[i])}: ${field ? textOf(field, value) : endName(value)}`;
   }
 
+  /** The clip at a place: the nearest whose picture holds it. */
   nearest([x, y]) {
-    let best = -1, least = kNear;
-    (this.data ? this.at : []).forEach(([a, b], i) => {
+    const [w, h] = this.box?.map((side) => side / 2) ?? [kNear, kNear];
+    let best = -1, least = Infinity;
+    this.at.forEach(([a, b], i) => {
       const far = Math.hypot(a - x, b - y);
-      if (this.data.in[i] && far < least) [best, least] = [i, far];
+      if (this.data.in[i] && Math.abs(a - x) <= w && Math.abs(b - y) <= h && far < least) [best, least] = [i, far];
     });
     return best;
   }
@@ -205,7 +212,7 @@ export class ClipMap {
       this.page.lasso(this.data.ids.filter((id, i) => this.data.in[i] && pen.isPointInPath(path, ...this.at[i])),
           isMore);
     } else if (loop.length && this.nearest(loop[0]) >= 0) {
-      this.page.choose(this.data.ids[this.nearest(loop[0])]);
+      this.page.open(this.data.ids[this.nearest(loop[0])]);
     }
     this.draw();
   }
@@ -224,23 +231,8 @@ export class ClipMap {
       aside = from ? Math.abs((x - from[0]) * dy) + Math.abs((y - from[1]) * dx) : 0;
       if (this.data.in[i] && along > 0.5 && along + 2 * aside < least) [best, least] = [i, along + 2 * aside];
     });
-    if (best >= 0) this.page.choose(this.data.ids[best]);
+    if (best < 0) return;
+    this.page.choose(this.data.ids[best]);
+    this.look(best);
   }
-}
-
-function pathOf(loop) {
-  const out = new Path2D();
-  loop.forEach(([x, y], i) => (i ? out.lineTo(x, y) : out.moveTo(x, y)));
-  return out;
-}
-
-function ramp(share) {
-  const at = Math.min(Math.max(share, 0), 1) * (kRamp.length - 1), i = Math.min(Math.floor(at), kRamp.length - 2);
-  return `rgb(${kRamp[i].map((low, c) => Math.round(low + (at - i) * (kRamp[i + 1][c] - low))).join(" ")})`;
-}
-
-function swatch(colour) {
-  const out = make("i", { class: "swatch" });
-  out.style.background = colour;
-  return out;
 }

@@ -8,8 +8,8 @@
 #include "plugins/jobs/curate/curate_options.hpp"
 #include "plugins/jobs/curate/curate_results.hpp"
 #include "plugins/jobs/curation/input_rows.hpp"
-#include "plugins/jobs/curation/pipeline.hpp"
 #include "plugins/jobs/curation/record.hpp"
+#include "plugins/jobs/pipeline/pipeline.hpp"
 
 namespace kinora::core {
 

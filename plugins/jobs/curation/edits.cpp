@@ -18,54 +18,63 @@ using nlohmann::json;
 
 constexpr size_t kLongest = 65536;  // bytes of a text that a user may set
 
-std::string text(const json& value, const std::string& name) {
-  if (!value.is_string()) throw Error(KINORA_ERROR_INVALID, "set." + name + ": expected text");
-  auto out = value.get<std::string>();
-  if (out.size() > kLongest)
-    throw Error(KINORA_ERROR_INVALID,
-                fmt::format("set.{}: the text has {} bytes; the maximum is {}", name, out.size(), kLongest));
-  return out;
+// Calls f(name, what its value is, the field of each of the changes).
+template <class F, class... Changes>
+void each_field(const F& f, Changes&... of) {
+  f("caption", "text", of.caption...), f("keep", "true or false", of.keep...),
+      f("reason", "text", of.reason...);
+  f("tags", "a list of texts", of.tags...), f("trim", "[first frame, frame after the last]", of.trim...);
 }
 
 bool is_text(const json& value) { return value.is_string(); }
 
+// Whether the value is of the field's type, which is then in it.
+bool take(const json& value, std::string& to) {
+  return is_text(value) && (to = value.get<std::string>(), true);
+}
+bool take(const json& value, bool& to) { return value.is_boolean() && (to = value.get<bool>(), true); }
+bool take(const json& value, Tags& to) {
+  return value.is_array() && std::ranges::all_of(value, is_text) && (to = value.get<Tags>(), true);
+}
+bool take(const json& value, Trim& to) {
+  const auto is_frame = [](const json& one) { return one.is_number_integer() && one >= 0 && one < INT32_MAX; };
+  if (!value.is_array() || value.size() != 2 || !std::ranges::all_of(value, is_frame)) return false;
+  to = {value[0].get<int64_t>(), value[1].get<int64_t>()};
+  return to.first < to.end;
+}
+
 // Reads a line's "set" into the edit. Returns what is wrong with it; empty: nothing.
 std::string fill(const json& set, Edit& edit) {
-  for (const auto& [name, value] : set.items()) {
-    if (name != "keep" && name != "caption" && name != "reason" && name != "tags") continue;
-    Change& to = value.is_null() ? edit.cleared : edit.set;
-    if (name == "tags") {
-      const bool is_list = value.is_array() && std::all_of(value.begin(), value.end(), is_text);
-      if (!value.is_null() && !is_list) return "\"tags\" must be a list of texts";
-      to.tags = is_list ? value.get<Tags>() : Tags();
-    } else if (name == "keep") {
-      if (!value.is_null() && !value.is_boolean()) return "\"keep\" must be true or false";
-      to.keep = value.is_boolean() && value.get<bool>();
-    } else {
-      if (!value.is_null() && !value.is_string()) return "\"" + name + "\" must be text";
-      (name == "caption" ? to.caption : to.reason) = value.is_string() ? value.get<std::string>() : "";
-    }
-  }
-  return "";
+  std::string wrong;
+  const auto read = [&](const char* name, const char* what, auto& field, auto& cleared) {
+    const auto at = set.find(name);
+    if (at == set.end()) return;
+    auto& to = (at->is_null() ? cleared : field).emplace();
+    if (!at->is_null() && !take(*at, to)) wrong = fmt::format("\"{}\" must be {}", name, what);
+  };
+  each_field(read, edit.set, edit.cleared);
+  return wrong;
 }
 
 }  // namespace
 
+void to_json(json& out, const Trim& trim) { out = json::array({trim.first, trim.end}); }
+
 json json_of(const Change& change) {
   json out = json::object();
-  if (change.caption) out["caption"] = *change.caption;
-  if (change.keep) out["keep"] = *change.keep;
-  if (change.reason) out["reason"] = *change.reason;
-  if (change.tags) out["tags"] = *change.tags;
+  const auto add = [&](const char* name, const char*, const auto& field) {
+    if (field) out[name] = *field;
+  };
+  each_field(add, change);
   return out;
 }
 
 json set_of(const Edit& edit) {
   json out = json_of(edit.set);
-  if (edit.cleared.caption) out["caption"] = nullptr;
-  if (edit.cleared.keep) out["keep"] = nullptr;
-  if (edit.cleared.reason) out["reason"] = nullptr;
-  if (edit.cleared.tags) out["tags"] = nullptr;
+  const auto add = [&](const char* name, const char*, const auto& field) {
+    if (field) out[name] = nullptr;
+  };
+  each_field(add, edit.cleared);
   return out;
 }
 
@@ -95,30 +104,34 @@ std::string trimmed(const std::string& text) {
 }
 
 Change change_of(const json& value) {
-  if (!value.is_object())
-    throw Error(KINORA_ERROR_INVALID, "set: expected an object of caption, keep and reason");
+  const std::string fields = "caption, keep, reason and trim";
+  if (!value.is_object()) throw Error(KINORA_ERROR_INVALID, "set: expected an object of " + fields);
   Change out;
-  for (const auto& [name, member] : value.items()) {
-    if (name == "caption") {
-      out.caption = text(member, name);
-    } else if (name == "reason") {
-      out.reason = text(member, name);
-    } else if (name == "keep" && member.is_boolean()) {
-      out.keep = member.get<bool>();
-    } else if (name == "keep") {
-      throw Error(KINORA_ERROR_INVALID, "set.keep: expected true or false");
-    } else {
-      throw Error(KINORA_ERROR_INVALID, "set." + name + ": only caption, keep and reason can be changed");
-    }
-  }
+  const auto read = [&](const std::string& name, const json& member) {
+    bool is_known = false;
+    const auto into = [&](const char* field, const char* what, auto& to) {
+      if (name != field || name == "tags") return;
+      is_known = true;
+      if (!take(member, to.emplace()))
+        throw Error(KINORA_ERROR_INVALID, fmt::format("set.{}: expected {}", name, what));
+    };
+    each_field(into, out);
+    if (!is_known)
+      throw Error(KINORA_ERROR_INVALID, fmt::format("set.{}: only {} can be changed", name, fields));
+    if (const size_t size = is_text(member) ? member.get_ref<const std::string&>().size() : 0;
+        size > kLongest)
+      throw Error(KINORA_ERROR_INVALID,
+                  fmt::format("set.{}: the text has {} bytes; the maximum is {}", name, size, kLongest));
+  };
+  for (const auto& [name, member] : value.items()) read(name, member);
   return out;
 }
 
 void put_back(Change& now, const Change& fields, const Change& from) {
-  if (fields.caption) now.caption = from.caption;
-  if (fields.reason) now.reason = from.reason;
-  if (fields.keep) now.keep = from.keep;
-  if (fields.tags) now.tags = from.tags;
+  const auto put = [](const char*, const char*, auto& to, const auto& is_set, const auto& value) {
+    if (is_set) to = value;
+  };
+  each_field(put, now, fields, from);
 }
 
 Change same_fields(const Change& of, const Change& fields) {
@@ -128,10 +141,7 @@ Change same_fields(const Change& of, const Change& fields) {
 }
 
 Change overlaid(Change base, const Change& top) {
-  if (top.caption) base.caption = top.caption;
-  if (top.reason) base.reason = top.reason;
-  if (top.keep) base.keep = top.keep;
-  if (top.tags) base.tags = top.tags;
+  put_back(base, top, top);
   return base;
 }
 

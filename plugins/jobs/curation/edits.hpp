@@ -6,7 +6,8 @@
 //    "set": {"caption": "A boat at sea.", "keep": false, "reason": "watermark", "tags": ["sea"]}, "was":
 //    {"caption": "A boat."}}
 //
-// Each line sets the fields of its "set". The later of two lines about one field counts. null resets the
+// Each line sets the fields of its "set": also "trim": [12, 80], frames of the stored clip, from 0: shards contain the
+// first and those before the second. The later of two lines about one field counts. null resets the
 // field to the clip's own value, and "keep" to no decision. "time", "author" and unknown members are
 // optional. An undo is a line of its own: "undo": true, and in "set" the earlier values of the fields: the
 // clip's own caption and reason if no one had changed them, null if nothing was decided. So a reader that
@@ -35,12 +36,20 @@ struct RunFile;
 
 using Tags = std::vector<std::string>;
 
+// Frames [first, end) of a stored clip.
+struct Trim {
+  int64_t first = 0, end = 0;
+  bool operator==(const Trim&) const = default;
+};
+void to_json(nlohmann::json&, const Trim&);  // [first, end]
+
 struct Change {
   std::optional<std::string> caption, reason;
   std::optional<bool> keep;
   std::optional<Tags> tags = {};
+  std::optional<Trim> trim = {};
 
-  bool empty() const { return !caption && !reason && !keep && !tags; }
+  bool empty() const { return *this == Change(); }
   bool operator==(const Change&) const = default;
 };
 

@@ -24,6 +24,7 @@ Edit edit(const std::string& key, Change set, Change was = {}, EditKind kind = E
 TEST(Edits, ALineGivesItselfBack) {
   Edit in = edit("film-0003", {"a \"boat\"\nat sea, \xC3\xA9", "", false, Tags{"sea", "\"calm\""}},
                  {std::nullopt, "why", std::nullopt});
+  in.set.trim = Trim{12, 80};
   in.more = true;
   const std::string line = line_of(in);
   EXPECT_EQ(line.find('\n'), line.size() - 1);
@@ -34,6 +35,7 @@ TEST(Edits, ALineGivesItselfBack) {
   EXPECT_EQ(out->author, in.author);
   EXPECT_EQ(out->set, in.set);
   EXPECT_TRUE(out->more);
+  EXPECT_EQ(json::parse(line)["set"]["trim"], json({12, 80}));
   EXPECT_EQ(json::parse(line)["was"], (json{{"reason", "why"}}));
 }
 
@@ -46,6 +48,9 @@ TEST(Edits, WhatIsWrongWithALineIsSaid) {
                                   {R"({"key":"a","set":{"keep":"no"}})", "\"keep\" must be"},
                                   {R"({"key":"a","set":{"tags":"sea"}})", "\"tags\" must be"},
                                   {R"({"key":"a","set":{"tags":[1]}})", "\"tags\" must be"},
+                                  {R"({"key":"a","set":{"trim":[8,8]}})", "\"trim\" must be"},
+                                  {R"({"key":"a","set":{"trim":[-1,8]}})", "\"trim\" must be"},
+                                  {R"({"key":"a","set":{"trim":[1.5,8]}})", "\"trim\" must be"},
                                   {R"({"key":"a","set":{"caption":7}})", "\"caption\" must be"}}) {
     const auto edit = parse_edit(line);
     ASSERT_FALSE(edit) << line;
@@ -58,6 +63,8 @@ TEST(Edits, AWrongChangeIsNamed) {
   for (const auto& [set, named] : {std::pair{R"({"keep":1})", "set.keep"},
                                    {R"({"caption":1})", "set.caption"},
                                    {R"({"key":"x"})", "set.key"},
+                                   {R"({"tags":["x"]})", "set.tags"},
+                                   {R"({"trim":[9,3]})", "set.trim"},
                                    {R"("x")", "object"}})
     try {
       (void)change_of(json::parse(set));

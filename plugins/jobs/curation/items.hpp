@@ -7,7 +7,7 @@
 
 #include "kinora/abi/engine.h"
 #include "kinora/sample.hpp"
-#include "plugins/jobs/curation/pipeline.hpp"
+#include "plugins/jobs/pipeline/pipeline.hpp"
 #include "plugins/jobs/curation/record.hpp"
 #include "plugins/jobs/curation/usage.hpp"
 

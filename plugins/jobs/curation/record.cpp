@@ -138,6 +138,16 @@ std::string Record::content(const Input& input) const {
   return db_.text("SELECT sha256 FROM input WHERE key = ?", input.key);
 }
 
+std::map<std::string, int64_t> Record::ends(bool made) const {
+  const std::lock_guard lock(mutex_);
+  std::map<std::string, int64_t> out;
+  Query counts(db_,
+               "SELECT json_extract(line, '$.end'), COUNT(*) FROM outcome WHERE (made > 0) = ? GROUP BY 1");
+  counts.bind(1, int64_t{made});
+  while (counts.next()) out[counts.text(0)] = counts.number(1);
+  return out;
+}
+
 void Record::set_content(const Input& input, const std::string& sha256) {
   const std::lock_guard lock(mutex_);
   db_.run("UPDATE input SET sha256 = ? WHERE key = ?", sha256, input.key);

@@ -6,6 +6,7 @@
 // of everything made of it, so an input with an outcome is done.
 #pragma once
 #include <functional>
+#include <map>
 #include <mutex>
 #include <unordered_map>
 
@@ -54,7 +55,9 @@ class Record {
   int64_t inputs() const { return inputs_; }  // unlisted ones included
   int64_t ended_before() const { return ended_before_; }
   int64_t clips_before() const { return clips_before_; }  // outcomes of made samples
-  int64_t retried() const { return retried_; }            // failures that are void because they are retried
+  // Inputs (made = false) or made samples with an outcome now, by their end: "kept", "filtered", "failed".
+  std::map<std::string, int64_t> ends(bool made) const;
+  int64_t retried() const { return retried_; }  // failures that are void because they are retried
 
   bool has_ended(const Input& input) const;
   // The keys of ended samples made of the input: stages skip them.

@@ -108,6 +108,8 @@ TEST_F(RecordTest, GoesOnWhereItWasKilled) {
     RecordOf record = open();
     EXPECT_EQ(record.ended_before(), 1);
     EXPECT_EQ(record.clips_before(), 4);
+    EXPECT_EQ(record.ends(true), (std::map<std::string, int64_t>{{"filtered", 1}, {"kept", 3}}));
+    EXPECT_EQ(record.ends(false), (std::map<std::string, int64_t>{{"kept", 1}}));
     EXPECT_TRUE(record.has_ended(b()) && !record.has_ended(a()));
     EXPECT_THAT(record.ended_of(a()), ElementsAre("a-0000", "a-0001")) << "what failed is done again";
     EXPECT_TRUE(record.knows("a-0000", true) && !record.knows("a-0002", true) && !record.knows("b", false));

@@ -21,7 +21,7 @@
 #include "plugins/jobs/curation/clip_source.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/edits.hpp"
-#include "plugins/jobs/curation/pipeline.hpp"
+#include "plugins/jobs/pipeline/pipeline.hpp"
 
 namespace kinora::core {
 

@@ -189,33 +189,6 @@ std::string training_text(const std::string& job, int64_t steps, const json& lin
   return out;
 }
 
-std::vector<std::string> live_table(const json& live) {
-  const json stages = live.value("stages", json::array());
-  size_t width = 5;
-  for (const json& stage : stages) width = std::max(width, text_of(stage, "name").size());
-  std::vector<std::string> out{fmt::format("  {:<{}} {:>9} {:>10} {:>7} {:>6} {:>8}", "stage", width,
-                                           "workers", "rate", "queue", "busy", "failed")};
-  const std::string bound = text_of(live, "bound");
-  for (const json& stage : stages) {
-    const double workers = std::max(1.0, number(stage, "workers"));
-    out.push_back(fmt::format("{} {:<{}} {:>9} {:>8.1f}/s {:>7.0f} {:>5.0f}% {:>8.0f}{}",
-                              text_of(stage, "name") == bound ? ">" : " ", text_of(stage, "name"), width,
-                              fmt::format("{:.0f}/{:.0f}", number(stage, "workers"), number(stage, "limit")),
-                              number(stage, "rate"), number(stage, "queue"),
-                              100 * std::min(1.0, number(stage, "busy") / workers), number(stage, "failed"),
-                              text_of(stage, "name") == bound ? "  slowest" : ""));
-  }
-  const json memory = live.value("memory", json::object());
-  const double held = number(memory, "used") / (1 << 20), of = number(memory, "bound") / (1 << 20);
-  std::string last = fmt::format("  {:.0f} MiB of samples", held);
-  if (of > 0) last += fmt::format(" of {:.0f}", of);
-  if (number(live, "expected") > 0)
-    last += fmt::format("; at best {:.3g} inputs/s", number(live, "expected"));
-  if (bound == "memory" || bound == "source") last += fmt::format("; limited by the {}", bound);
-  out.push_back(std::move(last));
-  return out;
-}
-
 void Live::update(json figures, int64_t done, int64_t made) {
   if (!figures.is_object()) return;
   figures_ = std::move(figures);
@@ -241,10 +214,6 @@ void Live::write_all() {
 
 void Live::update_training(const json& line, const json& loading) {
   write("metrics.prom", training_text(job_, total_, line, loading, static_cast<double>(std::time(nullptr))));
-}
-
-std::vector<std::string> Live::table() const {
-  return figures_.is_object() ? live_table(figures_) : std::vector<std::string>();
 }
 
 void Live::write(const char* name, const std::string& text) {

@@ -3,15 +3,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
 namespace kinora::core {
 
-// Publishes what a job is doing now, from the figures that its engine reports: a table on the terminal, and
-// two files in the job's folder, each replaced atomically: live.json for pages, and metrics.prom in
-// Prometheus' text format for collectors.
+// Publishes what a job is doing now, from the figures that its engine reports, in two files in the job's folder, each
+// replaced atomically: live.json for pages, and metrics.prom in Prometheus' text format for collectors.
 class Live {
  public:
   Live(std::string job, std::filesystem::path folder, int64_t total)
@@ -26,8 +24,6 @@ class Live {
   // For a training, instead: writes only metrics.prom. line: of metrics.jsonl. loading: what the loading of data has
   // done so far (TrainingTask::loading()); null: nothing is loaded.
   void update_training(const nlohmann::json& line, const nlohmann::json& loading);
-  // The last update as lines of a table; empty before the first.
-  std::vector<std::string> table() const;
 
  private:
   void write_all();
@@ -44,7 +40,5 @@ std::string prometheus_text(const std::string& job, const nlohmann::json& live);
 // The figures of Live::update_training() in the same format. steps: of the whole training.
 std::string training_text(const std::string& job, int64_t steps, const nlohmann::json& line,
                           const nlohmann::json& loading, double updated);
-// Table of stage, workers, rate, queue and busy; the stage that limits the run is marked.
-std::vector<std::string> live_table(const nlohmann::json& live);
 
 }  // namespace kinora::core

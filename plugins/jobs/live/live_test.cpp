@@ -16,14 +16,6 @@ using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(Live, TheTableMarksTheSlowestStage) {
-  const auto table = live_table(
-      {{"bound", "cut"}, {"stages", {{{"name", "read"}, {"rate", 9}}, {{"name", "cut"}, {"rate", 1}}}}});
-  ASSERT_EQ(table.size(), 4U);
-  EXPECT_THAT(table[1], testing::AllOf(testing::StartsWith("  read"), Not(HasSubstr("slowest"))));
-  EXPECT_THAT(table[2], testing::AllOf(testing::StartsWith("> cut"), testing::EndsWith("  slowest")));
-}
-
 TEST(Live, TellsWhatServersWereAskedAndWhenItWasWritten) {
   const json usage{{"caption.endpoint", {{"requests", 3}, {"prompt_tokens", 300}, {"cost", 0.25}}},
                    {"filter.ocr", {{"requests", 2}}},

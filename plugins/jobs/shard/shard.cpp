@@ -15,9 +15,10 @@
 #include "plugins/jobs/curation/clip_source.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/edits.hpp"
-#include "plugins/jobs/curation/pipeline.hpp"
+#include "plugins/jobs/pipeline/pipeline.hpp"
 #include "plugins/jobs/curation/where.hpp"
 #include "plugins/jobs/shard/copy_out.hpp"
+#include "plugins/jobs/shard/trim.hpp"
 
 namespace kinora::core {
 
@@ -67,46 +68,58 @@ struct Clip {
   ClipFields files;
 };
 
-// Sorts by folder, then by key, so that the writer has only one shard open at a time.
-void sort_into_bins(Io& io, std::vector<Clip>& clips) {
-  for (auto& clip : clips) {
-    const auto facts = clip.files.find("json");
-    if (facts != clip.files.end())
-      clip.folder = bin_of(parse_facts(or_throw(io.read_all(facts->second.string()))));
-    if (clip.folder.empty()) clip.folder = "unknown";
-  }
-  std::stable_sort(clips.begin(), clips.end(),
-                   [](const Clip& a, const Clip& b) { return a.folder < b.folder; });
-}
-
 using AddedFacts = std::map<std::string, json>;  // by key
 
-// Its facts with those that a select job added and the tags that a person gave.
+// Its facts with those that a select job added, the tags that a person gave, and the length of what a person trimmed.
 json facts_of(Io& io, const Clip& clip, const Edited& edit, const AddedFacts& added) {
   const auto file = clip.files.find("json");
   json facts = file == clip.files.end() ? json() : parse_facts(or_throw(io.read_all(file->second.string())));
   if (!facts.is_object()) facts = json::object();
   if (const auto more = added.find(clip.key); more != added.end()) facts.merge_patch(more->second);
   if (edit.tags) facts["tags"] = *edit.tags;
-  return facts;
+  return edit.trim ? trimmed_facts(std::move(facts), clip.key, *edit.trim) : facts;
+}
+
+// Sorts by folder, then by key, so that the writer has only one shard open at a time.
+void sort_into_bins(Io& io, std::vector<Clip>& clips, const EditHistory& edits, const AddedFacts& added) {
+  for (auto& clip : clips) {
+    clip.folder = bin_of(facts_of(io, clip, edits.now(clip.key), added));
+    if (clip.folder.empty()) clip.folder = "unknown";
+  }
+  std::stable_sort(clips.begin(), clips.end(),
+                   [](const Clip& a, const Clip& b) { return a.folder < b.folder; });
+}
+
+// The part of a clip that a person has chosen, instead of its stored video; what shows the whole clip is left out.
+void trim(ClipTrimmer& trimmer, const ClipFields& stored, Sample& sample, json& facts, json& files) {
+  const auto video = stored.find("mp4");
+  if (video == stored.end())
+    throw Error(
+        KINORA_ERROR_DATA,
+        fmt::format("{}: it is trimmed, and has no video KEY.mp4; undo that in the studio", sample.key()));
+  trimmer.cut(sample, facts, video->second);
+  files.erase("preview.webp");
 }
 
 // The names and sizes of its files, which the writer reads, and the fields that a person or a select job changed.
-Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits, const AddedFacts& added) {
+Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits, const AddedFacts& added,
+                 ClipTrimmer& trimmer) {
   Sample sample(clip.key);
   json files = json::object();
   for (const auto& [field, file] : clip.files) files[field] = {file.string(), fs::file_size(file)};
-  sample.set("shard.files", files.dump(-1, ' ', false, json::error_handler_t::replace));
   if (!clip.folder.empty()) sample.set("shard.folder", clip.folder);
   const Edited edit = edits.now(clip.key);
-  if (!edit.caption && !edit.tags && !added.contains(clip.key)) return sample;
-  json facts = facts_of(io, clip, edit, added);
-  if (edit.caption) {
-    facts["caption"] = {{"by", "user"}};
-    if (!edit.author.empty()) facts["caption"]["author"] = edit.author;
-    sample.set("txt", *edit.caption);
+  if (edit.caption || edit.tags || edit.trim || added.contains(clip.key)) {
+    json facts = facts_of(io, clip, edit, added);
+    if (edit.caption) {
+      facts["caption"] = {{"by", "user"}};
+      if (!edit.author.empty()) facts["caption"]["author"] = edit.author;
+      sample.set("txt", *edit.caption);
+    }
+    if (edit.trim && facts.contains("trimmed")) trim(trimmer, clip.files, sample, facts, files);
+    sample.set("json", facts.dump(-1, ' ', false, json::error_handler_t::replace));
   }
-  sample.set("json", facts.dump(-1, ' ', false, json::error_handler_t::replace));
+  sample.set("shard.files", files.dump(-1, ' ', false, json::error_handler_t::replace));
   return sample;
 }
 
@@ -313,7 +326,10 @@ void Shard::run(JobContext& context) const {
   const auto all = static_cast<int64_t>(clips.size());
   const auto rules = leave_out(context.folder(), clips, drops, unused_edits(context, edits, clips, curated));
   say_replacements(context, clips, replacements, drops);
-  if (options.layout == "cosmos") sort_into_bins(io, clips);
+  if (options.layout == "cosmos") sort_into_bins(io, clips, edits, added);
+  context.summary["trimmed"] =
+      std::ranges::count_if(clips, [&](const Clip& clip) { return edits.now(clip.key).trim.has_value(); });
+  ClipTrimmer trimmer(context.runtime(), curated);
   auto at = clips.begin();
   PipelineJob job;
   job.stages = {context.spec().component("shard")};
@@ -324,7 +340,7 @@ void Shard::run(JobContext& context) const {
   job.unit = "clips";
   job.next = [&]() -> std::optional<Sample> {
     if (at == clips.end()) return std::nullopt;
-    return sample_of(io, *at++, edits, added);
+    return sample_of(io, *at++, edits, added, trimmer);
   };
   const PipelineResult result = run_pipeline(context, job);
   if (result.inputs.failed > 0)

@@ -21,6 +21,9 @@ namespace kinora::core {
 struct Counts {
   int64_t kept = 0, filtered = 0, failed = 0;
   int64_t sum() const { return kept + filtered + failed; }
+  Counts operator+(const Counts& b) const {
+    return {kept + b.kept, filtered + b.filtered, failed + b.failed};
+  }
   nlohmann::json json() const { return {{"kept", kept}, {"filtered", filtered}, {"failed", failed}}; }
 };
 
@@ -37,11 +40,16 @@ struct PipelineJob {
   std::string unit = "items";
   // The next input, or nothing at the end.
   std::function<std::optional<Sample>()> next;
-  int64_t made_before = 0;  // samples that earlier runs had made
+  Counts before, made_before;  // inputs that earlier runs had ended, and samples that they had made
   // [any-thread] Inputs of the total that ended before any stage, or in an earlier run; empty: none.
   std::function<int64_t()> ended_before_stages;
   // [any-thread] What stages have requested from servers in this run, as in Usage; empty: not counted.
   std::function<nlohmann::json()> usage;
+  // [any-thread] What the progress says in place of a rate and a time left by inputs, and which inputs are at work;
+  // empty: by inputs, and none.
+  std::function<std::string()> pace;
+  std::function<double()> left;  // the same time in seconds, for live.json; 0: unknown
+  std::function<std::vector<std::string>()> at_work;
   // The name of a failed sample in the log; empty: its key.
   std::function<std::string(const Sample&)> called;
   // [any-thread] Whether an earlier run recorded this outcome and made_before counts it; empty: never.

@@ -1,13 +1,16 @@
-#include "plugins/jobs/curation/pipeline.hpp"
+#include "plugins/jobs/pipeline/pipeline.hpp"
 
 #include <algorithm>
 #include <thread>
+#include <unistd.h>
 
 #include "core/base/cancel.hpp"
 #include "core/base/log.hpp"
+#include "core/base/terminal.hpp"
 #include "core/plugin/opening.hpp"
 #include "core/run/job_check.hpp"
 #include "core/run/job_stages.hpp"
+#include "plugins/jobs/pipeline/live_rows.hpp"
 
 namespace kinora::core {
 namespace {
@@ -18,6 +21,7 @@ struct RunningPipeline {
   Progress progress;
   Live live;
   PipelineResult result;
+  RecentRates rates;
 
   static RunningPipeline& of(void* self) { return *static_cast<RunningPipeline*>(self); }
 
@@ -48,8 +52,16 @@ struct RunningPipeline {
       log_warn("{}: failed in {}: {}", job.called ? job.called(sample) : std::string(sample.key()),
                outcome.stage ? outcome.stage : "the engine", outcome.reason ? outcome.reason : "");
     }
-    const int64_t made = job.made_before + result.made.sum();
-    progress.update(inputs_done(), made > 0 ? std::to_string(made) + " made" : "");
+    if (job.pace) progress.pace(job.pace());
+    progress.update(inputs_done(), outcomes());
+  }
+
+  // Inputs that are kept are those that are done.
+  std::string outcomes() const {
+    const Counts made = job.made_before + result.made, inputs = job.before + result.inputs;
+    std::string out = outcomes_text(made.kept, made.filtered, made.failed, "clips");
+    const std::string others = outcomes_text(0, inputs.filtered, inputs.failed, job.unit);
+    return out + (out.empty() || others.empty() ? "" : "; ") + others;
   }
 
   int64_t inputs_done() const {
@@ -60,8 +72,13 @@ struct RunningPipeline {
     auto figures = nlohmann::json::parse(text, nullptr, false);
     result.figures = figures;
     if (figures.is_object() && job.usage) figures["usage"] = job.usage();
-    live.update(std::move(figures), inputs_done(), job.made_before + result.made.sum());
-    progress.table(live.table());
+    if (figures.is_object() && job.left) figures["left"] = job.left();
+    const std::vector<std::string> at_work = job.at_work ? job.at_work() : std::vector<std::string>();
+    if (job.pace) progress.pace(job.pace());
+    nlohmann::json shown = figures;
+    rates.smooth(shown);
+    live.update(std::move(figures), inputs_done(), (job.made_before + result.made).sum());
+    progress.table(live_rows(shown, outcomes(), at_work, columns_of(STDERR_FILENO, 80) - 1, draws_colours()));
   }
 };
 
@@ -110,6 +127,7 @@ PipelineResult run_pipeline(JobContext& context, const PipelineJob& job) {
   RunningPipeline running{job,
                           {context.spec().name, job.total, job.unit},
                           {context.spec().name, context.folder(), job.total},
+                          {},
                           {}};
   kinora_pipeline pipeline{};
   pipeline.struct_size = sizeof pipeline;

@@ -1,0 +1,127 @@
+#include "plugins/jobs/pipeline/live_rows.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/base/facts.hpp"
+#include "core/base/terminal.hpp"
+
+namespace kinora::core {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kWindow = 10;  // seconds
+constexpr double kIdle = 0.05;  // share of a stage's workers below which it has nothing to do
+constexpr const char *kSlow = "\033[33m", *kFaint = "\033[2m", *kWrong = "\033[31m", *kEnd = "\033[0m";
+
+struct Row {
+  std::string name;
+  double share, queue;
+  std::string text;
+};
+
+// "a, b and 3 more", as many as fit.
+std::string listed(const std::vector<std::string>& names, size_t columns) {
+  std::string out;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string next = (i == 0 ? "" : ", ") + names[i];
+    const size_t rest = names.size() - i - 1;
+    if (i > 0 && out.size() + next.size() + (rest > 0 ? sizeof " and 1000 more" - 1 : 0) > columns)
+      return fmt::format("{} and {} more", out, rest + 1);
+    out += next;
+  }
+  return out;
+}
+
+Row row_of(const json& stage, size_t width) {
+  const double workers = std::max(1.0, number_in(stage, "workers")), queue = number_in(stage, "queue");
+  const double share = std::min(1.0, number_in(stage, "busy") / workers), failed = number_in(stage, "failed");
+  const std::string busy_of =
+      fmt::format("{:.0f}/{:.0f}", number_in(stage, "workers"), number_in(stage, "limit"));
+  std::string text = fmt::format("{:<{}} {:>4.0f}% busy {:>6} workers {:>8.1f}/s", text_in(stage, "name"),
+                                 width, 100 * share, busy_of, number_in(stage, "rate"));
+  if (queue > 0) text += fmt::format("  {:.0f} wait", queue);
+  if (failed > 0) text += fmt::format("  {:.0f} failed", failed);
+  return {text_in(stage, "name"), share, queue, std::move(text)};
+}
+
+// "" where there is enough of it, and something else limits the run.
+std::string memory_of(const json& figures) {
+  constexpr double kFew = 0.1;
+  const json& memory = object_in(figures, "memory");
+  const double used = number_in(memory, "used") / (1 << 20), most = number_in(memory, "bound") / (1 << 20);
+  const std::string bound = text_in(figures, "bound");
+  if (bound == "source") return "  reading the inputs limits the run";
+  if (bound != "memory" && used <= kFew * most) return "";
+  return fmt::format("  {:.0f}{} MiB of samples{}", used, most > 0 ? fmt::format(" of {:.0f}", most) : "",
+                     bound == "memory" ? "; they limit the run" : "");
+}
+
+}  // namespace
+
+void RecentRates::smooth(json& figures) {
+  if (!figures.is_object() || !figures.contains("stages")) return;
+  Report now{number_in(figures, "seconds"), {}};
+  for (const json& stage : figures["stages"]) now.taken[text_in(stage, "name")] = number_in(stage, "in");
+  while (reports_.size() > 1 && now.seconds - reports_.front().seconds > kWindow) reports_.pop_front();
+  if (!reports_.empty() && now.seconds > reports_.front().seconds)
+    for (json& stage : figures["stages"]) {
+      const std::string name = text_in(stage, "name");
+      const auto before = reports_.front().taken.find(name);
+      const double taken = before == reports_.front().taken.end() ? 0 : before->second;
+      stage["rate"] = (now.taken[name] - taken) / (now.seconds - reports_.front().seconds);
+    }
+  reports_.push_back(std::move(now));
+}
+
+std::string outcomes_text(int64_t kept, int64_t filtered, int64_t failed, const std::string& unit) {
+  std::string out;
+  for (const auto& [count, how] : {std::pair{kept, "kept"}, {filtered, "filtered"}, {failed, "failed"}}) {
+    if (count == 0) continue;
+    const std::string what = !out.empty() ? "" : " " + (count == 1 ? unit.substr(0, unit.size() - 1) : unit);
+    out += fmt::format("{}{}{} {}", out.empty() ? "" : ", ", count, what, how);
+  }
+  return out;
+}
+
+std::vector<std::string> live_rows(const json& figures, const std::string& outcomes,
+                                   const std::vector<std::string>& at_work, size_t columns,
+                                   bool has_colours) {
+  const auto in = [&](const char* colour, const std::string& text) {
+    return fitted(has_colours ? colour + text + kEnd : text, columns);
+  };
+  std::vector<std::string> out, idle;
+  if (!outcomes.empty())
+    out.push_back(outcomes.ends_with("failed") ? in(kWrong, "  " + outcomes)
+                                               : fitted("  " + outcomes, columns));
+  constexpr std::string_view kAtWork = "  at work: ", kIdleRow = "  idle: ";
+  if (!at_work.empty())
+    out.push_back(fitted(std::string(kAtWork) + listed(at_work, columns - kAtWork.size()), columns));
+  std::vector<Row> rows;
+  size_t width = 0;
+  const json none = json::array();
+  const json& stages = figures.contains("stages") ? figures["stages"] : none;
+  for (const json& stage : stages) width = std::max(width, text_in(stage, "name").size());
+  const std::string bound = text_in(figures, "bound");
+  for (const json& stage : stages) {
+    Row row = row_of(stage, width);
+    if (row.name == bound || row.share >= kIdle || row.queue > 0)
+      rows.push_back(std::move(row));
+    else
+      idle.push_back(std::move(row.name));
+  }
+  std::ranges::stable_sort(rows, [&](const Row& a, const Row& b) {
+    return std::pair(a.name == bound, a.share) > std::pair(b.name == bound, b.share);
+  });
+  for (const Row& row : rows)
+    out.push_back(row.name == bound ? in(kSlow, "> " + row.text + "  slowest")
+                                    : fitted("  " + row.text, columns));
+  if (!idle.empty())
+    out.push_back(in(kFaint, std::string(kIdleRow) + listed(idle, columns - kIdleRow.size())));
+  if (const std::string memory = memory_of(figures); !memory.empty()) out.push_back(fitted(memory, columns));
+  return out;
+}
+
+}  // namespace kinora::core

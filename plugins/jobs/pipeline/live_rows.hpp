@@ -1,0 +1,34 @@
+// What a terminal shows of a running pipeline, below its progress bar.
+#pragma once
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace kinora::core {
+
+// The rates of stages over the last ten seconds: a report's own is of about one second.
+class RecentRates {
+ public:
+  // Replaces the member "rate" of each stage: samples taken per second. figures: as in abi/engine.h.
+  void smooth(nlohmann::json& figures);
+
+ private:
+  struct Report {
+    double seconds;
+    std::map<std::string, double> taken;  // by stage
+  };
+  std::deque<Report> reports_;
+};
+
+// "37 clips kept, 4 filtered, 1 failed"; kinds that are 0 are left out. unit: "clips", of several.
+std::string outcomes_text(int64_t kept, int64_t filtered, int64_t failed, const std::string& unit);
+
+// Rows of at most `columns`: the outcomes, the inputs at work, the stages with work to do, the one that limits the run
+// first, the idle ones in one row, and the memory. outcomes, at_work: "" for none.
+std::vector<std::string> live_rows(const nlohmann::json& figures, const std::string& outcomes,
+                                   const std::vector<std::string>& at_work, size_t columns, bool has_colours);
+
+}  // namespace kinora::core

@@ -1,0 +1,99 @@
+#include "plugins/jobs/pipeline/video_pace.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/base/quantity.hpp"
+
+namespace kinora::core {
+namespace {
+
+constexpr auto kLong = std::chrono::seconds(2);
+
+}  // namespace
+
+void VideoPace::take(uint64_t bytes) {
+  bytes_left_ -= std::min(bytes_left_, bytes);
+  videos_left_ = std::max<int64_t>(0, videos_left_ - 1);
+}
+
+void VideoPace::skip(uint64_t bytes) { take(bytes); }
+
+void VideoPace::begin(const std::string& key, const std::string& url, uint64_t bytes, Clock::time_point now) {
+  take(bytes);
+  begun_.push_back({key, url, bytes, now});
+}
+
+void VideoPace::reach(const std::string& key, double seconds) {
+  const auto at = std::ranges::find(begun_, key, &Begun::key);
+  if (at != begun_.end()) at->reached = std::max(at->reached, seconds);
+}
+
+void VideoPace::end(const std::string& key, double seconds) {
+  const auto at = std::ranges::find(begun_, key, &Begun::key);
+  if (at == begun_.end()) return;
+  if (seconds > 0 && at->length == 0) known_seconds_ += seconds, known_bytes_ += at->bytes, ++known_;
+  const double length = seconds > 0 ? seconds : at->length;
+  ended_ += length > 0 ? length : expected(at->bytes, 1);
+  begun_.erase(at);
+}
+
+void VideoPace::look(Clock::time_point now) {
+  for (auto& video : begun_) {
+    if (!length_ || video.was_asked || now - video.at < kLong) continue;
+    video.was_asked = true;
+    video.length = std::max(0.0, length_(video.url));
+    if (video.length > 0) known_seconds_ += video.length, known_bytes_ += video.bytes, ++known_;
+  }
+}
+
+// Seconds of so many videos that have so many bytes together.
+double VideoPace::expected(uint64_t bytes, int64_t videos) const {
+  if (known_ == 0 || videos == 0) return 0;
+  if (known_bytes_ > 0 && bytes > 0)
+    return known_seconds_ / static_cast<double>(known_bytes_) * static_cast<double>(bytes);
+  return known_seconds_ / static_cast<double>(known_) * static_cast<double>(videos);
+}
+
+double VideoPace::done() const {
+  double out = ended_;
+  for (const auto& video : begun_) out += video.reached;
+  return out;
+}
+
+double VideoPace::rate(Clock::time_point now) const {
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  return seconds > 0 ? done() / seconds : 0;
+}
+
+double VideoPace::left(Clock::time_point now) const {
+  double seconds = expected(bytes_left_, videos_left_);
+  for (const auto& video : begun_) {
+    const double length = video.length > 0 ? video.length : expected(video.bytes, 1);
+    seconds += std::max(0.0, length - video.reached);
+  }
+  const double a_second = rate(now);
+  return a_second > 0 ? seconds / a_second : 0;
+}
+
+std::string VideoPace::text(Clock::time_point now) const {
+  const double a_second = rate(now), rest = left(now);
+  if (a_second <= 0) return "";
+  const std::string left_text = rest >= 0.5 ? duration_text(rest) + " left, " : "";
+  return fmt::format("{}{:.{}f}x real time", left_text, a_second, a_second < 10 ? 1 : 0);
+}
+
+std::vector<std::string> VideoPace::at_work() const {
+  std::vector<std::string> out;
+  for (const auto& video : begun_) {
+    out.push_back(video.key);
+    if (video.length > 0)
+      out.back() += fmt::format(", {} of {}", duration_text(video.reached), duration_text(video.length));
+    else if (video.reached > 0)
+      out.back() += fmt::format(", {} done", duration_text(video.reached));
+  }
+  return out;
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,64 @@
+// How fast videos are done and how long the rest takes, by seconds of video: videos differ more in length than clips
+// do, so that their number says little.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace kinora::core {
+
+// The length of a video that is not known yet is that of its bytes, at the seconds per byte of those that are known.
+class VideoPace {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // left: bytes and number of the videos that have not ended. length: seconds of the video behind a url, 0 if unknown;
+  // asked once for a video that takes long; empty: unknown.
+  VideoPace(uint64_t left, int64_t videos, std::function<double(const std::string& url)> length = {},
+            Clock::time_point now = Clock::now())
+      : length_(std::move(length)), bytes_left_(left), videos_left_(videos), start_(now) {}
+
+  // The next video has ended without work.
+  void skip(uint64_t bytes);
+  void begin(const std::string& key, const std::string& url, uint64_t bytes,
+             Clock::time_point now = Clock::now());
+  // What was made of the video up to this second has ended. A video that has not begun is ignored.
+  void reach(const std::string& key, double seconds);
+  // seconds: its length; 0: unknown.
+  void end(const std::string& key, double seconds);
+
+  // Asks for the length of videos that have been at work for seconds.
+  void look(Clock::time_point now = Clock::now());
+  // "2:10 min left, 1.2x real time"; what is not known is left out.
+  std::string text(Clock::time_point now = Clock::now()) const;
+  // Seconds that the rest takes; 0: unknown, or all is done.
+  double left(Clock::time_point now = Clock::now()) const;
+  // The videos at work, the oldest first: "city_night, 1:20 of 3:00 min".
+  std::vector<std::string> at_work() const;
+
+ private:
+  struct Begun {
+    std::string key, url;
+    uint64_t bytes;
+    Clock::time_point at;
+    double length = 0, reached = 0;  // seconds; 0: unknown
+    bool was_asked = false;
+  };
+  double expected(uint64_t bytes, int64_t videos) const;
+  double done() const;
+  double rate(Clock::time_point now) const;
+  void take(uint64_t bytes);
+
+  const std::function<double(const std::string& url)> length_;
+  uint64_t bytes_left_;  // of videos that have not begun, and their number
+  int64_t videos_left_;
+  const Clock::time_point start_;
+  std::vector<Begun> begun_;
+  double ended_ = 0;  // seconds of videos that have ended
+  double known_seconds_ = 0;
+  uint64_t known_bytes_ = 0;  // of videos whose length is known
+  int64_t known_ = 0;
+};
+
+}  // namespace kinora::core
