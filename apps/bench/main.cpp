@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "apps/bench/bench.hpp"
+#include "apps/command/flags.hpp"
 #include "apps/command/program.hpp"
 #include "core/base/suggest.hpp"
 

@@ -38,7 +38,7 @@ constexpr Command kVideos[] = {
     {"serve", "--pipeline D", "make videos for programs that ask over HTTP, shown while they grow",
      serve_flags, serve_command}};
 
-constexpr Command kParts[] = {
+constexpr Command kComponents[] = {
     {"plugins", "[PART]", "components and their plugins", nullptr, plugins, nullptr, plugins_parts},
     {"apply", "ID [INPUT]", "run one component alone on one input", apply_flags, apply_command},
     {"inspect", "ID|FOLDER|FILE",
@@ -59,7 +59,7 @@ struct Task {
 constexpr Task kTasks[] = {{"curate, shard, train", kMake},
                            {"look at clips and shards", kLook},
                            {"make videos", kVideos},
-                           {"components, weights, this machine", kParts}};
+                           {"components, weights, this machine", kComponents}};
 
 }  // namespace
 
