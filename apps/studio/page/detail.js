@@ -225,9 +225,12 @@ export class Detail {
     if (!this.video.paused) requestAnimationFrame(() => this.watch());
   }
 
+  /** At the end of a part of the file that plays: its last frame stays. */
   atEnd() {
-    const isPart = this.clip?.media === "video" || this.clip?.trim;
-    if (isPart && this.video.currentTime >= this.range()[1]) this.video.pause();
+    const { clip, video } = this, isPart = clip?.media === "video" || clip?.trim, end = isPart && this.range()[1];
+    if (!isPart || video.paused || video.currentTime < end) return;
+    video.pause();
+    video.currentTime = end - 0.5 / (clip.fps || 24);
   }
 
   toggle() {
@@ -238,7 +241,7 @@ export class Detail {
     }
     const [start, end] = this.range();
     if (!video.paused) return video.pause();
-    if (video.currentTime >= end - 0.01) video.currentTime = start;
+    if (video.currentTime >= end - 1 / (this.clip.fps || 24)) video.currentTime = start;
     video.play().catch(() => {});
   }
 
