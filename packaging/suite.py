@@ -26,7 +26,7 @@ import xml.etree.ElementTree as xml
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # How many tests run at once, on two cores: half of the suite's time is spent in waiting, that of the slow tests in
 # computing.
-AT_ONCE, SLOW_AT_ONCE, SLOW_SECONDS, SHARES = 3, 2, 660, 11
+AT_ONCE, SLOW_AT_ONCE, SLOW_SECONDS, SHARES = 3, 2, 660, 12
 SLOW_ROOM = 6  # two builds with sanitizers, or a second libtorch and its build
 RUN_SECONDS = 4500  # five sixths of the 90 minutes that a checking machine waits
 TURN = ROOT / ".ci/turn"

@@ -22,10 +22,8 @@ set(KINORA_TEST_SECONDS
 # The slow tests: name, seconds. A share is what CI runs in one turn (packaging/suite.py, which checks that it fits into
 # eleven minutes, two tests at a time): a new slow test goes to the share with the most room. Tests with both processors
 # (PROCESSORS 2) take their time twice. Those that build from scratch are measured without a compiler cache.
-set(KINORA_SLOW_SHARE_1 abi_libtorch_next 460 packages 70 cuts_oracle_all_1 120 rollout_rounds 75
-    many_inputs_all 200)
-set(KINORA_SLOW_SHARE_2 abi_growth_host 460 cuts_oracle_all_5 150 long_video_time 90
-    shared_curate_many 300)
+set(KINORA_SLOW_SHARE_1 abi_libtorch_next 460 packages 70 cuts_oracle_all_1 120 rollout_rounds 75)
+set(KINORA_SLOW_SHARE_2 abi_growth_host 460 cuts_oracle_all_5 150 long_video_time 90)
 set(KINORA_SLOW_SHARE_3 sanitizers_asan_workers 300 bench_all 300 parallel_mutants_8 125 second_opinions 150)
 set(KINORA_SLOW_SHARE_4 sanitizers_asan_jobs 300 run_kill_all 150 parallel_mutants_2 125 bare_root 300)
 set(KINORA_SLOW_SHARE_5 sanitizers_tsan_workers 450 sanitizers_asan_video_stages 340 parallel_mutants_4 125
@@ -40,9 +38,10 @@ set(KINORA_SLOW_SHARE_9 shots_oracle_all_4 390 sanitizers_asan_core 380 parallel
     cuts_oracle_all_4 90)
 set(KINORA_SLOW_SHARE_10 sanitizers_asan_video 380 shots_oracle_all_3 360 parallel_mutants_1 125 sdk_template_kinds 120
     studio_speed 90)
-set(KINORA_SLOW_SHARE_11 serve_load 300 slurm_daemons 225 serve_time 150 ray 230)
+set(KINORA_SLOW_SHARE_11 serve_load 300 slurm_daemons 225 serve_time 150 ray 310)
+set(KINORA_SLOW_SHARE_12 shared_curate_many 300 many_inputs_all 200)
 set(KINORA_SLOW_TEST_SECONDS)
-foreach(share RANGE 1 11)
+foreach(share RANGE 1 12)
   list(APPEND KINORA_SLOW_TEST_SECONDS ${KINORA_SLOW_SHARE_${share}})
 endforeach()
 
@@ -84,7 +83,7 @@ function(kinora_time_test name)
     math(EXPR timeout "10 * ${timeout}")
   endif()
   set_tests_properties(${name} PROPERTIES COST ${seconds} TIMEOUT ${timeout})
-  foreach(share RANGE 1 11)
+  foreach(share RANGE 1 12)
     if(name IN_LIST KINORA_SLOW_SHARE_${share})
       set_property(TEST ${name} APPEND PROPERTY LABELS share-${share})
     endif()

@@ -202,9 +202,13 @@ Result<std::vector<Record>> to_replace(const fs::path& out, const std::vector<Re
 }
 
 // The text of a new lease: a line with the beat, a line with the facts.
-std::string new_record(const LaunchPlace& place, const std::string& token) {
+std::string new_record(const LaunchPlace& place, const std::string& token, bool shares) {
   json facts = identity();
-  facts.update({{"token", token}, {"job", place.job}, {"requeues", place.requeues}, {"since", now_utc()}});
+  facts.update({{"token", token},
+                {"job", place.job},
+                {"requeues", place.requeues},
+                {"since", now_utc()},
+                {"shares", shares}});
   return fmt::format("{:012}\n{}\n", 0, facts.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
@@ -273,7 +277,14 @@ Status Lease::may_take(const fs::path& out, const LaunchPlace& place) {
              : lock.failure();
 }
 
-Result<std::unique_ptr<Lease>> Lease::take(const fs::path& out, const LaunchPlace& place) {
+Status Lease::may_share(const fs::path& out) {
+  const auto all = records_in(out);
+  if (all.empty() || all.back().has_ended() || flag_in(all.back().facts, "shares")) return {};
+  if (all.back().facts.empty() || has_died(all.back(), false) || !FolderLock::is_held(out)) return {};
+  return refusal(out, all.back());
+}
+
+Result<std::unique_ptr<Lease>> Lease::take(const fs::path& out, const LaunchPlace& place, bool shares) {
   const auto length = length_of_lease();
   auto lock = FolderLock::take(out);
   if (!lock && lock.failure().code != KINORA_ERROR_FAILED) return lock.failure();
@@ -284,8 +295,9 @@ Result<std::unique_ptr<Lease>> Lease::take(const fs::path& out, const LaunchPlac
     if (auto status = is_latest(out, all, place); !status) return status.failure();
     const auto earlier = to_replace(out, all, place, lock);
     if (!earlier) return earlier.failure();
-    Mine mine{
-        .epoch = all.empty() ? 1 : all.back().epoch + 1, .record = new_record(place, token), .token = token};
+    Mine mine{.epoch = all.empty() ? 1 : all.back().epoch + 1,
+              .record = new_record(place, token, shares),
+              .token = token};
     const fs::path file = file_of(out, mine.epoch);
     const int error = write_into(file, mine.record, O_CREAT | O_EXCL);
     if (error == EEXIST) continue;  // another process was faster: it is looked at next

@@ -1,7 +1,7 @@
 // The lease of a run's output folder: of several copies of a run, on whatever hosts, the newest alone writes
 // there. It needs no locks of files, and compares no clocks of two machines.
 //
-//   OUT/.lease-000003   {"beat", "token", "host", "process", "pid", "job", "requeues", "since", "ended"}
+//   OUT/.lease-000003   {"beat", "token", "host", "process", "pid", "job", "requeues", "since", "shares", "ended"}
 //
 // The number is the epoch. A copy takes the folder over by creating the next number, which only one can
 // (O_EXCL), and then removes the others. Its `beat` counts up ten times in KINORA_LEASE_SECONDS (20); a copy
@@ -30,13 +30,17 @@ class Lease {
  public:
   // For rank 0. Fails if another run writes there: it holds the folder's lock, or its beat changes; or, with
   // KINORA_ERROR_INVALID, if a later attempt of this process's Slurm job has taken the folder. An earlier
-  // attempt of that job always loses it. May wait for KINORA_LEASE_SECONDS, and logs for whom.
-  static Result<std::unique_ptr<Lease>> take(const std::filesystem::path& out, const LaunchPlace&);
+  // attempt of that job always loses it. May wait for KINORA_LEASE_SECONDS, and logs for whom. shares: this
+  // process has shared jobs with others, which wait for it.
+  static Result<std::unique_ptr<Lease>> take(const std::filesystem::path& out, const LaunchPlace&,
+                                             bool shares = false);
   // For other ranks, which publish next to rank 0: ends with a later attempt of their Slurm job. Null: they
   // are not of one.
   static std::unique_ptr<Lease> follow(const std::filesystem::path& out, const LaunchPlace&);
   // Whether take() would fail at once, without waiting.
   static Status may_take(const std::filesystem::path& out, const LaunchPlace&);
+  // Whether a process may share jobs there: fails while a run that shares none writes there.
+  static Status may_share(const std::filesystem::path& out);
 
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;

@@ -253,7 +253,7 @@ Result<std::unique_ptr<Lease>> lease_after(const RunFile& run, const LaunchPlace
     return finished(run.out / job.spec->name, job.identity.digest);
   };
   for (;;) {
-    auto taken = Lease::take(run.out, place);
+    auto taken = Lease::take(run.out, place, true);
     if (taken || taken.failure().code != KINORA_ERROR_FAILED || cancelled()) return taken;
     if (std::ranges::all_of(jobs, is_finished)) return std::unique_ptr<Lease>();
     std::this_thread::sleep_for(std::chrono::milliseconds(500));

@@ -53,7 +53,7 @@ std::vector<std::string> bench_names() {
 
 Flags bench_flags() {
   Flags out("options");
-  for (const auto& [name, value] : in_help("^  (?:-\\w \\[ )?--([a-z-]+)(?: \\])? ?(\\S*)"))
+  for (const auto& [name, value] : in_help("^  (?:-\\w, )?--([a-z-]+) ?(\\S*)"))
     if (value.empty())
       out.add_options()(name.c_str(), "");
     else

@@ -129,7 +129,7 @@ FolderLook look_at(core::Runtime& runtime, const fs::path& folder) {
   const auto inputs = core::find_inputs(runtime.io(), {folder.string()}, {.recursive = true}, &left_out);
   out.files = static_cast<int64_t>(inputs->size());
   out.bytes = inputs->bytes();
-  if (inputs->size() == 0)
+  if (inputs->usable() == 0)
     throw Error(KINORA_ERROR_NOT_FOUND, folder.string() +
                                             ": no videos, shards (.tar), published model "
                                             "(model_index.json) or run are in it");
@@ -137,8 +137,8 @@ FolderLook look_at(core::Runtime& runtime, const fs::path& folder) {
   if (out.opened == 0)
     throw Error(
         KINORA_ERROR_NOT_FOUND,
-        fmt::format("{}: none of the {} that were opened can be read as a video, such as {}", folder.string(),
-                    core::counted(out.unreadable, "file", "files"), (*inputs)[0].url));
+        fmt::format("{}: none of the {} opened can be read as a video, such as {}", folder.string(),
+                    core::counted(out.unreadable, "file that was", "files that were"), (*inputs)[0].url));
   return out;
 }
 

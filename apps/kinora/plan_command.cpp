@@ -156,8 +156,8 @@ std::string mistake_in_curation(const po::variables_map& given) {
   if (const int64_t n = given.count("inputs") ? given["inputs"].as<int64_t>() : 1; n < 1 || n > kMost)
     return "--inputs must be a number from 1 to 10^15";
   for (const char* name : {"failures", "drains"})
-    if (const double share = given[name].as<double>(); !(share >= 0 && share <= 24))
-      return fmt::format("--{} must be a number from 0 to 24", name);
+    if (const double share = given[name].as<double>(); !(share >= 0 && share <= 1))
+      return fmt::format("--{} is a share of the nodes a day, from 0 to 1, such as 0.02", name);
   return given["price"].as<double>() >= 0 ? "" : "--price must be 0 or more";
 }
 

@@ -210,8 +210,9 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   // Another run at work in this folder owns its log. If it takes the lease of run_jobs() after this check, its
   // log has one line of ours.
   const bool shares = is_shared(run, options);
-  if (place.first() && !shares)
-    if (const auto free = core::Lease::may_take(run.out, place); !free)
+  if (place.first())
+    if (const auto free = shares ? core::Lease::may_share(run.out) : core::Lease::may_take(run.out, place);
+        !free)
       return complain(free.failure().code == KINORA_ERROR_INVALID ? kUsage : kFailed, free.failure().message);
   auto log = open_log(run.out, place, shares);
   if (!log) return complain(kFailed, log.failure().message);

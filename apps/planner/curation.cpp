@@ -22,8 +22,9 @@ double amount_in(const json& object, const char* key) {
   return value >= 0 && value <= 1e15 ? value : -1;
 }
 
-// The stage that `shown`, of live.json, describes; `stages`: those before it.
-Result<engines::simulated::Stage> stage_of(const json& shown, size_t stages, const fs::path& file) {
+// The stage that `shown`, of live.json, describes; `stages`: those before it; `remedy`: if it took no sample.
+Result<engines::simulated::Stage> stage_of(const json& shown, size_t stages, const fs::path& file,
+                                           const char* remedy) {
   const json& cost = object_in(shown, "cost");
   engines::simulated::Stage out;
   out.name = text_in(shown, "name");
@@ -47,10 +48,8 @@ Result<engines::simulated::Stage> stage_of(const json& shown, size_t stages, con
           "{}: stage '{}' has no '{}', as if an earlier version had written it; run the job once more",
           file.string(), out.name, key);
   if (!(in > 0))
-    return fail(
-        KINORA_ERROR_INVALID,
-        "{}: stage '{}' took no sample in that run, so its cost is unknown; run the job on more videos",
-        file.string(), out.name);
+    return fail(KINORA_ERROR_INVALID, "{}: stage '{}' took no sample in that run, so its cost is unknown; {}",
+                file.string(), out.name, remedy);
   for (const json& from : cost.value("from", json::array())) {
     const double index = from.is_number_unsigned() ? from.get<double>() : 1e15;
     if (!(index < static_cast<double>(stages)))
@@ -158,7 +157,21 @@ Result<bool> check_fits(const MeasuredJob& of, const std::vector<Kind>& kinds) {
 }
 
 std::string hours_of(double hours) {
-  return hours >= 48 ? fmt::format("{:.1f} days", hours / 24) : fmt::format("{:.2f} h", hours);
+  return hours >= 48        ? fmt::format("{:.1f} days", hours / 24)
+         : hours >= 1       ? fmt::format("{:.2f} h", hours)
+         : hours >= 1. / 60 ? fmt::format("{:.1f} min", hours * 60)
+                            : fmt::format("{:.1f} s", hours * 3600);
+}
+
+// A whole number, or three digits of a small one.
+std::string amount_of(double number) {
+  return number < 100 ? fmt::format("{:.3g}", number) : fmt::format("{:.0f}", number);
+}
+
+// What `measured` videos say of the costs.
+std::string trust_in(const MeasuredJob& of) {
+  return of.measured > 1 ? fmt::format("with so many they are right within {:.1f} % at best", 100 * of.error)
+                         : "how right they are, only more videos tell";
 }
 
 }  // namespace
@@ -175,8 +188,11 @@ Result<MeasuredJob> measured_job(const RunFile& run, const JobSpec& job) {
         folder.string(), job.name, run.file.string(), job.name);
   MeasuredJob out;
   out.name = job.name;
+  // The process that puts a shared job together has run none of what others did.
+  const bool is_shared = job.options.value("lease", 0.0) > 0 || amount_in(stages[0], "in") <= 0;
+  const char* remedy = is_shared ? "run it without lease on one node" : "run the job on more videos";
   for (const json& shown : stages) {
-    auto stage = stage_of(shown, out.job.stages.size(), file);
+    auto stage = stage_of(shown, out.job.stages.size(), file, remedy);
     if (!stage) return stage.failure();
     out.job.stages.push_back(std::move(*stage));
   }
@@ -244,9 +260,9 @@ std::string text_of(const CurationPlan& plan) {
   const auto& run = plan.run;
   std::string out = fmt::format(
       "{}: {} videos, {:.4g} TB read and written, on {}\n"
-      "costs are those of {} videos that were run, and right within {:.1f} % at best\n",
+      "costs are those of a run of {}; {}\n",
       of.name, of.job.inputs, static_cast<double>(of.job.inputs) * of.job.bytes / 1e12, plan.cluster,
-      of.measured, 100 * of.error);
+      counted(of.measured, "video", "videos"), trust_in(of));
   out += fmt::format("  simulated   {}, {:.3f} of the bound\n", hours_of(plan.hours()),
                      plan.bound_hours() / plan.hours());
   if (plan.alone && plan.nodes > 1)
@@ -262,8 +278,9 @@ std::string text_of(const CurationPlan& plan) {
     out += fmt::format(
         "  lost        {} nodes fail and {} are drained; {:.2f} % of the videos are done again\n", run.failed,
         run.drained, 100 * static_cast<double>(run.redone) / static_cast<double>(of.job.inputs));
-  out += fmt::format("  cost        {:.0f} node-hours", plan.node_hours());
-  if (plan.price > 0) out += fmt::format(", {:.0f} at {:g} each", plan.price * plan.node_hours(), plan.price);
+  out += fmt::format("  cost        {} node-hours", amount_of(plan.node_hours()));
+  if (plan.price > 0)
+    out += fmt::format(", {} at {:g} each", amount_of(plan.price * plan.node_hours()), plan.price);
   out += "\n\nstage                      s a sample  deviation  samples a video  s a video\n";
   std::vector<balance::Stage> costs;
   for (const auto& s : of.job.stages) costs.push_back(s.cost);

@@ -112,6 +112,23 @@ TEST_F(PlanOfRun, TakesTheWorkOfAllVideosDividedByTheCores) {
   EXPECT_NEAR(slow->bound_hours(), 1e6 * 2.5e9 / 1e9 / 3600, 1e-3);
 }
 
+// 10 videos of 8 s on one core, then on 8: minutes, seconds, and their node-hours; one video says nothing of the error.
+TEST_F(PlanOfRun, OfASmallJobHasMinutesAndSeconds) {
+  const auto minutes = planned(10, "1x{cpus=1,memory=64GB}");
+  ASSERT_TRUE(minutes) << minutes.failure().message;
+  EXPECT_THAT(text_of(*minutes), HasSubstr("bound       1.3 min: "));
+  EXPECT_THAT(text_of(*minutes),
+              HasSubstr("costs are those of a run of 10 videos; with so many they are right"));
+  live_["inputs"] = 1;
+  write();
+  const auto seconds = planned(10, "1x{cpus=8,memory=64GB}");
+  ASSERT_TRUE(seconds) << seconds.failure().message;
+  EXPECT_THAT(text_of(*seconds), HasSubstr("bound       10.0 s: "));
+  EXPECT_THAT(text_of(*seconds),
+              HasSubstr("costs are those of a run of 1 video; how right they are, only more"));
+  EXPECT_THAT(text_of(*seconds), testing::Not(HasSubstr("cost        0 node-hours")));
+}
+
 // Nodes with GPUs, which 2 of each 8 seconds need, and nodes without.
 TEST_F(PlanOfRun, OfNodesThatCannotRunAllStagesIsThatOfOneScheduler) {
   live_["stages"][1]["cost"]["gpus"] = 1.0;
@@ -137,7 +154,17 @@ TEST_F(PlanOfRun, SaysWhatIsMissing) {
               HasSubstr("stage 'look' takes 1 gpus, and a node has 0 for it"));
   live_["stages"][1]["in"] = 0;
   write();
-  EXPECT_THAT(planned(10, "1x{cpus=8,memory=64GB}").failure().message, HasSubstr("'look' took no sample"));
+  EXPECT_THAT(
+      planned(10, "1x{cpus=8,memory=64GB}").failure().message,
+      HasSubstr("'look' took no sample in that run, so its cost is unknown; run the job on more videos"));
+  run_.jobs[0].options["lease"] = 60.0;
+  EXPECT_THAT(planned(10, "1x{cpus=8,memory=64GB}").failure().message,
+              HasSubstr("unknown; run it without lease on one node"));
+  run_.jobs[0].options["lease"] = 0.0;
+  live_["stages"][0]["in"] = 0;
+  write();
+  EXPECT_THAT(planned(10, "1x{cpus=8,memory=64GB}").failure().message,
+              HasSubstr("'cut' took no sample in that run, so its cost is unknown; run it without lease"));
   live_["stages"][0].erase("cost");
   write();
   EXPECT_THAT(planned(10, "1x{cpus=8,memory=64GB}").failure().message, HasSubstr("has no 'deviation'"));
@@ -146,6 +173,8 @@ TEST_F(PlanOfRun, SaysWhatIsMissing) {
               HasSubstr("kinora run my.toml --only clips"));
   EXPECT_THAT(planned_job(run_, "curate", "clip").failure().message, HasSubstr("did you mean 'clips'?"));
   EXPECT_EQ(*planned_job(run_, "curate", ""), run_.jobs.data());
+  EXPECT_EQ(train_job(run_, "").failure().message,
+            "plan: my.toml has no train job; for a curate job: --curate");
 }
 
 // Whatever the file has, it is data.

@@ -116,7 +116,14 @@ Result<const JobSpec*> train_job(const RunFile& run, const std::string& name) {
           "plan: job '{}' is of kind distill, with three networks and rollouts, which cannot be simulated; "
           "name a train job",
           name);
-  return planned_job(run, "train", name);
+  const auto is_of = [](std::string_view kind) {
+    return [kind](const JobSpec& job) { return job.kind->name == kind; };
+  };
+  auto found = planned_job(run, "train", name);
+  if (!found && std::ranges::none_of(run.jobs, is_of("train")) &&
+      std::ranges::any_of(run.jobs, is_of("curate")))
+    return fail(found.failure().code, "{}; for a curate job: --curate", found.failure().message);
+  return found;
 }
 
 Result<LatentSize> parse_latent(std::string_view text) {

@@ -18,7 +18,7 @@ std::optional<ComponentUse> read_component(const Document& doc, const Registry& 
     options.erase("use");
   } else {
     problems.push_back(
-        {doc.value(pointer), "expected the name of a " + kind + ", or a table such as { use = \"...\" }"});
+        {doc.value(pointer), "expected the " + kind + "'s name, or a table such as { use = \"...\" }"});
     return std::nullopt;
   }
   const auto spec = registry.find(kind, name);

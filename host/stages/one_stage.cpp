@@ -1,8 +1,5 @@
 #include "host/stages/one_stage.hpp"
 
-#include <algorithm>
-#include <unistd.h>
-
 #include "core/base/log.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/opening.hpp"
@@ -10,16 +7,14 @@
 #include "host/workers/service.hpp"
 #include "host/workers/worker.hpp"
 #include "kinora/error.hpp"
+#include "kinora/memory.hpp"
 #include "kinora/stage.hpp"
 
 namespace kinora::core {
 namespace {
 
 // Default of engine/local: half of three quarters of the machine's memory.
-uint64_t memory_of_a_worker() {
-  const auto pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGE_SIZE);
-  return static_cast<uint64_t>(std::max(0L, pages)) * static_cast<uint64_t>(std::max(0L, size)) / 8 * 3;
-}
+uint64_t memory_of_a_worker() { return memory_of_machine() / 8 * 3; }
 
 // Removes the names of engine options from a worker's message: there is no engine here.
 std::string without_options(std::string message) {

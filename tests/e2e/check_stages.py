@@ -190,14 +190,15 @@ def check_inputs():
 
 
 def check_leases():
-    """Leases are in a bucket, and of one job of the file."""
+    """Leases are in a bucket, of one job of the file, and there are some."""
     job = f'input = "{ROOT / "tests/data/bbb_A.mp4"}"\nstages = ["video.probe"]\nlease = 60.0\nlease_at = '
     other = (f'[[job]]\nname = "others"\nkind = "curate"\ninput = "{ROOT / "tests/data/bbb_B.mp4"}"\n'
              f'stages = ["video.probe"]\nlease = 60.0')
-    (good, _), (folder, of_folder), (unknown, of_unknown), (two, of_two) = curations(
+    (good, _), (folder, of_folder), (unknown, of_unknown), (two, of_two), (none, of_none) = curations(
         [f'{job}"s3://bucket/shared"', f'{job}"/shared"', f'{job}"gopher://shared"',
-         f'{job}"s3://bucket/shared"\n{other}'])
-    assert (good, folder, unknown, two) == (0, 2, 2, 2), (folder, of_folder, unknown, of_unknown, two, of_two)
+         f'{job}"s3://bucket/shared"\n{other}', f'{job}"s3://bucket/shared"'.replace("lease = 60.0\n", "")])
+    assert (good, folder, unknown, two, none) == (0, 2, 2, 2, 2), (folder, of_folder, unknown, of_unknown, two, of_two)
+    assert "lease_at does nothing without a lease; set lease = 60, or leave lease_at out" in of_none[0], of_none
     assert "lease_at must be a URI such as s3://bucket/shared" in of_folder[0], of_folder
     assert "gopher" in of_unknown[0], of_unknown
     assert "another job of this file has a lease too" in of_two[0], of_two

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The inputs of a curate job, what it reports about them, and the users' later edits.
 usage: curate.py KINORA ROOT SCRATCH"""
-import csv, hashlib, json, pathlib, shutil, subprocess, sys, tarfile
+import csv, hashlib, json, pathlib, re, shutil, subprocess, sys, tarfile
 
 from curate_edits import check_edits, check_edits_of_moved_keys, check_replaced
 from curate_runs import DATA, KINORA, ROOT, SCRATCH, STAGES, items, lines, run, stored, summary, tree
@@ -305,18 +305,21 @@ def check_folders():
 
 
 def check_page_example():
-    """The run file of docs/curate.md works as it is, with a server for its captions; then its search by words."""
+    """The run file of docs/curate.md works with the stage for captions by a server that the page puts in; then its
+    search by words."""
     text = (ROOT / "docs/curate.md").read_text().split("## A run file\n", 1)[1].split("\n## ", 1)[0]
     example = text.split("```toml\n", 1)[1].split("```", 1)[0].strip()
-    assert "embed-text" in example and "caption.endpoint" in example, example
+    endpoint = re.search(r'\{ use = "caption\.endpoint",[^}]*\}', text)[0]
+    assert "embed-text" in example and '{ use = "caption.describe" }' in example, example
     videos = SCRATCH / "page_videos"
     videos.mkdir()
     for name in ("bbb_A.mp4", "film.mp4"):
         shutil.copy(DATA / name, videos / name)
     with ModelServer() as server:
         here = example.replace("videos/*.mp4",
-                               f"{videos}/*.mp4").replace('use = "caption.endpoint",',
-                                                          f'use = "caption.endpoint", base_url = "{server.url}",')
+                               f"{videos}/*.mp4").replace('{ use = "caption.describe" }', endpoint.replace(
+                                   'use = "caption.endpoint",',
+                                   f'use = "caption.endpoint", base_url = "{server.url}",'))
         (SCRATCH / "page.toml").write_text(f'[run]\nout = "{SCRATCH / "page"}"\n{here}\n')
         done = subprocess.run([KINORA, "run", str(SCRATCH / "page.toml")], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr

@@ -390,7 +390,7 @@ def check_commands():
     """`kinora WORD` in messages, help texts and documents: WORD is in the table of commands, `kinora plugins WORD` in
     that of its own."""
     table = (ROOT / "apps/kinora/commands.cpp").read_text()
-    commands = set(re.findall(r'\{"([a-z]+)",', table[table.index("kCommands[]"):]))
+    commands = set(re.findall(r'\{"([a-z]+)",', table[table.index("constexpr Command k"):]))
     assert len(commands) > 10 and "run" in commands, commands
     own = set(re.findall(r'"([a-z-]+)"', (ROOT / "apps/kinora/plugins_command.cpp").read_text()))
     seen = 0

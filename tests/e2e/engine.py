@@ -124,10 +124,12 @@ def of_the_run():
         traces[name] = (done.returncode, (SCRATCH / name / "clips/trace.json").exists())
     holds("the run's engine is that of a job without one",
           traces == {"plain": (0, False), "head": (0, True), "own": (0, False)}, traces)
-    for sets in (["run.engine.use=local", "run.engine.queue=3"], ["clips.engine.queue=3"], ['run.engine={use="ray"}']):
+    for sets in (["run.engine.use=local", "run.engine.queue=3"], ['clips.engine={use="local",queue=3}'],
+                 ['run.engine={use="ray"}']):
         again = kinora("run", SCRATCH / "plain.toml", "--dry-run", *(a for s in sets for a in ("--set", s)))
         holds(f"a finished job stays finished with {sets}", "clips: already done" in again.stderr, again.stderr)
-    for head, at, words in (('"loca"', "2:10", "did you mean 'local'?"), ("3", "2:10", "expected the name of a engine"),
+    for head, at, words in (('"loca"', "2:10", "did you mean 'local'?"), ("3", "2:10", "expected the engine's name"),
+                            ('{ queue = 3 }', "2:10", "expected the engine's name, or a table such as { use ="),
                             ('{ use = "local", quue = 3 }', "2:27", "did you mean 'queue'?")):
         file = toml("wrong", [VIDEO], stages)
         file.write_text(file.read_text().replace("[run]\n", f"[run]\nengine = {head}\n"))

@@ -50,15 +50,19 @@ def check_others():
     (SCRATCH / "empty").mkdir()
     (SCRATCH / "texts").mkdir()
     (SCRATCH / "texts/a.mp4").write_text("a text")
-    for folder, why in (("empty", "empty"), ("none", "none: not a folder"),
-                        ("texts", "can be read as a video, such as")):
-        assert why in kinora("init", folder, code=1), folder
+    (SCRATCH / "notes").mkdir()
+    (SCRATCH / "notes/a.txt").write_text("a text")
+    nothing = ": no videos, shards (.tar), published model (model_index.json) or run are in it"
+    for folder, why in (("empty", f"empty{nothing}"), ("notes", f"notes{nothing}"), ("none", "none: not a folder"),
+                        ("texts", "texts: none of the 1 file that was opened can be read as a video, such as")):
+        for command in ("init", "curate"):
+            said = kinora(command, folder, code=1)
+            assert why in said, (command, folder, said)
     assert "a folder is missing" in kinora("init", code=2)
 
 
 def check_curate(folder):
-    """The smallest bounds: the clips of the test are short."""
-    few = ("--set", 'clips.stages[1].min_length=0.5', "--set", "clips.stages[1].min_frames=1")
+    few = ("--set", 'chosen.where="blur >= 1"')
     said = kinora("curate", folder, *few)
     out = SCRATCH / "runs/my-videos"
     assert f"kinora studio '{out}'" in said or f"kinora studio {out}" in said, said

@@ -97,7 +97,7 @@ def check_items():
     assert [line["key"] for line in lines[:2]] == ["film", "film-0000"] and len(lines) == 13, lines
     others = curated(text)
     assert sorted(line["end"] for line in others) == ["failed", "filtered", "filtered"], others
-    sources = [(ROOT / "plugins/jobs/curation" / name).read_text() for name in ("items.cpp", "ingest.cpp")]
+    sources = [(ROOT / "plugins/jobs" / name).read_text() for name in ("curation/items.cpp", "curate/ingest.cpp")]
     unread = re.search(r"json unread_line\(.*?^}", sources[0], re.S | re.M)[0]
     written = {name for source in sources
                for name in re.findall(r'\bline\["(\w+)"\]', source)} | set(re.findall(r'\{"(\w+)", ', unread))

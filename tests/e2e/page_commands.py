@@ -53,7 +53,7 @@ NOT_RUN = [
     (r"pip install --no-deps torch==|KINORA_ASSETS=FOLDER kinora run DIR/",
      "is of an installation: the test `installed`"),
     (r"apt install --no-install-recommends ca-certificates |KINORA_ASSETS=assets kinora-|tar -xzf kinora-|"
-     r"python3 -m venv env|mkdir assets|python3 kinora-|pip install kinora-",
+     r"python3 -m venv env|mkdir assets|python3 kinora-|pip install kinora-|pip install 'ray>=",
      "is of a release: the tests `installed` and `bare_root` use one"),
     (r"pip install py-rattler|python3 packaging/conda/local\.py",
      "makes conda packages: the test `conda_recipe` renders the recipe"),
@@ -64,6 +64,8 @@ NOT_RUN = [
     (r"srun |sbatch ", "needs Slurm: the test `slurm` sets its variables, the test `slurm_daemons` has its daemons"),
     (r"kinora bench( parallel| block --device cuda --tokens 8192)?$", "takes minutes, or a GPU: the test `bench`"),
     (r"python3 tests/oracle/cuts_oracle\.py ", "takes minutes: the tests `cuts_oracle_all_1` to `_5`"),
+    (r"export VIRTUAL_ENV=\$PWD/\.deps/ray |build/dev/bin/kinora run my\.toml --set 'run\.engine=\{ use = \"ray\"",
+     "needs Ray: the test `ray` sets these variables"),
     (r"kinora (curate|init) ", "look at a folder: the test `first`"),
     (r"kinora studio runs/videos$", "of what `kinora curate` makes; as with runs/quickstart"),
     (r"python3 tests/e2e/serve_time\.py ", "measures for minutes: the test `serve_time`"),
@@ -95,7 +97,8 @@ NOT_RUN = [
      r'kinora --plugins plugins ', "a stage in plain C: `check_stage_in_c` of the test `running`"),
 ]
 # Lines of such blocks that are not commands.
-NO_COMMANDS = [r"The run is in runs/quickstart|runs/quickstart/\S+ {3}",
+NO_COMMANDS = [r"[narxu] {10}",  # keys of the studio
+               r"The run is in runs/quickstart|runs/quickstart/\S+ {3}",
                r"(shard-000000\.tar|shard-000000\.tar\.idx|\.nv-meta/) "]
 
 

@@ -280,7 +280,8 @@ def check_curation():
     assert abs(found["bound_hours"] / (1e10 * mean / 800 / 3600) - 1) < 1e-3, found
     assert abs(found["cost"] / (2.5 * 100 * found["hours"]) - 1) < 1e-9 and found["failed_nodes"] > 0, found
     for arguments, says in ((cluster[:1], "--curate needs a cluster"), ([*cluster[:2], "8x8xH100"], "expected NODESx{"),
-                            ([*cluster, "--failures", 25], "a number from 0 to 24"),
+                            ([*cluster, "--failures", 2], "--failures is a share of the nodes a day, from 0 to 1"),
+                            (["--cluster", "8x8xH100"], "has no train job; for a curate job: --curate"),
                             ([*cluster, "--latent", "1x2x3"], "--latent is for train jobs"),
                             ([*cluster, "--job", "clip"], "did you mean 'clips'?")):
         message = kinora("plan", RUN, *arguments, code=2)

@@ -40,8 +40,8 @@ def ray(nodes, **more):
 LOCAL = '{ use = "local" }'
 
 
-def run(file, code=0):
-    done = subprocess.run(kinora("run", file), env=ENV, capture_output=True, text=True, timeout=240)
+def run(file, code=0, **env):
+    done = subprocess.run(kinora("run", file), env={**ENV, **env}, capture_output=True, text=True, timeout=240)
     said = done.stdout + done.stderr
     assert done.returncode == code, f"exit {done.returncode}, expected {code}\n{said[-4000:]}"
     return said
@@ -163,16 +163,16 @@ def check_memory():
     assert max(frames) < live["memory"]["peak"] <= bound + beyond, (live["memory"], workers, max(frames))
 
 
-def check_bridge(expected, folder):
-    """The bridge of nodes that end with it: the next one has others."""
-    process = begun(run_file("bridge", ray(2, item_retries=0), folder), "bridge", 2)
+def check_bridge(expected, folder, name, how, why, **options):
+    """The bridge of nodes that end with it is killed, or stands still: the next one has others."""
+    process = begun(run_file(name, ray(2, item_retries=0, **options), folder), name, 2)
     bridges = [pid for pid, line in processes(process.pid).items() if line.rstrip().endswith("kinora_ray bridge")]
     assert len(bridges) == 1, processes(process.pid)
-    os.kill(bridges[0], signal.SIGKILL)
+    os.kill(bridges[0], how)
     said = ended(process)
-    assert said.count("the bridge to Ray has ended; all nodes with it") == 1, said[-4000:]
+    assert said.count(f"the bridge to Ray {why}; all nodes with it") == 1, said[-4000:]
     assert said.count("there is a node again") == 1, said[-4000:]
-    same("bridge", expected)
+    same(name, expected)
 
 
 class Cluster:
@@ -277,6 +277,43 @@ def check_nodes(expected, folder):
         shutil.rmtree(cluster.folder, ignore_errors=True)
 
 
+# Has a node's cores until its input ends.
+HOLDER = """
+import ray, sys
+ray.init(address=sys.argv[1], logging_level="ERROR")
+actor = ray.remote(type("Holder", (), {"here": lambda self: 0})).options(num_cpus=0, resources={"kinora": 1}).remote()
+ray.get(actor.here.remote())
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def check_busy(expected, folder):
+    """A node whose cores another program has when the run begins is used when that has ended."""
+    cluster = Cluster()
+    holder = None
+    try:
+        cluster.head()
+        address = f"127.0.0.1:{PORT}"
+        holder = subprocess.Popen([PYTHON, "-c", HOLDER, address], env=cluster.env, stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, text=True)
+        assert "held" in holder.stdout.readline()
+        process = subprocess.Popen(kinora("run", run_file("busy", ray(1, address=address), folder)), env=ENV,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        said = ""
+        while "it has no free core" not in said:
+            said += (line := process.stdout.readline())
+            assert line, said[-4000:]
+        holder.communicate("", timeout=60)
+        ended(process)
+        same("busy", expected)
+    finally:
+        if holder:
+            holder.kill()
+        cluster.kill()
+        shutil.rmtree(cluster.folder, ignore_errors=True)
+
+
 def check_driver(expected, folder):
     """The driver dies; nothing of it stays, and the other engine goes on."""
     file = run_file("driver", ray(1), folder)
@@ -350,10 +387,13 @@ def check_refusals(folder):
     """One line with a remedy each."""
     for name, engine, words in (
             ("nobody", ray(1, address="127.0.0.1:1", cluster_wait=60), "no Ray cluster at '127.0.0.1:1'"),
+            ("named", ray(1, address="auto", cluster_wait=60), "no Ray cluster at '127.0.0.1:2'"),
             ("label", ray(1, where=["pool=none"], cluster_wait=15), "that `where` names labels that they have")):
-        said = run(run_file(name, engine, folder), code=1)
+        said = run(run_file(name, engine, folder), code=1, RAY_ADDRESS="127.0.0.1:2")
         assert words in said, (name, said[-2000:])
     for name, engine, words in (("address", ray(1, address="local:0"), "expected auto, HOST:PORT"),
+                                ("scheme", ray(1, address="ray://head:10001"), "head without ray:// or http://"),
+                                ("page", ray(1, address="http://head:8265"), "head without ray:// or http://"),
                                 ("no_label", ray(1, where=["pool"]), "LABEL=VALUE")):
         file = run_file(name, engine, folder)
         done = subprocess.run([KINORA, "check", file], env=ENV, capture_output=True, text=True, timeout=60)
@@ -362,7 +402,8 @@ def check_refusals(folder):
 
 def main():
     if INSIDE:
-        return {"head": check_head, "nodes": check_nodes}[sys.argv[5]](results("local"), SCRATCH / "videos10")
+        part = {"busy": check_busy, "head": check_head, "nodes": check_nodes}[sys.argv[5]]
+        return part(results("local"), SCRATCH / "videos10")
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     check_version()
@@ -373,8 +414,10 @@ def main():
     expected = results("local")
     assert len(expected[1]) > 10, expected[1]
     parts = {"equality": lambda: check_equality(expected, folder), "deaths": lambda: check_deaths(expected, folder),
-             "bridge": lambda: check_bridge(expected, folder), "head": beside_a_cluster("head"),
-             "nodes": beside_a_cluster("nodes"),
+             "bridge": lambda: check_bridge(expected, folder, "bridge", signal.SIGKILL, "has ended"),
+             "still": lambda: check_bridge(expected, folder, "still", signal.SIGSTOP, "stands still", item_timeout=60),
+             "head": beside_a_cluster("head"),
+             "nodes": beside_a_cluster("nodes"), "busy": beside_a_cluster("busy"),
              "driver": lambda: check_driver(expected, folder), "refusals": lambda: check_refusals(folder),
              "memory": check_memory, "token": lambda: check_token(folder)}
     for name in sys.argv[5:] or parts:

@@ -2,7 +2,7 @@
 """`kinora check` tells what the Python of engine/ray lacks, each in one line with its place and a remedy, and connects
 to nothing. Ray is not needed: only its version is read. The files of packaging/ray for clusters name what there is.
 usage: ray_python.py KINORA BUILD ROOT SCRATCH"""
-import os, pathlib, re, shutil, subprocess, sys
+import os, pathlib, re, shutil, subprocess, sys, tempfile
 
 import yaml
 
@@ -44,11 +44,14 @@ def answer(python, path, **more):
 def check_files():
     """The files for clusters hold what their comments tell a reader to make, and the Ray that is tested."""
     text = (ROOT / "packaging/ray/kuberay.yaml").read_text()
-    cluster = yaml.safe_load(text)
+    cluster, policy = yaml.safe_load_all(text)
+    [within] = policy["spec"]["ingress"]
+    of_cluster = {"matchLabels": {"ray.io/cluster": cluster["metadata"]["name"]}}
+    assert policy["spec"]["podSelector"] == within["from"][0]["podSelector"] == of_cluster, policy
     assert cluster["kind"] == "RayCluster" and f"ray.io/cluster={cluster['metadata']['name']}," in text, text
     tested = re.search(r"ray==(\S+)", (ROOT / "packaging/dev.sh").read_text())[1]
     assert cluster["spec"]["rayVersion"] == tested, tested
-    made = re.search(r"create secret generic (\S+) --from-literal=(\w+)=", text).groups()
+    made = re.search(r"create secret generic (\S+) --from-file=(\w+)=/dev/stdin", text).groups()
     for group in (cluster["spec"]["headGroupSpec"], *cluster["spec"]["workerGroupSpecs"]):
         pod = group["template"]["spec"]
         [node] = pod["containers"]
@@ -69,6 +72,17 @@ def check_files():
     assert cluster["worker_start_ray_commands"][-1].endswith(f"$RAY_HEAD_IP:{port}"), cluster
 
 
+def check_slurm_memory():
+    """ray.sbatch gives Ray the memory that Slurm grants, by node or by core; without a limit all of the node."""
+    [line] = re.findall(r"(?m)^memory=.*$", (ROOT / "packaging/slurm/ray.sbatch").read_text())
+    for granted, expected in (({}, 0), ({"SLURM_MEM_PER_NODE": "100"}, 100), ({"SLURM_MEM_PER_NODE": "0"}, 0),
+                              ({"SLURM_MEM_PER_CPU": "10", "SLURM_CPUS_PER_TASK": "4"}, 40),
+                              ({"SLURM_MEM_PER_NODE": "", "SLURM_MEM_PER_CPU": ""}, 0)):
+        said = subprocess.run(["bash", "-euc", f"{line}; echo $memory"], env={"PATH": os.environ["PATH"], **granted},
+                              capture_output=True, text=True, check=True, timeout=60).stdout
+        assert int(said) == expected << 20, (granted, said)
+
+
 def check_difference():
     """What is said of a node whose Kinora or plugins are others."""
     sys.path[:0] = SITE.split(":")
@@ -80,9 +94,44 @@ def check_difference():
                     "its plugins differ: new, probe"], said
 
 
+def check_local_folder():
+    """Ray's sockets in it have short paths, whatever TMPDIR is."""
+    made = "import shutil; from kinora_ray._local import Local; at = Local().folder; shutil.rmtree(at); print(at)"
+    for length, is_there in ((16, True), (17, False)):
+        place = tempfile.mkdtemp(prefix="/tmp/", suffix="x" * (length - len("/tmp/") - 8))
+        try:
+            said = subprocess.run([sys.executable, "-c", made], check=True, capture_output=True, text=True, timeout=60,
+                                  env={**os.environ, "PYTHONPATH": SITE, "TMPDIR": place}).stdout
+            assert len(place) == length and said.startswith(f"{place}/kinora-ray-" if is_there else "/tmp/kinora-ray-")
+        finally:
+            os.rmdir(place)
+
+
+def check_last_words():
+    """Ray's reason of an actor's end is below its names."""
+    from kinora_ray.bridge import Bridge
+    said = ("The actor died unexpectedly.\n\tclass_name: KinoraStage\n\tpid: 5\nThe node runs low on memory.\n"
+            "1.9 of 2 GB")
+    assert [Bridge(None).last_words(Exception(one)) for one in (said, "It is gone.", "")] == [
+        "The node runs low on memory. 1.9 of 2 GB", "It is gone.", "Exception"]
+
+
+def check_memory():
+    """A node's memory is that of its container."""
+    from kinora_ray._stage import _memory
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    written("proc/self/cgroup", "5:cpu:/c\n4:pids,memory:/d/e\n0::/a\n")
+    machine = _memory("/nowhere")
+    assert _memory(SCRATCH) == machine > 1 << 24
+    written("sys/fs/cgroup/a/memory.max", "max\n")
+    written("sys/fs/cgroup/memory.max", "8192\n")
+    assert _memory(SCRATCH) == 8192
+    written("sys/fs/cgroup/memory/d/memory.limit_in_bytes", "4096\n")
+    assert _memory(SCRATCH) == 4096
+
+
 def check_pieces():
     """What a stage passes on keeps the number by which the bridge knows it; what it makes has none."""
-    os.environ["KINORA_PREFIX"] = str(BUILD)
     import kinora
     from kinora_ray import _stage
     clip = kinora.Sample("clip", {"mp4": b"m" * 50000, "txt": b"a street"})
@@ -97,11 +146,47 @@ def check_pieces():
     again.release()
 
 
+def check_local_start():
+    """A node that does not start ends the job with a remedy, and leaves no process."""
+    written("fake/ray/__init__.py", "")
+    written("fake/ray/cluster_utils.py", """import subprocess
+
+
+class Cluster:
+    head_node, worker_nodes = None, set()
+
+    def add_node(self, **options):
+        self.begun = subprocess.Popen(["sleep", "1000"])
+        raise Exception("the raylet\\nis late")
+""")
+    sys.path.insert(0, str(SCRATCH / "fake"))
+    from kinora_ray import _local, bridge
+    before = dict(os.environ)
+    local = _local.Local()
+    try:
+        local.start(2)
+        raise AssertionError("no node was refused")
+    except bridge.Unusable as error:
+        assert re.fullmatch(r"Ray's nodes did not start in 0 s; this machine is busy: run again, or take engine = "
+                            r'"local" \(the raylet is late\)', str(error)), error
+    finally:
+        local.stop()
+        os.environ.clear()
+        os.environ.update(before)
+    assert local.cluster.begun.wait(timeout=30) == -9 and not pathlib.Path(local.folder).exists()
+
+
 def main():
+    os.environ["KINORA_PREFIX"] = str(BUILD)  # kinora looks for it once
     check_files()
+    check_slurm_memory()
     check_difference()
+    check_local_folder()
+    check_last_words()
+    check_memory()
     check_pieces()
     shutil.rmtree(SCRATCH, ignore_errors=True)
+    check_local_start()
     # without the packages of the interpreter's own folders
     python = program("python", f'exec "{sys.executable}" -S "$@"')
     environment = program("env/bin/python3", f'exec "{sys.executable}" -S "$@"')
@@ -116,8 +201,8 @@ def main():
     wheel, half = str(ROOT / "packaging/wheel"), str(ROOT / "packaging/ray")
     cases = (("/nowhere/python3", fine, {}, "'/nowhere/python3' cannot be started; install Python with kinora-ray, or"),
              (program("ends", "exit 1"), fine, {}, "cannot be started"),
-             (program("dies", "echo here; kill -9 $$"), fine, {}, "has no kinora-ray; pip install"),
-             (python, wheel, {}, f"has no kinora-ray; pip install kinora-ray=={VERSION}, or set"),
+             (program("dies", "echo here; kill -9 $$"), fine, {}, "has no kinora-ray; install the wheel"),
+             (python, wheel, {}, "has no kinora-ray; install the wheel kinora-ray of this release, or set"),
              (python, f"{older}:{fine}", {}, f"has kinora-ray 0.0.9, and this is Kinora {VERSION}; install the same"),
              (python, f"{other}:{fine}", {}, f"has Kinora 0.0.9, and this is Kinora {VERSION}; install the same"),
              (python, half, {}, "has no Kinora (No module named 'kinora'); install the wheel"),
@@ -125,6 +210,10 @@ def main():
              (python, SITE, {}, "has no Ray; pip install 'ray>=2.49,<2.62', or set the option python"),
              (python, with_ray("2.48.9"), {}, "has Ray 2.48.9, and kinora-ray takes 2.49 to 2.61; pip install"),
              (python, with_ray("2.62.0"), {}, "has Ray 2.62.0, and kinora-ray takes 2.49 to 2.61; pip install"))
+    for address in ("ray://head:10001", "http://head:8265", "head", "local:65"):
+        code, said = answer(f'{python}", address = "{address}', fine)
+        words = "expected auto, HOST:PORT of a cluster's head without ray:// or http://, or local:N"
+        assert code == 2 and words in said, (address, code, said)
     for option, path, more, words in cases:
         code, said = answer(option, path, **more)
         first, *rest = said.splitlines()

@@ -250,7 +250,7 @@ def check_report_and_metrics():
     begun = int(time.time())
     for text in (run(job("few", where="blur >= 50"), page), run(job("few", where="blur >= 50"), page)):
         assert f"; open {OUT}/report.html" in text, text
-        good = summary("clips")["clips"]["kept"]  # of the clips that were there before these were put in their place
+        good = summary("clips")["kept"]  # of the one input that was there before these clips were put in its place
         assert f" → {good} good → {min(good, summary('few')['clips']['kept'])} chosen\n" in text, text
     for name in ("few", "page"):
         metrics = dict(line.rsplit(" ", 1)

@@ -131,6 +131,27 @@ def check_one_afterwards(alone):
     same(out, alone)
 
 
+def check_beside_a_plain_run(alone):
+    """While a run without leases lives, none with leases begins there."""
+    out = SCRATCH / "plain"
+    plain = subprocess.Popen(command(out), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        until(lambda: [f for f in out.glob(".lease-*") if f.read_text().endswith("}\n")], "a lease of the plain run")
+        plain.send_signal(signal.SIGSTOP)
+        refused = subprocess.run(command(out, f"clips.lease={TERM}"), capture_output=True, text=True, timeout=60)
+        plain.send_signal(signal.SIGCONT)
+        said = plain.communicate(timeout=120)[1]
+    finally:
+        if plain.poll() is None:
+            plain.kill()
+    assert plain.returncode == 0, said
+    assert refused.returncode == 1 and f"another kinora run is writing to {out} (process {plain.pid} on" in (
+        refused.stderr), refused
+    same(out, alone)
+    again = subprocess.run(command(out, f"clips.lease={TERM}"), capture_output=True, text=True, timeout=60)
+    assert again.returncode == 0 and "clips: already done" in again.stderr, again
+
+
 def in_bucket(server):
     return [f"storage.s3.endpoint={server.url}", "storage.s3.anonymous=true", "clips.lease_at=s3://bucket/shared/"]
 
@@ -244,7 +265,8 @@ def main():
     alone = SCRATCH / "alone"
     done = subprocess.run(command(alone, "clips.threads=0"), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done
-    for check in (check_processes, check_one_afterwards, check_bucket, check_server_that_ignores_conditions):
+    for check in (check_processes, check_one_afterwards, check_beside_a_plain_run, check_bucket,
+                  check_server_that_ignores_conditions):
         begin = time.monotonic()
         check(alone)
         print(f"ok    {check.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)

@@ -84,7 +84,7 @@ def check_numbers(page):
               const value = keeping(its, { is_most, is_strict });
               const isKept = is_strict ? (is_most ? its < value : its > value)
                   : is_most ? its <= value : its >= value;
-              if (!isKept || Math.abs(value - its) > 0.011 * Math.max(Math.abs(its), 1))
+              if (!(isKept && Math.abs(value - its) <= 0.011 * Math.max(Math.abs(its), 1)))
                 wrong.push([its, is_most, is_strict, value]);
             }
         return wrong; }""")

@@ -5,6 +5,13 @@ import secrets
 import shutil
 import signal
 import tempfile
+import time
+
+_START = 90  # seconds for a node
+_OF_HEAD = ("include_dashboard", "temp_dir")
+
+# Bytes of TMPDIR: a socket's path has 107 (unix(7)), of which this folder and Ray's names there take up to 91.
+_LONGEST = 16
 
 
 class Local:
@@ -12,34 +19,45 @@ class Local:
     def __init__(self):
         """Sets variables that Ray reads when it is imported."""
         self.cluster = None
-        self.folder = tempfile.mkdtemp(prefix="kinora-ray-")
+        place = tempfile.gettempdir()
+        place = place if len(os.fsencode(place)) <= _LONGEST else "/tmp"
+        self.folder = tempfile.mkdtemp(prefix="kinora-ray-", dir=place)
         os.mkdir(f"{self.folder}/ray")
         # Ray's file with the address of "the" cluster of this machine goes there too, so that "auto" finds no other's.
         os.environ.update({"RAY_TMPDIR": self.folder, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32),
                            "RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "1000",
-                           "RAY_health_check_timeout_ms": "1000", "RAY_health_check_failure_threshold": "3"})
+                           "RAY_health_check_timeout_ms": "1000", "RAY_health_check_failure_threshold": "3",
+                           "RAY_agent_register_timeout_ms": "120000",
+                           "RAY_raylet_start_wait_time_s": str(_START)})
 
     def start(self, n):
-        """Returns the address."""
+        """Returns the address. Raises Unusable if the nodes do not start."""
         from ray.cluster_utils import Cluster
+
+        from .bridge import Unusable
         cores = max(1, (os.cpu_count() or 1) // n)
         room = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
         node = {"num_cpus": 0, "resources": {"kinora": cores}, "include_dashboard": False,
                 "node_ip_address": "127.0.0.1", "temp_dir": f"{self.folder}/ray",
                 "object_store_memory": max(80 << 20, min(1 << 30, room // (2 * n)))}
-        self.cluster = Cluster(initialize_head=True, head_node_args=node)
-        for _ in range(n - 1):
-            self.cluster.add_node(**{k: v for k, v in node.items() if k not in ("include_dashboard", "temp_dir")})
+        since = time.monotonic()
+        try:
+            self.cluster = Cluster()
+            for i in range(n):
+                self.cluster.add_node(**{k: v for k, v in node.items() if i == 0 or k not in _OF_HEAD})
+        except Exception as error:  # Ray has no type for it
+            raise Unusable(f"Ray's nodes did not start in {time.monotonic() - since:.0f} s; this machine is busy: run "
+                           f"again, or take engine = \"local\" ({' '.join(str(error).split())})") from error
         return self.cluster.address
 
     def stop(self):
+        rest = _below()  # agents and actors live on for a while without their node; a node that did not start, too
         if self.cluster:
-            rest = _below()  # agents and actors live on for a while without their node
-            for node in [*self.cluster.worker_nodes, self.cluster.head_node]:
+            for node in filter(None, [*self.cluster.worker_nodes, self.cluster.head_node]):
                 node.kill_all_processes(check_alive=False, allow_graceful=False)
-            for pid in rest:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+        for pid in rest:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

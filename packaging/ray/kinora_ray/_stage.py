@@ -1,7 +1,9 @@
 """The actors on the nodes: KinoraNode, one a node, and KinoraStage, one for each instance of a stage."""
+import contextlib
 import ctypes
 import json
 import os
+import pathlib
 import pickle
 import queue
 import threading
@@ -202,14 +204,27 @@ class _Call:
             self._tell("set", {}, handle)
 
 
+def _memory(root=""):
+    """memory_of_machine() of kinora/memory.hpp."""
+    out = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError), open(f"{root}/proc/self/cgroup") as groups:
+        for _, controllers, path in (line.rstrip("\n").split(":", 2) for line in groups):
+            place, name = ("/memory", "memory.limit_in_bytes") if controllers else ("", "memory.max")
+            for group in (path, *map(str, pathlib.PurePosixPath(path).parents)):
+                with contextlib.suppress(OSError, ValueError), \
+                     open(f"{root}/sys/fs/cgroup{place}{group}/{name}") as bound:
+                    if not controllers or "memory" in controllers.split(","):
+                        out = min(out, int(bound.read()))
+    return out
+
+
 class KinoraNode:
     """Keeps what the job uses of its node, so that Ray gives it to nobody else."""
 
     def about(self):
         import kinora
         import ray
-        pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-        return {"fingerprint": kinora.fingerprint(), "gpus": ray.get_gpu_ids(), "memory": pages * page // 4 * 3}
+        return {"fingerprint": kinora.fingerprint(), "gpus": ray.get_gpu_ids(), "memory": _memory() // 4 * 3}
 
     def here(self):
         """Answers, if its node is there."""

@@ -7,6 +7,7 @@ import ipaddress
 import itertools
 import os
 import pickle
+import re
 import socket
 import sys
 import time
@@ -23,6 +24,8 @@ from ._stage import KinoraNode, KinoraStage
 from ._wire import Wire, head_of
 
 _PLACE = 60  # seconds for a node's first actor
+_TOGETHER = 20  # seconds for the first nodes, after which those that are ready begin
+_AGAIN = 10  # seconds until a node that was busy is looked at again
 _LOOK = 0.5  # seconds between two looks at the nodes
 _VISIT = 10  # seconds for a node to answer
 _SPILLS = 10  # seconds between two looks at what the object stores have spilled to disk
@@ -69,6 +72,7 @@ class Bridge:
         self.wire, self.ray, self.fingerprint, self.cluster = wire, None, None, None
         self.workers, self.inputs, self.tasks = {}, {}, set()
         self.nodes, self.keepers, self.lost = {}, {}, set()
+        self.passed = {}  # nodes that are not used: when they are looked at again
         self.opened, self.leaving, self.ended, self.usable = False, set(), asyncio.Event(), True
         self.pieces, self.numbers = {}, itertools.count(time.time_ns())  # no two bridges of a job give one number
         self.memory, self.spilled, self.looked = 0, {}, 0.0
@@ -131,6 +135,8 @@ class Bridge:
             os.close(file)
         self.fingerprint = kinora.fingerprint()
         address, self.memory = head.get("address", "auto"), head.get("memory", 0)
+        if address == "auto" and re.fullmatch(r"[^/]+:\d+", named := os.environ.get("RAY_ADDRESS", "")):
+            address = named
         self.cluster = _local.Local() if address.startswith("local:") else None
         self.ray = ray = _imported()
         if self.cluster:
@@ -151,17 +157,30 @@ class Bridge:
                            f"no Ray cluster at '{address}' ({line}); start one (ray start --head), or set address = "
                            f"\"local:2\"") from None
         self.refuse_insecure(head.get("insecure", False))
+        self.begin(self.beat())
         where = dict(one.split("=", 1) for one in head.get("where", []))
+        first = asyncio.get_running_loop().time()
         while not self.ended.is_set():
             there, leaving = await asyncio.to_thread(self.seen)  # while the head is away, calls go on
-            await asyncio.gather(*(self.keep(node) for node in there if node["NodeID"] not in self.keepers and
-                                   all(node["Labels"].get(k) == v for k, v in where.items())))
-            if self.nodes and not self.opened:
+            now = asyncio.get_running_loop().time()
+            new = [node for node in there if node["NodeID"] not in self.keepers and
+                   now >= self.passed.get(node["NodeID"], 0) and
+                   all(node["Labels"].get(k) == v for k, v in where.items())]
+            free = await asyncio.to_thread(self.ray._private.state.available_resources_per_node) if new else {}
+            for node in new:
+                self.keepers[node["NodeID"]] = None  # its first actor is being started
+                self.begin(self.keep(node, free.get(node["NodeID"], {})))
+            if self.nodes and not self.opened and (now - first > _TOGETHER or self.keepers.keys() == self.nodes.keys()):
                 self.opened = True
                 self.send("opened", nodes=len(self.nodes))
             self.look({node["NodeID"] for node in there}, leaving)
             await asyncio.sleep(_LOOK)
             self.begin(self.look_at_stores())
+
+    async def beat(self):
+        while not self.ended.is_set():
+            self.send("beat")
+            await asyncio.sleep(_LOOK)
 
     def refuse_insecure(self, insecure):
         host = self.ray.get_runtime_context().gcs_address.rpartition(":")[0].strip("[]")
@@ -185,37 +204,42 @@ class Bridge:
         return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False), "max_restarts": 0,
                 "max_task_retries": 0}
 
-    async def keep(self, node):
+    async def keep(self, node, free):
         """Takes the free cores and GPUs of a node for the job, and tells the engine; or says why not."""
         name, address = node["NodeID"], node["NodeManagerAddress"]
-        free = self.ray._private.state.available_resources_per_node().get(name, {})
-        own, gpus = int(free.get("kinora", 0)), int(free.get("GPU", 0))
-        cores = own or int(free.get("CPU", 0))
+        own, gpus = "kinora" in node["Resources"], int(free.get("GPU", 0))
+        cores = int(free.get("kinora" if own else "CPU", 0))
         if cores < 1:
-            self.keepers[name] = None
-            return self.send("said", level="warn", message=f"node {address} has no free core, so it is not used")
-        takes = {"num_cpus": 0, "resources": {"kinora": own}} if own else {"num_cpus": cores}
+            return self.pass_over(name, address, "it has no free core")
+        takes = {"num_cpus": 0, "resources": {"kinora": cores}} if own else {"num_cpus": cores}
         keeper = self.ray.remote(KinoraNode).options(num_gpus=gpus, **takes, **self.on(name)).remote()
         self.keepers[name] = keeper
         try:
             about = await asyncio.wait_for(keeper.about.remote(), _PLACE)
+        except asyncio.TimeoutError:
+            return self.pass_over(name, address, f"it has not started an actor within {_PLACE} s")
         except Exception as error:
-            self.ray.kill(keeper)
-            return self.send("said", level="warn",
-                             message=f"node {address} is not used: {self.words(error) or 'it did not start an actor'}")
+            return self.pass_over(name, address, self.words(error))
         if why := _difference(self.fingerprint, about["fingerprint"]):
-            self.ray.kill(keeper)
-            return self.send("said", level="warn",
-                             message=f"node {address} is not used: {why}; install the same on both")
+            return self.pass_over(name, address, f"{why}; install the same on both", float("inf"))
         self.nodes[name] = {"gpus": about["gpus"], "address": address, "cores": cores}
         store = int(node["Resources"].get("object_store_memory", 0))
-        if store < 1.3 * self.memory:
-            self.send("said", level="info" if self.cluster else "warn",
+        if store < 1.3 * self.memory and not self.cluster:
+            self.send("said", level="warn",
                       message=f"node {address} has an object store of {store >> 20} MiB, so samples there take at most "
                       f"{int(store / 1.3) >> 20} MiB, not memory = {self.memory >> 20} MiB; start its Ray with "
                       f"--object-store-memory={int(1.3 * self.memory)} for more")
         self.send("node", node=name, state="ready", cores=float(cores), gpus=float(len(about["gpus"])),
                   memory=about["memory"], store=store, address=address)
+
+    def pass_over(self, name, address, why, seconds=_AGAIN):
+        """Says once why a node is not used; after so many seconds it is looked at again."""
+        if keeper := self.keepers.pop(name, None):
+            self.ray.kill(keeper)
+        again = "" if seconds == float("inf") else f"; it is looked at again every {seconds} s"
+        if name not in self.passed or not again:
+            self.send("said", level="warn", message=f"node {address} is not used: {why}{again}")
+        self.passed[name] = asyncio.get_running_loop().time() + seconds
 
     async def look_at_stores(self):
         """Says once of a node that its store writes to disk, and which stage has most there."""
@@ -272,6 +296,11 @@ class Bridge:
         lines = str(getattr(error, "cause", None) or error).strip().splitlines()
         return lines[0] if lines else type(error).__name__
 
+    def last_words(self, error):
+        """Why an actor is dead: what is below the lines that name it."""
+        lines = str(error).strip().splitlines()
+        return " ".join(line for line in lines[1:] if not line.startswith("\t")) or self.words(error)
+
     # The workers.
 
     async def start(self, head):
@@ -306,8 +335,10 @@ class Bridge:
         if isinstance(error, self.ray.exceptions.RayTaskError):
             how = self.words(error)
         else:
+            print(f"worker {number}, {worker.stage}: {error}", file=sys.stderr, flush=True)
             await self.visit(worker.node)
-            how = "killed, or its memory was lost"
+            at = self.nodes[worker.node]["address"]
+            how = f"killed, or its memory was lost (node {at}: {self.last_words(error)[:400]})"
         if self.workers.get(number) is worker:
             self.send("died", worker=number, message=how, lost=False)
             self.end(number)

@@ -108,10 +108,11 @@ struct Item {
   // its own. Samples that were emitted until then have been passed on, and are not reported twice.
   bool alone = false;
   bool single = false;  // its batch failed: process() repeats it
-  bool is_single() const { return single || alone; }
   uint64_t emitted = 0;
   std::vector<std::string> told{};
   bool passed = false;  // the stage has emitted or dropped it, and may make more of it: it is being worked on
+  // A batch would emit once more what was told.
+  bool is_single() const { return single || alone || passed || !told.empty(); }
   std::shared_ptr<Remake> remake{};  // it only makes lost samples again (remake.hpp)
 };
 

@@ -115,6 +115,42 @@ TEST(LostSamples, ThatAStageHasEmittedAndStillWorksOn) {
   p.expect_all_kept(1 + 2 + 2);
 }
 
+// What the ordered stage emitted is kept whole, but it needs its input once more.
+TEST(LostSamples, ThatAnOrderedStageHasEmittedAndStillWorksOn) {
+  LosingPipeline p;
+  p.inputs = 1;
+  p.add_apart("cut", {}, passing(1));
+  auto& look = p.add_apart("look", {0}, [](const std::string& key, int attempt) {
+    Play play{10, {key, key + "-x"}};
+    if (attempt == 1) play.emits.pop_back(), play.dies = true;
+    return play;
+  });
+  look.needs.ordered = 2;
+  p.add_apart("slow", {1}, consuming(100));
+  p.lose_bytes_at(5, all);
+  EXPECT_EQ(p.run(), "");
+  p.expect_all_kept(2);
+}
+
+// The stage fails on 0 after it has emitted a sample of it; 0 and 1 come back while it is busy with 2.
+TEST(LostSamples, OfWhichSomeWasToldAreNotGivenToABatch) {
+  LosingPipeline p;
+  p.inputs = 3;
+  p.settings.queue = 1;
+  p.add_apart("cut", {}, [](const std::string& key, int attempt) {
+    const std::array seconds{1.0, attempt == 1 ? 2.0 : 8.0, 6.0};
+    return Play{seconds[std::stoul(key)], {key}};
+  });
+  auto& look = p.add_apart("look", {0}, [](const std::string& key, int attempt) {
+    return Play{10, {key + "-x"}, 0, false, key == "0" && attempt == 1 ? KINORA_ERROR_DATA : KINORA_OK};
+  });
+  look.workers = 1;
+  look.needs.batch = 2;
+  p.lose_bytes_at(5, all);
+  EXPECT_EQ(p.run(), "");
+  p.expect_all_kept(6);
+}
+
 TEST(LostSamples, ThatAnInstanceHoldsAreMadeAgainOnlyIfItDies) {
   for (const bool dies : {false, true}) {
     LosingPipeline p;
@@ -283,13 +319,16 @@ void add_random_acts(Pipeline& p, std::mt19937& random, const Plan& plan) {
     act.workers = act.apart ? up_to(2) : 1;  // on the first node, which stays
     if (plan.ordered && up_to(2) == 0) act.needs.ordered = act.apart ? 2 : 1, act.workers = 0;
     if (plan.batches && up_to(1) == 0) act.needs.batch = 2 + up_to(3);
-    const bool batch = act.needs.batch > 1, in_order = act.needs.ordered != 0;
+    const bool batch = act.needs.batch > 1, in_order = act.needs.ordered != 0, apart = act.apart;
     const bool may_die = plan.deaths && act.apart, may_hold = plan.deaths && act.needs.ordered != 1 && !batch;
     act.process = [=](const std::string& key, int attempt) {
       std::mt19937 of_key(salt + static_cast<uint32_t>(std::hash<std::string>{}(key)));
       Play play{0.01 * static_cast<double>(of_key() % 300), {}, of_key() % 2000};
       for (uint32_t k = 0; k < of_key() % (most + 1); ++k)
         play.emits.push_back(key + "-" + static_cast<char>('a' + i) + std::to_string(k));
+      // Else it was made of what the instance holds too, and what processes made of several is not made again.
+      if (apart)
+        for (const auto& made : play.emits) play.parents.emplace(made, key);
       const uint32_t what = of_key() % 12;
       if (what < 5) play.emits.insert(what % 2 && !batch ? play.emits.begin() : play.emits.end(), key);
       if (what == 5 && may_hold) play.emits.clear(), play.holds = true;

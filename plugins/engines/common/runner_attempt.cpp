@@ -223,7 +223,7 @@ void Runner::complete(Task& task, int32_t status, const std::string& message, do
   const std::shared_ptr<Track> track = task.in->track;
   const Lock lock(mutex_);
   StageState& stage = task.stage;
-  stage.figures.in += task.in->is_single() || task.gone ? 0 : 1;
+  stage.figures.in += task.in->single || task.in->alone || task.gone ? 0 : 1;
   stage.figures.seconds += seconds;
   stage.figures.squares += seconds * seconds;
   ledger_.release(task.reserve);

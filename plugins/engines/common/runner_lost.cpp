@@ -117,7 +117,8 @@ std::string Runner::plan(Lost& one, Roots& roots) {
   if (losses > settings_.node_losses)
     return "its bytes were lost " + std::to_string(losses) + " times; raise the engine's node_losses";
   Tracks way{one.item.track};
-  const Whole* whole = whole_of(*way.back(), SIZE_MAX);
+  // What the stage that needs it emitted of it is no way to it.
+  const Whole* whole = whole_of(*way.back(), one.at ? one.at->index + 1 : SIZE_MAX);
   while (!whole) {
     const Track& made = *way.back();
     if (made.parents.size() != 1)
@@ -177,7 +178,6 @@ void Runner::give_back(Lost one, Sample sample) {
   item.sample = std::move(sample);
   item.weight = weigh(item.sample);
   ledger_.samples().add(item.weight);
-  if (item.passed) item.single = true;  // a batch would emit it once more
   if (one.at) return Scheduler::put_back(*one.at, std::move(item));
   lineage_.end(item.track, {}, std::move(item.sample), std::move(item.weight));
 }

@@ -9,7 +9,7 @@ namespace kinora::engines {
 bool Task::emit(Sample sample) {
   if (remakes()) return emit_again(std::move(sample)), true;
   const std::string name(sample.key());
-  if (told_before(name)) return true;
+  if (told_before(name)) return named.clear(), true;
   Tracks of = parents_of(sample);
   if (refuse_key(sample, of)) return true;
   Weight weight = weigh(sample);
@@ -67,7 +67,7 @@ bool Task::is_made_once(const Track& track) const {
 
 void Task::drop(Sample sample, const char* rule, double score) {
   if (remakes()) return;
-  if (told_before(sample.key())) return;
+  if (told_before(sample.key())) return named.clear();
   const Tracks of = parents_of(sample);
   if (refuse_key(sample, of)) return;
   end_here(std::move(sample), of,
@@ -76,7 +76,7 @@ void Task::drop(Sample sample, const char* rule, double score) {
 
 void Task::fail(Sample sample, const char* reason) {
   if (remakes()) return;
-  if (told_before(sample.key())) return;
+  if (told_before(sample.key())) return named.clear();
   const Tracks of = parents_of(sample);
   if (refuse_key(sample, of)) return;
   end_here(std::move(sample), of, End::failed(stage.spec->name, KINORA_ERROR_DATA, reason ? reason : ""));

@@ -6,6 +6,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "kinora/memory.hpp"
 #include "kinora/plugin.hpp"
 #include "plugins/engines/common/isolation.hpp"
 #include "plugins/engines/common/stage_state.hpp"
@@ -13,12 +14,6 @@
 
 namespace kinora::local {
 namespace {
-
-uint64_t physical_memory() {
-  const auto pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGE_SIZE);
-  return pages > 0 && size > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(size)
-                               : uint64_t{1} << 32;
-}
 
 // Devices of NVIDIA's driver that this process can open and, where CUDA_VISIBLE_DEVICES names some, may use.
 int64_t gpus_seen() {
@@ -89,8 +84,8 @@ void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
   total.gpus = options_.gpus >= 0 ? options_.gpus : static_cast<double>(gpus_seen());
   total.nvdec = coders(options_.nvdec);
   total.nvenc = coders(options_.nvenc);
-  total.memory =
-      options_.worker_memory > 0 ? static_cast<uint64_t>(options_.worker_memory) : physical_memory() / 4 * 3;
+  total.memory = options_.worker_memory > 0 ? static_cast<uint64_t>(options_.worker_memory)
+                                            : memory_of_machine() / 4 * 3;
   const engines::Isolation isolation{
       options_.isolate,
       options_.item_timeout,

@@ -26,14 +26,18 @@ struct Chaos {
       stores{};  // bytes of the nodes' object stores, the last also of those that follow; none: 1 GiB
   // Of an event of a call (0: its begin, then what it tells, at last its end): whether the process dies there.
   std::function<bool(const std::string& stage, const std::string& key, int event)> dies = nullptr;
-  std::map<int, size_t> losses{}, leaves{};  // after so many calls this node is lost, or leaves
-  std::map<int, double> joins{};             // ... a node of so many cores comes
-  std::optional<double> left{};              // seconds until the end of a node that leaves
-  std::vector<int> ends_after{};             // calls after which the first bridge, the second one... ends
-  std::set<int> gone{};                      // bridges, from 0, that find no cluster
-  std::set<int> drops{};                     // calls, from 1, that are never answered
-  int opens_ms = 0;                          // before there are nodes
-  bool hangs = false;                        // calls of stage "hang" never end, and give no sign of life
+  std::map<int, size_t> losses{}, leaves{};    // after so many calls this node is lost, or leaves
+  std::map<int, double> joins{};               // ... a node of so many cores comes
+  std::optional<double> left{};                // seconds until the end of a node that leaves
+  std::vector<int> ends_after{};               // calls after which the first bridge, the second one... ends
+  std::set<int> gone{};                        // bridges, from 0, that find no cluster
+  std::set<int> drops{};                       // calls, from 1, that are never answered
+  int stands_still = 0;                        // from this call on the first bridge says nothing
+  std::set<int> mutes{};                       // starts, from 1, that are never answered
+  std::function<void()> on_silence = nullptr;  // one of these two has begun
+  int opens_ms = 0;                            // before there are nodes
+  std::string says = "";                       // to the log, before there are nodes
+  bool hangs = false;                          // calls of stage "hang" never end, and give no sign of life
 };
 
 class FakeBridge {
@@ -79,9 +83,12 @@ class FakeBridge {
   using Lock = std::unique_lock<std::mutex>;
 
   void read() {
-    for (core::Message letter; wire_->receive(letter, -1) != core::Channel::Got::closed; letter = {}) {
+    for (core::Message letter;; letter = {}) {
+      const auto got = wire_->receive(letter, 10);
+      if (got == core::Channel::Got::closed) break;
       const Lock lock(mutex_);
-      if (letter.head.is_object()) hear(letter);
+      if (got == core::Channel::Got::nothing && opened_) send({{"is", "beat"}});
+      if (letter.head.is_object() && !still_) hear(letter);
       if (ends_) break;
     }
     {
@@ -100,7 +107,7 @@ class FakeBridge {
   // The engine may have gone.
   void pass(const core::Message& message) {
     try {
-      wire_->send(message);
+      if (!still_) wire_->send(message);
     } catch (const Error&) {
     }
   }
@@ -131,9 +138,11 @@ class FakeBridge {
       return send({{"is", "gone"}, {"message", "no Ray cluster"}});
     }
     local::sleep_ms(chaos_.opens_ms);
+    if (!chaos_.says.empty()) send({{"is", "said"}, {"level", "warn"}, {"message", chaos_.says}});
     if (cores_.empty()) return;
     for (size_t i = 0; i < cores_.size(); ++i) tell_of(i, "ready");
     send({{"is", "opened"}});
+    opened_ = true;
   }
 
   void tell_of(size_t node, const char* state) {
@@ -147,6 +156,7 @@ class FakeBridge {
   }
 
   void start(const json& head) {
+    if (chaos_.mutes.contains(++starts_)) return chaos_.on_silence();
     const auto id = head.at("worker").get<int64_t>();
     const size_t node = std::stoul(head.at("node").get<std::string>());
     if (lost_[node])
@@ -166,6 +176,10 @@ class FakeBridge {
     const int n = ++calls_;
     const auto number = static_cast<size_t>(number_);
     if (number < chaos_.ends_after.size() && n == chaos_.ends_after[number]) ends_ = true;
+    if (number_ == 0 && n == chaos_.stands_still) {
+      still_ = true;
+      chaos_.on_silence();
+    }
     if (const auto one = chaos_.leaves.find(n); one != chaos_.leaves.end()) tell_of(one->second, "leaving");
     if (const auto one = chaos_.joins.find(n); one != chaos_.joins.end()) {
       cores_.push_back(one->second);
@@ -337,7 +351,9 @@ class FakeBridge {
   std::map<uint64_t, std::vector<core::Message>> inputs_;
   std::vector<char> lost_;
   std::atomic<int> calls_{0};
-  std::atomic<bool> ends_{false};
+  std::atomic<bool> ends_{false}, still_{false};
+  bool opened_ = false;
+  int starts_ = 0;
   std::thread reader_;
 };
 

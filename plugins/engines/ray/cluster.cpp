@@ -1,6 +1,7 @@
 #include "plugins/engines/ray/cluster.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <future>
 #include <set>
 
@@ -16,6 +17,8 @@ constexpr int kLook = 100;  // milliseconds
 constexpr double kFirstPause = 0.5, kLastPause = 30;
 // Seconds before a node's end at which what works there is given up.
 constexpr double kBeforeEnd = 5;
+// Seconds: a bridge that says nothing for longer stands still; an instance may take as long to be made.
+constexpr double kShortestSilence = 5, kLongestSilence = 60, kStart = 60;
 
 std::string stage_named(const kinora_stage_spec& spec) { return "stage '" + std::string(spec.name) + "'"; }
 
@@ -98,10 +101,12 @@ std::vector<engines::Tokens> Cluster::nodes() {
   while (!opened_ && cut_off_.empty()) {
     if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
     if (std::chrono::steady_clock::now() > until)
-      throw Error(KINORA_ERROR_TIMEOUT,
-                  "engine/ray: no node of the cluster was ready within cluster_wait; see that `ray status` "
-                  "shows nodes, "
-                  "that `where` names labels that they have, and that they have this version of kinora-ray");
+      throw Error(
+          KINORA_ERROR_TIMEOUT,
+          "engine/ray: no node of the cluster was ready within cluster_wait; see that `ray status` "
+          "shows nodes that are free, that `where` names labels that they have, and that they have this "
+          "version of kinora-ray" +
+              (said_.empty() ? "" : " (" + said_ + ")"));
     changed_.wait_for(lock, std::chrono::milliseconds(kLook));
   }
   if (!cut_off_.empty()) throw Error(KINORA_ERROR_FAILED, cut_off_);
@@ -125,7 +130,7 @@ std::shared_ptr<Worker> Cluster::start(const kinora_stage_spec& spec, size_t nod
                                        const std::vector<size_t>& devices, decltype(Starting::over) over) {
   Lock lock(mutex_);
   const auto worker = new_worker(node);
-  Starting starting{worker, stage_named(spec), devices, std::nullopt, std::move(over)};
+  Starting starting{worker, stage_named(spec), devices, limits_.now(), std::nullopt, std::move(over)};
   if (!cut_off_.empty()) {
     refuse(std::move(starting));
     return worker;
@@ -227,6 +232,7 @@ void Cluster::read() {
   auto looked = std::chrono::steady_clock::now();
   for (;;) {
     const auto wire = connected();
+    const auto asked = limits_.now();  // what a bridge has sent while this process stood still is read first
     Letter letter;
     std::string end;
     Wire::Got got = Wire::Got::nothing;
@@ -242,13 +248,24 @@ void Cluster::read() {
     const Lock lock(mutex_);
     if (ends_) return;
     if (closed_) continue;
-    if (got == Wire::Got::letter) hear(std::move(letter));
+    if (got == Wire::Got::letter) {
+      heard_ = limits_.now();
+      hear(std::move(letter));
+    } else if (heard_ && engines::seconds_between(*heard_, asked) > longest_silence()) {
+      end = "the bridge to Ray stands still";
+    }
     if (!end.empty()) lose_bridge(end);
     const auto now = std::chrono::steady_clock::now();
     if (now - looked < std::chrono::milliseconds(kLook)) continue;
     looked = now;
     look();
   }
+}
+
+// Less than after which the samples would be blamed.
+double Cluster::longest_silence() const {
+  return limits_.timeout > 0 ? std::clamp(limits_.timeout / 2, kShortestSilence, kLongestSilence)
+                             : kLongestSilence;
 }
 
 // The wire, if need be to a new bridge; null: there is none now.
@@ -288,6 +305,7 @@ void Cluster::replace_bridge() {
 // All that was on its nodes is lost. Before there was a node nothing says that there will be one.
 void Cluster::lose_bridge(const std::string& why) {
   bridge_.wire = nullptr;
+  heard_.reset();
   if (!opened_) return cut_off("engine/ray: " + why);
   bridge_ended_ = why;
   if (has_node())
@@ -330,8 +348,8 @@ void Cluster::hear(Letter letter) {
         return ids.contains(piece.id);
       });
     } else if (is == "said") {
-      log(head.at("level") == "warn" ? Log::warn : Log::info,
-          "engine/ray: " + head.at("message").get<std::string>());
+      said_ = head.at("message").get<std::string>();
+      log(head.at("level") == "warn" ? Log::warn : Log::info, "engine/ray: " + said_);
     } else if (is == "gone") {
       lose_bridge(head.at("message").get<std::string>());
     }
@@ -479,6 +497,7 @@ void Cluster::look() {
   }
   for (size_t i = 0; i < nodes_.size(); ++i)
     if (nodes_[i].ends && now >= *nodes_[i].ends) lose_pieces_on(i);
+  end_late_starts(now);
   end_what_waits(now);
   if (!cancelled() && !(runner_ && runner_->stopping())) return;
   for (auto& [id, starting] : std::exchange(starting_, {}))
@@ -495,6 +514,20 @@ void Cluster::end_what_waits(engines::Time now) {
                    (bridge_ended_.empty() ? "" : " (" + bridge_ended_ + ")") +
                    "; see that `ray status` shows nodes; what was recorded stays: run the same command again "
                    "to continue");
+  }
+}
+
+void Cluster::end_late_starts(engines::Time now) {
+  const double most = std::max(limits_.timeout, kStart);
+  for (auto at = starting_.begin(); at != starting_.end() && limits_.timeout > 0;) {
+    const auto one = at++;
+    if (engines::seconds_between(one->second.begun, now) <= most) continue;
+    Starting starting = std::move(one->second);
+    starting_.erase(one);
+    later([this, worker = starting.worker] { stop(*worker); });
+    const Error why(KINORA_ERROR_FAILED, starting.stage + ": no process of it was ready within " +
+                                             std::to_string(std::lround(most)) + " s (item_timeout)");
+    not_started(std::move(starting), why);
   }
 }
 

@@ -49,6 +49,7 @@ class Cluster final : public engines::Threads {
     std::shared_ptr<Worker> worker;
     std::string stage;
     std::vector<size_t> devices;
+    engines::Time begun;
     std::optional<engines::Time> since{};  // it waits for a node
     // Receives the resources, or the reason why there is no instance; neither: the cluster cannot be used any more.
     std::function<void(const std::shared_ptr<Worker>&, const nlohmann::json* resources, const Error* why)>
@@ -81,6 +82,8 @@ class Cluster final : public engines::Threads {
   void cut_off(const std::string& why);
   void look();
   void end_what_waits(engines::Time now);
+  void end_late_starts(engines::Time now);
+  double longest_silence() const;
   std::shared_ptr<Worker> new_worker(size_t node);
   void turn_away(Starting starting);
   void not_started(Starting starting, Error why);
@@ -95,14 +98,16 @@ class Cluster final : public engines::Threads {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  Bridge bridge_;             // without a wire: there is none now
-  std::string bridge_ended_;  // why the last one did
-  engines::Time connects_{};  // not before
-  double pause_ = 0;          // seconds from the next loss to an attempt
+  Bridge bridge_;                       // without a wire: there is none now
+  std::string bridge_ended_;            // why the last one did
+  std::optional<engines::Time> heard_;  // the last letter of this bridge
+  engines::Time connects_{};            // not before
+  double pause_ = 0;                    // seconds from the next loss to an attempt
   std::vector<Node> nodes_;
   size_t given_ = 0;  // nodes that nodes() has returned
   bool opened_ = false, closed_ = false, ends_ = false;
   std::string cut_off_;  // why the cluster cannot be used any more
+  std::string said_;     // what the bridge said last
   engines::Runner* runner_ = nullptr;
   int64_t last_ = 0;
   std::map<int64_t, std::shared_ptr<Worker>> workers_;

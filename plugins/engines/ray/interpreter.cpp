@@ -26,7 +26,7 @@ void check_interpreter(const std::string& python, const std::string& version) {
   if (!said.starts_with("here\n"))
     why = "'" + python + "' cannot be started; install Python with kinora-ray, " + remedy;
   else if (why.empty())
-    why = "'" + python + "' has no kinora-ray; pip install kinora-ray==" + version + ", " + remedy;
+    why = "'" + python + "' has no kinora-ray; install the wheel kinora-ray of this release, " + remedy;
   throw Error(KINORA_ERROR_NOT_FOUND, "engine/ray: " + why);
 }
 

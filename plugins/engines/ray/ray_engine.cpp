@@ -20,13 +20,14 @@ bool is_number(std::string_view text, int most) {
 void check_address(const std::string& address) {
   const size_t colon = address.rfind(':');
   const bool is_local = address.starts_with("local:") && is_number(std::string_view(address).substr(6), 64);
-  const bool is_port = colon != std::string::npos && colon > 0 &&
+  const bool is_port = colon != std::string::npos && colon > 0 && address.find('/') == std::string::npos &&
                        is_number(std::string_view(address).substr(colon + 1), 65535);
   if (address == "auto" || is_local || (is_port && !address.starts_with("local:"))) return;
-  throw Error(KINORA_ERROR_INVALID,
-              "engine/ray: address = \"" + address +
-                  "\": expected auto, HOST:PORT of a cluster's head, or local:N for N nodes of "
-                  "this machine alone, at most 64");
+  throw Error(
+      KINORA_ERROR_INVALID,
+      "engine/ray: address = \"" + address +
+          "\": expected auto, HOST:PORT of a cluster's head without ray:// or http://, or local:N for N "
+          "nodes of this machine alone, at most 64");
 }
 
 void check_label(const std::string& label) {

@@ -18,8 +18,8 @@ struct OnCluster : Pipeline {
   Chaos chaos{};
   Limits limits{};
   engines::Settings settings{};
-  int bridges = 0;  // that were started
-  Stores stores{};  // of the last one, after the run
+  std::atomic<int> bridges{0};  // that were started
+  Stores stores{};              // of the last one, after the run
 
   OnCluster() {
     host = use_core;
@@ -227,10 +227,12 @@ TEST(RayEngine, WithoutANodeTheRunEndsAfterClusterWait) {
   OnCluster p;
   p.inputs(3);
   p.cores = {};
-  p.limits.wait = 0.2;
+  p.limits.wait = 0.5;
+  p.chaos.says = "node 10.0.0.5 is not used: it has no free core";
   p.add("pass", {}, local::pass);
   const std::string error = p.run();
   EXPECT_NE(error.find("cluster_wait"), std::string::npos) << error;
+  EXPECT_NE(error.find("(" + p.chaos.says + ")"), std::string::npos) << error;
   EXPECT_EQ(p.code, KINORA_ERROR_TIMEOUT);
 }
 
@@ -246,6 +248,45 @@ TEST(RayEngine, ANewBridgeGoesOnWhereOneHasEnded) {
   ASSERT_EQ(p.run(), "");
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 200}}));
   EXPECT_EQ(p.bridges, 4);
+}
+
+// A clock on which a second passes with each look at it while a bridge, the first one, is silent.
+void hurry(OnCluster& p) {
+  const auto silent = std::make_shared<std::atomic<bool>>(false);
+  const auto seconds = std::make_shared<std::atomic<int>>(0);
+  p.chaos.on_silence = [silent] { *silent = true; };
+  p.limits.now = [&p, silent, seconds] {
+    if (*silent && p.bridges == 1) ++*seconds;
+    return std::chrono::steady_clock::now() + std::chrono::seconds(*seconds);
+  };
+}
+
+// No attempt is left that the samples could be charged.
+TEST(RayEngine, ABridgeThatStandsStillCostsNoSample) {
+  OnCluster p;
+  p.inputs(60);
+  p.settings.death_retries = 0;
+  p.limits.timeout = 10000;
+  p.chaos.stands_still = 20;
+  hurry(p);
+  p.add("pass", {}, local::pass);
+  ASSERT_EQ(p.run(), "");
+  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 60}}));
+  EXPECT_EQ(p.bridges, 2);
+}
+
+TEST(RayEngine, AnInstanceThatIsNeverReadyEndsTheRun) {
+  OnCluster p;
+  p.inputs(3);
+  p.limits.timeout = 200;
+  p.chaos.mutes = {1};
+  hurry(p);
+  p.add("pass", {}, local::pass);
+  const std::string error = p.run();
+  EXPECT_NE(error.find("stage 'pass': no process of it was ready within 200 s (item_timeout)"),
+            std::string::npos)
+      << error;
+  EXPECT_EQ(p.bridges, 1);
 }
 
 TEST(RayEngine, WithoutANewBridgeTheRunEndsAndFailsNoSample) {

@@ -25,6 +25,7 @@
 //   died    worker, message, lost: with its node; also instead of `started`
 //   lost    pieces: numbers of those whose bytes cannot be had any more
 //   said    level, message: for the log
+//   beat    nothing else, at least every second once it is connected: it does not stand still
 //   gone    message: the cluster cannot be used, and the bridge ends
 #pragma once
 #include <memory>

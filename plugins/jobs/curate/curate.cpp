@@ -158,7 +158,9 @@ void check_lease_at(JobCheck& check, const CurateOptions& options) {
   const auto is_other = [&](const JobSpec& job) {
     return &job != &check.spec() && job.options.value("lease", 0.0) > 0;
   };
-  if (!is_remote(options.lease_at))
+  if (!(options.lease > 0))
+    check.problem("lease_at", "lease_at does nothing without a lease; set lease = 60, or leave lease_at out");
+  else if (!is_remote(options.lease_at))
     check.problem("lease_at",
                   "lease_at must be a URI such as s3://bucket/shared; processes with one output "
                   "folder need lease alone");

@@ -17,7 +17,9 @@ export function makeAxis(low, high, scale, wanted, isRounded) {
   if (!isLog && low > 0 && (isFromZero || (scale === "automatic" && low < 0.5 * high))) low = 0;
   if (high < 0 && isFromZero) high = 0;
   // what arithmetic has digits for
-  [low, high] = [low, high].map((value) => (Math.abs(value) < 1e-290 ? 0 : Math.min(Math.max(value, -1e300), 1e300)));
+  const least = isLog ? 1e-290 : 0;
+  [low, high] = [low, high].map((value) => (
+    Math.abs(value) < 1e-290 ? least : Math.min(Math.max(value, isLog ? least : -1e300), 1e300)));
   if (!(high - low > 1e-9 * Math.max(Math.abs(low), Math.abs(high)))) { // a single value is drawn in the middle
     const room = low === 0 ? 1 : Math.abs(low) * 0.5;
     low -= room;
@@ -25,8 +27,8 @@ export function makeAxis(low, high, scale, wanted, isRounded) {
   }
   const axis = { low, high, ticks: [] };
   axis.at = (value) => {
-    const share = isLog ? Math.log(Math.max(value, axis.low) / axis.low) / Math.log(axis.high / axis.low)
-        : (value - axis.low) / (axis.high - axis.low);
+    const [v, low, high] = [Math.max(value, axis.low), axis.low, axis.high].map(isLog ? Math.log : (x) => x);
+    const share = ((isLog ? v : value) - low) / (high - low);
     return Math.min(Math.max(share, 0), 1);
   };
   (isLog ? logTicks : linearTicks)(axis, wanted, isRounded);
@@ -57,12 +59,13 @@ function logValues(axis, mantissas, every) {
 }
 
 function logTicks(axis, wanted, isRounded) {
+  const size = () => Math.log10(axis.high) - Math.log10(axis.low); // the quotient may have no number
   if (isRounded) {
-    const room = (axis.high / axis.low) ** 0.04;
+    const room = 10 ** Math.min(0.04 * size(), 5);
     axis.low /= room;
     axis.high *= room;
   }
-  const every = Math.max(1, Math.ceil(Math.log10(axis.high / axis.low) / wanted));
+  const every = Math.max(1, Math.ceil(size() / wanted));
   const all = logValues(axis, [1, 2, 5], 1), powers = logValues(axis, [1], every);
   const isPowers = all.length > wanted + 1 && powers.length > 1;
   const isExtreme = isPowers && (axis.low < 1e-3 || axis.high > 1e5);
