@@ -224,7 +224,8 @@ class KinoraNode:
     def about(self):
         import kinora
         import ray
-        return {"fingerprint": kinora.fingerprint(), "gpus": ray.get_gpu_ids(), "memory": _memory() // 4 * 3}
+        return {"fingerprint": kinora.fingerprint(), "gpus": ray.get_gpu_ids(), "memory": _memory() // 4 * 3,
+                "token": os.environ.get("RAY_AUTH_MODE") == "token"}
 
     def here(self):
         """Answers, if its node is there."""

@@ -188,7 +188,8 @@ class Bridge:
             is_here = ipaddress.ip_address(host).is_loopback
         except ValueError:
             is_here = host == "localhost"
-        if not (is_here or insecure or os.environ.get("RAY_AUTH_MODE") == "token"):
+        self.wants_token = not (is_here or insecure)
+        if self.wants_token and os.environ.get("RAY_AUTH_MODE") != "token":
             raise Unusable(f"the cluster at {host} takes work from whoever reaches its ports; give all its nodes a "
                            f"token (RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH), or set insecure = true in a closed "
                            f"network")
@@ -222,6 +223,9 @@ class Bridge:
             return self.pass_over(name, address, self.words(error))
         if why := _difference(self.fingerprint, about["fingerprint"]):
             return self.pass_over(name, address, f"{why}; install the same on both", float("inf"))
+        if self.wants_token and not about["token"]:  # a cluster without one takes any token
+            return self.pass_over(name, address, "its Ray was started without RAY_AUTH_MODE=token, so it takes work from "
+                                  "whoever reaches its ports", float("inf"))
         self.nodes[name] = {"gpus": about["gpus"], "address": address, "cores": cores}
         store = int(node["Resources"].get("object_store_memory", 0))
         if store < 1.3 * self.memory and not self.cluster:

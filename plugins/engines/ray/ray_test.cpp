@@ -250,14 +250,14 @@ TEST(RayEngine, ANewBridgeGoesOnWhereOneHasEnded) {
   EXPECT_EQ(p.bridges, 4);
 }
 
-// A clock on which a second passes with each look at it while a bridge, the first one, is silent.
-void hurry(OnCluster& p) {
+// A clock on which so much time passes with each look at it while a bridge, the first one, is silent.
+void hurry(OnCluster& p, std::chrono::milliseconds step) {
   const auto silent = std::make_shared<std::atomic<bool>>(false);
-  const auto seconds = std::make_shared<std::atomic<int>>(0);
+  const auto steps = std::make_shared<std::atomic<int>>(0);
   p.chaos.on_silence = [silent] { *silent = true; };
-  p.limits.now = [&p, silent, seconds] {
-    if (*silent && p.bridges == 1) ++*seconds;
-    return std::chrono::steady_clock::now() + std::chrono::seconds(*seconds);
+  p.limits.now = [&p, silent, steps, step] {
+    if (*silent && p.bridges == 1) ++*steps;
+    return std::chrono::steady_clock::now() + steps->load() * step;
   };
 }
 
@@ -268,7 +268,7 @@ TEST(RayEngine, ABridgeThatStandsStillCostsNoSample) {
   p.settings.death_retries = 0;
   p.limits.timeout = 10000;
   p.chaos.stands_still = 20;
-  hurry(p);
+  hurry(p, std::chrono::milliseconds(2000));
   p.add("pass", {}, local::pass);
   ASSERT_EQ(p.run(), "");
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 60}}));
@@ -278,12 +278,12 @@ TEST(RayEngine, ABridgeThatStandsStillCostsNoSample) {
 TEST(RayEngine, AnInstanceThatIsNeverReadyEndsTheRun) {
   OnCluster p;
   p.inputs(3);
-  p.limits.timeout = 200;
+  p.limits.timeout = 120;
   p.chaos.mutes = {1};
-  hurry(p);
+  hurry(p, std::chrono::milliseconds(300));  // its beats are heard in time, also beside other programs
   p.add("pass", {}, local::pass);
   const std::string error = p.run();
-  EXPECT_NE(error.find("stage 'pass': no process of it was ready within 200 s (item_timeout)"),
+  EXPECT_NE(error.find("stage 'pass': no process of it was ready within 120 s (item_timeout)"),
             std::string::npos)
       << error;
   EXPECT_EQ(p.bridges, 1);
