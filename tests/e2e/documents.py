@@ -317,7 +317,7 @@ def check_run_files(kinora, scratch):
             file.write_text(whole)
             done = subprocess.run([kinora, "check", str(file)], capture_output=True, text=True, timeout=60,
                                   env={**os.environ, "OPENAI_API_KEY": "none"})
-            lacks_ray = "' has no kinora-ray; pip" in done.stderr and "1 error" in done.stderr
+            lacks_ray = "' has no kinora-ray; install" in done.stderr and "1 error" in done.stderr
             if done.returncode and not lacks_ray:
                 failures.append(f"{page}:{line}: kinora check: {done.stdout}{done.stderr}")
     assert seen > 5, seen

@@ -224,8 +224,8 @@ class Bridge:
         if why := _difference(self.fingerprint, about["fingerprint"]):
             return self.pass_over(name, address, f"{why}; install the same on both", float("inf"))
         if self.wants_token and not about["token"]:  # a cluster without one takes any token
-            return self.pass_over(name, address, "its Ray was started without RAY_AUTH_MODE=token, so it takes work from "
-                                  "whoever reaches its ports", float("inf"))
+            return self.pass_over(name, address, "its Ray was started without RAY_AUTH_MODE=token, so it takes work "
+                                  "from whoever reaches its ports", float("inf"))
         self.nodes[name] = {"gpus": about["gpus"], "address": address, "cores": cores}
         store = int(node["Resources"].get("object_store_memory", 0))
         if store < 1.3 * self.memory and not self.cluster:

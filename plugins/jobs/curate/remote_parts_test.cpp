@@ -29,11 +29,11 @@ class PartsElsewhere : public testing::Test {
   void make() {
     const fs::path part = in("one");
     fs::create_directories(part / "data/deep");
-    std::ofstream(part / "data/deep/a-0000.txt") << "small";
-    std::ofstream(part / "data/a-0000.mp4") << std::string(kLarge, 'x');
     std::vector<Input> inputs(1);
     inputs[0].key = "a", inputs[0].url = "/videos/a.mp4";
     RecordOf record(part, inputs, {.base = "x", .named = true});
+    std::ofstream(part / "data/deep/a-0000.txt") << "small";  // a record removes what it does not know
+    std::ofstream(part / "data/a-0000.mp4") << std::string(kLarge, 'x');
     record.end({{"key", "a-0000"}, {"end", "kept"}}, {1, {"a"}, {"a"}},
                {{"deep/a-0000.txt", 5}, {"a-0000.mp4", kLarge}});
     record.end({{"key", "a"}, {"end", "kept"}}, {0, {"a"}, {}}, json::object());

@@ -133,7 +133,7 @@ std::optional<size_t> InputRows::find(const std::string& key) const {
 
 void InputRows::reserve(const std::string& key) {
   const std::lock_guard lock(mutex_);
-  db_.run("INSERT OR IGNORE INTO name (key) VALUES (?)", key);
+  db_.run("INSERT INTO name (key) VALUES (?) ON CONFLICT (key) DO UPDATE SET at = NULL", key);
 }
 
 bool InputRows::is_taken(const std::string& key) const {
@@ -144,7 +144,7 @@ bool InputRows::is_taken(const std::string& key) const {
 void InputRows::clear_keys() {
   const std::lock_guard lock(mutex_);
   db_.run("UPDATE input SET key = '' WHERE key <> ''");
-  db_.run("DELETE FROM name WHERE at IS NOT NULL");
+  db_.script("DELETE FROM name WHERE at IS NOT NULL; UPDATE name SET next = 2");
 }
 
 bool InputRows::take(size_t at, const std::string& key) {

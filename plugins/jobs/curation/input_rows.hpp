@@ -32,7 +32,7 @@ class InputRows {
   // Whether one input alone has this file name.
   bool is_only(const std::string& file) const;
 
-  // Keys, each of which one input has. reserve(): no input may have it.
+  // Keys, each of which one input has. reserve(): name_inputs() gives it to none.
   std::optional<size_t> find(const std::string& key) const;
   void reserve(const std::string& key);
   bool is_taken(const std::string& key) const;

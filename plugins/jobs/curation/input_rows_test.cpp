@@ -51,7 +51,8 @@ TEST(InputRows, AreInTheirOrderHoweverManyThereAre) {
   rows.each([&](size_t at, const Input& input) {
     EXPECT_EQ(at, next);
     EXPECT_EQ(input.url, fmt::format("/{}/film.mp4", next));
-    EXPECT_EQ(input.key, next == 0 ? "film" : fmt::format("film-{}", next + 1));
+    // From film-1000 on it would be the key of a clip of film.
+    EXPECT_EQ(input.key, next == 0 ? "film" : fmt::format("film-{}{}", next + 1, next < 999 ? "" : "-film"));
     ++next;
   });
   EXPECT_EQ(next, kMany);
@@ -74,6 +75,8 @@ TEST(InputRows, HaveEachKeyOnceAndNoneThatIsReserved) {
   EXPECT_TRUE(of.rows.is_taken("a"));
   of.rows.forget_record();
   EXPECT_THAT(keys(), ElementsAre("a", "a-2", "a-2-2"));
+  of.rows.reserve("a");
+  EXPECT_THAT(keys(), ElementsAre("a-2", "a-3", "a-2-2")) << "though an input had it";
 }
 
 TEST(InputRows, AreFoundByUrlAndFileNameAsLongAsTheRecordHasNoneForThem) {

@@ -89,7 +89,7 @@ void Record::match(InputRows& inputs) {
       if (const Input input = inputs[*at];
           !is_remote(input.url) && !input.is_unseen() && is_same(video, input))
         return inputs.set_recorded(*at, video.id, video.key);
-    if (stays_unlisted(video)) inputs.reserve(video.key);
+    if (!options_.named && stays_unlisted(video)) inputs.reserve(video.key);
   });
   if (!options_.named) name_inputs(inputs);
 }
