@@ -355,7 +355,8 @@ with tempfile.TemporaryDirectory(prefix="ray-") as folder:
         "temp_dir": f"{folder}/ray", "object_store_memory": 80 << 20})
     for file in sys.argv[4:]:
         code = subprocess.call([sys.argv[3], "run", file, "--set", f"clips.engine.address={cluster.address}"],
-                               env={**os.environ, "RAY_AUTH_TOKEN": sys.argv[2]})
+                               env={**os.environ, "RAY_AUTH_TOKEN": sys.argv[2],
+                                    **({"RAY_AUTH_MODE": "token"} if sys.argv[2] else {})})
         print("exit", code, flush=True)
     cluster.head_node.kill_all_processes(check_alive=False, allow_graceful=False)
 """

@@ -125,7 +125,7 @@ bool Scheduler::start_one() {
 
 Scheduler::Answer Scheduler::advance(StageState& stage, bool further) {
   if (stage.finished || stage.finishing) return Answer::no;
-  if (!stage.has_more() && stage.busy == 0 && upstream_finished(stage)) {
+  if (may_finish(stage)) {
     const Answer answer = ask(0, stage);
     if (answer == Answer::yes) start_finish(stage);
     return answer;
@@ -198,7 +198,8 @@ bool Scheduler::has_full_batch(const StageState& stage) const {
 }
 
 // Nothing runs and nothing fits: the oldest sample continues. It alone can be the one that an ordered stage,
-// and with it all samples queued there, is waiting for.
+// and with it all samples queued there, is waiting for. Without samples, the first stage that may finish does, also if
+// the first node never has what it needs.
 bool Scheduler::force_one() {
   if (active_ > 0 || !lineage_.all_told()) return false;
   if (let_go_of_held() || finish_what_is_large()) return true;
@@ -212,6 +213,10 @@ bool Scheduler::force_one() {
     force_process(*oldest);
   } else if (!source.ended) {
     start_pull();
+  } else if (const auto last = std::find_if(stages_.begin(), stages_.end(),
+                                            [&](const auto& stage) { return may_finish(*stage); });
+             last != stages_.end()) {
+    start_finish(**last);
   } else {
     is_stuck_ = !all_finished();
     return false;
@@ -495,6 +500,11 @@ void Scheduler::give(const StageState& stage, const Slot* slot) {
   if (stage.here) return;
   --at_work_[stage.index][slot ? slot->node : 0];
   machine_.give(slot ? slot->node : 0, stage.need, slot ? slot->devices : std::vector<size_t>{}, stage.share);
+}
+
+bool Scheduler::may_finish(const StageState& stage) const {
+  return !stage.finished && !stage.finishing && !stage.has_more() && stage.busy == 0 &&
+         upstream_finished(stage);
 }
 
 bool Scheduler::upstream_finished(const StageState& stage) const {

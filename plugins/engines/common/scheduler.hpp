@@ -153,6 +153,7 @@ class Scheduler {
   void end_copies(Slot& slot);
   void take(const StageState& stage, const Slot* slot);
   void give(const StageState& stage, const Slot* slot);
+  bool may_finish(const StageState& stage) const;
   bool upstream_finished(const StageState& stage) const;
 
   Stages& stages_;

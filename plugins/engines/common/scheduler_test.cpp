@@ -237,6 +237,51 @@ TEST(MadeUpRun, WhatOneNodeHasIsNotThatOfAnother) {
   EXPECT_EQ(p.last_report["stages"][0]["limit"], 2) << "the other node has no decoder";
 }
 
+// finish() counts on the first node, and comes although that never has what the stage needs.
+TEST(MadeUpRun, AStageThatNeedsMoreThanTheFirstNodeHasFinishes) {
+  for (const bool gpus : {true, false}) {
+    SCOPED_TRACE(gpus ? "GPUs" : "cores");
+    Pipeline p;
+    p.inputs = 20;
+    p.settings.nodes = {{1}, {4, 4}};
+    auto& decode = p.add("decode", {}, passing(1));
+    gpus ? decode.needs.gpus = 1 : decode.needs.cores = 4;
+    auto& write = p.add("write", {0}, consuming(0.1));
+    write.needs.ordered = 1;
+    EXPECT_EQ(p.run(), "");
+    EXPECT_EQ(p.outcomes.size(), 20u);
+    EXPECT_GE(decode.calls.size(), 21u) << "and finish()";
+    EXPECT_EQ(write.calls.size(), 21u);
+  }
+}
+
+TEST(MadeUpRun, AllInstancesAreOnNodesThatHaveWhatTheyNeed) {
+  for (const int64_t workers : {0, 4}) {
+    Pipeline p;
+    p.inputs = 40;
+    p.settings.nodes = {{4}, {4, 4}};
+    auto& decode = p.add("decode", {}, consuming(1));
+    decode.needs.gpus = 1;
+    decode.workers = workers;
+    EXPECT_EQ(p.run(), "");
+    EXPECT_EQ(decode.most_busy, 4);
+    EXPECT_NEAR(p.seconds(), 40 / 4, 1);
+    EXPECT_EQ(p.last_report["stages"][0]["limit"], 4);
+  }
+}
+
+TEST(MadeUpRun, ANodeThatIsTooSmallForOneStageWorksForAnother) {
+  Pipeline p;
+  p.inputs = 60;
+  p.settings.nodes = nodes_of({1, 2});
+  p.add("short", {}, passing(1));
+  auto& pairs = p.add("pairs", {0}, consuming(1));
+  pairs.needs.cores = 2;
+  EXPECT_EQ(p.run(), "");
+  EXPECT_EQ(p.outcomes.size(), 60u);
+  EXPECT_NEAR(p.seconds(), 60 * (1 + 2) / 3.0, 5);
+}
+
 // The plan is made when the times are known, and leaves the cores beside the GPUs to the stage that needs both. Until
 // then, as without a plan, the second stage takes them.
 TEST(MadeUpRun, FollowsThePlanOverNodes) {

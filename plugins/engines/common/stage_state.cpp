@@ -123,8 +123,11 @@ void add_slots(StageState& stage, const std::vector<Tokens>& on) {
   const size_t limit = stage.in_order ? 1
                        : asked > 0    ? std::min(static_cast<size_t>(asked), kMostWorkers * nodes)
                                       : std::max<size_t>(1, all);
-  if (left.front() > 0 && asked == 0) --left.front();  // the first instance's
-  for (size_t node = 1 % nodes; stage.slots.size() < limit; node = (node + 1) % nodes) {
+  const auto fits = std::find_if(left.begin(), left.end(), [](size_t n) { return n > 0; });
+  const size_t first = stage.here || fits == left.end() ? 0 : static_cast<size_t>(fits - left.begin());
+  stage.slots.front()->node = first;
+  if (left[first] > 0 && asked == 0) --left[first];
+  for (size_t node = (first + 1) % nodes; stage.slots.size() < limit; node = (node + 1) % nodes) {
     if (left[node] == 0 && all > 0) continue;
     if (asked == 0) --left[node];
     add_slot(stage, node);
@@ -140,6 +143,7 @@ void size_up(StageState& stage, const std::vector<Tokens>& nodes, Executor& exec
         KINORA_ERROR_INVALID,
         stage_named(*stage.spec) + " asks for a negative number of cores or GPUs; correct its resources()");
   const Tokens total = largest_of(nodes);
+  stage.here = first.here;
   stage.in_order = r.ordered != 0;
   stage.may_start_anew = stage.counts_held = r.ordered != kKeepsState;
   stage.need = {std::min(r.cores, total.cores), std::min(r.gpus, total.gpus),
@@ -155,11 +159,11 @@ void size_up(StageState& stage, const std::vector<Tokens>& nodes, Executor& exec
     stage.need.cores = std::min(stage.need.cores, cores / static_cast<double>(limit));
   stage.isolated = first.apart;
   stage.finishes = first.finishes;
-  stage.here = first.here;
   if (first.batches) stage.batch = std::max<size_t>(1, r.batch);
   stage.starting = first.starting;
-  stage.slots.front()->instance = std::move(first.instance);
-  stage.instances = 1;
+  // Where the first node never has what the stage needs, the instance there has told so, and does nothing else.
+  if (stage.slots.front()->node == 0)
+    stage.slots.front()->instance = std::move(first.instance), stage.instances = 1;
   for (size_t i = limit; i-- > 0;) stage.free.push_back(stage.slots[i].get());
 }
 
