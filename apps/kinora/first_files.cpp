@@ -13,8 +13,8 @@ namespace kinora {
 namespace {
 
 // Core-seconds for a second of video: what does not depend on its size, and for each million pixels of a frame
-// (docs/benchmarks/epyc-2core.md, "kinora curate").
-constexpr double kFixed = 0.2, kPerMegapixel = 0.6;
+// (docs/benchmarks/epyc-2core.md, "A folder of videos by `kinora curate`").
+constexpr double kFixed = 0.25, kPerMegapixel = 0.5;
 // Clips as H.264 beside their source, and previews and frames.
 constexpr double kSizeOfClips = 1.2;
 
