@@ -176,8 +176,8 @@ kind = "report"
 
 constexpr const char* kModel = R"(# Videos of the published model in {folder}.
 #   kinora run {file}
-# Frames, size, steps and guidance are the model's own unless they are set here (docs/generate.md). Before it downloads
-# or loads anything, `kinora inspect {folder}` says how large it is.
+# Frames, size, steps and guidance are the model's own unless they are set here (docs/generate.md). `kinora inspect
+# {folder}` says how large it is before anything is loaded.
 [run]
 name = {name_quoted}
 

@@ -105,7 +105,7 @@ std::string FolderLook::text() const {
       "{}, {}", core::counted(files, are_videos ? "video" : "shard", are_videos ? "videos" : "shards"),
       core::format_size(bytes));
   if (opened > 0)
-    out += fmt::format(", {}{}, most like {} x {}", opened == files ? "" : "about ", length_text(seconds),
+    out += fmt::format(", {}{}, typically {} x {}", opened == files ? "" : "about ", length_text(seconds),
                        width, height);
   if (unreadable > 0)
     out += fmt::format("; {} of {} that were opened cannot be read", unreadable, opened + unreadable);
