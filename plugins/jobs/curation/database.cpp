@@ -56,55 +56,55 @@ Database::Database(std::filesystem::path file, Access access) : file_(std::move(
   } else if (access == Access::read) {
     open(SQLITE_OPEN_READONLY, "PRAGMA schema_version");
   } else {
-    sqlite3* source = nullptr;
-    if (exists) {
-      open(SQLITE_OPEN_READONLY, "PRAGMA schema_version");
-      source = std::exchange(database_, nullptr);
-    }
-    if (const int status = sqlite3_open("", &database_); status != SQLITE_OK) fail(database_, status);
-    if (source) copy_from(source);
+    if (exists) open(SQLITE_OPEN_READONLY, "PRAGMA schema_version");
+    const Handle source = std::move(database_);
+    database_ = open_by("", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
+    if (source) copy_from(source.get());
   }
   if (access == Access::scratch) script("PRAGMA journal_mode = OFF; PRAGMA cache_size = -8192; BEGIN");
-  sqlite3_busy_timeout(database_, kWaitMilliseconds);
+  sqlite3_busy_timeout(database_.get(), kWaitMilliseconds);
   script("PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON");
 }
 
 Database::~Database() {
   for (const auto& [sql, statement] : idle_) sqlite3_finalize(statement);
   // The log of this copy of the run must not overwrite pages that another copy has written since.
-  if (!may_publish(file_)) sqlite3_db_config(database_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
-  sqlite3_close(database_);
+  if (!may_publish(file_)) sqlite3_db_config(database_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+}
+
+void Database::Close::operator()(sqlite3* database) const { sqlite3_close(database); }
+
+Database::Handle Database::open_by(const std::string& name, int flags, const char* vfs) const {
+  sqlite3* opened = nullptr;
+  const int status = sqlite3_open_v2(name.c_str(), &opened, flags | SQLITE_OPEN_NOMUTEX, vfs);
+  Handle out(opened);  // also after an error
+  if (status != SQLITE_OK) fail(opened, status);
+  return out;
 }
 
 // first: what is run first, which needs a lock.
 void Database::open(int flags, const char* first) {
-  const auto open_by = [&](const char* vfs) {
-    const int status = sqlite3_open_v2(file_.c_str(), &database_, flags | SQLITE_OPEN_NOMUTEX, vfs);
-    if (status != SQLITE_OK) fail(database_, status);
-  };
-  open_by(nullptr);
-  int status = sqlite3_exec(database_, first, nullptr, nullptr, nullptr);
+  database_ = open_by(file_.string(), flags, nullptr);
+  int status = sqlite3_exec(database_.get(), first, nullptr, nullptr, nullptr);
   const int kind = status & 0xff;
   if ((kind == SQLITE_BUSY || kind == SQLITE_IOERR) && !can_lock(file_)) {
     say_without_locks(file_.parent_path());
-    sqlite3_close(std::exchange(database_, nullptr));
-    open_by("unix-none");
+    database_.reset();
+    database_ = open_by(file_.string(), flags, "unix-none");
     script("PRAGMA locking_mode = EXCLUSIVE");  // keeps the index of the WAL in memory, not in a shared file
-    status = sqlite3_exec(database_, first, nullptr, nullptr, nullptr);
+    status = sqlite3_exec(database_.get(), first, nullptr, nullptr, nullptr);
   } else if (kind == SQLITE_BUSY) {
-    sqlite3_busy_timeout(database_, kWaitMilliseconds);
-    status = sqlite3_exec(database_, first, nullptr, nullptr, nullptr);
+    sqlite3_busy_timeout(database_.get(), kWaitMilliseconds);
+    status = sqlite3_exec(database_.get(), first, nullptr, nullptr, nullptr);
   }
-  if (status != SQLITE_OK) fail(database_, status);
+  if (status != SQLITE_OK) fail(database_.get(), status);
 }
 
-// Takes over the source.
 void Database::copy_from(sqlite3* source) {
-  sqlite3_backup* backup = sqlite3_backup_init(database_, "main", source, "main");
+  sqlite3_backup* backup = sqlite3_backup_init(database_.get(), "main", source, "main");
   if (backup) sqlite3_backup_step(backup, -1);
-  const int status = backup ? sqlite3_backup_finish(backup) : sqlite3_errcode(database_);
-  sqlite3_close(source);
-  if (status != SQLITE_OK) fail(database_, status);
+  const int status = backup ? sqlite3_backup_finish(backup) : sqlite3_errcode(database_.get());
+  if (status != SQLITE_OK) fail(database_.get(), status);
 }
 
 void Database::fail(sqlite3* database, int status) const {
@@ -113,16 +113,16 @@ void Database::fail(sqlite3* database, int status) const {
 }
 
 void Database::script(const char* sql) {
-  if (const int status = sqlite3_exec(database_, sql, nullptr, nullptr, nullptr); status != SQLITE_OK)
-    fail(database_, status);
+  if (const int status = sqlite3_exec(database_.get(), sql, nullptr, nullptr, nullptr); status != SQLITE_OK)
+    fail(database_.get(), status);
 }
 
-int64_t Database::last_id() const { return sqlite3_last_insert_rowid(database_); }
+int64_t Database::last_id() const { return sqlite3_last_insert_rowid(database_.get()); }
 
-int64_t Database::changed() const { return sqlite3_changes(database_); }
+int64_t Database::changed() const { return sqlite3_changes(database_.get()); }
 
 Database::Transaction::~Transaction() {
-  if (is_open_) sqlite3_exec(database_.database_, "ROLLBACK", nullptr, nullptr, nullptr);
+  if (is_open_) sqlite3_exec(database_.database_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
 }
 
 void Database::Transaction::commit() {
@@ -136,8 +136,8 @@ Query::Query(Database& database, const char* sql) : database_(database), sql_(sq
     statement_ = idle->second;
     database_.idle_.erase(idle);
   } else {
-    require(
-        sqlite3_prepare_v3(database_.database_, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement_, nullptr));
+    require(sqlite3_prepare_v3(database_.database_.get(), sql, -1, SQLITE_PREPARE_PERSISTENT, &statement_,
+                               nullptr));
   }
 }
 
@@ -147,7 +147,7 @@ Query::~Query() {
 }
 
 void Query::require(int status) const {
-  if (status != SQLITE_OK) database_.fail(database_.database_, status);
+  if (status != SQLITE_OK) database_.fail(database_.database_.get(), status);
 }
 
 void Query::bind(int at, int64_t value) { require(sqlite3_bind_int64(statement_, at, value)); }

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -127,12 +128,18 @@ class Database {
     else
       query.bind(at, std::string_view(value));
   }
+  struct Close {
+    void operator()(sqlite3* database) const;
+  };
+  using Handle = std::unique_ptr<sqlite3, Close>;
+
+  Handle open_by(const std::string& name, int flags, const char* vfs) const;
   void open(int flags, const char* first);
   void copy_from(sqlite3* source);
   [[noreturn]] void fail(sqlite3* database, int status) const;
 
   const std::filesystem::path file_;
-  sqlite3* database_ = nullptr;
+  Handle database_;
   std::unordered_map<const char*, sqlite3_stmt*> idle_;  // prepared statements that no Query uses now
 };
 

@@ -398,6 +398,18 @@ TEST_F(RecordTest, IsReadWhileAJobWritesItAndRefusedWhereItIsDamaged) {
   EXPECT_THAT(stored(), ElementsAre("b-0000"));
 }
 
+// A page asks for the record again and again.
+TEST_F(InFolder, ADamagedRecordLeavesNoFileOpen) {
+  std::ofstream(folder_ / "record.db") << std::string(4096, 'x');
+  const auto open_files = [] {
+    return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  };
+  const auto before = open_files();
+  for (const auto access : {Database::Access::read, Database::Access::write, Database::Access::copy})
+    EXPECT_THROW(Database(folder_ / "record.db", access), Error);
+  EXPECT_EQ(open_files(), before);
+}
+
 // A folder in the place of the second file acts as a full device.
 TEST_F(RecordTest, OfASampleThatCannotBeStoredNothingStays) {
   fs::create_directories(folder_ / "data/k.mp4");
