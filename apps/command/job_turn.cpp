@@ -12,10 +12,10 @@
 #include "core/io/atomic_file.hpp"
 #include "core/io/fence.hpp"
 #include "core/run/job.hpp"
+#include "core/run/job_check.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/job_results.hpp"
 #include "core/run/run_folder.hpp"
-#include "core/runtime/place.hpp"
 
 namespace kinora {
 
@@ -27,21 +27,18 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 // Waits until rank 0 has finished the job or failed: rank 0 finishes every job, and does all work of a job
-// that is not spread over ranks. since: the run's start, because rank 0 may have failed before this call.
-RunResult wait_for(const fs::path& folder, const std::string& name, const std::string& digest,
-                   fs::file_time_type since) {
-  FirstRank first(folder.parent_path(), here());
+// that is not spread over ranks. It may have failed before this call.
+RunResult wait_for(const Launch& launch, const std::string& name, const std::string& digest) {
+  const fs::path folder = launch.run.out / name;
+  FirstRank first(launch.run.out, launch.place);
   for (int64_t tenths = 1; !finished(folder, digest); ++tenths) {
     if (cancelled()) return {false, true};
-    if (tenths % 10 == 0 && !first.is_there()) {
-      log_error("job '{}': rank 0 no longer runs in {}; start all ranks again, they resume", name,
-                folder.parent_path().string());
-      return {false, false};
-    }
-    if (const auto why = failure_left(folder, digest, since)) {
-      log_error("job '{}' failed on rank 0: {}", name, *why);
-      return {false, false};
-    }
+    if (tenths % 10 == 0 && !first.is_there())
+      return run_failed(
+          fmt::format("job '{}': rank 0 no longer runs in {}; start all ranks again, they resume", name,
+                      launch.run.out.string()));
+    if (const auto why = failure_left(folder, digest, launch.since))
+      return run_failed(fmt::format("job '{}' failed on rank 0: {}", name, *why));
     if (tenths % 600 == 0) log_info("{}: waiting for rank 0, {} min", name, tenths / 600);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
@@ -116,8 +113,9 @@ class Spent {
 };
 
 // The result of a job that was cancelled or failed, of which the log says why.
-RunResult ended_by(const std::exception& e, const std::string& job, const fs::path& folder,
+RunResult ended_by(const std::exception& e, const Launch& launch, const std::string& job,
                    const std::string& digest) {
+  const fs::path folder = launch.run.out / job;
   const auto* error = dynamic_cast<const Error*>(&e);
   if (error && error->code() == KINORA_ERROR_CANCELLED) return {false, true};
   if (const Status may = may_publish(folder); !may && may.failure().code == KINORA_ERROR_CANCELLED)
@@ -126,13 +124,13 @@ RunResult ended_by(const std::exception& e, const std::string& job, const fs::pa
     log_warn("job '{}' was stopped: {}", job, e.what());
     return {false, true};
   }
-  log_error("job '{}' failed: {}", job, e.what());
-  if (here().first()) {
+  const RunResult out = run_failed(fmt::format("job '{}' failed: {}", job, e.what()));
+  if (launch.place.first()) {
     leave_failure(folder, digest, e.what());
     if (take_back_after_failure(folder) || is_done(folder))
       log_info("{}: the results from before are kept", job);
   }
-  return {false, false};
+  return out;
 }
 
 }  // namespace
@@ -145,43 +143,46 @@ void predict(const JobView& view, const JobIdentity& identity, bool again, bool 
   if (!again && may_take_back(folder, identity.digest)) return log_info(kTakenBack, job.name);
   if (!again) log_info("{}: would run ({})", job.name, job.kind->help);
   const Beginning begins = beginning(folder, job.name, identity, is_quick(run, job));
-  if (!begins.said.empty()) log_line(begins.warns ? KINORA_LOG_WARN : KINORA_LOG_INFO, begins.said);
+  log_beginning(begins);
   if (begins.said.empty() && !again && begins.from == folder && has_begun(folder) && !is_done(folder))
     log_info("{}: it has begun, and {} does not say that it is done", job.name,
              (folder / "summary.json").string());
-  job_type(run, job).predict(view, identity, begins.from, retries(folder, identity.base) + again);
+  job_type(run, job).predict(view, identity, begins.from,
+                             earlier_results(folder, identity.base).retries + again);
 }
 
 // Only rank 0 of a launch writes.
-RunResult run_job(Runtime& runtime, const RunFile& run, const JobSpec& job, const JobIdentity& identity,
-                  fs::file_time_type since, bool from_scratch) {
+RunResult run_job(const Launch& launch, const JobSpec& job, const JobIdentity& identity, bool from_scratch) {
   const auto start = Clock::now();
+  const RunFile& run = launch.run;
+  const bool is_first = launch.place.first();
   const std::string& digest = identity.digest;
   const fs::path folder = run.out / job.name;
-  if (!here().first() && !job.kind->is_spread()) return wait_for(folder, job.name, digest, since);
+  if (!is_first && !job.kind->is_spread()) return wait_for(launch, job.name, digest);
   try {
     or_throw(may_publish(folder));
     // Ranks that compute together cannot see that rank 0 has nothing left to do.
-    const bool may_take_back = !from_scratch && here().first() && (here().alone() || !job.kind->is_spread());
+    const bool may_take_back = !from_scratch && is_first && (launch.place.alone() || !job.kind->is_spread());
     if (may_take_back && take_back(folder, digest)) {
       log_info(kTakenBack, job.name);
       return {true, false};
     }
     const JobType& type = job_type(run, job);
+    const bool quick = is_quick(run, job);
     std::optional<AtomicFolder> beside;
-    if (here().first() && type.replaces_at_once()) beside = prepare_beside(folder, job.name, identity);
-    if (here().first() && !beside)
-      prepare_folder(folder, job.name, identity, is_quick(run, job), from_scratch);
+    if (is_first && type.replaces_at_once()) beside = prepare_beside(folder, job.name, identity);
+    if (is_first && !beside) prepare_folder(folder, job.name, identity, quick, from_scratch);
     const fs::path work = beside ? beside->temporary() : folder;
     std::optional<Spent> spent;
-    if (here().first() && !beside) spent.emplace(folder, start);
+    if (is_first && !beside) spent.emplace(folder, start);
     std::optional<EndInMetrics> metrics;
-    if (here().first()) metrics.emplace(work, job.name);
-    JobContext context(runtime, run, job, here().first(), identity, work);
+    if (is_first) metrics.emplace(work, job.name);
+    JobContext context(launch.runtime, run, job, is_first, identity, work);
+    if (!job.kind->is_spread()) require(context);  // what earlier jobs made is there now
     type.run(context);
     if (cancelled()) return {false, true};
     // The next job reads results that rank 0 has not written yet.
-    if (!here().first()) return wait_for(folder, job.name, digest, since);
+    if (!is_first) return wait_for(launch, job.name, digest);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     context.summary.update({{"job", job.name},
                             {"kind", job.kind->name},
@@ -190,8 +191,7 @@ RunResult run_job(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
                             {"seconds", spent ? spent->whole() : seconds},
                             {"finished", now_utc()}});
     context.summary["results"].update(results_in(work));
-    or_throw(write_file_atomically(
-        work / "summary.json", context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
+    write_summary(work, context.summary);
     metrics.reset();
     if (beside) or_throw(beside->commit(true));
     drop_before(folder);
@@ -200,7 +200,7 @@ RunResult run_job(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
     log_info("{}: done in {:.1f} s", job.name, seconds);
     return {true, false};
   } catch (const std::exception& e) {
-    return ended_by(e, job.name, folder, digest);
+    return ended_by(e, launch, job.name, digest);
   }
 }
 

@@ -43,17 +43,17 @@ std::string value_problem(const boost::program_options::validation_error& e) {
 
 }  // namespace
 
-int run_and_report(const std::function<int()>& program) {
+int run_and_report(const std::function<int()>& program, const std::string& help) {
   try {
     return program();
   } catch (const boost::program_options::invalid_option_value& e) {
-    return complain(kUsage, value_problem(e) + "; see --help");
+    return complain(kUsage, value_problem(e) + "; see " + help);
   } catch (const boost::program_options::error& e) {
     for (const char* flag : {"--plugins", "--plugins-lock", "--log"})
       if (std::string(e.what()).find("'" + std::string(flag) + "'") != std::string::npos)
         return complain(
             kUsage, std::string(flag) + " comes before the command: kinora " + flag + " VALUE COMMAND ...");
-    return complain(kUsage, std::string(e.what()) + "; see --help");
+    return complain(kUsage, std::string(e.what()) + "; see " + help);
   } catch (const Error& e) {
     return complain(e.code() == KINORA_ERROR_INVALID     ? kUsage
                     : e.code() == KINORA_ERROR_CANCELLED ? kInterrupted

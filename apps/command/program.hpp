@@ -12,7 +12,7 @@ namespace kinora {
 std::unique_ptr<core::Runtime> start_runtime(const core::RuntimeOptions& flags);
 
 // The program's exit code; prints every error that it throws.
-int run_and_report(const std::function<int()>& program);
+int run_and_report(const std::function<int()>& program, const std::string& help = "--help");
 
 // For the end of main(). Ends the process at once, without the destructors of libtorch's tables, which take
 // 0.1 s; under a sanitizer returns the code, because sanitizers report as the program exits.

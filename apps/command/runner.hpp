@@ -1,8 +1,10 @@
 // Runs the jobs of a run file in order, except those that are finished and unchanged.
 #pragma once
+#include <filesystem>
 #include <string>
 
 #include "core/run/run_file.hpp"
+#include "core/runtime/place.hpp"
 #include "core/runtime/runtime.hpp"
 
 namespace kinora {
@@ -23,6 +25,18 @@ struct RunResult {
   bool was_refused = false;   // the run file has errors; nothing ran
   bool is_elsewhere = false;  // the results are in another process's output folder
 };
+
+// A run as this process takes part in it.
+struct Launch {
+  core::Runtime& runtime;
+  const core::RunFile& run;
+  const RunOptions& options;
+  core::LaunchPlace place;
+  std::filesystem::file_time_type since;  // its start
+};
+
+// Logs why a run ends here; returns its result.
+RunResult run_failed(const std::string& why, bool was_refused = false);
 
 // Whether the jobs that these options select can run in a launch of `ranks` ranks; problems are logged.
 bool may_begin(core::Runtime&, const core::RunFile&, const RunOptions&, int64_t ranks);

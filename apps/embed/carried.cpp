@@ -44,10 +44,10 @@ void pack(const Sample& sample, const kinora_sink& head, void (*piece)(void*, ki
     pieces.push_back({what.data, what.size});
     return pieces.size() - 1;
   });
-  const auto cbor = json::to_cbor(message.head);
-  const auto size = static_cast<uint32_t>(cbor.size());
+  const auto packed = json::to_msgpack(message.head);
+  const auto size = static_cast<uint32_t>(packed.size());
   head.write(head.self, &size, sizeof size);
-  head.write(head.self, cbor.data(), cbor.size());
+  head.write(head.self, packed.data(), packed.size());
   head.write(head.self, message.bytes.data(), message.bytes.size());
   for (const auto& data : pieces) piece(head.self, data, Sample(keeper).release());
 }

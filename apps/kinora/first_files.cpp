@@ -1,6 +1,7 @@
 #include "apps/kinora/first_files.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <thread>
 
 #include <fmt/format.h>
@@ -12,80 +13,23 @@
 namespace kinora {
 namespace {
 
-// Core-seconds for a second of video: what does not depend on its size, and for each million pixels of a frame
-// (docs/benchmarks/epyc-2core.md, "A folder of videos by `kinora curate`").
-constexpr double kFixed = 0.25, kPerMegapixel = 0.5;
+// Core-seconds for a second of video: what does not depend on its size, and for each million pixels of a frame. More
+// than docs/benchmarks/epyc-2core.md measured ("A folder of videos by `kinora curate`"): other work runs beside it.
+constexpr double kFixed = 0.4, kPerMegapixel = 1.2;
+// Of train.toml.inc: its steps, and core-seconds of one by `kinora plan --cluster 1x1xcpu`.
+constexpr double kSteps = 10000, kStep = 115;
 // Clips as H.264 beside their source, and previews and frames.
 constexpr double kSizeOfClips = 1.2;
 
-std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+std::string quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 bool has_asset(std::string_view name) { return static_cast<bool>(core::find_asset(name)); }
 
 constexpr const char* kCurate =
-    R"(# {folder} -> clips with scores -> the good ones without copies -> shards, and a report.
-#   kinora run {file}
-# then: kinora studio runs/{name}          look at the clips, accept and reject
-#
-# Found: {found}.
-# To expect on this machine: {hours}, and {room} of disk.
-[run]
-name = {name_quoted}
-
-# Every video becomes clips of one shot each. No model server is needed: caption.describe writes what can be measured.
-# With a server, put {{ use = "caption.endpoint", model = "..." }} in its place (docs/curate/captions.md).
-[[job]]
-name = "clips"
-kind = "curate"
-input = {folder_quoted}
-recursive = true
-stages = [
-  "video.probe",
-  {clips},
-  {{ use = "filter.black", mode = "score" }},
-  {{ use = "filter.blur", mode = "score" }},
-  {{ use = "filter.frozen", mode = "score" }},
-  {{ use = "filter.motion", mode = "score" }},
-  {{ use = "filter.letterbox", mode = "score" }},
-  "embed.classic",
-  "clip.signature",
-  "caption.describe",
-  {{ use = "clip.preview", height = 90 }},
-]
-
-# The filters above only measure. Change these bounds as you like: nothing is curated again. The studio shows each
-# score's distribution.
-[[job]]
-name = "chosen"
-kind = "select"
-input = "clips"
-where = "black < 0.5 and blur >= 20 and frozen <= 0.8 and letterbox <= 0.1"
-
-# Leaves out copies, and excerpts of other clips.
-[[job]]
-name = "copies"
-kind = "dedup"
-input = "chosen"
-dedup = {{ use = "dedup.semantic", keep = "largest" }}
-
-# Training and validation; the clips of a video are in one of them.
-[[job]]
-name = "sets"
-kind = "select"
-input = "copies"
-sets = ["train", "val"]
-shares = [9, 1]
-{search}
-[[job]]
-name = "shards"
-kind = "shard"
-input = "sets"
-shard = {{ use = "shard.webdataset", max_size = "512 MiB" }}
-
-[[job]]
-name = "report"
-kind = "report"
-)";
+#include "apps/kinora/first_files/curate.toml.inc"
+    ;
 
 // The network's weights may not be installed.
 constexpr const char* kNetwork =
@@ -104,107 +48,33 @@ words = {{ use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }}
 )";
 
 constexpr const char* kTrain =
-    R"(# {folder} -> a tokenizer and latents -> a trained diffusion transformer -> videos, and a report.
-#   kinora check {file}      then: kinora run {file}
-#
-# Found: {found}.
-# The sizes below suit a laptop and some hundred clips; docs/train.md says how large a model for how much data, and
-# `kinora plan {file} --cluster 1x8xH100` what a step takes on a cluster.
-[run]
-name = {name_quoted}
-seed = 1
+#include "apps/kinora/first_files/train.toml.inc"
+    ;
 
-# 4 times fewer frames and 4 x 4 times fewer pixels.
-[[job]]
-name = "tokenizer"
-kind = "train-tokenizer"
-input = {folder_quoted}
-start = "principal"
-tokenizer = {{ use = "cosmos", latent_channels = 32, spatial_compression_ratio = 4,)"
-    R"( encoder_block_out_channels = [72, 72],)"
-    R"( decode_block_out_channels = [72, 72] }}
-frames = 17
-height = 64
-width = 96
-steps = 1000
-batch = 2
-learning_rate = 5e-4
-ema = 0.98
+constexpr const char* kModel =
+#include "apps/kinora/first_files/model.toml.inc"
+    ;
 
-# Computed once, for all training runs.
-[[job]]
-name = "latents"
-kind = "encode"
-input = [{folder_quoted}, "tokenizer"]
-frames = 17
-height = 64
-width = 96
-sigma_data = 1.0
-scale = "latent"
-words = {{ use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }}
-text = {{ use = "minilm" }}
-
-[[job]]
-name = "dit"
-kind = "train"
-input = "latents"
-model = {{ use = "dit", in_channels = 32, out_channels = 32, patch_space = 1, text_size = 384,)"
-    R"( layers = 8, heads = 6, head_size = 64, adaln_lora = 64 }}
-loss = {{ use = "flow", shift = 2.0 }}
-precision = "fp32"
-parallel = ["single"]
-steps = 10000
-batch = 8
-learning_rate = 3e-4
-ema = 0.999
-validation = 0.05
-validation_every = 500
-sample_every = 2000
-
-[[job]]
-name = "film"
-kind = "generate"
-input = "dit"
-sampler = {{ use = "flow-euler", steps = 24, shift = 2.0 }}
-prompts = ["A short bright video."]
-guidance = 1.0
-
-[[job]]
-name = "report"
-kind = "report"
-)";
-
-constexpr const char* kModel = R"(# Videos of the published model in {folder}.
-#   kinora run {file}
-# Frames, size, steps and guidance are the model's own unless they are set here (docs/generate.md). `kinora inspect
-# {folder}` says how large it is before anything is loaded.
-[run]
-name = {name_quoted}
-
-[[job]]
-name = "film"
-kind = "generate"
-pipeline = {folder_quoted}
-prompts = ["a boat at sea"]
-# negative = ""
-# frames = 81
-# height = 480
-# width = 832
-# device = "cuda"
-)";
-
-std::string hours_text(double hours) {
-  if (hours < 1.0 / 60) return "less than a minute";
-  return hours < 1.5 ? fmt::format("about {:.0f} minutes", hours * 60)
-                     : fmt::format("about {:.0f} hours", hours);
+// Rounded up.
+std::string time_text(double core_seconds) {
+  const double minutes = core_seconds / std::max(1u, std::thread::hardware_concurrency()) / 60;
+  const auto whole = [](double number) { return static_cast<int64_t>(std::ceil(number)); };
+  if (minutes < 90) return "about " + core::counted(whole(minutes), "minute", "minutes");
+  if (minutes < 72 * 60) return fmt::format("about {} hours", whole(minutes / 60));
+  return fmt::format("about {} days", whole(minutes / 60 / 24));
 }
 
 }  // namespace
 
-double hours_to_curate(const FolderLook& look) {
-  const double megapixels = static_cast<double>(look.height * look.width) / 1e6;
-  const double cores = std::max(1u, std::thread::hardware_concurrency());
-  return look.seconds * (kFixed + kPerMegapixel * megapixels) / cores / 3600;
+std::string expected_text(const FolderLook& look) {
+  if (look.holds == FolderLook::Holds::model) return "";
+  if (look.holds != FolderLook::Holds::videos)
+    return fmt::format(
+        "{} without a GPU for {:.0f} steps, and far less with one; ten steps tell more (--set dit.steps=10)",
+        time_text(kSteps * kStep), kSteps);
+  return fmt::format(
+      "{}, and {} of disk", time_text(look.seconds * kFixed + look.megapixel_seconds * kPerMegapixel),
+      core::format_size(static_cast<uint64_t>(static_cast<double>(look.bytes) * kSizeOfClips)));
 }
 
 std::string run_file_for(const FolderLook& look, const std::string& name, const std::string& file) {
@@ -215,9 +85,8 @@ std::string run_file_for(const FolderLook& look, const std::string& name, const 
     return fmt::format(
         fmt::runtime(text), fmt::arg("folder", folder), fmt::arg("folder_quoted", quoted(folder)),
         fmt::arg("name", name), fmt::arg("name_quoted", quoted(name)), fmt::arg("file", file),
-        fmt::arg("found", look.text()), fmt::arg("hours", hours_text(hours_to_curate(look))),
-        fmt::arg("room",
-                 core::format_size(static_cast<uint64_t>(static_cast<double>(look.bytes) * kSizeOfClips))),
+        fmt::arg("found", look.text()), fmt::arg("expected", expected_text(look)),
+        fmt::arg("prompt", quoted(look.caption.empty() ? "A short bright video." : look.caption)),
         fmt::arg("clips", has_asset("transnetv2/transnetv2.safetensors") ? kNetwork : kNoNetwork),
         fmt::arg("search", search));
   };

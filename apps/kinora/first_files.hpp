@@ -9,8 +9,8 @@ namespace kinora {
 // name: of the run. file: what the comments call the run file.
 std::string run_file_for(const FolderLook&, const std::string& name, const std::string& file);
 
-// Hours that the curation of these videos takes on this machine, roughly: videos and machines differ. The measured
-// costs behind it are in docs/benchmarks/epyc-2core.md.
-double hours_to_curate(const FolderLook&);
+// How long the run of that file takes on this machine, and its disk: "about 9 minutes, and 120 MiB of disk". Rough:
+// videos and machines differ. Empty for a published model.
+std::string expected_text(const FolderLook&);
 
 }  // namespace kinora

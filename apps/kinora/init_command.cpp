@@ -23,6 +23,7 @@ Looks at a folder and writes the run file that fits what it holds, with comments
 
 examples:
   kinora init ~/videos                    writes videos.toml; then: kinora run videos.toml
+  kinora init runs/videos                 writes videos-model.toml, a training on its shards
   kinora init runs/curate --out dit.toml
 
 )";
@@ -36,15 +37,23 @@ goes on where it was interrupted.
 examples:
   kinora curate ~/videos
   kinora curate ~/videos --studio
+  kinora curate ~/videos --retry-failed
   kinora curate ~/videos --out runs/trip --set 'chosen.where="blur >= 40"'
 
 )";
 
 struct Asked {
   fs::path folder;
-  std::string name;  // of the run
+  std::string name;  // of the run that makes its videos into clips
   po::variables_map given;
 };
+
+std::string name_of(const fs::path& folder) {
+  std::string out;
+  for (const char c : folder.filename().string())
+    out += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ? c : '-';
+  return out.empty() || out[0] == '-' ? "run" + out : out;
+}
 
 // Nothing if --help was printed, or an exit code.
 std::optional<Asked> asked_of(const char* command, const char* help, const Flags& visible,
@@ -67,9 +76,31 @@ std::optional<Asked> asked_of(const char* command, const char* help, const Flags
   }
   out.folder = fs::absolute(folder).lexically_normal();
   if (!out.folder.has_filename()) out.folder = out.folder.parent_path();
-  for (const char c : out.folder.filename().string())
-    out.name += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ? c : '-';
-  if (out.name.empty() || out.name[0] == '-') out.name = "run" + out.name;
+  out.name = name_of(out.folder);
+  return out;
+}
+
+// Of the run that makes something of the folder. What learns from a run has a name of its own, so that it writes to a
+// folder of its own.
+std::string name_for(const FolderLook& look, const fs::path& folder) {
+  if (look.holds == FolderLook::Holds::videos) return name_of(folder);
+  std::error_code error;
+  const bool is_job = fs::exists(folder / "job.json", error);
+  return name_of(is_job ? folder.parent_path() : folder) +
+         (look.holds == FolderLook::Holds::model ? "" : "-model");
+}
+
+// What the folder holds and what to expect of it, in lines.
+std::string found_text(const FolderLook& look) {
+  std::string out = look.folder.string() + ": " + look.text() + "\n";
+  if (const auto expected = expected_text(look); !expected.empty())
+    out += "to expect on this machine: " + expected + "\n";
+  if (look.has_many_rates())
+    out += fmt::format(
+        "{:.4g} to {:.4g} frames per second count as one rate in a training, so that some move too fast: "
+        "clips of "
+        "one rate are packed by a condition of the shard job, such as where = \"fps >= 23\"\n",
+        look.slowest, look.fastest);
   return out;
 }
 
@@ -77,8 +108,9 @@ std::optional<Asked> asked_of(const char* command, const char* help, const Flags
 
 Flags init_flags() {
   Flags out("options");
-  out.add_options()("out", po::value<std::string>()->value_name("FILE"),
-                    "the run file; default: the folder's name with .toml, here")(
+  out.add_options()(
+      "out", po::value<std::string>()->value_name("FILE"),
+      "the run file; default: the name of the folder with .toml, of a run or shards with -model.toml, here")(
       "force", "replace a file that is there")("help,h", "this text");
   return out;
 }
@@ -87,15 +119,14 @@ int init_command(core::Runtime& runtime, const Arguments& arguments) {
   int code = kDone;
   const auto asked = asked_of("init", kInitHelp, init_flags(), arguments, code);
   if (!asked) return code;
-  const std::string file =
-      asked->given.count("out") ? asked->given["out"].as<std::string>() : asked->name + ".toml";
+  const FolderLook look = look_at(runtime, asked->folder);
+  const std::string name = name_for(look, asked->folder);
+  const std::string file = asked->given.count("out") ? asked->given["out"].as<std::string>() : name + ".toml";
   std::error_code error;
   if (fs::exists(file, error) && !asked->given.count("force"))
     return complain(kUsage, file + ": the file is there; give another with --out, or --force to replace it");
-  const FolderLook look = look_at(runtime, asked->folder);
-  core::or_throw(core::write_file_atomically(file, run_file_for(look, asked->name, file)));
-  std::cout << look.folder.string() << ": " << look.text() << "\nwrote " << file << "; next: kinora run "
-            << shell_word(file) << "\n";
+  core::or_throw(core::write_file_atomically(file, run_file_for(look, name, file)));
+  std::cout << found_text(look) << "wrote " << file << "; next: kinora run " << shell_word(file) << "\n";
   return kDone;
 }
 
@@ -104,7 +135,8 @@ Flags curate_flags() {
   out.add_options()("out", po::value<std::string>()->value_name("DIR"),
                     "output folder; default: runs/ and the folder's name")(
       "set", po::value<std::vector<std::string>>()->composing()->value_name("a.b=v"),
-      "override a value of the run file, as for `run`")(
+      "override a value of the run file, as for `run`")("retry-failed",
+                                                        "retry the videos and clips that failed")(
       "studio", "open the studio beside it, which shows the clips while they are made")("help,h",
                                                                                         "this text");
   return out;
@@ -124,6 +156,7 @@ int curate_command(core::Runtime& runtime, const Arguments& arguments) {
     text << std::ifstream(file).rdbuf();
     if (text.str().find(nlohmann::json(asked->folder.string()).dump()) == std::string::npos)
       return complain(kUsage, file + " is of another folder; choose an output folder with --out");
+    std::cout << asked->folder.string() << ": by the run file " << file << ", which is there" << std::endl;
   } else {
     const FolderLook look = look_at(runtime, asked->folder);
     if (look.holds != FolderLook::Holds::videos)
@@ -131,7 +164,7 @@ int curate_command(core::Runtime& runtime, const Arguments& arguments) {
                                   ", and no videos; kinora init writes a run file for it");
     fs::create_directories(out);
     core::or_throw(core::write_file_atomically(file, run_file_for(look, asked->name, file)));
-    std::cout << asked->folder.string() << ": " << look.text() << "\nthe run file is " << file << std::endl;
+    std::cout << found_text(look) << "the run file is " << file << std::endl;
   }
   Arguments run{file, "--out", out.string()};
   if (asked->given.count("set"))
@@ -139,7 +172,8 @@ int curate_command(core::Runtime& runtime, const Arguments& arguments) {
       run.push_back("--set");
       run.push_back(one);
     }
-  if (asked->given.count("studio")) run.emplace_back("--studio");
+  for (const char* flag : {"studio", "retry-failed"})
+    if (asked->given.count(flag)) run.push_back(std::string("--") + flag);
   return run_command(runtime, run);
 }
 

@@ -128,7 +128,11 @@ int run(Arguments arguments) {
   if (!runtime) return kUsage;
   const Arguments before(all.begin(), all.end() - static_cast<ptrdiff_t>(arguments.size()));
   arguments.erase(arguments.begin());
-  return command.run ? command.run(*runtime, arguments) : command.start(*runtime, before, arguments);
+  return run_and_report(
+      [&] {
+        return command.run ? command.run(*runtime, arguments) : command.start(*runtime, before, arguments);
+      },
+      std::string("kinora ") + command.name + " --help");
 }
 
 }  // namespace

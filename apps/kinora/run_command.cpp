@@ -12,6 +12,7 @@
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/run_studio.hpp"
 #include "core/base/cancel.hpp"
+#include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/base/paths.hpp"
 #include "core/base/suggest.hpp"
@@ -35,7 +36,8 @@ report jobs start again.
 
 examples:
   kinora run configs/quickstart.toml                      the whole way, from a video to a video
-  kinora run my.toml --set dit.lr=2e-4 --set run.seed=7   other values for this time
+  kinora run my.toml --set run.seed=7 --set dit.learning_rate=2e-4
+                                                          other values for this time
   kinora run my.toml --only dit                           one job, and the jobs that it reads
   kinora run my.toml --set dit.steps=4000                 more steps: the training resumes
   kinora run my.toml --only dit --from-scratch            dit anew, even if it is finished
@@ -156,8 +158,7 @@ core::Result<core::LogFile> open_log(const std::filesystem::path& out, const cor
 void print_funnel(const core::RunFile& run) {
   std::vector<std::filesystem::path> folders;
   for (const auto& job : run.jobs) folders.push_back(run.out / job.name);
-  if (const auto line = core::funnel_line(core::funnel_in(folders)); !line.empty())
-    std::cout << line << "\n";
+  if (const auto line = core::funnel_line(core::funnel_in(folders)); !line.empty()) std::cout << line << "\n";
 }
 
 }  // namespace
@@ -172,6 +173,25 @@ namespace {
 bool makes_clips(const core::RunFile& run) {
   return std::ranges::any_of(run.jobs, [](const auto& job) { return job.kind->name == "curate"; }) &&
          std::ranges::none_of(run.jobs, [](const auto& job) { return job.kind->is_spread(); });
+}
+
+bool has_shards(const core::RunFile& run) {
+  return std::ranges::any_of(run.jobs, [](const auto& job) { return job.kind->name == "shard"; });
+}
+
+// Where the videos of generate jobs are. only: the one job that ran, or empty.
+void print_videos(const core::RunFile& run, const std::string& only) {
+  for (const auto& job : run.jobs) {
+    if (job.kind->name != "generate" || !(only.empty() || only == job.name)) continue;
+    const auto folder = run.out / job.name;
+    const auto files =
+        core::object_in_file(folder / "videos/000.json").value("files", nlohmann::json::array());
+    if (files.empty() || !files[0].is_string()) continue;
+    const auto count =
+        static_cast<int64_t>(core::number_in(core::object_in_file(folder / "summary.json"), "videos"));
+    std::cout << (count > 1 ? fmt::format("the first of {} videos: ", count) : "the video: ")
+              << (folder / "videos" / files[0].get<std::string>()).string() << "\n";
+  }
 }
 
 // Runs the jobs and says how that ended; the last line names what one wants next. Returns the exit code.
@@ -247,8 +267,11 @@ int run_and_say(core::Runtime& runtime, const AskedRun& asked, const core::Launc
     });
     std::cout << "results are in " << run.out.string()
               << (has_page ? "; open " + (run.out / "report.html").string() : "") << "\n";
+    print_videos(run, options.only);
     if (!has_studio && makes_clips(run))
       std::cout << "look at the clips: kinora studio " << shell_word(run.out.string()) << "\n";
+    if (makes_clips(run) && has_shards(run))
+      std::cout << "train on them: kinora init " << shell_word(run.out.string()) << "\n";
   }
   return kDone;
 }

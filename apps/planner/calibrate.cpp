@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "core/base/paths.hpp"
+#include "kinora/memory.hpp"
 
 namespace kinora::core::plan {
 namespace {
@@ -129,8 +130,7 @@ Loopback loopback() {
 
 Machine measure(double product, double share) {
   const double cores = std::max(1u, std::thread::hardware_concurrency());
-  const double memory =
-      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  const auto memory = static_cast<double>(memory_of_machine());
   const Loopback wire = loopback();
   Machine m;
   m.gpu = {"here", product, memory / cores, copy_rate(), wire.rate, wire.rate, 0};

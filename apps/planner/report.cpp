@@ -121,10 +121,10 @@ std::string heading(const Problem& p) {
   const Gpu& g = p.cluster.gpu;
   return fmt::format(
       "{}: {} parameters, {} tokens a sample ({} frames of {}), {} samples a step\n"
-      "{}: {} GPUs of {:.4g} TFLOP/s, {} and {:.3g} GB/s in a node, {:.3g} GB/s between nodes\n{}\n",
+      "{}: {} of {:.4g} TFLOP/s, {} and {:.3g} GB/s in a node, {:.3g} GB/s between nodes\n{}\n",
       p.shape.model, count_of(p.shape.parameters()), p.shape.tokens(), p.shape.frames, p.shape.patches,
-      p.batch, p.cluster.text(), p.cluster.size(), g.peak / 1e12, size_of(g.memory), g.link / 1e9,
-      g.network / 1e9,
+      p.batch, p.cluster.text(), core::counted(p.cluster.size(), "GPU", "GPUs"), g.peak / 1e12,
+      size_of(g.memory), g.link / 1e9, g.network / 1e9,
       p.precision.empty() || p.precision == "bf16"
           ? ""
           : fmt::format("times and memory are those of bf16, and the job's precision is {}\n", p.precision));

@@ -73,7 +73,8 @@ std::vector<StageBound> bounds_of(const Catalogue& catalogue) {
 }
 
 Moved moved(const Catalogue& catalogue, const std::vector<StageBound>& bounds, const std::string& column,
-            bool is_most, double value, const std::string& select) {
+            bool is_most, double value, const std::string& select,
+            const std::function<bool(const Clip&)>& is_rejected) {
   Moved out;
   const auto values = catalogue.columns.find(column);
   if (values == catalogue.columns.end()) return out;
@@ -85,6 +86,7 @@ Moved moved(const Catalogue& catalogue, const std::vector<StageBound>& bounds, c
       const Clip& clip = catalogue.clips[i];
       const double its = values->second[i];
       if (clip.job != bound.job || clip.consumed || std::isnan(its)) continue;
+      if (is_rejected && is_rejected(clip)) continue;
       out.gone += stays(clip, bound) && !bound.keeps(its);
       out.back += is_out_by(clip, bound) && !before.keeps(its) && bound.keeps(its);
     }

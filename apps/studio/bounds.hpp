@@ -1,6 +1,7 @@
 // The bounds by which a curate job's stages filter, from the options in its job.json, and those by which
 // select jobs choose, from their conditions; and what would change if one were moved.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,8 +34,10 @@ struct Moved {
   int64_t gone = 0;  // kept clips that the bound would filter
   int64_t back = 0;  // filtered clips that it would keep
 };
-// All of `bounds` that move with these are moved to `value`. select: name of a select job; "": of stages.
+// All of `bounds` that move with these are moved to `value`. select: name of a select job; "": of stages. is_rejected:
+// whether people have rejected a clip, which does not count then; empty: none.
 Moved moved(const Catalogue&, const std::vector<StageBound>& bounds, const std::string& column, bool is_most,
-            double value, const std::string& select = "");
+            double value, const std::string& select = "",
+            const std::function<bool(const Clip&)>& is_rejected = nullptr);
 
 }  // namespace kinora::studio

@@ -97,6 +97,8 @@ TEST(Moved, CountsTheClipsThatGoAndThoseThatComeBack) {
   EXPECT_EQ(at(4.5), std::pair(2L, 0L)) << "3 and 4; 4 of the other job stays";
   EXPECT_EQ(at(2), std::pair(0L, 1L)) << "a clip that equals the bound is kept";
   EXPECT_EQ(at(0), std::pair(0L, 1L)) << "the clip of another rule stays filtered";
+  const auto is_k4 = [](const Clip& clip) { return clip.key == "k4"; };
+  EXPECT_EQ(moved(all, bounds, "scores.filter.blur", false, 4.5, "", is_k4).gone, 1) << "people rejected k4";
   EXPECT_EQ(moved(all, bounds, "scores.filter.blur", true, 0).gone, 0) << "this side has none";
   EXPECT_EQ(moved(all, bounds, "none", false, 9).gone, 0);
 }

@@ -40,7 +40,11 @@ json row_json(const EditedCatalogue& data, size_t index, const Found* found) {
   if (!clip.copy_rule.empty()) out["reason"] = clip.copy_rule, out["score"] = number_or_null(clip.copy_score);
   if (!clip.copy_why.empty()) out["copy_why"] = clip.copy_why;
   out["reason_now"] = edits.reason.value_or("");
-  if (edits.trim) out["trim"] = *edits.trim;
+  if (edits.trim) {
+    out["trim"] = *edits.trim;
+    const double fps = catalogue.value("fps", index);
+    out["trimmed_s"] = number_or_null(static_cast<double>(edits.trim->end - edits.trim->first) / fps);
+  }
   const Clip* original = catalogue.find(data.jobs()[clip.job].name + "/" + clip.copy_of);
   out["copy_id"] = original && original != &clip ? original->id : "";
   out["copies"] = data.copies_left(clip);

@@ -120,7 +120,7 @@ void Meaning::look() {
   if (!found) core::log_info("studio: no search by meaning: {}", found.failure().message);
   std::stable_partition(offer.pictures.begin(), offer.pictures.end(),
                         [](const auto& n) { return n == "classic"; });
-  if (!offer.text) offer.why_not_text = "the captions are not embedded; add a job of kind embed-text";
+  if (!offer.text) offer.why_not_text = core::why_no_captions(jobs_.empty() ? run_ : jobs_.front().path);
   const std::lock_guard lock(mutex_);
   offer_ = std::move(offer);
   known_.clear();

@@ -107,6 +107,22 @@ TEST_F(MeaningTest, RanksByPicturesAndSeesARunThatGrows) {
   EXPECT_TRUE(m->offer().text);
 }
 
+TEST_F(MeaningTest, SaysThatTheJobOfTheRunFileHasNotRunYet) {
+  picture("a", {1, 0});
+  const fs::path file = folder_ / "footage.toml";
+  write("footage.toml",
+        "[[job]]\nname = \"clips\"\nkind = \"curate\"\n[[job]]\nname = \"captions\"\n"
+        "kind = \"embed-text\"\n");
+  write("clips/job.json", json{{"kind", "curate"}, {"file", file.string()}}.dump());
+  const std::string why =
+      "the captions are not embedded yet: job 'captions' (embed-text) of footage.toml has not run here";
+  const auto m = opened();
+  EXPECT_EQ(m->ask({"x", "", "", {}})->why, why);
+  EXPECT_EQ(m->offer().why_not_text, why);
+  write("footage.toml", "[[job]]\nname = \"clips\"\nkind = \"curate\"\n");
+  EXPECT_THAT(opened()->ask({"x", "", "", {}})->why, HasSubstr("add a job of kind embed-text"));
+}
+
 TEST_F(MeaningTest, AMapHasAPlaceForEachClipWithAnEmbedding) {
   picture("a", {1, 0});
   picture("b", {0, 1});

@@ -14,6 +14,8 @@
 namespace kinora::studio {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr size_t kAtOnce = 2;
 
 std::string key_of(const PictureSource& source) {
@@ -32,9 +34,10 @@ Picture Pictures::get(const PictureSource& source) {
   if (source.path.empty()) return nullptr;
   const std::string key = key_of(source);
   std::unique_lock lock(mutex_);
-  free_.wait(lock,
-             [&] { return kept_.contains(key) || (!making_.contains(key) && making_.size() < kAtOnce); });
-  if (const auto known = kept_.find(key)) return *known;
+  free_.wait(lock, [&] {
+    return kept_.contains(key, Clock::now()) || (!making_.contains(key) && making_.size() < kAtOnce);
+  });
+  if (const auto known = kept_.find(key, Clock::now())) return *known;
   making_.insert(key);
   std::unique_ptr<VideoDecoder> decoder = taken();
   lock.unlock();
@@ -48,7 +51,7 @@ Picture Pictures::get(const PictureSource& source) {
   lock.lock();
   if (decoder) idle_.push_back(std::move(decoder));
   making_.erase(key);
-  kept_.keep(key, made);
+  kept_.keep(key, made, Clock::now());
   free_.notify_all();
   return made;
 }
@@ -68,8 +71,6 @@ Picture Pictures::make(VideoDecoder& decoder, const PictureSource& source) const
 }
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kMemory = uint64_t{1} << 30;  // memory limit of the process, bytes
 constexpr int64_t kFrameMemory = 16 << 20;       // limit of one frame: extremely wide frames are refused

@@ -1,5 +1,6 @@
 // Still images of clips, made on demand and cached in bounded memory.
 #pragma once
+#include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <list>
@@ -17,25 +18,31 @@
 
 namespace kinora::studio {
 
-using Picture = std::shared_ptr<const std::string>;  // a JPEG; null: the clip is known to have none
+using Picture = std::shared_ptr<const std::string>;  // a JPEG; null: it could not be made
 
-// Images by key in a bounded number of bytes; the least recently used are evicted first. [owner-thread]
+// Images by key in a bounded number of bytes; the least recently used are evicted first. That one could not be made is
+// known for kAgain only: a busy machine may have been the reason. [owner-thread]
 class PictureCache {
  public:
+  using Time = std::chrono::steady_clock::time_point;
+  static constexpr std::chrono::seconds kAgain{20};
   explicit PictureCache(size_t bytes) : limit_(bytes) {}
-  std::optional<Picture> find(const std::string& key) {
+  std::optional<Picture> find(const std::string& key, Time now) {
     const auto at = kept_.find(key);
-    if (at == kept_.end()) return std::nullopt;
+    if (at == kept_.end() || !contains(key, now)) return std::nullopt;
     order_.splice(order_.begin(), order_, at->second.place);
     return at->second.picture;
   }
-  bool contains(const std::string& key) const { return kept_.contains(key); }
+  bool contains(const std::string& key, Time now) const {
+    const auto at = kept_.find(key);
+    return at != kept_.end() && (at->second.picture || now - at->second.made < kAgain);
+  }
   // The newest entry stays, whatever its size.
-  void keep(const std::string& key, Picture picture) {
+  void keep(const std::string& key, Picture picture, Time now) {
     drop(key);
     order_.push_front(key);
     bytes_ += size(key, picture);
-    kept_[key] = {std::move(picture), order_.begin()};
+    kept_[key] = {std::move(picture), order_.begin(), now};
     while (bytes_ > limit_ && order_.size() > 1) drop(std::string(order_.back()));
   }
   size_t bytes() const { return bytes_; }
@@ -44,6 +51,7 @@ class PictureCache {
   struct Kept {
     Picture picture;
     std::list<std::string>::iterator place;
+    Time made;
   };
   static size_t size(const std::string& key, const Picture& picture) {
     constexpr size_t kEntry = 256;  // bytes for nodes of the map and the list
@@ -98,8 +106,8 @@ class Pictures {
   // `bytes`: limit of all cached images.
   Pictures(core::Runtime& runtime, size_t bytes) : runtime_(runtime), kept_(bytes) {}
 
-  // A JPEG of the middle frame of the range: clips fade in and out. null if it cannot be made, which is cached too. Two
-  // are made at once, each by a decoder process; further calls wait.
+  // A JPEG of the middle frame of the range: clips fade in and out. null if it cannot be made, which is cached for a
+  // while. Two are made at once, each by a decoder process; further calls wait.
   Picture get(const PictureSource&);
 
  private:

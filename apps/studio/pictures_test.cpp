@@ -7,33 +7,38 @@
 namespace kinora::studio {
 namespace {
 
+const PictureCache::Time kNow{std::chrono::hours(1)};
+
 Picture of(size_t bytes) { return std::make_shared<const std::string>(bytes, 'x'); }
 
 TEST(PictureCache, StaysWithinItsBytesAndForgetsTheLeastRecentlyAsked) {
   PictureCache cache(10'000);
   for (int i = 0; i < 100; ++i) {
-    cache.keep(std::to_string(i), of(1000));
-    EXPECT_TRUE(cache.find("0") || i > 0);
+    cache.keep(std::to_string(i), of(1000), kNow);
+    EXPECT_TRUE(cache.find("0", kNow) || i > 0);
     EXPECT_LE(cache.bytes(), 10'000U);
   }
-  EXPECT_TRUE(cache.contains("0"));  // it was used repeatedly
-  EXPECT_TRUE(cache.contains("99"));
-  EXPECT_FALSE(cache.contains("50"));
+  EXPECT_TRUE(cache.contains("0", kNow));  // it was used repeatedly
+  EXPECT_TRUE(cache.contains("99", kNow));
+  EXPECT_FALSE(cache.contains("50", kNow));
 }
 
-TEST(PictureCache, RemembersThatThereIsNoneAndCountsAReplacementOnce) {
+TEST(PictureCache, RemembersForAWhileThatThereIsNoneAndCountsAReplacementOnce) {
   PictureCache cache(10'000);
-  cache.keep("a", nullptr);
-  ASSERT_TRUE(cache.find("a"));
-  EXPECT_EQ(*cache.find("a"), nullptr);
-  EXPECT_FALSE(cache.find("b"));
-  cache.keep("a", of(500));
+  cache.keep("a", nullptr, kNow);
+  ASSERT_TRUE(cache.find("a", kNow));
+  EXPECT_EQ(*cache.find("a", kNow), nullptr);
+  EXPECT_FALSE(cache.find("b", kNow));
+  EXPECT_FALSE(cache.find("a", kNow + PictureCache::kAgain)) << "it is tried again";
+  EXPECT_FALSE(cache.contains("a", kNow + PictureCache::kAgain));
+  cache.keep("a", of(500), kNow);
   const size_t once = cache.bytes();
-  cache.keep("a", of(500));
+  cache.keep("a", of(500), kNow);
   EXPECT_EQ(cache.bytes(), once);
-  cache.keep("b", of(50'000));
-  EXPECT_TRUE(cache.contains("b"));  // the newest entry stays
-  EXPECT_FALSE(cache.contains("a"));
+  EXPECT_TRUE(cache.find("a", kNow + std::chrono::hours(1)));
+  cache.keep("b", of(50'000), kNow);
+  EXPECT_TRUE(cache.contains("b", kNow));  // the newest entry stays
+  EXPECT_FALSE(cache.contains("a", kNow));
 }
 
 }  // namespace

@@ -188,9 +188,20 @@ TEST(Histograms, PositiveValuesOfManySizesHaveALogarithmicScale) {
     columns["wide"].push_back(10 * std::pow(1000, i / 399.0));
     columns["even"].push_back(1 + 2.5 * i);
     columns["zero"].push_back(i == 0 ? 0 : columns["wide"].back());
+    columns["zeros"].push_back(i % 3 == 0 ? 0 : columns["wide"].back());
+    columns["signed"].push_back(i == 0 ? -1 : columns["wide"].back());
   }
   const Catalogue c = catalogue_of(clips, columns);
   for (const auto& h : histograms(shelf_of(c), {}, 10)) {
+    if (h.field == "zero") {
+      ASSERT_EQ(h.edges.size(), 11U);
+      EXPECT_EQ(h.edges[0], 0);
+      EXPECT_EQ(h.edges[1], columns["wide"][1]) << "the first bar is of zero alone";
+      EXPECT_EQ(h.edges.back(), h.high);
+      EXPECT_EQ(h.all[0], 1);
+      for (size_t bar = 1; bar < 10; ++bar) EXPECT_NEAR(static_cast<double>(h.all[bar]), 399 / 9.0, 2) << bar;
+      continue;
+    }
     if (h.field != "wide") {
       EXPECT_TRUE(h.edges.empty()) << h.field;
       continue;

@@ -144,7 +144,9 @@ json Studio::bound(const Parameters& parameters) {
   const std::string select = text_of(parameters, "select");
   const Lock lock(mutex_);
   data_.refresh();
-  const Moved all = moved(data_.catalogue(), data_.bounds(), field, is_most, value, select);
+  const Moved all =
+      moved(data_.catalogue(), data_.bounds(), field, is_most, value, select,
+            [&](const Clip& clip) { return data_.edits_of(clip).keep == std::optional<bool>(false); });
   const auto first = std::ranges::find_if(
       data_.bounds(), [&](const StageBound& bound) { return bound.moves_with(field, is_most, select); });
   const bool is_chosen = !select.empty() && first != data_.bounds().end();

@@ -251,14 +251,17 @@ TEST_F(StudioTest, OfManyClipsTheOnesThatCannotBePackedAreNotAccepted) {
 
 TEST_F(StudioTest, AStoredClipIsTrimmedToFramesThatItHas) {
   std::ofstream(folder_ / "one/items.jsonl")
-      << json{{"key", "k0"}, {"end", "kept"}, {"parent", "f"}, {"facts", {{"frames", 24}}}} << "\n"
+      << json{{"key", "k0"}, {"end", "kept"}, {"parent", "f"}, {"facts", {{"frames", 24}, {"fps", 12.0}}}}
+      << "\n"
       << json{{"key", "k1"}, {"end", "kept"}, {"parent", "f"}, {"facts", {{"frames", 24}}}} << "\n";
   std::ofstream(folder_ / "one/data/k0.mp4") << "12345";
   Studio mia = studio();
   const auto trim = [&](const char* id, int first, int end) {
     return mia.edit({{"id", id}, {"set", {{"trim", {first, end}}}}});
   };
-  EXPECT_EQ(trim("one/k0", 6, 24)["clip"]["trim"], json({6, 24}));
+  const json trimmed = trim("one/k0", 6, 24)["clip"];
+  EXPECT_EQ(trimmed["trim"], json({6, 24}));
+  EXPECT_EQ(trimmed["trimmed_s"], 1.5);
   EXPECT_THROW((void)trim("one/k0", 6, 25), Error) << "it has 24 frames";
   EXPECT_THROW((void)trim("one/k0", 6, 6), Error) << "no frame is left";
   EXPECT_THROW((void)trim("one/k1", 6, 12), Error) << "it is not stored";

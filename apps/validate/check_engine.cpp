@@ -56,6 +56,7 @@ class Pipeline {
                  this,
                  [](void* self, kinora_sample** out) { return static_cast<Pipeline*>(self)->next(out); },
                  [](void* self, const kinora_outcome* o) { return static_cast<Pipeline*>(self)->done(*o); },
+                 nullptr,
                  nullptr};
     folder_ = t.folder;
     run_.struct_size = sizeof run_;

@@ -30,4 +30,9 @@ std::string fitted(std::string_view row, size_t columns) {
   return out;
 }
 
+std::string fitted_parts(std::string row, size_t columns) {
+  for (size_t at; fitted(row, columns) != row && (at = row.rfind(", ")) != row.npos;) row.resize(at);
+  return fitted(row, columns);
+}
+
 }  // namespace kinora::core

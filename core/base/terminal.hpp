@@ -14,5 +14,7 @@ bool draws_colours();
 size_t columns_of(int descriptor, size_t otherwise);
 // The row, cut to so many columns, in which escape sequences take none and a character of UTF-8 takes one.
 std::string fitted(std::string_view row, size_t columns);
+// The same, without the last of its parts, parted by ", ", that do not fit whole.
+std::string fitted_parts(std::string row, size_t columns);
 
 }  // namespace kinora::core

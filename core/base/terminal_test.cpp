@@ -14,5 +14,13 @@ TEST(Terminal, ARowIsCutByColumnsAndEndsItsColours) {
   EXPECT_EQ(fitted("\033[33mslow\033[0m", 4), "\033[33mslow\033[0m") << "an escape sequence takes none";
 }
 
+TEST(Terminal, PartsAreShownWholeOrNotAtAll) {
+  const std::string row = "clips 3/4, 12 s left, 0.6x real time";
+  EXPECT_EQ(fitted_parts(row, row.size()), row);
+  EXPECT_EQ(fitted_parts(row, row.size() - 1), "clips 3/4, 12 s left");
+  EXPECT_EQ(fitted_parts(row, 12), "clips 3/4");
+  EXPECT_EQ(fitted_parts(row, 5), "clips");
+}
+
 }  // namespace
 }  // namespace kinora::core

@@ -185,7 +185,7 @@ std::string new_digest(JobIdentities& all, const JobSpec& job, bool is_read, con
     const fs::path folder = run.out / job.name;
     const std::string kept = is_read ? kept_by(folder, digest_of(all, job, false, manner)) : "";
     inputs.push_back(kept.empty() ? all.inputs_of(job)->identity() : kept);
-    if (const int64_t n = is_read ? 0 : retries(folder, base_of(all, job, manner)); n > 0)
+    if (const int64_t n = is_read ? 0 : earlier_results(folder, base_of(all, job, manner)).retries; n > 0)
       inputs.push_back(n);
   } else {
     add_paths(all.contents(), job, identity);

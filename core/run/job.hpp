@@ -115,6 +115,9 @@ class JobType {
   // Several processes each do a part of the job in shared_folder(), the context's, for one of them to run the job;
   // false: that one has another output folder. Called where the job's option `lease` is not 0.
   virtual bool share(JobContext&) const { return true; }
+  // Fails while other processes share the job's work in shared_folder(), for a run that does not. May wait for signs of
+  // life.
+  virtual Status is_not_shared(const JobView&) const { return {}; }
   // Reports problems of the job's options and inputs, before anything runs.
   virtual void check(JobCheck&) const {}
 

@@ -1,6 +1,7 @@
 #include "core/run/job_folder.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/ranges.h>
 
@@ -23,9 +24,23 @@ using nlohmann::json;
 fs::path before(const fs::path& folder) {
   return folder.parent_path() / ("." + folder.filename().string() + ".before");
 }
-// and those of an unfinished job.
+// those of an unfinished job,
 fs::path unfinished(const fs::path& folder) {
   return folder.parent_path() / ("." + folder.filename().string() + ".unfinished");
+}
+
+// and the failure of rank 0, for the ranks that wait for it.
+fs::path failure_file(const fs::path& folder) {
+  return folder.parent_path() / ("." + folder.filename().string() + ".failed");
+}
+
+json known_in(const fs::path& folder) { return object_in_file(folder / "job.json"); }
+
+void write_known(const fs::path& folder, const json& job) { write_json(folder / "job.json", job); }
+
+bool is_a_jobs(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / "job.json", error);
 }
 
 bool is_nobodys(const fs::path& folder) {
@@ -49,13 +64,14 @@ bool has_not_shrunk(const json& known, const json& job) {
   });
 }
 
-// Whether the folder belongs to that job: if it has a base, with other inputs too, or before it grew.
-bool is_of(const fs::path& folder, const JobIdentity& job) {
-  const json known = object_in_file(folder / "job.json");
+// Whether a folder with this job.json belongs to that job: if it has a base, with other inputs too, or before it grew.
+bool is_of(const json& known, const JobIdentity& job) {
   return known.value("digest", json()) == job.digest ||
          (!job.base.empty() && known.value("base", json()) == job.base &&
           has_not_shrunk(known, job.description));
 }
+
+bool is_of(const fs::path& folder, const JobIdentity& job) { return is_of(known_in(folder), job); }
 
 // Renames the folder if it has results; of a folder without results it keeps the user's edits. Returns where the
 // edits are now.
@@ -82,15 +98,18 @@ std::string changed(const json& known, const json& spec) {
   return "";
 }
 
-// The member `name` of job.json for the job of this base, in its folder or set aside; null: none.
-json known_of(const fs::path& folder, const std::string& base, const char* name) {
-  const json job = object_in_file(results_of(folder, base) / "job.json");
-  return !base.empty() && job.value("base", json()) == base ? job.value(name, json()) : json();
+int64_t retries_in(const json& known) {
+  const json n = known.value("retries", json());
+  return n.is_number_integer() ? n.get<int64_t>() : 0;
 }
 
-int64_t number_of(const fs::path& folder, const std::string& base, const char* name) {
-  const json n = known_of(folder, base, name);
-  return n.is_number_integer() ? n.get<int64_t>() : 0;
+// The folder with the results of the job of this base, its own or the one set aside, and its job.json; else this
+// folder, and nothing.
+std::pair<fs::path, json> earlier(const fs::path& folder, const std::string& base) {
+  for (const fs::path& one : {folder, before(folder), unfinished(folder)})
+    if (json known = known_in(one); !base.empty() && known.value("base", json()) == base)
+      return {one, std::move(known)};
+  return {folder, json::object()};
 }
 
 // Temporary name for this job's earlier results while they are moved back.
@@ -131,38 +150,39 @@ void continue_beside(const fs::path& folder) {
 }
 
 // Removes temporary files of killed processes.
-void sweep(const fs::path& folder) {
+template <class Entries>
+void sweep(Entries entries) {
   std::vector<fs::path> dead;
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
+  for (const auto& entry : entries)
     if (is_abandoned(entry.path().filename().string())) dead.push_back(entry.path());
   for (const auto& path : dead) fs::remove_all(path);
 }
 
 }  // namespace
 
-fs::path results_of(const fs::path& folder, const std::string& base) {
-  for (const fs::path& one : {folder, before(folder), unfinished(folder)})
-    if (!base.empty() && object_in_file(one / "job.json").value("base", json()) == base) return one;
-  return folder;
-}
-
-int64_t retries(const fs::path& folder, const std::string& base) {
-  return number_of(folder, base, "retries");
+EarlierResults earlier_results(const fs::path& folder, const std::string& base) {
+  const auto [place, known] = earlier(folder, base);
+  EarlierResults out{place, retries_in(known), {}};
+  for (const auto& one : known.value("formerly", json::array()))
+    if (one.is_string()) out.formerly.push_back(one);
+  return out;
 }
 
 void count_retry(const fs::path& folder, const std::string& base) {
-  json job = object_in_file(folder / "job.json");
+  json job = known_in(folder);
   if (base.empty() || job.value("base", json()) != base) return;
-  job["retries"] = retries(folder, base) + 1;
+  job["retries"] = retries_in(job) + 1;
   job.erase("digest");  // the digest depends on the number
-  or_throw(write_file_atomically(folder / "job.json", job.dump(2) + "\n"));
+  write_known(folder, job);
 }
 
 Beginning beginning(const fs::path& folder, const std::string& name, const JobIdentity& job, bool is_quick) {
   if (!is_a_jobs(folder)) return {};
-  const std::string known = text_in(object_in_file(folder / "job.json"), "digest");
-  if (is_of(folder, job)) {
-    if (known == job.digest || known.empty()) return {folder, ""};
+  const json known = known_in(folder);
+  const std::string what = known.empty() ? "" : changed(known, job.description), at = folder.string();
+  if (is_of(known, job)) {
+    const std::string digest = text_in(known, "digest");
+    if (digest == job.digest || digest.empty()) return {folder, ""};
     if (!job.description.contains("grows_by"))
       return {folder, name + ": its inputs have changed; finished work on the remaining inputs is kept"};
     std::error_code missing;
@@ -172,17 +192,14 @@ Beginning beginning(const fs::path& folder, const std::string& name, const JobId
           KINORA_ERROR_INVALID,
           fmt::format("{}: {}, and {} has no checkpoint to continue from; put one back, or start from "
                       "step 1 with --from-scratch",
-                      name, changed(object_in_file(folder / "job.json"), job.description), folder.string()));
+                      name, what, at));
     return {folder, fmt::format("{}: {}; it continues from the results in {} (--from-scratch does not){}",
-                                name, changed(object_in_file(folder / "job.json"), job.description),
-                                folder.string(), is_done(folder) ? "; these are kept until it is done" : "")};
+                                name, what, at, is_done(folder) ? "; these are kept until it is done" : "")};
   }
   Beginning out;
   for (const fs::path& aside : {unfinished(folder), before(folder), own_of(folder)})
     if (is_of(aside, job)) out.from = aside;
-  const json known_there = object_in_file(folder / "job.json");
-  const bool is_damaged = known_there.empty();
-  const std::string what = is_damaged ? "" : changed(known_there, job.description), at = folder.string();
+  const bool is_damaged = known.empty();
   out.warns = (is_damaged || !what.empty()) && !is_quick;
   out.said = fmt::format(
       "{}: {}; it {}{}", name,
@@ -198,11 +215,15 @@ Beginning beginning(const fs::path& folder, const std::string& name, const JobId
   return out;
 }
 
+void log_beginning(const Beginning& begins) {
+  if (!begins.said.empty()) log_line(begins.warns ? KINORA_LOG_WARN : KINORA_LOG_INFO, begins.said);
+}
+
 std::string reason_to_keep(const fs::path& folder, const JobIdentity& job) {
-  if (!is_a_jobs(folder) || is_of(folder, job) || !(is_done(folder) || has_begun(folder))) return "";
+  const json known = known_in(folder);
+  if (!is_a_jobs(folder) || is_of(known, job) || !(is_done(folder) || has_begun(folder))) return "";
   for (const fs::path& aside : {unfinished(folder), before(folder), own_of(folder)})
     if (is_of(aside, job)) return "";
-  const json known = object_in_file(folder / "job.json");
   const auto differs = [&](const char* name) {
     return known.contains(name) && known[name] != job.description.value(name, json());
   };
@@ -227,20 +248,19 @@ void prepare_folder(const fs::path& folder, const std::string& name, const JobId
                     "with --out, another name for job '" +
                     name + "', or move them away");
   if (is_mine && from_scratch) {
-    log_info("{}: it starts from scratch; the old results are kept until it is done", name);
+    log_beginning({{}, name + ": it starts from scratch; the old results are kept until it is done"});
     const fs::path edits = set_aside(folder);
     fs::create_directories(folder);
     if (edits != folder) copy_edits(edits, folder);
   } else {
-    const Beginning begins = beginning(folder, name, job, is_quick);
-    if (!begins.said.empty()) log_line(begins.warns ? KINORA_LOG_WARN : KINORA_LOG_INFO, begins.said);
+    log_beginning(beginning(folder, name, job, is_quick));
     if (is_mine && !is_of(folder, job))
       make_way(folder, job);
     else if (is_mine && job.description.contains("grows_by") && is_done(folder))
       continue_beside(folder);
   }
   fs::create_directories(folder);
-  sweep(folder);
+  sweep(fs::recursive_directory_iterator(folder));
   drop_failure(folder);
   const double spent = is_of(folder, job) && !is_done(folder) ? spent_before(folder) : 0;
   fs::remove(folder / "summary.json", error);  // until the job is done
@@ -248,33 +268,30 @@ void prepare_folder(const fs::path& folder, const std::string& name, const JobId
   json written = job.description;
   written["digest"] = job.digest;
   if (!job.base.empty()) written["base"] = job.base;
+  const json known = earlier(folder, job.base).second;
   for (const char* name : {"retries", "formerly"})
-    if (json known = known_of(folder, job.base, name); !known.is_null()) written[name] = std::move(known);
+    if (known.contains(name)) written[name] = known[name];
   written["kinora"] = KINORA_VERSION;
   if (spent > 0) written["spent_s"] = spent;
-  or_throw(write_file_atomically(folder / "job.json", written.dump(2) + "\n"));
+  write_known(folder, written);
 }
 
 std::optional<AtomicFolder> prepare_beside(const fs::path& folder, const std::string& name,
                                            const JobIdentity& job) {
   if (!is_a_jobs(folder) || !is_done(folder)) return std::nullopt;
-  std::vector<fs::path> dead;
-  for (const auto& entry : fs::directory_iterator(folder.parent_path()))
-    if (is_abandoned(entry.path().filename().string())) dead.push_back(entry.path());
-  for (const auto& path : dead) fs::remove_all(path);
-  const Beginning begins = beginning(folder, name, job, true);
-  if (!begins.said.empty()) log_info("{}", begins.said);
+  sweep(fs::directory_iterator(folder.parent_path()));
+  log_beginning(beginning(folder, name, job, true));
   AtomicFolder out = or_throw(AtomicFolder::create(folder));
   json written = job.description;
   written.update({{"digest", job.digest}, {"kinora", KINORA_VERSION}});
-  or_throw(write_file_atomically(out.temporary() / "job.json", written.dump(2) + "\n"));
+  write_known(out.temporary(), written);
   drop_failure(folder);
   return out;
 }
 
 bool may_take_back(const fs::path& folder, const std::string& digest) {
   // A job that was begun again from scratch continues.
-  if (text_in(object_in_file(folder / "job.json"), "digest") == digest && has_begun(folder)) return false;
+  if (text_in(known_in(folder), "digest") == digest && has_begun(folder)) return false;
   return finished(before(folder), digest) && (is_a_jobs(folder) || is_nobodys(folder));
 }
 
@@ -311,6 +328,38 @@ void drop_before(const fs::path& folder) {
   std::error_code ignored;
   fs::remove_all(before(folder), ignored);
   fs::remove_all(unfinished(folder), ignored);
+}
+
+void add_spent(const fs::path& folder, double seconds) {
+  json job = known_in(folder);
+  if (job.empty()) return;
+  job["spent_s"] = number_in(job, "spent_s") + seconds;
+  (void)write_file_atomically(folder / "job.json", job.dump(2) + "\n");  // a full disk is said elsewhere
+}
+
+double spent_before(const fs::path& folder) { return number_in(known_in(folder), "spent_s"); }
+
+void leave_failure(const fs::path& folder, const std::string& digest, const std::string& message) {
+  // If this cannot be written either, the other ranks wait until they are stopped, and log one line per minute.
+  const auto status = write_file_atomically(
+      failure_file(folder),
+      json{{"digest", digest}, {"message", message}}.dump(-1, ' ', false, json::error_handler_t::replace) +
+          "\n");
+  if (!status) log_warn("{}", status.failure().message);
+}
+
+std::optional<std::string> failure_left(const fs::path& folder, const std::string& digest,
+                                        fs::file_time_type since) {
+  std::error_code error;
+  const auto time = fs::last_write_time(failure_file(folder), error);
+  if (error || time < since) return std::nullopt;
+  const json left = object_in_file(failure_file(folder));
+  return text_in(left, "digest") == digest ? std::optional(text_in(left, "message")) : std::nullopt;
+}
+
+void drop_failure(const fs::path& folder) {
+  std::error_code ignored;
+  fs::remove(failure_file(folder), ignored);
 }
 
 }  // namespace kinora::core

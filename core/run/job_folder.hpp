@@ -11,11 +11,15 @@
 
 namespace kinora::core {
 
-// The folder with the results of the job of this base: its own, or the one set aside.
-std::filesystem::path results_of(const std::filesystem::path& folder, const std::string& base);
-// How often the job of this base has retried its failures; each retry may change its results.
-int64_t retries(const std::filesystem::path& folder, const std::string& base);
-// Adds one to retries(), if the folder is of that base.
+// What a job has left behind.
+struct EarlierResults {
+  std::filesystem::path folder;       // the job's own, or the one set aside; the own if there are none
+  int64_t retries = 0;                // how often it has retried its failures; each may change its results
+  std::vector<std::string> formerly;  // bases that they had before (JobIdentities::adopt_results)
+};
+// The results of the job of this base.
+EarlierResults earlier_results(const std::filesystem::path& folder, const std::string& base);
+// Adds one to the retries, if the folder is of that base.
 void count_retry(const std::filesystem::path& folder, const std::string& base);
 
 // What a job of this identity finds before it does anything.
@@ -27,6 +31,8 @@ struct Beginning {
 // is_quick: the job decodes and computes little, so that running it again is nothing to warn of.
 Beginning beginning(const std::filesystem::path& folder, const std::string& name, const JobIdentity&,
                     bool is_quick = false);
+// Logs what it says.
+void log_beginning(const Beginning&);
 
 // Why the results in the folder must not be replaced by those of a job with this identity unasked: they are another
 // run file's or of another input, or people's edits are about them. Empty: nothing would be lost, since the job
@@ -64,5 +70,19 @@ void drop_if_empty(const std::filesystem::path& folder);
 std::vector<std::filesystem::path> lying_aside(const std::filesystem::path& folder);
 // Removes results set aside, once the job is done.
 void drop_before(const std::filesystem::path& folder);
+
+// Adds the time of an interrupted run to the folder's job.json.
+void add_spent(const std::filesystem::path& folder, double seconds);
+// That time, of all interrupted runs that the job continues.
+double spent_before(const std::filesystem::path& folder);
+
+// Rank 0 writes its failure next to the folder, for the ranks that wait for it.
+void leave_failure(const std::filesystem::path& folder, const std::string& digest,
+                   const std::string& message);
+// That message, if the job of this identity has failed after `since`.
+std::optional<std::string> failure_left(const std::filesystem::path& folder, const std::string& digest,
+                                        std::filesystem::file_time_type since);
+// Removes that message.
+void drop_failure(const std::filesystem::path& folder);
 
 }  // namespace kinora::core

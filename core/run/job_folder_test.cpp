@@ -183,7 +183,7 @@ TEST_F(JobFolder, SaysWhyAnotherRunCannotReadItAndWhatItKeeps) {
 TEST_F(JobFolder, SaysWhatAFinishedJobKeepsAndCountsRetries) {
   prepare_folder(folder_, "clips", {"a1", "a", {{"kind", "curate"}}});
   count_retry(folder_, "a"), count_retry(folder_, "a"), count_retry(folder_, "b");
-  EXPECT_EQ(retries(folder_, "a"), 2);
+  EXPECT_EQ(earlier_results(folder_, "a").retries, 2);
   const auto kept = [&](const char* status) {
     std::ofstream(folder_ / "summary.json")
         << json{{"digest", "a1"}, {"status", status}, {"kept_sha256", "1"}};
@@ -195,7 +195,21 @@ TEST_F(JobFolder, SaysWhatAFinishedJobKeepsAndCountsRetries) {
   put(folder_ / "data/1.mp4");
   prepare_folder(folder_, "clips", {"b1", "b", {{"kind", "curate"}}});  // set aside, then restored
   prepare_folder(folder_, "clips", {"a1", "a", {{"kind", "curate"}}});
-  EXPECT_EQ(retries(folder_, "a"), 2);
+  EXPECT_EQ(earlier_results(folder_, "a").retries, 2);
+}
+
+TEST_F(JobFolder, FindsTheEarlierResultsOfABaseThatAreSetAside) {
+  const json description{{"kind", "curate"}};
+  prepare_folder(folder_, "clips", {"a1", "a", description});
+  rename_results(folder_, description, {"a1", "a"}, {"new a1", "new a"});
+  put(folder_ / "data/1.mp4");
+  prepare_folder(folder_, "clips", {"b1", "b", description});
+  const EarlierResults found = earlier_results(folder_, "new a");
+  EXPECT_TRUE(fs::exists(found.folder / "data/1.mp4")) << found.folder;
+  EXPECT_EQ(found.formerly, std::vector<std::string>{"a"});
+  EXPECT_EQ(earlier_results(folder_, "b").folder, folder_);
+  EXPECT_EQ(earlier_results(folder_, "unknown").folder, folder_);
+  EXPECT_TRUE(earlier_results(folder_, "unknown").formerly.empty());
 }
 
 TEST_F(JobFolder, KeepsUnfinishedResultsWhenAnOptionChanges) {
@@ -369,16 +383,17 @@ TEST_F(JobFolder, BegunAgainContinuesOnceItHasMadeSomething) {
 
 TEST_F(JobFolder, CountsHowOftenItsFailuresWereTriedAgain) {
   prepare_folder(folder_, "clips", {"a", "base", {{"kind", "curate"}}});
-  EXPECT_EQ(retries(folder_, "base"), 0);
+  EXPECT_EQ(earlier_results(folder_, "base").retries, 0);
   count_retry(folder_, "another");
-  EXPECT_EQ(retries(folder_, "base"), 0);
+  EXPECT_EQ(earlier_results(folder_, "base").retries, 0);
   count_retry(folder_, "base");
   prepare_folder(folder_, "clips", {"a with 1", "base", {{"kind", "curate"}}});
-  EXPECT_EQ(retries(folder_, "base"), 1);
+  EXPECT_EQ(earlier_results(folder_, "base").retries, 1);
   put(folder_ / "data/1.mp4");
   prepare_folder(folder_, "clips", {"b", "other", {{"kind", "curate"}}});
-  EXPECT_EQ(retries(folder_, "other"), 0);
-  EXPECT_EQ(retries(folder_, "base"), 1) << "the digest of the results set aside depends on it";
+  EXPECT_EQ(earlier_results(folder_, "other").retries, 0);
+  EXPECT_EQ(earlier_results(folder_, "base").retries, 1)
+      << "the digest of the results set aside depends on it";
   put(folder_ / "summary.json", R"({"status": "done", "failed": 2, "clips": {"kept": 1, "failed": 3}})");
   EXPECT_EQ(failures_in(folder_), 5);
 }

@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include "core/base/facts.hpp"
-#include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/job_edits.hpp"
 
@@ -16,10 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Next to the folder, which may not be a job's.
-fs::path failure_file(const fs::path& folder) {
-  return folder.parent_path() / ("." + folder.filename().string() + ".failed");
-}
+json summary_in(const fs::path& folder) { return object_in_file(folder / "summary.json"); }
 
 json size_of_entry(const fs::directory_entry& entry) {
   if (!entry.is_directory()) return entry.file_size();
@@ -27,11 +23,6 @@ json size_of_entry(const fs::directory_entry& entry) {
 }
 
 }  // namespace
-
-bool is_a_jobs(const fs::path& folder) {
-  std::error_code error;
-  return fs::exists(folder / "job.json", error);
-}
 
 bool has_begun(const fs::path& folder) {
   std::error_code error;
@@ -41,7 +32,7 @@ bool has_begun(const fs::path& folder) {
 }
 
 bool finished(const fs::path& folder, const std::string& digest, std::string* why) {
-  const json summary = object_in_file(folder / "summary.json");
+  const json summary = summary_in(folder);
   if (text_in(summary, "digest") != digest || summary.value("status", json()) != "done") return false;
   const json results = summary.value("results", json::object());
   for (const auto& [name, size] : results.items()) {
@@ -53,12 +44,10 @@ bool finished(const fs::path& folder, const std::string& digest, std::string* wh
   return true;
 }
 
-bool is_done(const fs::path& folder) {
-  return object_in_file(folder / "summary.json").value("status", json()) == "done";
-}
+bool is_done(const fs::path& folder) { return summary_in(folder).value("status", json()) == "done"; }
 
 int64_t failures_in(const fs::path& folder) {
-  const json summary = object_in_file(folder / "summary.json");
+  const json summary = summary_in(folder);
   const auto failed = [](const json& counts) {
     const auto at = counts.find("failed");
     return at != counts.end() && at->is_number_integer() ? at->get<int64_t>() : 0;
@@ -67,7 +56,7 @@ int64_t failures_in(const fs::path& folder) {
 }
 
 std::string kept_by(const fs::path& folder, const std::string& digest) {
-  const json summary = object_in_file(folder / "summary.json");
+  const json summary = summary_in(folder);
   const bool is_finished = text_in(summary, "digest") == digest && summary.value("status", json()) == "done";
   return is_finished ? text_in(summary, "kept_sha256") : "";
 }
@@ -84,23 +73,27 @@ std::string problem_of_results(const fs::path& folder, const std::vector<std::st
 }
 
 std::string results_digest(const fs::path& folder) {
-  const json summary = object_in_file(folder / "summary.json");
+  const json summary = summary_in(folder);
   for (const char* name : {"kept_sha256", "first_digest"})
     if (const std::string digest = text_in(summary, name); !digest.empty()) return digest;
   return text_in(summary, "digest");
 }
 
+void write_json(const fs::path& file, const json& value) {
+  or_throw(write_file_atomically(file, value.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
+}
+
+void write_summary(const fs::path& folder, const json& summary) {
+  write_json(folder / "summary.json", summary);
+}
+
 void rename_results(const fs::path& folder, const json& spec, const ResultsNames& from,
                     const ResultsNames& to) {
-  const auto write = [&](const char* name, const json& text) {
-    or_throw(write_file_atomically(folder / name,
-                                   text.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
-  };
-  json summary = object_in_file(folder / "summary.json"), job = object_in_file(folder / "job.json");
+  json summary = summary_in(folder), job = object_in_file(folder / "job.json");
   if (text_in(summary, "digest") == from.digest && from.digest != to.digest) {
     if (text_in(summary, "first_digest").empty()) summary["first_digest"] = from.digest;
     summary["digest"] = to.digest;
-    write("summary.json", summary);
+    write_summary(folder, summary);
   }
   if (text_in(job, "digest") == from.digest) job["digest"] = to.digest;
   if (text_in(job, "base") == from.base && from.base != to.base) {
@@ -109,26 +102,7 @@ void rename_results(const fs::path& folder, const json& spec, const ResultsNames
   }
   // With other options or inputs of the same base, the description stays that of the results.
   if (text_in(job, "digest") == to.digest) job.update(spec);
-  write("job.json", job);
-}
-
-std::vector<std::string> bases_before(const fs::path& folder) {
-  std::vector<std::string> out;
-  const json job = object_in_file(folder / "job.json"), formerly = job.value("formerly", json::array());
-  for (const auto& base : formerly)
-    if (base.is_string()) out.push_back(base);
-  return out;
-}
-
-void add_spent(const fs::path& folder, double seconds) {
-  json job = object_in_file(folder / "job.json");
-  if (job.empty()) return;
-  job["spent_s"] = number_in(job, "spent_s") + seconds;
-  (void)write_file_atomically(folder / "job.json", job.dump(2) + "\n");  // a full disk is said elsewhere
-}
-
-double spent_before(const fs::path& folder) {
-  return number_in(object_in_file(folder / "job.json"), "spent_s");
+  write_json(folder / "job.json", job);
 }
 
 bool is_record(std::string_view name) {
@@ -146,29 +120,6 @@ json results_in(const fs::path& folder) {
     if (!is_record(name)) out[name] = size_of_entry(entry);
   }
   return out;
-}
-
-void leave_failure(const fs::path& folder, const std::string& digest, const std::string& message) {
-  // If this cannot be written either, the other ranks wait until they are stopped, and log one line per minute.
-  const auto status = write_file_atomically(
-      failure_file(folder),
-      json{{"digest", digest}, {"message", message}}.dump(-1, ' ', false, json::error_handler_t::replace) +
-          "\n");
-  if (!status) log_warn("{}", status.failure().message);
-}
-
-std::optional<std::string> failure_left(const fs::path& folder, const std::string& digest,
-                                        fs::file_time_type since) {
-  std::error_code error;
-  const auto time = fs::last_write_time(failure_file(folder), error);
-  if (error || time < since || text_in(object_in_file(failure_file(folder)), "digest") != digest)
-    return std::nullopt;
-  return text_in(object_in_file(failure_file(folder)), "message");
-}
-
-void drop_failure(const fs::path& folder) {
-  std::error_code ignored;
-  fs::remove(failure_file(folder), ignored);
 }
 
 }  // namespace kinora::core

@@ -1,7 +1,6 @@
 // Reads and renames the results in the folder of a job: job.json describes the job, summary.json how it went.
 #pragma once
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,8 +9,6 @@
 
 namespace kinora::core {
 
-// Whether a job has made the folder: it has a job.json.
-bool is_a_jobs(const std::filesystem::path& folder);
 // Whether summary.json says that the job of this identity is done and all its results still exist; otherwise
 // `why` receives the reason.
 bool finished(const std::filesystem::path& folder, const std::string& digest, std::string* why = nullptr);
@@ -33,6 +30,11 @@ std::string problem_of_results(const std::filesystem::path& folder, const std::v
 // The identity of a finished job's results: what it keeps, else the job's digest.
 std::string results_digest(const std::filesystem::path& folder);
 
+// Writes a file such as job.json. Throws kinora::Error.
+void write_json(const std::filesystem::path& file, const nlohmann::json& value);
+// Writes summary.json. Throws kinora::Error.
+void write_summary(const std::filesystem::path& folder, const nlohmann::json& summary);
+
 // Gives results the names of today: where job.json and summary.json have this digest and base, the new ones,
 // and to job.json its description of today. The list "formerly" of job.json keeps the old base, under which a
 // job may have recorded work.
@@ -41,28 +43,11 @@ struct ResultsNames {
 };
 void rename_results(const std::filesystem::path& folder, const nlohmann::json& spec, const ResultsNames& from,
                     const ResultsNames& to);
-// The bases that the results in the folder had before.
-std::vector<std::string> bases_before(const std::filesystem::path& folder);
-
-// Adds the time of an interrupted run to the folder's job.json.
-void add_spent(const std::filesystem::path& folder, double seconds);
-// That time, of all interrupted runs that the job continues.
-double spent_before(const std::filesystem::path& folder);
-
 // Whether an entry of a job's folder records how the job went rather than being a result.
 bool is_record(std::string_view name);
 
 // Names of the results in the folder, with the size of each file in bytes and the number of entries of each
 // folder.
 nlohmann::json results_in(const std::filesystem::path& folder);
-
-// Rank 0 writes its failure next to the folder, for the ranks that wait for it.
-void leave_failure(const std::filesystem::path& folder, const std::string& digest,
-                   const std::string& message);
-// That message, if the job of this identity has failed after `since`.
-std::optional<std::string> failure_left(const std::filesystem::path& folder, const std::string& digest,
-                                        std::filesystem::file_time_type since);
-// Removes that message.
-void drop_failure(const std::filesystem::path& folder);
 
 }  // namespace kinora::core

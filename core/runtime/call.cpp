@@ -133,7 +133,7 @@ void Progress::draw(bool last) {
     // Everything below is redrawn and the cursor stays at the bar, so that a log line replaces it.
     // A row that is too long would shift the rows below.
     const size_t columns = columns_of(STDERR_FILENO, 80) - 1;
-    std::string text = "\r\033[J" + (last ? line() + "\n" : fitted(line(), columns));
+    std::string text = "\r\033[J" + (last ? line() + "\n" : fitted_parts(line(), columns));
     if (!last) {
       for (const auto& row : table_) text += "\n" + fitted(row, columns);
       if (!table_.empty()) text += fmt::format("\033[{}A\r", table_.size());

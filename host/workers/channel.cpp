@@ -41,10 +41,10 @@ class Depth final : public nlohmann::json_sax<json> {
 };
 
 // Whether a head can be parsed safely: the parser recurses once per nesting level, and the stack is limited.
-// Also false for invalid CBOR.
-bool is_shallow_cbor(const uint8_t* begin, const uint8_t* end) {
+// Also false for invalid MessagePack.
+bool is_shallow(const uint8_t* begin, const uint8_t* end) {
   Depth depth;
-  return json::sax_parse(begin, end, &depth, json::input_format_t::cbor);
+  return json::sax_parse(begin, end, &depth, json::input_format_t::msgpack);
 }
 
 struct Control {
@@ -78,14 +78,14 @@ void Message::parse(std::string_view packet) {
     packet.remove_prefix(sizeof size);
   }
   const auto* begin = reinterpret_cast<const uint8_t*>(packet.data());
-  if (size > 0 && size <= packet.size() && is_shallow_cbor(begin, begin + size))
-    head = json::from_cbor(begin, begin + size, true, false);
+  if (size > 0 && size <= packet.size() && is_shallow(begin, begin + size))
+    head = json::from_msgpack(begin, begin + size, true, false);
   if (!head.is_object()) throw Error(KINORA_ERROR_DATA, "the other side sent a malformed message");
   bytes = packet.substr(size);
 }
 
 void Channel::send(const Message& message) const {
-  const std::vector<uint8_t> head = nlohmann::json::to_cbor(message.head);
+  const std::vector<uint8_t> head = nlohmann::json::to_msgpack(message.head);
   if (head.size() > kMostHead || message.bytes.size() > Message::kMostBytes ||
       message.shared.size() > Message::kMostShared)
     throw Error(KINORA_ERROR_UNSUPPORTED,

@@ -1,7 +1,7 @@
 // The connection between this process and one of its workers: messages, and a page of shared signals.
 //
 // Messages go over a socket pair that preserves their boundaries (SOCK_SEQPACKET). A message: the size of its
-// head (4 bytes, native order, since both ends are on one machine), its head in CBOR, then plain bytes; and
+// head (4 bytes, native order, since both ends are on one machine), its head in MessagePack, then plain bytes; and
 // descriptors of shared memory alongside.
 #pragma once
 #include <atomic>

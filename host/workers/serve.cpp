@@ -14,6 +14,7 @@
 #include "core/plugin/options.hpp"
 #include "core/runtime/runtime.hpp"
 #include "core/runtime/tensor_service.hpp"
+#include "host/workers/resources_message.hpp"
 #include "host/workers/sample_message.hpp"
 #include "host/workers/service.hpp"
 #include "host/workers/worker.hpp"
@@ -147,8 +148,7 @@ class Serving {
             KINORA_ERROR_INVALID,
             fmt::format("asks for a number of {} that is not a number (NaN); correct its resources()", of));
     if (is_third_party(runtime_.registry(), component_.spec->id)) r.isolated = 1;
-    return {{"ordered", r.ordered},   {"cores", r.cores}, {"gpus", r.gpus},   {"memory", r.memory},
-            {"isolated", r.isolated}, {"nvdec", r.nvdec}, {"nvenc", r.nvenc}, {"batch", r.batch}};
+    return put_resources(r);
   }
 
   kinora_run run_of_call(const json& head) {

@@ -16,6 +16,7 @@
 #include "core/plugin/host.hpp"
 #include "host/workers/held_memory.hpp"
 #include "host/workers/process.hpp"
+#include "host/workers/resources_message.hpp"
 #include "host/workers/sample_message.hpp"
 
 namespace kinora::core {
@@ -54,20 +55,6 @@ std::atomic<uint64_t>& most_held() {
 json answer(int32_t status) {
   json out{{"status", status}};
   if (status != KINORA_OK) out["message"] = view(host()->last_error(host())).substr(0, kLongestMessage);
-  return out;
-}
-
-kinora_resources resources_in(const json& told) {
-  kinora_resources out{};
-  out.struct_size = sizeof out;
-  out.ordered = told.at("ordered");
-  out.cores = told.at("cores");
-  out.gpus = told.at("gpus");
-  out.memory = told.at("memory");
-  out.isolated = told.at("isolated");
-  out.nvdec = told.at("nvdec");
-  out.nvenc = told.at("nvenc");
-  out.batch = told.at("batch");
   return out;
 }
 
@@ -214,7 +201,7 @@ bool Worker::answered(Message& message, const kinora_emit* emit, int32_t& status
   if (what == "done") {
     status = message.head.at("status").get<int32_t>();
     if (const auto told = message.head.find("resources"); told != message.head.end())
-      resources_ = resources_in(*told);
+      resources_ = take_resources(*told);
     if (status != KINORA_OK) set_error(status, message.head.at("message").get<std::string>().c_str());
     return true;
   }

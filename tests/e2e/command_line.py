@@ -393,8 +393,26 @@ def check_help():
         assert re.search(rf"^  plugins .*\n?.*\b{part}\b", kinora("--help"), re.M), part
 
 
+def check_examples():
+    """What examples of helps set are options: of the job that its name stands for, or of the component."""
+    kinds, tried = {"dit": "train", "video": "generate", "chosen": "select"}, 0
+    for command in sorted({word for word in complete("kinora", "") if word[0] != "-"}):
+        shown = kinora(command, "--help").split("\noptions")[0].split("\nexamples:")[1:]
+        for example in " ".join(" ".join(shown).split()).split("kinora ")[1:]:
+            for name in re.findall(r"--set '?([\w.]+)=", example):
+                job, _, option = name.rpartition(".")
+                owner = (f"job/{kinds[job]}" if job in kinds else "job/generate" if command == "generate"
+                         else example.split()[1])
+                known = {"name", "out", "seed", "log"} if job == "run" else {
+                    o["name"] for o in json.loads(kinora("plugins", "inspect", owner, "--json"))["options"]}
+                assert option in known or command == "apply" and option == "weights", (command, name, sorted(known))
+                tried += 1
+    assert tried >= 10, tried
+
+
 def check_wrong_values():
-    for words, wrong in ((("studio", "x", "--port", "80a"), "--port: '80a' is not a number; see --help"),
+    for words, wrong in ((("curate", "x", "--nope"), "unrecognised option '--nope'; see kinora curate --help"),
+                         (("studio", "x", "--port", "80a"), "--port: '80a' is not a number; see kinora studio --help"),
                          (("studio", "x", "--port", "80.5"), "--port: '80.5' is not a whole number"),
                          (("search", "x", "y", "--top", "9" * 30), "is too large"),
                          (("launch", "-n", "two"), "'two' is not a number")):
@@ -550,8 +568,8 @@ def main():
     for check in (check_plugins, check_markdown, check_missing_library, check_plugins_lock, check_broken_twin,
                   check_taken_over, check_drafts, check_use_lines, check_manifest_is_written_whole,
                   check_a_plugin_that_cannot_be_read, check_a_file_that_is_no_library, check_completion, check_values,
-                  check_help, check_wrong_values, check_bench_without_its_program, check_a_new_component,
-                  check_without_libtorch, check_ffmpeg_without_x264):
+                  check_help, check_examples, check_wrong_values, check_bench_without_its_program,
+                  check_a_new_component, check_without_libtorch, check_ffmpeg_without_x264):
         check()
         print("ok   ", check.__name__, flush=True)
 

@@ -3,7 +3,7 @@
 usage: curate.py KINORA ROOT SCRATCH"""
 import csv, hashlib, json, pathlib, re, shutil, subprocess, sys, tarfile
 
-from curate_edits import check_edits, check_edits_of_moved_keys, check_replaced
+from curate_edits import check_edits, check_edits_of_moved_keys, check_replaced, check_trimmed
 from curate_runs import DATA, KINORA, ROOT, SCRATCH, STAGES, items, lines, run, stored, summary, tree
 from curate_videos import check_one_decode, check_remux, check_remux_of_damaged, check_variable_rate
 
@@ -336,6 +336,6 @@ SCRATCH.mkdir(parents=True)
 for test in (check_one_decode, check_folders, check_remux, check_remux_of_damaged, check_manifest, check_variable_rate,
              check_columns, check_graph, check_patterns, check_same_bytes,
              check_changed_inputs, check_nothing_kept, check_other_files, check_edits, check_replaced,
-             check_edits_of_moved_keys, check_why_nothing, check_page_example):
+             check_edits_of_moved_keys, check_trimmed, check_why_nothing, check_page_example):
     test()
     print("ok   ", test.__name__)

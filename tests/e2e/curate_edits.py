@@ -72,6 +72,29 @@ def check_edits_of_footage(edits, keys, rerun, members):
                                                                                options=["--replace"])
 
 
+def check_trimmed():
+    """Of a trimmed clip the shards have a preview and a sentence of what is left, and are a whole data set."""
+    shard = '[[job]]\nname = "shards"\nkind = "shard"\ninput = "clips"\n'
+    stages = STAGES.replace("]", ', { use = "clip.preview", height = 32, fps = 8.0 }]')
+    run("trimmed", [DATA / "bbb_A.mp4"], stages, jobs=shard)
+    key = "bbb_A-0000"
+    facts, data = items("trimmed")[key]["facts"], SCRATCH / "trimmed/clips/data"
+    end = int(facts["fps"])  # one second
+    (SCRATCH / "trimmed/clips/edits.jsonl").write_text(json.dumps({"key": key, "set": {"trim": [0, end]}}) + "\n")
+    said = run("trimmed", [DATA / "bbb_A.mp4"], stages, jobs=shard)
+    assert "; 1 trimmed" in said, said
+    shards = SCRATCH / "trimmed/shards"
+    with tarfile.open(next(shards.glob("*.tar"))) as tar:
+        fields = {name.split(".", 1)[1]: tar.extractfile(name).read() for name in tar.getnames()
+                  if name.startswith(key + ".")}
+    whole = (data / f"{key}.txt").read_text()
+    assert " of 1.0 seconds," in fields["txt"].decode() and " of 1.0 seconds," not in whole, (fields["txt"], whole)
+    frames = lambda webp: webp.count(b"ANMF")
+    assert frames(fields["preview.webp"]) < frames((data / f"{key}.preview.webp").read_bytes())
+    verified = subprocess.run([KINORA, "data", "verify", str(shards)], capture_output=True, text=True, timeout=300)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
 def check_replaced():
     """Another run file, or another input with other options, replaces no clips unasked."""
     videos, other = [DATA / "bbb_A.mp4"], STAGES.replace("120", "96")

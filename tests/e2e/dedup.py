@@ -8,7 +8,7 @@ import numpy as np
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 sys.path.insert(0, str(ROOT / "tests/support"))
-from clips import EMBED_TEXT, caption_rows, lines, nearest, pictures
+from clips import EMBED_TEXT, caption_rows, curate_folder, lines, nearest, pictures
 
 DATA = ROOT / "tests/data"
 ORIGINALS = ["bbb_A", "bbb_B", "bbb_C", "bbb_D", "city_cc0", "cockatoo"]
@@ -381,8 +381,32 @@ def check_memory(out, file):
     facts.write_text(text)
 
 
+def check_damaged():
+    """Of two clips of the same bytes the one stays whose video is whole, whatever their names."""
+    folder = SCRATCH / "damaged/clips"
+    items = []
+    for film, damage in (("a-broken", {"damaged": "cut off"}), ("good", {})):
+        facts = {"film": film, "duration_s": 2.0, "width": 64, "height": 36, "frames": 24, "fps": 12.0}
+        items.append({"key": film, "url": f"{film}.mp4", "end": "kept", "consumed": True, "facts": {}, **damage})
+        items.append({"key": f"{film}-0000", "parent": film, "end": "kept", "consumed": False, "facts": facts})
+    curate_folder(folder, items)
+    (folder / "summary.json").write_text('{"status": "done"}')
+    for item in items[1::2]:
+        stored = folder / "data" / item["key"]
+        stored.with_name(f"{item['key']}.json").write_text(json.dumps(item["facts"]))
+        stored.with_name(f"{item['key']}.mp4").write_bytes(b"the same bytes")
+        np.save(stored.with_name(f"{item['key']}.classic.npy"), np.eye(8, dtype=np.float32)[0])
+    file = SCRATCH / "damaged.toml"
+    file.write_text('[run]\nname = "damaged"\n[[job]]\nname = "copies"\nkind = "dedup"\n'
+                    f'input = "{folder}"\ndedup = {{ use = "dedup.semantic" }}\n')
+    kinora("run", file, "--out", SCRATCH / "damaged/out")
+    ends = {d["key"]: d["end"] for d in lines(SCRATCH / "damaged/out/copies/decisions.jsonl")}
+    assert ends == {"a-broken-0000": "filtered", "good-0000": "kept"}, ends
+
+
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
+    check_damaged()
     make_videos()
     out, file = SCRATCH / "out", SCRATCH / "run.toml"
     text = EMBED_TEXT if MINILM.exists() else ""

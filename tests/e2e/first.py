@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kinora init and kinora curate: a folder of videos, of shards, a run and a published model get a run file that is
 valid and fits; a folder of videos becomes shards and a report by one command. usage: first.py KINORA ROOT SCRATCH"""
-import json, os, pathlib, shutil, subprocess, sys
+import json, os, pathlib, re, shutil, subprocess, sys, tomllib
 
 KINORA, ROOT, SCRATCH = (pathlib.Path(a).resolve() for a in sys.argv[1:4])
 QUICK = SCRATCH.parent / "quick"  # a run with shards
@@ -31,14 +31,44 @@ def check_init(folder):
     assert "my videos: 4 videos" in said and "1 of 4 that were opened cannot be read" in said, said
     assert "next: kinora run my-videos.toml" in said, said
     text = (SCRATCH / "my-videos.toml").read_text()
-    assert "# Found: 4 videos" in text and "To expect on this machine: " in text, text
+    assert "# Found: 4 videos" in text and "about" not in said.splitlines()[0], "each of few videos is opened"
+    expected = said.splitlines()[1]
+    assert expected.startswith("to expect on this machine: about 1 minute, and "), said
+    assert f"# T{expected[1:]}.\n" in text, text
+    assert "frames per second count as one rate" not in said, said
     assert "no errors" in kinora("check", "my-videos.toml")
     assert "is there" in kinora("init", folder, code=2)
+    # A model has a name of its own, and so an output folder of its own.
+    said = kinora("init", QUICK)
+    assert re.search("^to expect on this machine: about \\d+ .* without a GPU for 10000 steps", said, re.M), said
+    name = f"{QUICK.name}-model"
+    assert f"next: kinora run {name}.toml" in said and f'name = "{name}"' in (SCRATCH / f"{name}.toml").read_text()
+    assert "is there" in kinora("init", QUICK / "shards", code=2), "the shards of a run have the name of the run"
+    prompts = tomllib.loads((SCRATCH / f"{name}.toml").read_text())["job"][-2]["prompts"]
+    captions = [file.read_text().strip() for file in (QUICK / "clips/data").glob("*.txt")]
+    assert prompts[0] in captions and len(prompts) == 1, (prompts, captions)
     assert (SCRATCH / "my-videos.toml").read_text() == text
     kinora("init", folder, "--force")
+    check_many()
     # Without the network's weights other detectors find the shots, and captions are not embedded.
     kinora("init", folder, "--out", "plain.toml", KINORA_ASSETS=str(SCRATCH / "none"))
     assert "no errors" in kinora("check", "plain.toml", KINORA_ASSETS=str(SCRATCH / "none"))
+
+
+def check_many():
+    """Of many videos some are opened; clips of several rates are named before a training on them."""
+    many = SCRATCH / "many"
+    many.mkdir()
+    slow = ["ffmpeg", "-v", "error", "-i", ROOT / "tests/data/bbb_A.mp4", "-t", "2", "-r", "5", many / "slow.mp4"]
+    subprocess.run(slow, check=True)
+    said = kinora("init", many, "--out", "slow.toml")
+    assert "frames per second" not in said, said
+    shutil.copy(ROOT / "tests/data/bbb_A.mp4", many / "fast.mp4")
+    for i in range(200):
+        os.link(many / ("fast.mp4" if i % 2 else "slow.mp4"), many / f"{i:03}.mp4")
+    said = kinora("init", many)
+    assert "202 videos, " in said and "(estimated from 12)" in said, said
+    assert re.search("5 to \\d+ frames per second count as one rate", said), said
 
 
 def check_others():
@@ -53,17 +83,22 @@ def check_others():
     (SCRATCH / "notes").mkdir()
     (SCRATCH / "notes/a.txt").write_text("a text")
     nothing = ": no videos, shards (.tar), published model (model_index.json) or run are in it"
-    for folder, why in (("empty", f"empty{nothing}"), ("notes", f"notes{nothing}"), ("none", "none: not a folder"),
+    for folder, why in (("empty", f"empty{nothing}"), ("notes", f"notes{nothing}"),
                         ("texts", "texts: none of the 1 file that was opened can be read as a video, such as")):
         for command in ("init", "curate"):
             said = kinora(command, folder, code=1)
             assert why in said, (command, folder, said)
+    for command in ("init", "curate"):
+        assert "none: no such folder" in kinora(command, "none", code=2)
+        assert "texts/a.mp4: not a folder; give the folder that it is in" in kinora(command, "texts/a.mp4", code=2)
     assert "a folder is missing" in kinora("init", code=2)
 
 
 def check_curate(folder):
     few = ("--set", 'chosen.where="blur >= 1"')
     said = kinora("curate", folder, *few)
+    assert "to expect on this machine: " in said and "clips: begins" in said and "Runs stages over" not in said, said
+    assert not re.search(r"\b0 (were|could|clips are)|\b1 (are|clips|streams)\b", said), said
     out = SCRATCH / "runs/my-videos"
     assert f"kinora studio '{out}'" in said or f"kinora studio {out}" in said, said
     shards = json.loads((out / "shards/summary.json").read_text())
@@ -79,9 +114,14 @@ def check_curate(folder):
     page = (SCRATCH / "preview.html").read_text()
     assert page.count('class="moving"') == page.count('class="still"') == shards["samples"] > 0, page[:3000]
     before = (out / "curate.toml").read_text()
-    kinora("curate", folder, *few)  # finished jobs are not repeated
+    said = kinora("curate", folder, *few)  # finished jobs are not repeated
+    assert f"by the run file {out}/curate.toml, which is there" in said, said
+    assert "train on them: kinora init " in said, said
     assert json.loads((out / "clips/summary.json").read_text())["finished"] == clips["finished"]
     assert (out / "curate.toml").read_text() == before
+    (folder / "broken.mp4").write_bytes((ROOT / "tests/data/bbb_C.mp4").read_bytes())
+    kinora("curate", folder, *few, "--retry-failed")
+    assert json.loads((out / "clips/summary.json").read_text())["failed"] == 0
     assert "is of another folder" in kinora("curate", ROOT / "tests/data", "--out", out, code=2)
     assert "and no videos; kinora init writes" in kinora("curate", QUICK / "shards", code=2)
 

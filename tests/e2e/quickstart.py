@@ -32,6 +32,13 @@ def files(folder):
             for p in folder.rglob("*") if p.is_file() and p.name != "kinora.log" and not p.name.startswith(".lease-")}
 
 
+def check_last_lines(out, said):
+    out = out.absolute()
+    results, video = said.splitlines()[-2:]
+    assert results.endswith(f"/whole; open {out}/report.html"), said
+    assert video == f"the video: {out}/film/videos/000.mp4", said
+
+
 def check_clips(out):
     truth = json.loads((ROOT / "tests/data/film.json").read_text())
     items = lines(out / "clips/items.jsonl")
@@ -185,7 +192,7 @@ def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     out = SCRATCH / "whole"
     done = run(out)
-    assert done.stdout.splitlines()[-1].endswith(f"/whole; open {out.absolute()}/report.html"), done.stdout
+    check_last_lines(out, done.stdout)
     keys = check_clips(out)
     check_shards(out, keys)
     check_results(out)

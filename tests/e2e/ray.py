@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """engine/ray on real raylets of this machine: the outcomes and files of engine/local, one engine going on where the
 other was killed, nodes that come and are drained, and kill -9 of a stage's process, of a raylet, of the bridge, of the
-head and of the driver. usage: ray.py KINORA BUILD ROOT SCRATCH [PART...]
+head and of the driver, also at random moments. What is kept is written by the nodes.
+usage: ray.py KINORA BUILD ROOT SCRATCH [PART...]
 
-Ray is that of `packaging/dev.sh ray`, or of the Python that KINORA_RAY_PYTHON names."""
-import hashlib, json, os, pathlib, shutil, signal, subprocess, sys, tempfile, time
+Ray is that of `packaging/dev.sh ray`, or of the Python that KINORA_RAY_PYTHON names. KINORA_RAY_SEED repeats the
+moments of an earlier run, which printed it."""
+import hashlib, json, os, pathlib, random, re, shutil, signal, subprocess, sys, tempfile, time
 
 KINORA, BUILD, ROOT, SCRATCH = (pathlib.Path(a).resolve() for a in sys.argv[1:5])
 sys.path.append(str(ROOT / "tests/support"))
+import ray_time
 from skips import skip
 
 PYTHON = pathlib.Path(os.environ.get("KINORA_RAY_PYTHON") or ROOT / ".deps/ray/bin/python3")
@@ -17,6 +20,7 @@ ENV = {**os.environ, "KINORA_PREFIX": str(BUILD), "PATH": f"{PYTHON.parent}:{os.
 ALONE = ["unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"] if os.geteuid() == 0 else []
 INSIDE = "KINORA_RAY_INSIDE" in os.environ  # this program is alone already, beside a cluster of its own
 PORT = 6390
+SEED = os.environ.setdefault("KINORA_RAY_SEED", str(random.randrange(10**6)))
 STAGES = ('"video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, '
           'edge_crop = 0.0, preset = "ultrafast", max_height = 120 }')
 
@@ -127,7 +131,7 @@ def check_deaths(expected, folder):
     found = processes(process.pid)
     stages = [pid for pid, line in found.items() if "ray::KinoraStage" in line]
     raylets = [pid for pid, line in found.items() if "/raylet/raylet" in line and "__internal_head__" not in line]
-    workers = [pid for pid, line in found.items() if line.rstrip().endswith(" worker")]
+    workers = [pid for pid, line in found.items() if is_worker(line)]
     assert stages and workers and len(raylets) == 1, found
     os.kill(workers[-1], signal.SIGKILL)
     os.kill(stages[0], signal.SIGKILL)
@@ -136,6 +140,48 @@ def check_deaths(expected, folder):
     said = ended(process)
     assert "was lost; what it worked on is done again elsewhere" in said, said[-4000:]
     same("killed", expected)
+
+
+def is_worker(line):
+    return line.rstrip().endswith(" worker")
+
+
+# What dies in a round of its own: the process in which an actor has its stage, the actor, a raylet, the bridge, the
+# driver, which another engine replaces.
+DIE = {"worker": is_worker, "actor": lambda line: "ray::KinoraStage" in line,
+       "raylet": lambda line: "/raylet/raylet" in line and "__internal_head__" not in line,
+       "bridge": lambda line: line.rstrip().endswith("kinora_ray bridge"), "driver": None}
+
+
+def kill_at_random(kind, expected, folder):
+    """Of one of such processes, after a drawn number of outcomes of the first stage and a drawn time. Returns whether
+    the run was still there."""
+    draw, name = random.Random(f"{SEED} {kind}"), f"random-{kind}"
+    process = begun(run_file(name, ray(2, item_retries=3), folder, "memory = 1048576\n"), name, draw.randint(1, 8))
+    time.sleep(draw.uniform(0, 2))
+    below = processes(process.pid)
+    found = [pid for pid, line in sorted(below.items()) if DIE[kind](line)] if DIE[kind] else [process.pid]
+    alive = process.poll() is None
+    assert found or not alive, below
+    if alive:
+        try:
+            os.kill(draw.choice(found), signal.SIGKILL)
+        except ProcessLookupError:  # it has just ended
+            alive = False
+    if alive and kind == "driver":
+        process.communicate(timeout=60)
+        await_end(below)
+        run(run_file(name, LOCAL, folder))
+    else:
+        ended(process)
+    same(name, expected)
+    return alive
+
+
+def check_random(expected, folder):
+    print(f"KINORA_RAY_SEED={SEED}", flush=True)
+    alive = [kind for kind in DIE if kill_at_random(kind, expected, folder)]
+    assert len(alive) >= 3, f"all other runs had ended before; longer films are needed: {alive}"
 
 
 def check_memory():
@@ -164,15 +210,39 @@ def check_memory():
 
 
 def check_bridge(expected, folder, name, how, why, **options):
-    """The bridge of nodes that end with it is killed, or stands still: the next one has others."""
+    """The bridge of nodes that end with it is killed, or stands still: the next one has others, and removes the folder
+    of the first ones."""
     process = begun(run_file(name, ray(2, item_retries=0, **options), folder), name, 2)
     bridges = [pid for pid, line in processes(process.pid).items() if line.rstrip().endswith("kinora_ray bridge")]
     assert len(bridges) == 1, processes(process.pid)
+    folders = set(re.findall(r"/\S*?/kinora-ray-\w+", " ".join(processes(process.pid).values())))
+    assert len(folders) == 1 and all(map(os.path.isdir, folders)), folders
     os.kill(bridges[0], how)
     said = ended(process)
     assert said.count(f"the bridge to Ray {why}; all nodes with it") == 1, said[-4000:]
     assert said.count("there is a node again") == 1, said[-4000:]
+    assert not any(map(os.path.exists, folders)), folders
     same(name, expected)
+
+
+def check_store():
+    """What is kept is written where it was made: not even the largest clip passes through this machine, unless the
+    engine says so."""
+    folder = SCRATCH / "noisy"
+    folder.mkdir()
+    subprocess.run(["ffmpeg", "-v", "error", "-i", ROOT / "tests/data/film.mp4", "-t", "6", "-vf",
+                    "scale=256:144,noise=alls=20:allf=t", "-preset", "veryfast", folder / "film0.mp4"], check=True)
+    for i in range(1, 3):
+        shutil.copy(folder / "film0.mp4", folder / f"film{i}.mp4")
+    stages = STAGES.replace("max_height = 120", "max_height = 144")
+    for name, engine in (("stored-local", LOCAL), ("stored", ray(2)), ("stored-driver", ray(2, store="driver"))):
+        said = run(run_file(name, engine, folder, stages=stages))
+        same(name, results("stored-local"))
+        assert "does not share the job's folder" not in said, said[-4000:]
+        assert not (SCRATCH / name / "clips/work").exists()
+        largest = max(file.stat().st_size for file in (SCRATCH / name / "clips/data").iterdir())
+        peak = json.loads((SCRATCH / name / "clips/live.json").read_text())["memory"]["peak"]
+        assert (peak < largest) == (name == "stored"), (name, peak, largest)
 
 
 class Cluster:
@@ -183,9 +253,12 @@ class Cluster:
         self.env = {**ENV, "RAY_TMPDIR": self.folder, "RAY_USAGE_STATS_ENABLED": "0"}
         self.nodes = []
 
-    def start(self, *arguments):
-        node = subprocess.Popen([PYTHON.parent / "ray", "start", *arguments, "--block", "--node-ip-address=127.0.0.1",
-                                 "--num-cpus=0", '--resources={"kinora": 1}', "--object-store-memory=80000000"],
+    def start(self, *arguments, hidden=""):
+        """hidden: a folder in whose place the node has another one."""
+        hides = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$1" && shift && exec "$@"', "sh", hidden]
+        node = subprocess.Popen([*(hides if hidden else ()), PYTHON.parent / "ray", "start", *arguments, "--block",
+                                 "--node-ip-address=127.0.0.1", "--num-cpus=0", '--resources={"kinora": 1}',
+                                 "--object-store-memory=80000000"],
                                 env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.nodes.append(node)
         said = []
@@ -195,8 +268,8 @@ class Cluster:
                 return
         raise AssertionError("".join(said)[-4000:])
 
-    def head(self):
-        self.start("--head", f"--port={PORT}", "--include-dashboard=false")
+    def head(self, **more):
+        self.start("--head", f"--port={PORT}", "--include-dashboard=false", **more)
 
     def node(self):
         self.start(f"--address=127.0.0.1:{PORT}")
@@ -241,7 +314,9 @@ def check_head(expected, folder):
     try:
         cluster.head()
         file = run_file("head", ray(1, address=f"127.0.0.1:{PORT}", item_retries=0, cluster_wait=200), folder)
-        process = begun(file, "head", 2)
+        draw = random.Random(f"{SEED} head")
+        process = begun(file, "head", draw.randint(1, 6))
+        time.sleep(draw.uniform(0, 1))
         cluster.kill()
         cluster.head()
         said = ended(process)
@@ -314,6 +389,21 @@ def check_busy(expected, folder):
         shutil.rmtree(cluster.folder, ignore_errors=True)
 
 
+def check_foreign(expected, folder):
+    """A node that has another disk in the place of the job's folder: what is kept there comes to this machine."""
+    cluster = Cluster()
+    hidden = SCRATCH / "foreign"
+    hidden.mkdir()
+    try:
+        cluster.head(hidden=hidden)
+        said = run(run_file("foreign", ray(1, address=f"127.0.0.1:{PORT}"), folder))
+        assert said.count("does not share the job's folder with this machine") == 1, said[-4000:]
+        same("foreign", expected)
+    finally:
+        cluster.kill()
+        shutil.rmtree(cluster.folder, ignore_errors=True)
+
+
 def check_driver(expected, folder):
     """The driver dies; nothing of it stays, and the other engine goes on."""
     file = run_file("driver", ray(1), folder)
@@ -321,12 +411,16 @@ def check_driver(expected, folder):
     left = list(processes(process.pid))
     process.kill()
     process.communicate(timeout=60)
-    end = time.monotonic() + 40
-    while (alive := [pid for pid in left if is_alive(pid)]) and time.monotonic() < end:
-        time.sleep(0.2)
-    assert not alive, alive
+    await_end(left)
     run(run_file("driver", LOCAL, folder))
     same("driver", expected)
+
+
+def await_end(pids):
+    end = time.monotonic() + 40
+    while (alive := [pid for pid in pids if is_alive(pid)]) and time.monotonic() < end:
+        time.sleep(0.2)
+    assert not alive, alive
 
 
 def is_alive(pid):
@@ -404,9 +498,14 @@ def check_refusals(folder):
         assert done.returncode == 2 and f"{file}:10:" in done.stderr and words in done.stderr, (name, done.stderr)
 
 
+def check_two(expected, folder):
+    ray_time.check_two(sys.modules[__name__])
+
+
 def main():
     if INSIDE:
-        part = {"busy": check_busy, "head": check_head, "nodes": check_nodes}[sys.argv[5]]
+        part = {"busy": check_busy, "foreign": check_foreign, "head": check_head, "nodes": check_nodes,
+                "two": check_two}[sys.argv[5]]
         return part(results("local"), SCRATCH / "videos10")
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
@@ -418,12 +517,17 @@ def main():
     expected = results("local")
     assert len(expected[1]) > 10, expected[1]
     parts = {"equality": lambda: check_equality(expected, folder), "deaths": lambda: check_deaths(expected, folder),
+             "random": lambda: check_random(expected, folder),
              "bridge": lambda: check_bridge(expected, folder, "bridge", signal.SIGKILL, "has ended"),
              "still": lambda: check_bridge(expected, folder, "still", signal.SIGSTOP, "stands still", item_timeout=60),
              "head": beside_a_cluster("head"),
              "nodes": beside_a_cluster("nodes"), "busy": beside_a_cluster("busy"),
              "driver": lambda: check_driver(expected, folder), "refusals": lambda: check_refusals(folder),
-             "memory": check_memory, "token": lambda: check_token(folder)}
+             "two": beside_a_cluster("two"), "many": lambda: ray_time.check_many(sys.modules[__name__]),
+             "cost": lambda: ray_time.check_cost(sys.modules[__name__]),
+             "memory": check_memory, "store": check_store, "token": lambda: check_token(folder)}
+    if ALONE:
+        parts["foreign"] = beside_a_cluster("foreign")
     for name in sys.argv[5:] or parts:
         begin = time.monotonic()
         parts[name]()

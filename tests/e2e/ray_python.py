@@ -2,7 +2,7 @@
 """`kinora check` tells what the Python of engine/ray lacks, each in one line with its place and a remedy, and connects
 to nothing. Ray is not needed: only its version is read. The files of packaging/ray for clusters name what there is.
 usage: ray_python.py KINORA BUILD ROOT SCRATCH"""
-import os, pathlib, re, shutil, subprocess, sys, tempfile
+import asyncio, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, threading, time, types
 
 import yaml
 
@@ -107,6 +107,32 @@ def check_local_folder():
             os.rmdir(place)
 
 
+def check_sweep():
+    """The next start removes the folder of a process that was killed, and no other one."""
+    place = pathlib.Path(tempfile.mkdtemp(prefix="/tmp/", suffix="x"))
+    (place / "kinora-ray-other").mkdir()
+    (place / "another").mkdir()
+    env = {**os.environ, "PYTHONPATH": SITE, "TMPDIR": str(place)}
+    begins = [sys.executable, "-c", "import sys; from kinora_ray._local import Local; local = Local(); "
+              "print(local.folder, flush=True); sys.stdin.read()"]
+    processes, folders, pipe = [], [], subprocess.PIPE
+    try:
+        for _ in range(3):
+            processes.append(subprocess.Popen(begins, env=env, stdin=pipe, stdout=pipe, text=True))
+            folders.append(pathlib.Path(processes[-1].stdout.readline().strip()))
+            assert folders[-1].parent == place and folders[0].is_dir() == (len(folders) < 3), folders
+            if len(folders) == 2:
+                processes[0].kill()
+                processes[0].wait()
+        assert {one.name for one in place.iterdir()} == {"kinora-ray-other", "another", folders[1].name,
+                                                         folders[2].name}, folders
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+        shutil.rmtree(place)
+
+
 def check_last_words():
     """Ray's reason of an actor's end is below its names."""
     from kinora_ray.bridge import Bridge
@@ -130,6 +156,76 @@ def check_memory():
     assert _memory(SCRATCH) == 4096
 
 
+def told_of(node, free):
+    """What a bridge asks of Ray for the actor that keeps this node, and its letter about it."""
+    from kinora_ray.bridge import Bridge
+    about = {"fingerprint": {"version": "1", "abi": "7", "plugins": {}}, "gpus": ["0", "1"], "memory": 5,
+             "token": True}
+    asked, letters = {}, []
+    bridge = Bridge(types.SimpleNamespace(send=lambda head, packed, beside: letters.append(head)))
+    bridge.on, bridge.fingerprint, bridge.wants_token = lambda node: {}, about["fingerprint"], False
+    space = types.SimpleNamespace
+    keeper = space(about=space(remote=lambda: asyncio.sleep(0, about)))
+    bridge.ray = space(remote=lambda kind: space(options=lambda **options: asked.update(options) or space(
+        remote=lambda: keeper)))
+    asyncio.run(bridge.keep({"NodeID": "n", "NodeManagerAddress": "10.0.0.5", **node}, free))
+    [letter] = letters
+    return asked, letter
+
+
+# Starts a stage, which starts another process, and an idle worker; each holds so many MiB.
+HOLDERS = """
+import subprocess, sys
+holds = "held = bytearray({} << 20); print('here', flush=True); input()"
+starts = f"import subprocess; subprocess.Popen([{sys.executable!r}, '-c', {{!r}}]); "
+for name, code in (("ray::KinoraStage.rest", starts.format(holds.format(240)) + holds.format(120)),
+                   ("ray::IDLE", holds.format(480))):
+    subprocess.Popen([name, "-c", code], executable=sys.executable)
+input()
+"""
+
+
+def check_bound():
+    """The largest process of a node's stages is found when all of them together hold too much."""
+    from kinora_ray._processes import below, largest, table
+    pipe = subprocess.PIPE
+    holders = subprocess.Popen([sys.executable, "-c", HOLDERS], stdin=pipe, stdout=pipe, text=True)
+    try:
+        assert [holders.stdout.readline() for _ in range(3)] == ["here\n"] * 3
+        pid, bytes_, all_ = largest(holders.pid, "ray::KinoraStage", 300 << 20)
+        assert 240 << 20 < bytes_ < 300 << 20 and 360 << 20 < all_ < 460 << 20, (bytes_, all_)
+        assert table()[table()[pid][0]][0] == holders.pid and len(below({holders.pid}, table())) == 4
+        assert largest(holders.pid, "ray::KinoraStage", 500 << 20) is None
+    finally:
+        for pid in below({holders.pid}, table()):
+            os.kill(pid, signal.SIGKILL)
+        holders.communicate()
+
+
+def check_coders():
+    """An operator's count of decoders comes before that of the model, and the job takes what is free of them."""
+    labels, has = {"ray.io/accelerator-type": "H200"}, {"CPU": 8.0, "GPU": 2.0, "object_store_memory": 1e9}
+    asked, letter = told_of({"Labels": labels, "Resources": has}, {"CPU": 6.0, "GPU": 2.0})
+    assert asked == {"num_cpus": 6, "num_gpus": 2, "resources": {}}, asked
+    assert letter["model"] == "H200" and letter["gpus"] == 2.0 and "nvdec" not in letter, letter
+    asked, letter = told_of({"Labels": {}, "Resources": {**has, "kinora": 4.0, "NVDEC": 7.0, "NVENC": 3.0}},
+                            {"CPU": 6.0, "kinora": 4.0, "NVDEC": 5.0})
+    assert asked == {"num_cpus": 0, "num_gpus": 0, "resources": {"kinora": 4, "NVDEC": 5.0}}, asked
+    assert (letter["model"], letter["cores"], letter["nvdec"], letter["nvenc"]) == ("", 4.0, 5.0, 0.0), letter
+
+
+def check_device():
+    """A stage sees its own GPUs of the node; one that has none of its own sees them all."""
+    for devices, seen in (([1], "5"), ([], "3,5")):
+        spec = {"id": "stage/video.probe", "options": "{}", "out": "", "seed": 0, "cores": 2, "gpus": ["3", "5"],
+                "devices": devices}
+        opens = f"import os; from kinora_ray._stage import KinoraStage; KinoraStage().open({spec})"
+        said = subprocess.run([sys.executable, "-c", f"{opens}; print(os.environ['CUDA_VISIBLE_DEVICES'])"],
+                              check=True, capture_output=True, text=True, timeout=120,
+                              env={**os.environ, "PYTHONPATH": SITE}).stdout
+        assert said == f"{seen}\n", said
+
+
 def check_pieces():
     """What a stage passes on keeps the number by which the bridge knows it; what it makes has none."""
     import kinora
@@ -144,6 +240,45 @@ def check_pieces():
     again = _stage._Packed(there._handle, {parts[0][:2]: 7})
     assert again.numbers == [7, 0] and bytes(memoryview(again.pieces[0])) == b"w" * 40000, again.numbers
     again.release()
+
+
+def check_letters():
+    """Small letters of a call travel together, at most 16; one with pieces comes alone or last, and after it the stage
+    waits; a stage that is asked to stop does not wait."""
+    from kinora_ray._stage import _Call
+    small, large = (types.SimpleNamespace(head=b"h" * 100, pieces=pieces) for pieces in ([], [b"p"]))
+    call = _Call(types.SimpleNamespace(cancel=lambda: None), "stage/s", "finish", [], {}, [], "")
+
+    def tell():
+        for i in range(20):
+            call._put(f"small{i}", {}, small)
+        call._put("large", {}, large)
+        call._put("after", {}, small)
+        call._put("last", {}, large)
+        call._put("done", {}, None)
+
+    stage = threading.Thread(target=tell)
+    stage.start()
+
+    def names(whole=True):
+        return [what for what, _, _ in call.letters(60, whole)]
+
+    def wait_for(n):
+        end = time.monotonic() + 60
+        while len(call.told) < n and time.monotonic() < end:
+            time.sleep(0.01)
+
+    wait_for(16)
+    assert names() == [f"small{i}" for i in range(16)]
+    got = []
+    while "large" not in got:
+        got += names()
+    assert got == [*(f"small{i}" for i in range(16, 20)), "large"] and not call.told, got
+    assert names(False) == ["after"]
+    wait_for(1)
+    call.cancel()
+    stage.join(60)
+    assert not stage.is_alive() and names() == ["last"] and names() == ["done"]
 
 
 def check_local_start():
@@ -182,9 +317,14 @@ def main():
     check_slurm_memory()
     check_difference()
     check_local_folder()
+    check_sweep()
     check_last_words()
     check_memory()
+    check_bound()
+    check_coders()
+    check_device()
     check_pieces()
+    check_letters()
     shutil.rmtree(SCRATCH, ignore_errors=True)
     check_local_start()
     # without the packages of the interpreter's own folders

@@ -8,6 +8,7 @@ sys.path.append(str(ROOT / "tests/support"))
 from screen import Screen, Terminal
 
 VIDEOS = 8
+INPUTS = VIDEOS + 1  # and an empty file, which fails before any stage
 RUN = """[run]
 [[job]]
 name = "clips"
@@ -27,6 +28,7 @@ def run_file():
     videos.mkdir()
     for i in range(VIDEOS):
         shutil.copy(ROOT / "tests/data/bbb_A.mp4", videos / f"bunny-{i}.mp4")
+    (videos / "a-empty.mp4").write_bytes(b"")
     file = SCRATCH / "run.toml"
     file.write_text(RUN.format(videos=videos))
     return file
@@ -54,9 +56,10 @@ def shows_all(columns):
 
     def note(lines):
         assert max(map(len, lines), default=0) <= columns, lines
-        for name, what in {"bar": r"^clips +\[[#.]+\] \d/8 inputs, [\d:]+ (s|min) left, [\d.]+x real time$",
-                           "outcomes": r"^  \d clips? kept$", "work": r"^  at work: bunny-\d.*",
-                           "slowest": r"^> \S+ +\d+% busy .* slowest$", "idle": "^  idle: .*filter.black"}.items():
+        for name, what in {"bar": r"^clips +\[[#.]+\] \d/9 inputs, [\d:]+ (s|min) left, [\d.]+x real time$",
+                           "outcomes": r"^  \d clips? kept; of the inputs: 1 failed$",
+                           "work": r"^  at work: bunny-\d.*", "slowest": r"^> \S+ +\d+% busy .* slowest$",
+                           "idle": "^  idle: .*filter.black"}.items():
             seen.update({name: line for line in lines if re.search(what, line)})
         return len(seen) == 5
     return note
@@ -78,11 +81,12 @@ def check_live(file):
     terminal.wait_for(shows_all(80))
     assert terminal.end() == 0, "\n".join(terminal.screen.lines())
     assert b"\x1b[33m> " in terminal.bytes and b"\x1b[32m#" in terminal.bytes, "colours"
+    assert b"kept; of the inputs: \x1b[31m1 failed\x1b[0m" in terminal.bytes, "only what failed is red"
     shown = terminal.screen.lines()
     assert is_gone(shown), shown
     whole = flat(shown)
     assert whole.endswith(f"lookattheclips:kinorastudio{SCRATCH}/live"), shown
-    assert f"{VIDEOS}/{VIDEOS}inputs" in whole and f"{VIDEOS}clipskept" in whole, shown
+    assert f"{INPUTS}/{INPUTS}inputs" in whole and f"{VIDEOS}clipskept" in whole, shown
 
 
 def check_interrupt(file):
@@ -103,7 +107,7 @@ def check_interrupt(file):
     assert again.end() == 0 and before > 0, again.screen.lines()
     assert b"\x1b" not in again.bytes and not re.search(rb"\r(?!\r|\n)", again.bytes), again.bytes
     said = flat(again.screen.lines())
-    assert re.search(r"resuming:\dof8inputs?ha\w+ended,and\dclip", said) and f"{VIDEOS}clipskept" in said, said
+    assert re.search(r"resuming:\dof9inputs?ha\w+ended,and\dclip", said) and f"{VIDEOS}clipskept" in said, said
 
 
 class Beside:

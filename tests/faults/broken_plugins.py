@@ -32,7 +32,7 @@ BITS = {"stages": 'option.level = { type = "float", default = 0.5, min = 0.0, ma
         "scores": 'interface = "kinora.score/1-draft.1"\n' + tensors("input x [B, D]", "output mean []"),
         "sources": 'interface = "kinora.source/1-draft.1"\n', "caches": 'interface = "kinora.cache/1-draft.2"\n',
         "parallels": 'interface = "kinora.parallel/1-draft.1"\n',
-        "engines": 'interface = "kinora.engine/1-draft.1"\n',
+        "engines": 'interface = "kinora.engine/1-draft.2"\n',
         "collectives": 'interface = "kinora.collective/1-draft.1"\n'}
 # plugin: {mode: (the checks that fail, one for all but components that never work; words of their messages)}; the mode
 # `none` fails no check

@@ -76,6 +76,7 @@ void pack(const fs::path& folder, int32_t writers, int records_to_live) {
         if (--owner.records_to_live == 0) ::raise(SIGKILL);
         return int32_t{KINORA_OK};
       },
+      nullptr,
       nullptr};
   const std::string out = (folder / "shards").string();
   kinora_run run{};

@@ -132,7 +132,7 @@ def check_one_afterwards(alone):
 
 
 def check_beside_a_plain_run(alone):
-    """While a run without leases lives, none with leases begins there."""
+    """While a run without leases lives, none with leases begins there; and the other way round."""
     out = SCRATCH / "plain"
     plain = subprocess.Popen(command(out), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
@@ -150,6 +150,30 @@ def check_beside_a_plain_run(alone):
     same(out, alone)
     again = subprocess.run(command(out, f"clips.lease={TERM}"), capture_output=True, text=True, timeout=60)
     assert again.returncode == 0 and "clips: already done" in again.stderr, again
+    check_a_plain_run_beside_them()
+
+
+def check_a_plain_run_beside_them():
+    """While a process that shares has inputs, none without a lease begins there. Its last input cannot be read yet."""
+    out, server = SCRATCH / "beside", Server()
+    server.objects["slow.mp4"], server.held = (ROOT / "tests/data/bbb_D.mp4").read_bytes(), "slow"
+    s3 = [f"storage.s3.endpoint={server.url}", "storage.s3.anonymous=true",
+          f'clips.input=["{SCRATCH / "videos"}", "s3://bucket/slow.mp4"]']
+    shares = start(out, *s3)
+    try:
+        until(lambda: owned_by(out, shares), "a lease of the process that shares")
+        for more in ([], ["--from-scratch"]):
+            plain = subprocess.run([*command(out, *s3), *more], capture_output=True, text=True, timeout=60,
+                                   env=s3_server.environment(SCRATCH))
+            assert plain.returncode == 1 and f"-{shares.pid}-" in plain.stderr, plain
+            assert f"shares its inputs by leases in {out}/.leases/clips; end the" in plain.stderr, plain
+        server.held = ""
+        said = shares.communicate(timeout=120)[1]
+    finally:
+        if shares.poll() is None:
+            shares.kill()
+        server.stop()
+    assert shares.returncode == 0 and summary(out)["inputs"] == 11, said
 
 
 def in_bucket(server):

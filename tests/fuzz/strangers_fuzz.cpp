@@ -77,7 +77,7 @@ void as_run(const kinora::fuzz::Folder& folder, const uint8_t* data, size_t size
   for (const auto& decisions : core::decisions_in(folder.path())) core::copies_by(decisions);
   plainly([&] { core::finished(captions, "00"); });
   plainly([&] { core::failures_in(captions); });
-  plainly([&] { core::retries(captions, "00"); });
+  plainly([&] { core::earlier_results(captions, "00"); });
 }
 
 }  // namespace

@@ -263,11 +263,32 @@ def check_funnel(chromium):
         report.page.locator(".funnel a", has_text="failed").click()
         assert report.page.locator("#failed-inputs").bounding_box()["y"] < 900, "the link leads there"
         assert "video-30 Failed in video.probe: cut off" in report.text
+        report.says("2\u00a0inputs failed", "clip of 1.0\u00a0s from 0:00.5")
         assert report.page.locator(".source-video:visible").count() == 12
         report.page.locator(".more-videos summary", has_text="8\u00a0more videos").click()
         assert report.page.locator(".source-video:visible").count() == 20, "each video can be reached"
     with Report(chromium, "nothing") as report:
         assert not report.page.locator(".funnel, .wall").count()
+
+
+def check_left_out(chromium):
+    """Each condition lists the clips that it left out, with what it compares and a picture; what helps is said; on
+    telephones an input's outcome is under its name."""
+    with Report(chromium, "wall") as report:
+        clips = report.page.locator(".left-out li")
+        assert clips.count() == 8 and " ".join(clips.first.inner_text().split()) == "video-10-0 0.25", clips.count()
+        assert clips.first.locator("img").count() == 1
+        report.says("letterbox <= 0.1", "crop = true", "12\u00a0chosen clips, 8 left out later")
+        assert report.page.locator(".wall img").nth(11).get_attribute("class") is None
+        assert report.page.locator(".wall img.later").count() == 8
+        outcome = report.page.locator(".at-inputs .outcome").first
+        assert not outcome.is_visible()
+        report.look(390)
+        assert outcome.is_visible() and outcome.inner_text() == "kept: cut into clips"
+        assert not report.page.locator(".at-inputs td:nth-child(2):visible").count()
+        report.check_width("on a telephone")
+    with Report(chromium, "wall", 390) as report:
+        assert report.page.locator(".source-video:visible").count() == 4, "a telephone's page is short"
 
 
 def check_wall(chromium):
@@ -410,8 +431,8 @@ def main():
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium-headless-shell")
                                               or shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
         for check in (check_words, check_player, check_shots, check_hostile, check_curves, check_scores, check_drift,
-                      check_funnel, check_wall, check_paper, check_broken, check_many, check_without_scripts,
-                      check_looks):
+                      check_funnel, check_left_out, check_wall, check_paper, check_broken, check_many,
+                      check_without_scripts, check_looks):
             check(chromium)
         page = chromium.new_page()
         check_numbers(page)

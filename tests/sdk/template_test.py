@@ -262,7 +262,7 @@ ending = ".json"
 '''
     file.write_text(text)
     run_it = lambda *more: kinora("--plugins", plugins, "run", file, *more, program=program)
-    if check("job of a third party: run", run_it(), 0, "counted: ", "files", "counted: done"):
+    if check("job of a third party: run", run_it(), 0, "counted: begins", "counted: done"):
         summary = json.loads((out / "counted/summary.json").read_text())
         there = [f for f in (out / "clips").rglob("*.json") if f.is_file()]
         if (summary["files"], summary["bytes"]) != (len(there), sum(f.stat().st_size for f in there)):

@@ -46,7 +46,7 @@ def check_left_out(page):
     """Clips that the select job removed are left out by it, with the condition; what it has added can be named in
     conditions."""
     button = page.locator('[data-choice="rule good"]')
-    assert button.inner_text().startswith("good (select job)") and str(
+    assert button.inner_text().startswith("left out by good") and str(
         CLIPS - len(STAYS)) in button.inner_text(), button.inner_text()
     button.click()
     eventually(lambda: total(page) == CLIPS - len(STAYS))
@@ -55,7 +55,7 @@ def check_left_out(page):
     assert (cell.locator(".mark").inner_text(),
             cell.locator(".scores").inner_text()) == ("left out", f"good: blur > {BOUND}"), cell.inner_text()
     eventually(lambda: page.locator("#detail .note").all_inner_texts()
-               == [f"The select job good left it out: blur > {BOUND} does not hold."])
+               == [f"Left out by good: blur > {BOUND} does not hold."])
     page.locator("#all").click()
     look_for(page, "set == 'train' and label == 'sky'")
     eventually(lambda: total(page) == sum(n < FIRST_SEA for n in STAYS))

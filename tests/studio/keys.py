@@ -240,7 +240,7 @@ def check_compare(typist):
         "() => [document.getElementById('compare-dialog').open, document.getElementById('compare-title').textContent, "
         "...[...document.querySelectorAll('#compared h3')].map((title) => title.textContent)]")
     pair = lambda place: [True, f"copy-{'ab'[place]}, a copy of film-0001 ({place + 1} of 2, arrows show others)",
-                          "Original: film-0001", f"Copy: copy-{'ab'[place]}"]
+                          "Kept: film-0001", f"Copy: copy-{'ab'[place]}"]
     playing = lambda: page.evaluate(
         "() => [...document.querySelectorAll('#compared video')].map((video) => !video.paused)")
     yield from typist.home()
@@ -305,12 +305,28 @@ def check_decided(typist):
     yield from typist.home()
     yield from typist.type(0, "j", "b", "ArrowRight")
     yield lambda: button("Keep this one instead: copy-b").count() == 1, "the second copy"
-    button("Keep this one instead: copy-b").click()
+    assert button("Keep this one instead: copy-b").inner_text() == "Keep this one instead (k)"
+    yield from typist.type(0, "k")
     yield told("film-0001 is rejected. 1 copy of a rejected clip takes its place: copy-b.")
     yield from typist.type(0, "Escape", "u")
     instead = {"keep": False, "reason": "a copy is kept instead"}
     yield from typist.saved(("film-0001", instead), ("copy-a", instead), ("film-0001", open_again),
                             ("copy-a", open_again))
+    yield from check_decided_by_keys(typist, told)
+
+
+def check_decided_by_keys(typist, told):
+    """r rejects the copy without a reason, and with Shift the clip that was kept."""
+    now, open_again = {"keep": False}, {"keep": None}
+    yield from typist.home()
+    yield from typist.type(0, "j", "b")
+    yield lambda: typist.page.get_by_role("button", name="Reject: copy-a", exact=True).count() == 1, "the first copy"
+    yield from typist.type(0, "r")
+    yield told("copy-a is rejected; film-0001 stays.")
+    yield from typist.type(0, "R")
+    yield told("film-0001 is rejected. 1 copy of a rejected clip takes its place: copy-b.")
+    yield from typist.type(0, "Escape", "u", "u")
+    yield from typist.saved(("copy-a", now), ("film-0001", now), ("film-0001", open_again), ("copy-a", open_again))
 
 
 def check_latency(chromium, latency):

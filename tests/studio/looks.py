@@ -88,8 +88,8 @@ def check_bound(page):
     gone = sum(n < BOUND + step for n in KEPT)
     eventually(lambda: about.inner_text().startswith(f"at least 26.4 instead of 20.5: {gone} more clips would go"),
                "what would go")
-    page.get_by_role("button", name="Copy as where").first.wait_for()
-    about.get_by_role("button", name="Copy as where").click()
+    page.get_by_role("button", name="Copy as a condition").first.wait_for()
+    about.get_by_role("button", name="Copy as a condition").click()
     eventually(lambda: 'where = "scores.filter.blur >= 26.4"' in page.locator("#status").inner_text())
     line.focus()
     for _ in range(2):

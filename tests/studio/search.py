@@ -152,7 +152,6 @@ def check_edited(page, out, run, encode):
     assert wanted[0][1] == "film-0000" and wanted[0][0] > wanted[1][0] + 0.2, wanted[:2]
     look_for(page, text)
     check_order(page, wanted, "the edited caption")
-    page.keyboard.press("Escape")
     before, videos = (out / "captions/text.npy").stat(), (out / "clips/items.jsonl").stat()
     run()
     after = caption_rows(out)

@@ -3,13 +3,13 @@
 usage: studio.py KINORA ROOT SCRATCH"""
 import concurrent.futures, queue, time
 
-import access, chosen, edits, keys, looks, many, pairs, pictures, posters, review
+import access, chosen, edits, keys, looks, many, newcomer, pairs, pictures, posters, review
 import scroll, search, states, steps, stills, trim, videos, whynot, work
 from browser import browser, curated_once, fresh
 
 # The longest first: each browser takes the next part when it has ended one, so that all end at about the same time.
 PARTS = (search, keys, work, states, access, review, edits, many, looks, scroll, chosen, pictures, posters,
-         videos, steps, trim, whynot, pairs, stills)
+         videos, steps, trim, whynot, pairs, stills, newcomer)
 AT_ONCE = 4
 
 

@@ -45,9 +45,16 @@ def check_page(page, folder, fps, frames):
     page.keyboard.press(" ")  # from the last frame: plays what is left, and stops at its end
     page.wait_for_function("end => { const video = document.querySelector('#detail video'); "
                            "return video.paused && Math.abs(video.currentTime - end) < 0.25; }", arg=41 / fps)
+    edits_told = page.locator("#detail .history li").first
+    eventually(lambda: edits_told.inner_text().startswith("frames 10 to 40 ("), edits_told.inner_text())
+    card = page.locator(".cell[aria-selected=true]")
+    assert card.locator(".time").inner_text() == f"✂ {round(31 / fps, 1):g} s", card.inner_text()
+    assert f"trimmed to {round(31 / fps, 1):g} s" in card.get_attribute("aria-label")
     page.keyboard.press("u")
+    said(page, f"Undone: end of the trim; still frames 10 to {frames - 1}: {KEY}")
     eventually(lambda: last() == [10, frames], "undone")
     page.keyboard.press("u")
+    said(page, "Undone: the trim; the whole clip again")
     eventually(lambda: last() is None, "the whole clip")
     eventually(lambda: "frames 10" not in trim.inner_text())
     page.keyboard.press("U")

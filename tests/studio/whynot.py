@@ -57,6 +57,12 @@ def check_stage(page):
     assert told(page, KEY(7)) == "at_least = 7.12 of filter.blur would keep it; 3 clips in all."
     assert told(page, KEY(9)) == "at_least = 9.12 of filter.blur would keep it; 1 clip in all."
     check_axe(page, "a clip that was left out")
+    page.keyboard.press("r")
+    said(page, f"Rejected: {KEY(9)}")
+    assert told(page, KEY(7)) == "at_least = 7.12 of filter.blur would keep it; 2 clips in all.", "one is rejected"
+    page.keyboard.press("u")
+    said(page, f"Undone: {KEY(9)}")
+    assert told(page, KEY(9)) == "at_least = 9.12 of filter.blur would keep it; 1 clip in all."
     page.get_by_role("button", name="Copy at_least = 9.12").click()
     said(page, "Copied: at_least = 9.12")
     assert page.evaluate("() => navigator.clipboard.readText()") == "at_least = 9.12"

@@ -63,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
         if "list-type" in query:
-            return self.answer(200, self.server.of.page(query).encode())
+            return self.answer(200, self.server.of.delayed_page(query).encode())
         while self.server.of.held and self.server.of.held in self.key():
             time.sleep(0.01)
         body = self.server.of.objects.get(self.key())
@@ -83,11 +83,14 @@ class Handler(BaseHTTPRequestHandler):
 class Server:
     """ignores: "create" or "replace", a condition that it takes for none. faults: the next conditional writes get
     these: "409", "500", or "lost" (it writes and closes the connection). many: number of computed keys, of objects
-    of `size` bytes that cannot be read. held: objects with this in their key are not read before it is ""."""
+    of `size` bytes that cannot be read. delay: seconds before each page of a list. held: objects with this in their
+    key are not read before it is "". pages: number of pages so far, of which the last was asked for at listed_at[1]
+    and the first at listed_at[0]; most_at_once: most of them that waited for an answer at the same time."""
 
-    def __init__(self, ignores="", many=0, size=1):
+    def __init__(self, ignores="", many=0, size=1, delay=0):
         self.objects, self.faults, self.ignores, self.many, self.size = {}, [], ignores, many, size
-        self.held, self.pages, self.lock = "", 0, threading.Lock()
+        self.held, self.pages, self.lock, self.delay = "", 0, threading.Lock(), delay
+        self.listed_at, self.at_once, self.most_at_once = [0, 0], 0, 0
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.http.daemon_threads, self.http.of = True, self
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
@@ -96,8 +99,18 @@ class Server:
     def url(self):
         return "http://127.0.0.1:%d" % self.http.server_address[1]
 
+    def delayed_page(self, query):
+        with self.lock:
+            self.pages += 1
+            self.listed_at = [self.listed_at[0] or time.monotonic(), time.monotonic()]
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        time.sleep(self.delay)
+        with self.lock:
+            self.at_once -= 1
+        return self.page(query)
+
     def page(self, query):
-        self.pages += 1
         prefix, most = query.get("prefix", ""), int(query.get("max-keys", 1000))
         after = urllib.parse.unquote(query.get("continuation-token", "")) or query.get("start-after", "")
         if prefix == "many/":

@@ -115,6 +115,11 @@ export class Actions {
         ({ clip }) => (clip?.copies.length ? `. ${replacedBy(clip)}` : "")));
   }
 
+  /** A clip that the page shows besides the focused one, without a reason. */
+  rejectOne(id) {
+    return this.inTurn(() => this.change([id], { set: { keep: false, reason: "" } }, "Rejected"));
+  }
+
   /** id: of one clip, else for all targets. Takes its turn when the dialog opens: the browser may deliver the next key
    * before it says that the dialog is closed. */
   reject(id) {
@@ -181,6 +186,7 @@ export class Actions {
   step(path, word) {
     const { chosen } = this.sheet;
     return this.inTurn(async () => {
+      const trims = this.sheet.rows.trims();
       const { clip, changed, keys, conflicts, at_work: isAtWork } = await this.send(path);
       // else the user has selected another clip since
       if (clip && this.sheet.chosen === chosen && this.sheet.selectedId !== clip.id && !this.editor.isOpen())
@@ -188,8 +194,9 @@ export class Actions {
       const name = changed === 1
           ? keys[0] + (clip ? "" : isAtWork ? ", which is not made again yet" : ", which no longer exists")
           : plural(changed, "clip");
-      this.page.say([`${word}: ${name}`, ...(conflicts.length ? [changedMeanwhile(conflicts)] : [])].join("; "),
-          conflicts.length > 0);
+      const trim = trimStep(clip, clip && trims.get(clip.id));
+      this.page.say([`${word}: ${[trim, name].filter(Boolean).join(": ")}`,
+          ...(conflicts.length ? [changedMeanwhile(conflicts)] : [])].join("; "), conflicts.length > 0);
       return true;
     });
   }
@@ -222,6 +229,20 @@ function changedMeanwhile(conflicts) {
       "the same again changes them";
 }
 
+/** The frames of a trim, the last one too, as a user counts them: "frames 5 to 134". */
+const framesOf = ([first, end]) => `frames ${first} to ${end - 1}`;
+
+/** What a step has changed of a trim: "end of the trim; still frames 5 to 134"; "" if it was no trim. before: the trim
+ * that was known. */
+function trimStep(clip, before) {
+  const { set } = clip?.history?.at(-1) ?? {};
+  if (!set || set.trim === undefined) return "";
+  if (!set.trim) return "the trim; the whole clip again";
+  const what = before && before[0] === set.trim[0] ? "end of the trim"
+      : before && before[1] === set.trim[1] ? "start of the trim" : "the trim";
+  return `${what}; ${before ? "still" : "now"} ${framesOf(set.trim)}`;
+}
+
 /** An edit in words: "rejected, “logo”". */
 export function said(set) {
   const parts = [];
@@ -229,6 +250,6 @@ export function said(set) {
   if (set.reason) parts.push(`“${set.reason}”`);
   if (set.caption !== undefined) parts.push(set.caption === null ? "the original caption" : `caption “${set.caption}”`);
   if (set.tags !== undefined) parts.push(set.tags?.length ? `tags ${set.tags.join(", ")}` : "no tags");
-  if (set.trim !== undefined) parts.push(set.trim === null ? "not trimmed" : `frames ${set.trim.join(" to ")}`);
+  if (set.trim !== undefined) parts.push(set.trim === null ? "not trimmed" : framesOf(set.trim));
   return parts.join(", ") || "reason removed";
 }

@@ -92,7 +92,7 @@ export class Bounds {
       lines.push(`To get clips back, set ${bound.option} = ${value} of ${bound.stage} in the run file ` +
           "and run the job again.");
     const copy = where && make("button", { type: "button", title: where, onclick: () => this.copy(where) },
-        "Copy as where");
+        "Copy as a condition");
     about.replaceChildren(...lines.map((text) => make("span", {}, text)),
         make("span", { class: "row" }, ...(copy && (gone || bound.select) ? [copy] : []),
         make("button", { type: "button", onclick: back }, "Back")));

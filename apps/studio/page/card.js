@@ -2,13 +2,26 @@
 import { decided, endName, number, outcome, seconds } from "./format.js";
 import { boundText, textOf, titleOf } from "./names.js";
 
-/** The text in place of a picture. */
-export const nothingFor = (row) => (row.end === "failed" && row.reason) || "no picture";
+/** The text in place of a picture; the name stands below it. */
+export const nothingFor = (row) => (row.end === "failed" && withoutName(row)) || "no picture";
+
+/** "cut off" of "sea.mp4: cut off" if the clip's name is "sea". */
+function withoutName({ key, reason = "" }) {
+  const at = reason.indexOf(": "), file = reason.slice(0, Math.max(at, 0)).split("/").pop();
+  return file === key || file.replace(/\.\w+$/, "") === key ? reason.slice(at + 2) : reason;
+}
 export const near = (row) => (Number.isFinite(row.similarity) ? row.similarity.toFixed(3) : "");
 
 /** Whether the clip does not match the search. unmatched: the largest similarity too small for a match, or null. */
 export const isUnmatched = (row, unmatched) => Boolean(row) && typeof unmatched === "number" && near(row) !== ""
     && row.similarity <= unmatched;
+
+/** Not one whose trim has been taken back to the whole clip. */
+const isTrimmed = (row) => Number.isFinite(row.trimmed_s) && row.trimmed_s < row.duration_s - 0.001;
+
+/** "2.5 s", or "✂ 1.2 s" of a trimmed clip. */
+export const lengthOf = (row) => (isTrimmed(row) ? `✂ ${seconds(row.trimmed_s)}`
+    : row.duration_s === null ? "" : seconds(row.duration_s));
 
 /** A person's reason. */
 const because = (row) => (row.decision === "rejected" && row.reason_now ? `“${row.reason_now}”` : "");
@@ -30,6 +43,7 @@ export function spoken(row, isBeyond) {
     near(row) && `similarity ${near(row)}`,
     isBeyond && "no match",
     row.is_picture ? "one frame" : seconds(row.duration_s),
+    isTrimmed(row) && `trimmed to ${seconds(row.trimmed_s)}`,
     row.tags.length && `tags ${row.tags.join(", ")}`,
   ];
   return `${parts.filter(Boolean).join(", ")}. ${row.caption}`;

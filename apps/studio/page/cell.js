@@ -1,7 +1,8 @@
 // A card of the sheet as elements: the picture with its marks, the name, one number and the caption.
-import { isUnmatched, markOf, near, nothingFor, scoreOf, spoken } from "./card.js";
+import { isUnmatched, lengthOf, markOf, near, nothingFor, scoreOf, spoken } from "./card.js";
 import { make } from "./elements.js";
-import { markClass, seconds } from "./format.js";
+import { markClass } from "./format.js";
+import { cut } from "./name_cut.js";
 
 export function makeCell() {
   const cell = make("div", { class: "cell", role: "option" });
@@ -30,16 +31,17 @@ export function freeCell(cell) {
   cell.shown = "";
 }
 
-/** row: null while it is being loaded. bitmap: its picture. view: {shows, unmatched, tail, neighbours: names of the
- * cards before and after, isBorder: the card before matches}. */
+/** row: null while it is being loaded. bitmap: its picture. view: {shows, unmatched, room: letters of a name,
+ * neighbours: names of the cards before and after, isBorder: the card before matches}. */
 export function fillCell(cell, row, bitmap, view) {
   const isBeyond = isUnmatched(row, view.unmatched);
   cell.row = row;
   cell.className = `cell ${row ? `${row.end} ${row.decision}` : ""}${isBeyond ? " unmatched" : ""}`;
   nameCell(cell, row?.key ?? "", view);
+  cell.none.title = row ? nothingFor(row) : "";
   cell.end.textContent = row ? markOf(row) : "";
   cell.end.className = row ? markClass(row) : "mark";
-  cell.time.textContent = row && row.duration_s !== null ? seconds(row.duration_s) : "";
+  cell.time.textContent = row ? lengthOf(row) : "";
   cell.near.textContent = row ? near(row) : "";
   cell.beyond.textContent = isBeyond && view.isBorder ? "from here on, nothing matches" : "";
   cell.caption.textContent = row ? row.caption : "";
@@ -52,23 +54,14 @@ export function fillCell(cell, row, bitmap, view) {
   else blankCell(cell, row && (bitmap === null || row.end === "failed") ? nothingFor(row) : "");
 }
 
-/** A long name is cut before the part in which it differs; at most view.tail letters of that part are always shown. */
-function nameCell(cell, name, { tail, neighbours }) {
-  const from = cut(name, tail, neighbours), letters = Math.min(name.length - from, tail);
+/** A long name is cut before the part in which it differs; the first letters of that part are always shown. */
+function nameCell(cell, name, { room, neighbours }) {
+  const [from, letters] = cut(name, room, neighbours);
   cell.head.textContent = name.slice(0, from);
   cell.tail.textContent = name.slice(from);
   cell.head.style.maxWidth = `calc(100% - ${letters}ch)`;
   cell.tail.style.maxWidth = name.length - from > letters ? `${letters}ch` : "100%";
   cell.key.title = name;
-}
-
-/** Where a name that is too long is cut: before the word or number in which it differs from its neighbours, else where
- * its last letters begin that are always shown. */
-function cut(name, tail, neighbours) {
-  const same = (other) => [...name].findIndex((letter, at) => letter !== other[at]);
-  let from = Math.max(0, ...neighbours.map(same));
-  while (from > 0 && /[\p{L}\p{N}]/u.test(name[from - 1])) --from;
-  return from < 1 ? Math.max(0, name.length - tail) : from;
 }
 
 export function drawCell(cell, picture) {

@@ -1,8 +1,8 @@
-// A copy next to its original: both play together, with their facts, of which those that differ are marked. One of them
-// can be rejected.
+// A copy next to the clip that was kept: both play together, with their facts, of which those that differ are marked.
+// One of them can be rejected.
 import { address, get } from "./api.js";
 import { make } from "./elements.js";
-import { fileSize, keyOf, number, outcome, replacedBy, seconds } from "./format.js";
+import { fileSize, hint, keyOf, number, outcome, replacedBy, seconds } from "./format.js";
 import { factGroups, whereName } from "./names.js";
 import { Pair } from "./pair.js";
 
@@ -41,9 +41,10 @@ export class Compare {
   draw(original, copy) {
     const { act } = document.activeElement?.dataset ?? {};
     element("compare-why").textContent = copy.copy_why ?? "";
-    this.pair.show([medium("Original", original), medium("Copy", copy)],
+    const later = laterBy(original, copy);
+    this.pair.show([medium("Kept", original, Math.max(later, 0)), medium("Copy", copy, Math.max(-later, 0))],
         original.facts?.width / original.facts?.height);
-    this.decisions.replaceChildren(this.about("Original", original), this.about("Copy", copy, original));
+    this.decisions.replaceChildren(this.about("Kept", original), this.about("Copy", copy, original));
     element("compare-facts").replaceChildren(table(original, copy));
     element("compare-said").textContent = decided(original, copy);
     if (act) (element("compared").querySelector(`[data-act="${act}"]`) ?? element("compare-title")).focus();
@@ -51,17 +52,33 @@ export class Compare {
 
   /** What the clip is, and its buttons. original: of a copy. */
   about(title, clip, original) {
-    const act = (what, label, run) => make("button",
+    const act = (what, label, key, run) => make("button",
         { type: "button", "data-act": `${what} ${title}`, "aria-label": `${label}: ${clip.key}`,
+        "aria-keyshortcuts": key,
         "aria-pressed": what === "reject" ? clip.decision === "rejected" : undefined,
-        onclick: () => run().then(() => this.dialog.open && this.show()).catch(this.failed) }, label);
+        onclick: () => this.after(run()) }, label, hint(key));
     const canReplace = original && clip.end === "copy" && clip.decision !== "rejected"
         && original.decision !== "rejected";
-    const buttons = [act("reject", "Reject", () => this.actions.reject(clip.id)),
-        ...(canReplace ? [act("keep", "Keep this one instead", () => this.actions.keepInstead(original, clip))] : [])];
+    const buttons = [act("reject", "Reject", original ? "x" : "Shift+X", () => this.actions.reject(clip.id)),
+        ...(canReplace
+        ? [act("keep", "Keep this one instead", "k", () => this.actions.keepInstead(original, clip))] : [])];
     const length = clip.is_picture ? "one frame" : seconds(clip.duration_s);
     return make("div", {}, make("h3", {}, `${title}: ${clip.key}`),
         make("p", {}, `${outcome(clip)}, ${length}. ${clip.caption}`), make("div", { class: "row" }, buttons));
+  }
+
+  /** Shows both again once a decision is saved. */
+  after(saving) {
+    saving.then(() => this.dialog.open && this.show()).catch(this.failed);
+  }
+
+  /** Whether the key decides: x and k press buttons, r rejects without a reason; with Shift the clip that was kept. */
+  decides({ key }) {
+    const act = { x: "reject Copy", X: "reject Kept", k: "keep Copy" }[key];
+    const id = { r: this.others[this.at], R: this.first }[key];
+    if (act) this.decisions.querySelector(`[data-act="${act}"]`)?.click();
+    if (id) this.after(this.actions.rejectOne(id));
+    return Boolean(act || id);
   }
 
   key(event) {
@@ -70,7 +87,7 @@ export class Compare {
     if (step && isEdge && !event.shiftKey) return;
     const canStep = step && !event.shiftKey && this.others.length > 1;
     const plays = event.key === " " && !event.target.closest("button");
-    if (!this.pair.key(event) && !canStep && !plays) return;
+    if (!this.pair.key(event) && !canStep && !plays && !this.decides(event)) return;
     event.preventDefault();
     if (plays) this.play();
     if (!canStep) return;
@@ -89,15 +106,23 @@ export class Compare {
   }
 }
 
-/** The player or picture of a clip. */
-function medium(title, clip) {
+/** Seconds into the kept clip at which the copy begins, as the job's reason says, so that both show the same moment; a
+ * reason about another copy says nothing of this pair. */
+function laterBy(original, { copy_why: why = "" }) {
+  const [, seconds, side] = /, ([\d.]+) s (later|earlier)$/.exec(why) ?? [];
+  if (!seconds || !why.startsWith(`copy of ${original.key}: `)) return 0;
+  return side === "later" ? Number(seconds) : -Number(seconds);
+}
+
+/** The player or picture of a clip, from so many seconds of it on. */
+function medium(title, clip, from) {
   const source = clip.media ? address("/video", clip.id) : "", label = `${title}: ${clip.key}`;
   if (!clip.media) return make("p", { class: "nothing" }, "There is nothing to play.");
   if (clip.is_picture) return make("img", { src: source, alt: label, draggable: false });
   const video = make("video",
       { src: source, muted: true, loop: clip.media === "clip", playsInline: true, preload: "metadata",
       "aria-label": label });
-  video.start = clip.media === "video" ? clip.start_s ?? 0 : 0;
+  video.start = from + (clip.media === "video" ? clip.start_s ?? 0 : 0);
   if (video.start) video.addEventListener("loadedmetadata", () => (video.currentTime = video.start));
   return video;
 }
@@ -114,7 +139,7 @@ function table(original, copy) {
         make("th", { scope: "row", title: whereName(name) }, title), texts.map((text) => make("td", {}, text)),
         make("td", {}, differs ? "differs" : ""))];
   });
-  const head = ["Fact", "Original", "Copy", "Differs"].map((title) => make("th", { scope: "col" }, title));
+  const head = ["Fact", "Kept", "Copy", "Differs"].map((title) => make("th", { scope: "col" }, title));
   return make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, rows));
 }
 

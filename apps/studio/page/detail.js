@@ -113,9 +113,12 @@ export class Detail {
     const reject = make("button",
         { type: "button", class: "reject", "aria-pressed": clip.decision === "rejected", onclick: this.actions.reject },
         "Reject", hint("x"));
+    const isBroken = isUnreadable(clip);
+    this.editor.element.hidden = this.tags.hidden = isBroken && !clip.captioned && !clip.decision;
     const focused = this.buttons.contains(document.activeElement)
         ? [...this.buttons.children].indexOf(document.activeElement) : -1;
-    this.buttons.replaceChildren(...(accept ? [accept] : []), reject, ...this.alike(clip),
+    this.buttons.replaceChildren(...(accept ? [accept] : []), ...(isBroken && !clip.decision ? [] : [reject]),
+        ...this.alike(clip),
         make("span", { class: "muted" },
         [clip.place, clip.duration_s && seconds(clip.duration_s),
         clip.fps && `${number(clip.fps)} frames/s`].filter(Boolean).join(", ")));
@@ -164,7 +167,7 @@ export class Detail {
     this.screen.classList.remove("stale");
     this.tries = 0;
     clearTimeout(this.loading);
-    if (!clip.media) {
+    if (!clip.media || isUnreadable(clip)) {
       this.video.removeAttribute("src");
       this.video.load();
       this.screen.replaceChildren(make("p", { class: "nothing" }, nothingToPlay(clip)));
@@ -196,6 +199,11 @@ export class Detail {
         isUnknown ? cannotPlay(this.clip) : "The browser cannot play this file."));
   }
 
+  /** While the next video is loading, its length is not known, nor are times in it. */
+  seek(time) {
+    if (Number.isFinite(time)) this.video.currentTime = time;
+  }
+
   /** The part of the file that shards contain. */
   range() {
     const [start, end] = this.whole(), { trim, fps } = this.clip;
@@ -216,7 +224,7 @@ export class Detail {
 
   toStart() {
     const [start] = this.range();
-    if (start > 0) this.video.currentTime = start + 1e-3; // rounding never shows the frame before
+    if (start > 0) this.seek(start + 1e-3); // rounding never shows the frame before
   }
 
   /** While it plays: an end within the file is met to the frame. */
@@ -230,7 +238,7 @@ export class Detail {
     const { clip, video } = this, isPart = clip?.media === "video" || clip?.trim, end = isPart && this.range()[1];
     if (!isPart || video.paused || video.currentTime < end) return;
     video.pause();
-    video.currentTime = end - 0.5 / (clip.fps || 24);
+    this.seek(end - 0.5 / (clip.fps || 24));
   }
 
   toggle() {
@@ -241,7 +249,7 @@ export class Detail {
     }
     const [start, end] = this.range();
     if (!video.paused) return video.pause();
-    if (video.currentTime >= end - 1 / (this.clip.fps || 24)) video.currentTime = start;
+    if (video.currentTime >= end - 1 / (this.clip.fps || 24)) this.seek(start);
     video.play().catch(() => {});
   }
 
@@ -251,7 +259,7 @@ export class Detail {
     if (!video.hasAttribute("src") || this.clip?.id !== this.wanted) return;
     video.pause();
     const [start, end] = this.whole(), frame = this.frame() + frames;
-    video.currentTime = Math.min(Math.max(start + (frame + 0.5) / fps, start), end);
+    this.seek(Math.min(Math.max(start + (frame + 0.5) / fps, start), end));
   }
 
   playerKey(event) {
@@ -268,6 +276,9 @@ function cannotPlay(clip) {
   const browser = clip.is_video ? "This browser" : "The clip was not stored, and this browser";
   return `${browser} cannot play ${clip.ending || "such"} videos.`;
 }
+
+/** An input of which nothing could be read: it has neither pictures to play nor anything to decide about. */
+const isUnreadable = (clip) => clip.is_video && clip.end === "failed" && !clip.damaged && !clip.acceptable;
 
 function nothingToPlay(clip) {
   if (clip.end === "failed") return "The file could not be read, so there is nothing to play.";
@@ -301,10 +312,10 @@ function filtered({ reason, stage, score, facts, copy_of: original }) {
   return `${stage || reason} filtered it${byRule}${score === undefined ? "" : ` with score ${number(score)}`}.`;
 }
 
-/** "The select job good left it out: blur >= 20 does not hold." */
+/** "Left out by good: blur >= 20 does not hold." */
 function leftOut(job, rule) {
   const why = { count: "it has chosen its count of clips without it", "studio.reject": "it was rejected" }[rule];
-  return `The select job ${job} left it out: ${why ?? `${rule} does not hold`}.`;
+  return `Left out by ${job}: ${why ?? `${rule} does not hold`}.`;
 }
 
 /** Why the clip is a copy, and whether shards contain it. */
@@ -331,8 +342,8 @@ function notes(clip) {
   if (clip.end === "filtered") out.push(filtered(clip));
   for (const { job, rule } of clip.left_out ?? []) out.push(leftOut(job, rule));
   if (clip.end === "unchosen" && clip.decision === "accepted")
-    out.push("Your decision is saved: the select job keeps an accepted clip when it runs again, " +
-        "unless its where names set.");
+    out.push("Your decision is saved: the run keeps an accepted clip when it runs again, " +
+        "unless its condition names set.");
   if (clip.end === "failed") out.push(`${clip.stage || "The job"} failed: ${clip.reason}`);
   if (clip.damaged) out.push(`Damaged: ${clip.damaged}`);
   if (clip.decision === "rejected") out.push(clip.reason_now ? `Rejected: ${clip.reason_now}` : "Rejected.");

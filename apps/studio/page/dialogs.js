@@ -5,7 +5,8 @@ import { keyOf, plural } from "./format.js";
 const element = (id) => document.getElementById(id);
 
 const kKeys = [
-  ["j / k, arrows", "next and previous clip"], ["PageDown / PageUp, Home / End", "further"], ["Space", "play, pause"],
+  ["j / k, arrows", "next and previous clip"], ["PageDown / PageUp", "a page on, a page back"],
+  ["Home / End", "the first clip, the last clip"], ["Space", "play, pause"],
   [", / .", "a frame back, a frame forward (arrows in the player)"],
   ["e", "edit the caption: Enter saves, Shift+Enter starts a new line, Escape leaves"],
   ["s", "select or unselect the clip (or Ctrl+click)"], ["Shift+arrows, J / K", "select a range (or Shift+click)"],
@@ -17,11 +18,15 @@ const kKeys = [
   ["1 to 9", "add or remove the tag with that number; in the list of reasons, take that reason"],
   ["u / Shift+U", "undo, redo"], ["{ / }", "previous and next shot of the video"],
   ["[ / ]", "trim: shards contain the clip from the frame shown on, up to the frame shown"],
-  ["m", "more clips like this one"], ["c", "show or hide copies"], ["o", "the original of this copy"],
-  ["b", "a copy next to its original"], ["/", "search"], ["v", "a map of the clips, or the list"],
+  ["m", "more clips like this one"], ["c", "show or hide copies"], ["o", "the clip that was kept for this copy"],
+  ["b", "a copy next to the clip that was kept: there x rejects the copy for a reason, r without one, Shift+X and " +
+      "Shift+R the other clip, and k keeps the copy instead"],
+  ["/", "search"], ["v", "a map of the clips, or the list"],
   ["+ / -", "larger, smaller pictures"], ["w", "switch between search by meaning and by words"],
-  ["f", "filters: Tab moves to the next histogram, arrows move between bars, Enter selects a bar, Shift+Enter several"],
-  ["Escape", "back to the clips; again: select none"], ["?", "this list of keys"],
+  ["f", "filters; again: the first histogram. Tab moves to the next one, arrows move between bars, Enter selects a " +
+      "bar, Shift+Enter several"],
+  ["Escape", "back to the clips; again: select none; again: end the search"],
+  ["?", "this list of keys; again: close it"],
 ];
 
 export function showKeys() {
@@ -31,6 +36,11 @@ export function showKeys() {
         make("dt", {}, keys.split(/( \/ | to |(?<=\w), )/).map((part) =>
         (/^( \/ | to |, )$/.test(part) ? part : make("kbd", {}, part)))), make("dd", {}, what))),
   );
+  dialog.onkeydown = (event) => {
+    if (event.key !== "?") return;
+    event.stopPropagation(); // else it opens again
+    dialog.close();
+  };
   dialog.showModal();
 }
 

@@ -84,7 +84,7 @@ export class Filters {
           ? [make("i", { class: `swatch ${value}` })] : []),
           ...(name === "tag" ? [...(at < 9 ? [make("kbd", {}, at + 1), " "] : []), value]
           : [kNames[value]
-          ?? (name === "rule" && this.choosers.includes(value) ? `${value} (select job)` : name === "rule" && value
+          ?? (name === "rule" && this.choosers.includes(value) ? `left out by ${value}` : name === "rule" && value
           ? `${titleOf(`scores.${value}`)} (${value})` : value || "no name")])),
       make("span", { class: "muted" }, count),
     );

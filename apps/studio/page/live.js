@@ -114,7 +114,7 @@ function ended(job, summary) {
 /** A job without a result, and why. */
 function stopped(job, figures, failure) {
   const after = `after ${seconds(figures.seconds)}, ${progress(figures)}`;
-  if (figures.status === "interrupted") return `${job}: interrupted ${after}; run kinora run again to resume it`;
+  if (figures.status === "interrupted") return `${job}: interrupted ${after}; give its command again to resume it`;
   return failure ? `${job}: failed ${after}: ${failure}`
       : `${job}: ${figures.status === "failed" ? "failed" : "not finished yet"} ${after}`;
 }

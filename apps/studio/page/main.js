@@ -1,6 +1,6 @@
 // The page: connects its parts, handles the keys, and decides when to request what from the studio.
 import { Actions } from "./actions.js";
-import { get, Gone, Query } from "./api.js";
+import { get, Gone, post, Query } from "./api.js";
 import { Compare } from "./compare.js";
 import { Detail } from "./detail.js";
 import { showKeys } from "./dialogs.js";
@@ -9,6 +9,7 @@ import { Filters } from "./filters.js";
 import { make } from "./elements.js";
 import { FunnelBar } from "./funnel_bar.js";
 import { kinds, plural } from "./format.js";
+import { foundBy, hiddenCopies, nothingFound } from "./found.js";
 import { Live } from "./live.js";
 import { ClipMap } from "./map.js";
 import { menuGroups, stateScores, titleOf } from "./names.js";
@@ -24,6 +25,7 @@ const element = (id) => document.getElementById(id);
 const query = new Query();
 let asked = 0, shown = 0; // sequence numbers of requests for the state
 const noKeyboard = matchMedia("(max-width: 760px), (hover: none)");
+// of the studio; its counts are shown once the clips of the same version are
 let state = { version: 0, reasons: [], tags: [], anew: [], counts: { ends: {} }, videos: { ends: {} } };
 let known = { version: 0, seen: [] }; // of the state whose clips the page shows
 
@@ -33,6 +35,13 @@ function say(text, isError = false) {
   status.className = `shown ${isError ? "error" : ""}`;
   clearTimeout(say.timer);
   say.timer = setTimeout(() => (status.className = ""), isError ? 8000 : 2500);
+}
+
+/** The counts on the left and above the clips, which are of one state. */
+function showCounts() {
+  review.show(state.review);
+  filters.showCounts(state);
+  summarise(sheet.total);
 }
 
 const failed = (error) => error.name === "AbortError" || say(error.message, true);
@@ -87,11 +96,23 @@ function showSelection() {
   const { size } = selection.ids;
   element("selected").hidden = !size;
   element("how-many").textContent = `${size.toLocaleString("en")} selected`;
+  countAccepted().catch(failed);
   if (size !== showSelection.size && (size || showSelection.size))
     say(size ? `${plural(size, "clip")} selected` : "No clip selected");
   showSelection.size = size;
   sheet.mark();
   map.draw();
+}
+
+/** Says how many of the selected clips are accepted, once the selection rests. */
+async function countAccepted() {
+  const turn = (countAccepted.turn = Symbol());
+  await new Promise((rests) => setTimeout(rests, 150));
+  if (turn !== countAccepted.turn || !selection.ids.size) return;
+  const { accepted } = await post("/api/copies", { ids: [...selection.ids] });
+  if (turn !== countAccepted.turn) return;
+  const { size } = selection.ids, told = accepted ? `, ${accepted.toLocaleString("en")} accepted` : "";
+  element("how-many").textContent = `${size.toLocaleString("en")} selected${told}`;
 }
 
 /** After a change of query or order: reloads the sheet, the counts and the histograms. A search may wait for its first
@@ -109,7 +130,7 @@ async function changeView(toFirst = false, waits = toFirst) {
   const waiting = setTimeout(() => (element("summary").textContent = "Searching…"), 300);
   try {
     const [total] = await Promise.all([sheet.reload({ toFirst, isNew: true, waits }), filters.showNumbers()]);
-    summarise(total);
+    showCounts();
     selection.keep(); // what was selected while it was loading
     say(kinds(total, sheet.videos));
   } catch (error) {
@@ -130,17 +151,6 @@ function showOrder() {
       : isByText ? "↑ A to Z" : "↑ low first";
 }
 
-/** How the clips were found: by meaning, and whether any matches, or by words, and why not by meaning if that was
- * requested. */
-function foundBy({ by, why }, { unmatched, matching }) {
-  if (by === "meaning" && why) return `; ${why}; these are the nearest`;
-  if (by === "meaning")
-    return `, nearest in meaning first${typeof unmatched === "number"
-        ? `; ${matching.toLocaleString("en")} match${matching === 1 ? "es" : ""}, the dimmed ones do not` : ""}`;
-  if (by === "pictures") return `, most like ${query.like.split("/").slice(1).join("/")} first`;
-  return by === "words" && why ? `, by words: ${why}` : "";
-}
-
 /** How many of all items are shown, clips and input videos apart. Hidden copies count in neither. */
 function summarise(total) {
   const isAll = query.copies || query.sets.end.size > 0 || query.sets.rule.size > 0;
@@ -154,26 +164,14 @@ function summarise(total) {
   const whole = !mixed ? plural(all, videos ? "video" : "clip")
       : `${plural(all, "item")}${total ? `: ${kinds(total, sheet.videos)}` : ""}`;
   const wrong = state.wrong ? `; ${state.wrong}` : "";
-  element("summary").textContent = count + whole + foundBy(sheet.found, sheet) + unreadable + wrong;
+  element("summary").textContent = count + whole + foundBy(sheet, query) + unreadable + wrong;
   element("all").hidden = query.isEmpty();
   element("copies").hidden = !copies;
   element("copies").textContent = `Show ${copies === 1 ? "1 copy" : `${copies.toLocaleString("en")} copies`}`;
   element("nothing").hidden = total > 0;
-  element("nothing").textContent = all || copies ? nothingFound() + hiddenCopies(sheet.found) : waits();
+  element("nothing").textContent = all || copies ? nothingFound(query) + hiddenCopies(sheet.found) : waits();
   element("sort").options[0].textContent = sheet.found.by ? "best first" : "in order";
 }
-
-function nothingFound() {
-  if (!query.text && !query.like) return "No clip meets these conditions. Show all clears them.";
-  const what = query.text ? `Nothing found for “${query.text}”` : "No similar clip found";
-  const narrowed = query.where || query.ranges.size || Object.values(query.sets).some((set) => set.size);
-  return query.text && narrowed ? `${what} with these filters. Show all clears the search and the filters.`
-      : `${what}. Show all clears the search.`;
-}
-
-/** How many copies meet the conditions of an empty view. */
-const hiddenCopies = ({ hidden }) =>
-    (hidden ? ` ${hidden === 1 ? "1 hidden copy" : `${hidden.toLocaleString("en")} hidden copies`}; press c.` : "");
 
 function waits() {
   if (state.anew.length)
@@ -190,10 +188,8 @@ function showState(now) {
   element("folder").textContent = now.title.split("/").slice(-2).join("/");
   element("folder").title = now.title;
   document.title = `Studio: ${now.title.split("/").pop()}`;
-  review.show(now.review);
   element("undo").disabled = !now.undo;
   element("redo").disabled = !now.redo;
-  filters.showCounts(now);
   views.show(now.views);
   funnelBar.show(now);
   live.show(now.live, now.anew);
@@ -224,9 +220,10 @@ async function look() {
   if (version === known.version || actions.isSending) return;
   sheet.pictures.renew();
   map.show().catch(failed);
-  const [total] = await Promise.all([sheet.reload(), filters.showNumbers()]);
+  await Promise.all([sheet.reload(), filters.showNumbers()]);
   known = { version, seen };
-  summarise(total);
+  if (sheet.rows.shown.at !== version) await askState(); // a job has gone on meanwhile
+  showCounts();
   selection.keep();
   if (sheet.selectedId && !editor.isOpen()) await detail.show(sheet.selectedId);
 }
@@ -254,7 +251,8 @@ function edited({ clip, changed, version, at_work: isAtWork }) {
   // it may not be made again yet
   const shows = clip ? detail.set(clip)
       : changed && sheet.selectedId && detail.show(sheet.selectedId).catch((error) => isAtWork || failed(error));
-  Promise.all([shows, askState()]).catch(failed);
+  Promise.all([shows, askState().then(() => state.version === known.version && showCounts())]).catch(failed);
+  countAccepted().catch(failed);
 }
 
 async function alike() {
@@ -341,6 +339,14 @@ function openFilters(isOpen = !element("filters").classList.contains("open")) {
   if (isOpen) element("conditions").querySelector("button")?.focus();
 }
 
+/** The first outcome; from the outcomes, the first histogram. */
+function toFilters() {
+  const isThere = element("conditions").contains(document.activeElement);
+  const bar = isThere && element("numbers").querySelector(".bars [tabindex='0']");
+  if (bar) bar.focus();
+  else openFilters(true);
+}
+
 function neighbour(step) {
   sheet.selectComing(sheet.chosen.then(({ id }) => timeline.beside(id, step)));
 }
@@ -359,9 +365,11 @@ function goOn() {
   return sheet.chosen;
 }
 
-/** The next clip of the view that is kept and has no decision, once the decisions of earlier keys are saved. */
+/** The next clip of the view, at first the selected one itself, that is kept and has no decision, once the decisions of
+ * earlier keys are saved. */
 function nextToReview() {
-  const { chosen } = sheet, from = sheet.selected + 1;
+  const { chosen } = sheet, from = sheet.selected + (nextToReview.hasBegun ? 1 : 0);
+  nextToReview.hasBegun = true;
   playNext();
   sheet.selectComing(actions.turns.then(() => get("/api/next", sheet.rows.inList({ from }))).then(async ({ id }) => {
     if (!id) say(`All clips of this view are reviewed${review.left ? `; ${review.left} others are not` : ""}`);
@@ -390,19 +398,26 @@ const kActions = {
   u: () => actions.step("/api/undo", "Undone"), U: () => actions.step("/api/redo", "Redone"),
   m: alike, o: original, b: compareCopies, c: showCopies, w: () => byWords(), v: () => showMap(),
   "+": () => resizeBy(1), "=": () => resizeBy(1), "-": () => resizeBy(-1), "/": () => element("text").focus(),
-  "?": showKeys, f: () => openFilters(true),
+  "?": showKeys, f: toFilters,
   Enter: () => (element("detail").classList.add("open"), element("detail").focus()),
 };
 for (let n = 1; n <= 9; ++n) kActions[n] = () => actions.toggleTag(n - 1);
 
-/** Back to the clips; from there, no clip is selected any more. */
+/** Back to the clips; from there, no clip is selected any more; and from there, the search ends. */
 function escape() {
   // in a narrow window
   const covers = (id) => element(id).classList.contains("open") && getComputedStyle(element(id)).position === "fixed";
   const isBack = [element("list"), map.canvas].includes(document.activeElement) && !["detail", "filters"].some(covers);
   openFilters(false);
   closeDetail();
-  if (isBack) selection.clear();
+  if (isBack && !selection.ids.size && selection.isSettled()) endSearch();
+  else if (isBack) selection.clear();
+}
+
+function endSearch() {
+  if (!query.text && !query.like) return;
+  query.search({});
+  changeView().catch(failed);
 }
 
 document.addEventListener("keydown", (event) => {
@@ -482,9 +497,9 @@ history.replaceState(null, "", "/"); // the token is stored in a cookie, so it c
 get("/api/state")
   .then(async (now) => {
     showState(now);
-    const [total] = await Promise.all([sheet.reload(), filters.showNumbers()]);
+    await Promise.all([sheet.reload(), filters.showNumbers()]);
     known = { version: now.version, seen: now.seen };
-    summarise(total);
+    showCounts();
     // a key may have opened the caption before the numbers arrived
     if (document.activeElement === document.body) toClips();
   })

@@ -5,7 +5,7 @@ import { make, styled } from "./elements.js";
 import { endName, keyOf, plural } from "./format.js";
 import { coloursOf } from "./map_colours.js";
 import { boxOf, Drawing, kSmallest, pathOf } from "./map_drawing.js";
-import { groupsOf } from "./map_groups.js";
+import { groupsOf, inside } from "./map_groups.js";
 import { placed, placesOf } from "./map_places.js";
 import { menuGroups, textOf, titleOf } from "./names.js";
 import { Pictures } from "./pictures.js";
@@ -99,8 +99,8 @@ export class ClipMap {
     const edge = this.box ? this.box.map((side) => side / 2 + kEdge / 2) : [kEdge, kEdge];
     this.at = placesOf(data.x, data.y, [width, height], [edge[0], edge[1] + (this.box ? kLabel : 0)]);
     const shown = data.ids.map((_, i) => i).filter((i) => data.in[i]);
-    const groups = groupsOf(shown.map((i) => this.at[i]),
-        shown.map((i) => data.captions[i] || keyOf(data.ids[i])));
+    const groups = groupsOf(shown.map((i) => this.at[i]), shown.map((i) => data.captions[i]),
+        shown.map((i) => keyOf(data.ids[i])));
     if (this.box) {
       const [apart, box] = placed(shown.map((i) => this.at[i]), this.box, kSmallest[0], [width, height], kLabel);
       apart.forEach((place, n) => (this.at[shown[n]] = place));
@@ -110,20 +110,21 @@ export class ClipMap {
     this.draw();
   }
 
-  /** Buttons over the map; each above its group, and none over another. */
+  /** Buttons over the map; each above a clip of its group, and none over another. */
   name(groups, width) {
-    const taken = [], half = this.box ? this.box[1] / 2 : 4;
+    const taken = [], up = (this.box ? this.box[1] / 2 : 4) + kLabel + 2;
     this.names.replaceChildren(...groups.map(({ name, members }) => {
       const ids = members.map((i) => this.data.ids[i]);
       const button = make("button",
           { type: "button", onclick: (event) => this.page.lasso(ids, event.shiftKey), "aria-label":
           `Select ${plural(ids.length, "clip")}: ${name}` }, name, make("span", { class: "muted" }, ` ${ids.length}`));
-      const xs = members.map((i) => this.at[i][0]).sort((a, b) => a - b), x = xs[Math.floor(xs.length / 2)];
-      let y = Math.max(2, members.reduce((least, i) => Math.min(least, this.at[i][1]), Infinity) - half - kLabel - 2);
       const across = 4 * name.length + 20; // half of its width, about
-      while (taken.some(([a, b, other]) => Math.abs(a - x) < across + other && Math.abs(b - y) < kLabel)) y += kLabel;
-      taken.push([x, y, across]);
-      const left = Math.min(Math.max(x, across), Math.max(width - across, across));
+      const isFree = ([x, y]) =>
+          !taken.some(([a, b, other]) => Math.abs(a - x) < across + other && Math.abs(b - y) < kLabel);
+      const places = inside(members.map((i) => this.at[i])).map(([x, y]) =>
+          [Math.min(Math.max(x, across), Math.max(width - across, across)), Math.max(2, y - up)]);
+      const [left, y] = places.find(isFree) ?? places[0];
+      taken.push([left, y, across]);
       return styled(make("li", {}, button), { left: `${left}px`, top: `${y}px` });
     }));
   }

@@ -10,7 +10,12 @@ const kNear = 0.35; // of the map's diagonal, between groups of one name that ar
 const kCommon = new Set(("the and with for from that this there its are was were has have had his her their our into " +
     "onto over under near while which who they them then than but not can also very more most some another other one " +
     "two three each being been out off about around through between during against clip video scene shot image " +
-    "picture camera frame shows showing shown seen view mp4 mov mkv webm avi number").split(" "));
+    "picture camera frame shows showing shown seen view mp4 mov mkv webm avi number copy new final take part " +
+    // of the sentences of caption.describe, which say this of most clips
+    "very short long evenly lit seconds less mostly almost motion slow moderate fast low medium high contrast " +
+    // that say nothing of what is seen
+    "some any all how just only above below behind front back left right side top bottom inside outside large small " +
+    "big little several many few different various appears appear looks looking standing visible").split(" "));
 
 /** The words of a caption, or else of a file's name, each once: "city_cc0-0001" has "city" and "cc0". */
 export function wordsOf(text) {
@@ -18,14 +23,18 @@ export function wordsOf(text) {
   return new Set(words.filter((word) => word.length > 2 && !/^\d+$/.test(word) && !kCommon.has(word)));
 }
 
-/** at: places, texts: one each. Returns [{name, members: places' indices}], the largest first; groups without a word in
- * common have no name and are left out. */
-export function groupsOf(at, texts) {
+/** at: places, captions, files: names; one each. Returns [{name, members: places' indices}], the largest first. Groups
+ * without a word in common, of their captions or else of their files, are left out, and so is one group of all. */
+export function groupsOf(at, captions, files) {
   if (at.length < kFewest) return [];
-  const words = texts.map(wordsOf), all = countsOf(words);
-  const named = clusters(at).filter((members) => members.length >= kFewest).map((members) =>
-      ({ members, name: nameOf(members.map((i) => words[i]), all, at.length) })).filter(({ name }) => name);
-  return joined(named, at).sort((a, b) => b.members.length - a.members.length);
+  const ofFiles = files.map(wordsOf);
+  const all = [captions.map(wordsOf).map((words, i) => (words.size ? words : ofFiles[i])), ofFiles];
+  const named = clusters(at).filter((members) => members.length >= kFewest).map((members) => {
+    const names = all.map((words) => nameOf(members.map((i) => words[i]), countsOf(words), at.length));
+    return { members, name: names.find(Boolean) };
+  }).filter(({ name }) => name);
+  const groups = joined(named, at).sort((a, b) => b.members.length - a.members.length);
+  return groups.length === 1 && groups[0].members.length === at.length ? [] : groups; // one name of all tells nothing
 }
 
 function countsOf(sets) {
@@ -71,6 +80,13 @@ function nearest(centres, place, far) {
 function meanOf(places) {
   const [x, y] = places.reduce(([a, b], [u, v]) => [a + u, b + v], [0, 0]);
   return [x / places.length, y / places.length];
+}
+
+/** The places of a group, from the highest of the half around its middle on: where its name is at home. */
+export function inside(places) {
+  const [x, y] = meanOf(places), far = ([a, b]) => Math.hypot(a - x, b - y);
+  const near = [...places].sort((a, b) => far(a) - far(b)), half = Math.ceil(near.length / 2);
+  return [...near.slice(0, half).sort((a, b) => a[1] - b[1]), ...near.slice(half)];
 }
 
 /** Neighbours of one name are one group. */

@@ -18,7 +18,7 @@ const kFacts = {
   similarity: ["Similarity"],
   "scores.clip.too-short": ["Length of the shot", seconds], "scores.clip.too-few-frames": ["Frames of the shot"],
   "scores.clip.no-bin": ["Outside all bins"], "scores.ingest.duplicate": ["The same file again"],
-  "scores.dedup.semantic": ["Similar embedding"],
+  "scores.dedup.exact": ["The same clip again"], "scores.dedup.semantic": ["Looks and moves alike"],
 };
 const kContainers = { mov: "MP4 or MOV", matroska: "Matroska or WebM", mpegts: "MPEG-TS", ogg: "Ogg", avi: "AVI",
     flv: "FLV", mpeg: "MPEG-PS" };

@@ -3,18 +3,24 @@ import { address } from "./api.js";
 
 const kPictures = 400; // decoded pictures kept
 const kFetches = 4; // concurrent requests: a browser has six connections
+const kAgain = 30000; // milliseconds
 
 export class Pictures {
   #arrived;
+  #after;
   // id -> {bitmap: an ImageBitmap, null if there is none, undefined until known; tag; round}
   #known = new Map();
   #round = 0; // pictures of an earlier round are requested again
   #wanted = [];
+  #seen = new Set(); // of the last call of want()
+  #missed = new Map(); // id -> how many times there was none
   #fetching = 0;
 
-  /** arrived: called with the id and the bitmap of a picture that is new, null if there is none. */
-  constructor(arrived) {
+  /** arrived: called with the id and the bitmap of a picture that is new, null if there is none; again: milliseconds
+   * after which such a one is requested once more, if it is wanted; twice as many each further time. */
+  constructor(arrived, again = kAgain) {
     this.#arrived = arrived;
+    this.#after = again;
   }
 
   /** The bitmap; null: there is none; undefined: it is not known yet. */
@@ -24,6 +30,7 @@ export class Pictures {
 
   /** ids: of the clips in sight; those of earlier calls are not requested any more. */
   want(ids) {
+    this.#seen = new Set(ids);
     this.#wanted = ids.filter((id) => this.#known.get(id)?.round !== this.#round);
     while (this.#fetching < kFetches && this.#wanted.length) this.#fetch(this.#wanted.shift());
   }
@@ -51,11 +58,25 @@ export class Pictures {
     if (this.#wanted.length) this.#fetch(this.#wanted.shift());
   }
 
+  #later(id) {
+    const times = this.#missed.get(id) ?? 0;
+    this.#missed.set(id, times + 1);
+    setTimeout(() => this.#again(id), this.#after * 2 ** times);
+  }
+
+  /** The machine may have been too busy to make it. */
+  #again(id) {
+    if (this.of(id) !== null) return;
+    this.#known.delete(id);
+    if (this.#seen.has(id)) this.want([...this.#seen]);
+  }
+
   #keep(id, bitmap, tag) {
     const old = this.of(id);
     this.#known.delete(id);
     this.#known.set(id, { bitmap, tag, round: this.#round }); // now the most recent
     if (old === bitmap) return;
+    if (!bitmap) this.#later(id);
     old?.close();
     for (const [other, picture] of this.#known) {
       if (this.#known.size <= kPictures) break;

@@ -127,6 +127,12 @@ export class Rows {
     }
   }
 
+  /** id -> trim of the clips that are loaded and trimmed. */
+  trims() {
+    return new Map([...this.windows.values()].filter(Array.isArray).flat().filter((row) =>
+        row.trim).map((row) => [row.id, row.trim]));
+  }
+
   /** The next place with the same outcome, to which a decision leads; -1: none. A row that is not loaded counts as
    * such. */
   placeAfter(place) {

@@ -12,7 +12,6 @@ const kGap = 8; // pixels
 const kSizes = { small: { narrowest: 112, text: 40 }, medium: { narrowest: 168, text: 76 },
     large: { narrowest: 300, text: 76 } };
 const kLetter = 7.8; // mean width of a letter of a name, pixels
-const kTailShare = 0.6; // of a name that is cut in its middle
 
 export class Sheet {
   constructor(list, space, query, events) {
@@ -119,8 +118,7 @@ export class Sheet {
     this.columns = Math.max(1, Math.floor((width - kGap) / (narrowest + kGap)));
     this.cellWidth = Math.floor((width - kGap) / this.columns) - kGap;
     this.cellHeight = Math.round((this.cellWidth * 9) / 16) + text;
-    // letters of a name that are always shown
-    this.tail = Math.max(4, Math.floor(((this.cellWidth - 14) / kLetter) * kTailShare));
+    this.room = Math.floor((this.cellWidth - 14) / kLetter); // letters of a name
     this.rowHeight = this.cellHeight + kGap;
     this.space.style.height = `${Math.ceil(this.total / this.columns) * this.rowHeight + kGap}px`;
     for (const cell of this.cells.values()) this.free(cell);
@@ -211,7 +209,7 @@ export class Sheet {
     if (this.hover.cell === cell && cell.shown !== row?.id) this.hover.left(cell);
     const { place } = cell, before = this.rows.known(place - 1), after = this.rows.known(place + 1);
     fillCell(cell, row, row && this.pictures.of(row.id), {
-        shows: this.shows, unmatched: this.unmatched, tail: this.tail,
+        shows: this.shows, unmatched: this.unmatched, room: this.room,
         neighbours: (place > 0 ? [before, after] : [after]).map((other) => other?.key ?? ""),
         isBorder: !this.rows.shown.parameters.get("sort")
         && (place === 0 || Boolean(before && !isUnmatched(before, this.unmatched))) });

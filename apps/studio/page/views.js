@@ -2,6 +2,9 @@
 import { get, post } from "./api.js";
 import { make } from "./elements.js";
 
+const kListed = "A search, a decision or an outcome is no fact that a run file knows, so this lists the clips of the " +
+    "view, which meet its other conditions now.";
+
 const element = (id) => document.getElementById(id);
 
 export class Views {
@@ -61,6 +64,7 @@ export class Views {
     const { where } = await get("/api/where", this.query.parameters());
     if (!where) return this.say("The view has every clip, so a run file needs no condition");
     element("where-text").value = where;
+    element("where-note").textContent = where.startsWith('where = "key in [') ? kListed : "";
     element("where-dialog").showModal();
     element("where-text").select();
     // else the user copies the selected text

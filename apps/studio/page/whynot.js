@@ -45,7 +45,8 @@ async function ofSelect({ facts }, { job, rule }, histograms) {
       count: await countOf(job, all.map((other) => (other === bound ? moved : other))) };
 }
 
-/** How many clips that a rule or a select job leaves out are within the bounds. */
+/** How many clips that a rule or a select job leaves out are within the bounds; without those that people have decided
+ * about. */
 async function countOf(rule, bounds) {
   const ranges = new Map();
   for (const { field, value, is_most: isMost, is_strict: isStrict } of bounds) {
@@ -53,7 +54,8 @@ async function countOf(rule, bounds) {
     ranges.set(field, isMost ? [low, Math.min(high, isStrict ? value : above(value))]
         : [Math.max(low, isStrict ? above(value) : value), high]);
   }
-  const { total } = await get("/api/clips", [["rule", rule], ["count", 0],
+  const undecided = ["open", "captioned"].map((name) => ["decision", name]);
+  const { total } = await get("/api/clips", [["rule", rule], ["count", 0], ...undecided,
       ...[...ranges].map(([field, range]) => ["range", [field, ...range].join(":")])]);
   return total;
 }

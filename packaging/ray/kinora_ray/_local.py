@@ -1,5 +1,6 @@
 """Nodes on this machine for a job that has no cluster: they listen on loopback alone, and end with the bridge."""
 import contextlib
+import fcntl
 import os
 import secrets
 import shutil
@@ -7,8 +8,11 @@ import signal
 import tempfile
 import time
 
+from ._processes import below, table
+
 _START = 90  # seconds for a node
 _OF_HEAD = ("include_dashboard", "temp_dir")
+_PREFIX = "kinora-ray-"
 
 # Bytes of TMPDIR: a socket's path has 107 (unix(7)), of which this folder and Ray's names there take up to 91.
 _LONGEST = 16
@@ -21,7 +25,11 @@ class Local:
         self.cluster = None
         place = tempfile.gettempdir()
         place = place if len(os.fsencode(place)) <= _LONGEST else "/tmp"
-        self.folder = tempfile.mkdtemp(prefix="kinora-ray-", dir=place)
+        _sweep(place)
+        self.folder = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
+        self.held = open(f"{self.folder}/new", "w")
+        fcntl.flock(self.held, fcntl.LOCK_EX)
+        os.rename(self.held.name, f"{self.folder}/held")
         os.mkdir(f"{self.folder}/ray")
         # Ray's file with the address of "the" cluster of this machine goes there too, so that "auto" finds no other's.
         os.environ.update({"RAY_TMPDIR": self.folder, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32),
@@ -51,7 +59,8 @@ class Local:
         return self.cluster.address
 
     def stop(self):
-        rest = _below()  # agents and actors live on for a while without their node; a node that did not start, too
+        # Agents and actors live on for a while without their node; a node that did not start, too.
+        rest = set(below({os.getpid()}, table())) - {os.getpid()}
         if self.cluster:
             for node in filter(None, [*self.cluster.worker_nodes, self.cluster.head_node]):
                 node.kill_all_processes(check_alive=False, allow_graceful=False)
@@ -61,20 +70,10 @@ class Local:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _below():
-    """The processes that this one has started, and those that they have."""
-    parents, out = {}, []
-    for entry in os.scandir("/proc"):
-        try:
-            if entry.name.isdigit():
-                with open(f"/proc/{entry.name}/stat") as stat:
-                    parents[int(entry.name)] = int(stat.read().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    for pid in parents:
-        above = parents[pid]
-        while above in parents and above != os.getpid():
-            above = parents[above]
-        if above == os.getpid():
-            out.append(pid)
-    return out
+def _sweep(place):
+    """Removes the folders there that killed processes left: the kernel gave their locks back."""
+    for entry in os.scandir(place):
+        if entry.name.startswith(_PREFIX):
+            with contextlib.suppress(OSError), open(f"{entry.path}/held") as held:  # another user's cannot be opened
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(entry.path, ignore_errors=True)

@@ -1,23 +1,24 @@
 """The actors on the nodes: KinoraNode, one a node, and KinoraStage, one for each instance of a stage."""
+import collections
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import pathlib
 import pickle
-import queue
+import shutil
+import signal
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from ._processes import largest
 
 _BEAT = 1.0  # seconds between two looks at signs of life
-
-
-class _Buffer(ctypes.Structure):
-    """Python's Py_buffer."""
-
-    _fields_ = [("buf", ctypes.c_void_p), ("obj", ctypes.py_object), ("len", ctypes.c_ssize_t),
-                ("itemsize", ctypes.c_ssize_t), ("readonly", ctypes.c_int), ("ndim", ctypes.c_int),
-                ("format", ctypes.c_char_p), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p),
-                ("suboffsets", ctypes.c_void_p), ("internal", ctypes.c_void_p)]
+_QUICK = 0.02  # seconds in which most small calls end
+_AHEAD, _SHORT = 16, 4096  # letters without pieces that may wait in a call, and the most bytes of one
+_SMALL = 32 << 10  # bytes of a field that is in a head, as in host/workers/sample_message.hpp
 
 
 class _Bytes(ctypes.Structure):
@@ -36,10 +37,10 @@ def _release(number):
 
 
 def _address(view):
-    buffer = _Buffer()
-    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), ctypes.byref(buffer), 0)
-    out = buffer.buf
-    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
+    buffer = (ctypes.c_void_p * 12)()  # Python's Py_buffer, which has 10 words; the first is the address
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), buffer, 0)
+    out = buffer[0]
+    ctypes.pythonapi.PyBuffer_Release(buffer)
     return out
 
 
@@ -61,6 +62,8 @@ def _library():
     if not library.kinora_embed_unpack.argtypes:
         library.kinora_embed_pack.restype = library.kinora_embed_unpack.restype = ctypes.c_int32
         library.kinora_embed_pack.argtypes = [ctypes.c_void_p, ctypes.POINTER(c.Sink), _PIECE]
+        library.kinora_embed_store.restype = ctypes.c_int32
+        library.kinora_embed_store.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(c.Sink)]
         library.kinora_embed_unpack.argtypes = [_Bytes, ctypes.POINTER(_Bytes), ctypes.c_uint64, _RELEASE,
                                                 ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
     return c, library
@@ -110,19 +113,88 @@ class _Packed:
             self.samples.release(keeper)
 
 
-class _Call:
-    """A call of a stage on a thread of its own. What the stage tells waits in it until the reader has passed it on."""
+def _fields(handle):
+    """{name: (address, size)} of a sample's byte fields."""
+    from kinora import _samples
+    c, _ = _library()
+    out, name, value = {}, c.Str(), c.Str()
+    while _samples._samples().field(handle, len(out), ctypes.byref(name), ctypes.byref(value)) == 0:
+        out[c.text(name)] = (value.data, value.size)
+    return out
 
-    def __init__(self, stage, id_, what, samples, known):
+
+def _stored(folder, handle):
+    """Stores the sample in a new folder. Returns what is told of it, and the handle of a sample with the fields that
+    the record may need; None: it cannot be stored there."""
+    from kinora import Sample, _samples
+    c, library = _library()
+    files = bytearray()
+    write = c.WRITE(lambda _, data, size: files.extend(ctypes.string_at(data, size)))
+    try:
+        os.mkdir(folder)
+        c.check(library.kinora_embed_store(os.fsencode(folder), handle, c.Sink(None, write)))
+        kept = Sample(c.text(_samples._samples().key(handle)),
+                      {name: ctypes.string_at(data, size) for name, (data, size) in _fields(handle).items()
+                       if size < _SMALL or name.endswith(("json", "txt"))})
+    except (OSError, c.Error):
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    out, kept._handle = kept._handle, None
+    return {"folder": folder, "files": json.loads(files)}, out
+
+
+class _Call:
+    """A call of a stage, which runs on another thread. What the stage tells waits here until the bridge has read it,
+    and so does the stage; of small letters, _AHEAD may wait before it does."""
+
+    def __init__(self, stage, id_, what, samples, known, kept, folder):
         self.stage, self.id, self.what, self.samples, self.known = stage, id_, what, samples, known
-        self.told, self.taken = queue.Queue(), threading.Semaphore(0)
+        self.folders = (f"{folder}-{i}" for i in itertools.count()) if folder else None
+        self.kept = kept  # an address means a piece until the end of the call
+        self.told, self.given, self.changed = collections.deque(), 0, threading.Condition()
         self.cancelled = False
         self.own = samples[0]._handle if what == "process" else None  # the input, until the stage emits it
-        threading.Thread(target=self._run, name="kinora").start()
 
     def cancel(self):
-        self.cancelled = True
+        with self.changed:
+            self.cancelled = True
+            self.changed.notify_all()
         self.stage.cancel()
+
+    def _is_full(self):
+        """Whether the stage waits, or has ended."""
+        if not self.told:
+            return False
+        what, _, packed = self.told[-1]
+        is_small = not packed or not packed.pieces and len(packed.head) < _SHORT
+        return what == "done" or not is_small or self.given + len(self.told) >= _AHEAD
+
+    def letters(self, seconds, whole):
+        """What was told within this time: (what, fields, packed), of which only the last may have pieces, and only if
+        whole. The bridge has read what the call before returned."""
+        out = []
+        with self.changed:
+            self.given = 0
+            self.changed.notify_all()
+            if self.changed.wait_for(lambda: self.told, seconds):
+                self.changed.wait_for(self._is_full, _QUICK)
+            large = False
+            while self.told and not large:
+                large = self.told[0][2] is not None and bool(self.told[0][2].pieces)
+                if large and not whole:
+                    break
+                out.append(self.told.popleft())
+            self.given = len(out)
+        return out
+
+    def _put(self, what, fields, packed):
+        with self.changed:
+            if what != "done" and self.cancelled:
+                return
+            self.told.append((what, fields, packed))
+            self.changed.notify_all()
+            if what != "done" and self._is_full():
+                self.changed.wait_for(lambda: self.cancelled or not self.given and not self.told)
 
     def _tell(self, what, fields, handle=None):
         from kinora import _samples
@@ -130,9 +202,7 @@ class _Call:
             self.own = None
         try:
             packed = _Packed(handle, self.known) if handle is not None else None
-            if not self.cancelled:
-                self.told.put((what, fields, packed))
-                self.taken.acquire()
+            self._put(what, fields, packed)
             return -8 if self.cancelled else 0
         except Exception as error:  # a sample with tensors on a GPU
             self.refused = str(error)
@@ -140,6 +210,17 @@ class _Call:
         finally:
             if handle is not None:
                 _samples._samples().release(handle)
+
+    def _emit(self, handle):
+        """What leaves the pipeline is stored here, if that can be; else its bytes go where the others do."""
+        from kinora import _samples
+        stored = _stored(next(self.folders), handle) if self.folders and not self.cancelled else None
+        if not stored:
+            return self._tell("emit", {}, handle)
+        if handle == self.own:
+            self.own = None
+        _samples._samples().release(handle)
+        return self._tell("emit", {"stored": stored[0]}, stored[1])
 
     def _table(self):
         c, _ = _library()
@@ -152,7 +233,7 @@ class _Call:
             return self._tell("made_of", {"keys": [c.text(names[i]) for i in range(n)]})
 
         self.made_of = _MADE_OF(made_of)
-        return c.Emit(emit=c.EMIT(lambda _, sample: self._tell("emit", {}, sample)),
+        return c.Emit(emit=c.EMIT(lambda _, sample: self._emit(sample)),
                       drop=c.DROP(lambda _, sample, rule, score: self._tell(
                           "drop", {"rule": words(rule), "score": float(score)}, sample)),
                       hold=c.HOLD(lambda _: self._tell("hold", {})),
@@ -161,21 +242,12 @@ class _Call:
                           "fail", {"reason": words(reason)[:16384]}, sample)),
                       made_of=ctypes.cast(self.made_of, ctypes.c_void_p))
 
-    def _fields(self, sample):
-        """{name: (address, size)} of its byte fields."""
-        from kinora import _samples
-        c, _ = _library()
-        out, name, value = {}, c.Str(), c.Str()
-        while _samples._samples().field(sample._handle, len(out), ctypes.byref(name), ctypes.byref(value)) == 0:
-            out[c.text(name)] = (value.data, value.size)
-        return out
-
-    def _run(self):
+    def run(self):
         c, library = _library()
         self.refused, status, message, ended = "", -1, "", False
         try:
             handle, to = self.stage._opened(), self._table()
-            before = self._fields(self.samples[0]) if self.own else None
+            before = _fields(self.samples[0]._handle) if self.own else None
             if self.what == "finish":
                 status = library.kinora_embed_stage_finish(handle, to)
             else:
@@ -191,13 +263,13 @@ class _Call:
                 self._tell_what_was_set(before)
         except Exception as error:
             status, message = getattr(error, "code", -1), str(error)
-        self.told.put(("done", {"status": min(status, 0), "message": message, "ended": ended}, None))
+        self._put("done", {"status": min(status, 0), "message": message, "ended": ended}, None)
 
     def _tell_what_was_set(self, before):
         """A stage that does not emit its input may still have set fields of it, which go into its record."""
         from kinora import Sample
         sample = self.samples[0]
-        changed = {name: sample[name] for name, place in self._fields(sample).items() if before.get(name) != place}
+        changed = {name: sample[name] for name, place in _fields(sample._handle).items() if before.get(name) != place}
         if changed:
             changes = Sample(sample.key, changed)
             handle, changes._handle = changes._handle, None
@@ -219,30 +291,52 @@ def _memory(root=""):
 
 
 class KinoraNode:
-    """Keeps what the job uses of its node, so that Ray gives it to nobody else."""
+    """Keeps what the job uses of its node, so that Ray gives it to nobody else, and bounds the memory of its stages."""
+
+    def __init__(self):
+        self.memory, self.killed = _memory() // 4 * 3, []
+        threading.Thread(target=self._watch, daemon=True).start()
 
     def about(self):
         import kinora
         import ray
-        return {"fingerprint": kinora.fingerprint(), "gpus": ray.get_gpu_ids(), "memory": _memory() // 4 * 3,
+        return {"fingerprint": kinora.fingerprint(), "gpus": ray.get_gpu_ids(), "memory": self.memory,
                 "token": os.environ.get("RAY_AUTH_MODE") == "token"}
+
+    def _watch(self):
+        """As engine/local's worker_memory: kills the largest process when all hold more than they may."""
+        while True:
+            time.sleep(_BEAT)
+            if found := largest(os.getppid(), "ray::KinoraStage", self.memory):
+                with contextlib.suppress(OSError):
+                    os.kill(found[0], signal.SIGKILL)
+                    self.killed.append(f"killed a process with {found[1] >> 20} MiB, the most of its stages' processes"
+                                       f", which held {found[2] >> 20} MiB, more than three quarters of its memory")
 
     def here(self):
         """Answers, if its node is there."""
 
-    def spilled(self):
-        """Bytes that the node's object store has on disk."""
+    def write(self, folder):
+        """A file in a new folder, as a kept sample is stored."""
+        os.mkdir(folder)
+        pathlib.Path(folder, "probe").touch()
+
+    def looked(self):
+        """Bytes that the node's object store has on disk, and what was said of processes since the last look."""
         import ray
         session = ray._private.worker._global_node.get_session_dir_path()
         folder = f"{session}/ray_spilled_objects_{ray.get_runtime_context().get_node_id()}"
-        return sum(file.stat().st_size for file in os.scandir(folder)) if os.path.isdir(folder) else 0
+        said, self.killed = self.killed, []
+        return sum(file.stat().st_size for file in os.scandir(folder)) if os.path.isdir(folder) else 0, said
 
 
 class KinoraStage:
-    """One open stage. serve() is a generator of what the stage tells; Ray holds it back until the bridge has read."""
+    """One open stage, and its call: begin() returns what it tells at first, and rest() what comes then, if it is not
+    over. Letters are (what, fields, head, numbers of its pieces); the last one of a call is "done"."""
 
     def __init__(self):
         self.call = self.stage = self.id = None
+        self.thread = ThreadPoolExecutor(1, "kinora")
 
     def open(self, spec):
         """Returns the stage's resources."""
@@ -260,39 +354,45 @@ class KinoraStage:
         self.stage = kinora.stage(stages, device=device, out=spec["out"] or None, seed=spec["seed"], threads=threads)
         return resources
 
-    def serve(self, what, inputs, *pieces):
-        """Yields (what, fields, head, numbers of its pieces), and after it each piece that has none; the last one is
-        "done". inputs: (packet, numbers of its pieces). The pieces of a dead process that it has yielded live on."""
+    def begin(self, what, inputs, folder, *pieces):
+        """Begins a call. Returns letters without new pieces. inputs: (packet, numbers of its pieces). folder: what it
+        emits is stored in folders whose names begin so; "": in none."""
         pieces, samples, kept, known = iter(pieces), [], [], {}
         for packet, numbers in inputs:
             parts = [_aligned(next(pieces)) for _ in numbers]
             known.update(((address, size), number) for (address, size, _), number in zip(parts, numbers) if number)
             samples.append(unpacked(packet, parts))
-            kept += parts  # an address means a piece until the end of the call
-        self.call = call = _Call(self.stage, self.id, what, samples, known)
+            kept += parts
+        self.call = _Call(self.stage, self.id, what, samples, known, kept, folder)
+        self.thread.submit(self.call.run)
+        return self.passed_on(self.call.letters(_QUICK, False))
+
+    def rest(self):
+        """Yields lists of letters, and after each the pieces of its last one that have no number. Ray holds it back
+        until the bridge has read. The pieces of a dead process that it has yielded live on."""
         beats = self.stage.beats
-        while True:
-            try:
-                told, fields, packed = call.told.get(timeout=_BEAT)
-            except queue.Empty:
-                now = self.stage.beats
-                if now != beats:
-                    beats = now
-                    yield "beat", {}, b"", []
-                continue
-            yield told, fields, packed.head if packed else b"", packed.numbers if packed else []
-            if packed:
-                while packed.pieces:
-                    yield packed.pieces.pop(0)
-                packed.release()
-            call.taken.release()
-            if told == "done":
-                return
+        while self.call:
+            letters = self.call.letters(_BEAT, True)
+            if letters:
+                yield self.passed_on(letters)
+                if packed := letters[-1][2]:
+                    while packed.pieces:
+                        yield packed.pieces.pop(0)
+                    packed.release()
+            elif (now := self.stage.beats) != beats:
+                beats = now
+                yield [("beat", {}, b"", [])]
+
+    def passed_on(self, letters):
+        if letters and letters[-1][0] == "done":
+            self.call = None
+        return [(what, fields, packed.head if packed else b"", packed.numbers if packed else [])
+                for what, fields, packed in letters]
 
     def here(self):
         """Answers, in a thread of its own, if the process is there."""
 
     def cancel(self):
-        """In a thread of its own, during serve()."""
-        if self.call:
-            self.call.cancel()
+        """In a thread of its own, during a call."""
+        if call := self.call:
+            call.cancel()

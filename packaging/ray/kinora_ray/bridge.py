@@ -10,6 +10,7 @@ import pickle
 import re
 import socket
 import sys
+import tempfile
 import time
 import traceback
 
@@ -58,7 +59,8 @@ class Worker:
 
     def __init__(self, actor, node, stage):
         self.actor, self.node, self.stage = actor, node, stage
-        self.call, self.home, self.taken, self.cancelled = 0, False, asyncio.Event(), False
+        self.call, self.home, self.cancelled = 0, False, False
+        self.taken, self.owed = asyncio.Event(), 0  # letters that the engine has not taken yet
         self.task, self.heard = None, 0.0  # of the call; when it was last heard, or asked
 
 
@@ -76,6 +78,7 @@ class Bridge:
         self.opened, self.leaving, self.ended, self.usable = False, set(), asyncio.Event(), True
         self.pieces, self.numbers = {}, itertools.count(time.time_ns())  # no two bridges of a job give one number
         self.memory, self.spilled, self.looked = 0, {}, 0.0
+        self.store = ""  # the folder for what leaves the pipeline; "": none
 
     # The engine's letters.
 
@@ -97,6 +100,7 @@ class Bridge:
         elif what == "take":
             for worker in self.workers.values():
                 if worker.call == head["call"]:
+                    worker.owed -= 1
                     worker.taken.set()
         elif worker := self.workers.get(head["worker"]):
             self.cancel(worker) if what == "cancel" else self.end(head["worker"])
@@ -135,6 +139,9 @@ class Bridge:
             os.close(file)
         self.fingerprint = kinora.fingerprint()
         address, self.memory = head.get("address", "auto"), head.get("memory", 0)
+        if head.get("store"):  # processes of an earlier bridge may still write into theirs
+            os.makedirs(head["store"], exist_ok=True)
+            self.store = tempfile.mkdtemp(dir=head["store"])
         if address == "auto" and re.fullmatch(r"[^/]+:\d+", named := os.environ.get("RAY_ADDRESS", "")):
             address = named
         self.cluster = _local.Local() if address.startswith("local:") else None
@@ -212,8 +219,10 @@ class Bridge:
         cores = int(free.get("kinora" if own else "CPU", 0))
         if cores < 1:
             return self.pass_over(name, address, "it has no free core")
-        takes = {"num_cpus": 0, "resources": {"kinora": cores}} if own else {"num_cpus": cores}
-        keeper = self.ray.remote(KinoraNode).options(num_gpus=gpus, **takes, **self.on(name)).remote()
+        coders = {what: free.get(what, 0.0) for what in ("NVDEC", "NVENC") if what in node["Resources"]}
+        takes = {what: n for what, n in {**coders, "kinora": cores if own else 0}.items() if n}
+        keeper = self.ray.remote(KinoraNode).options(num_cpus=0 if own else cores, num_gpus=gpus, resources=takes,
+                                                     **self.on(name)).remote()
         self.keepers[name] = keeper
         try:
             about = await asyncio.wait_for(keeper.about.remote(), _PLACE)
@@ -226,7 +235,8 @@ class Bridge:
         if self.wants_token and not about["token"]:  # a cluster without one takes any token
             return self.pass_over(name, address, "its Ray was started without RAY_AUTH_MODE=token, so it takes work "
                                   "from whoever reaches its ports", float("inf"))
-        self.nodes[name] = {"gpus": about["gpus"], "address": address, "cores": cores}
+        self.nodes[name] = {"gpus": about["gpus"], "address": address, "cores": cores,
+                            "stores": bool(self.store) and await self.shares(name, keeper, address)}
         store = int(node["Resources"].get("object_store_memory", 0))
         if store < 1.3 * self.memory and not self.cluster:
             self.send("said", level="warn",
@@ -234,7 +244,21 @@ class Bridge:
                       f"{int(store / 1.3) >> 20} MiB, not memory = {self.memory >> 20} MiB; start its Ray with "
                       f"--object-store-memory={int(1.3 * self.memory)} for more")
         self.send("node", node=name, state="ready", cores=float(cores), gpus=float(len(about["gpus"])),
-                  memory=about["memory"], store=store, address=address)
+                  model=node["Labels"].get("ray.io/accelerator-type", ""), memory=about["memory"], store=store,
+                  address=address, **{what.lower(): n for what, n in coders.items()})
+
+    async def shares(self, name, keeper, address):
+        """Whether this machine has what the node writes below the job's folder, and may move it; says so if not."""
+        try:
+            await asyncio.wait_for(keeper.write.remote(f"{self.store}/{name}"), _VISIT)
+            await asyncio.to_thread(os.rename, f"{self.store}/{name}/probe", f"{self.store}/probe")
+            return True
+        except Exception as error:
+            self.send("said", level="warn",
+                      message=f"node {address} does not share the job's folder with this machine, to which all that is "
+                      f"kept there comes ({self.words(error)}); mount it on both for one user, or set store = "
+                      f"\"driver\"")
+            return False
 
     def pass_over(self, name, address, why, seconds=_AGAIN):
         """Says once why a node is not used; after so many seconds it is looked at again."""
@@ -246,14 +270,18 @@ class Bridge:
         self.passed[name] = asyncio.get_running_loop().time() + seconds
 
     async def look_at_stores(self):
-        """Says once of a node that its store writes to disk, and which stage has most there."""
+        """Says of a node which processes it has killed, and once that its store writes to disk and which stage has most
+        there."""
         now = asyncio.get_running_loop().time()
         if now - self.looked < _SPILLS:
             return
         self.looked = now
         for name in self.nodes.keys() - self.lost:
             with contextlib.suppress(Exception):  # the node may have gone
-                spilled = await asyncio.wait_for(self.keepers[name].spilled.remote(), _VISIT)
+                spilled, said = await asyncio.wait_for(self.keepers[name].looked.remote(), _VISIT)
+                for line in said:
+                    self.send("said", level="warn", message=f"node {self.nodes[name]['address']} {line}; fewer "
+                              f"`workers` of the stage that needs most take less")
                 bytes_of = collections.Counter()
                 for piece in self.pieces.values():
                     bytes_of[piece.stage] += piece.size if piece.node == name else 0
@@ -313,8 +341,11 @@ class Bridge:
         actor = kind.options(num_cpus=0, **self.on(node)).remote()
         worker = self.workers[number] = Worker(actor, node, head["name"])
         spec = {**head, "gpus": self.nodes[node]["gpus"]}
+        opened = actor.open.remote(spec)
         try:
-            resources = await actor.open.remote(spec)
+            await actor.here.options(concurrency_group="control").remote()
+            self.send("placed", worker=number)
+            resources = await opened
         except Exception as error:
             await self.died(number, worker, error)
             return
@@ -365,9 +396,14 @@ class Bridge:
         try:
             given = [self.pieces[number].ref if number else pickle.PickleBuffer(beside.pop(0))
                      for _, numbers, beside in inputs for number in numbers]
-            items = worker.actor.serve.options(num_returns="streaming", _generator_backpressure_num_objects=1).remote(
-                head["what"], [(packet, numbers) for packet, numbers, _ in inputs], *given)
-            del inputs, given
+            stores = head["leaves"] and self.nodes[worker.node]["stores"]
+            letters = [(packet, numbers) for packet, numbers, _ in inputs]
+            first = worker.actor.begin.remote(head["what"], letters, f"{self.store}/{call}" if stores else "", *given)
+            del inputs, given, letters
+            if await self.told(number, worker, await first, None):
+                return
+            del first
+            items = worker.actor.rest.options(num_returns="streaming", _generator_backpressure_num_objects=1).remote()
             async for item in items:
                 if await self.told(number, worker, await item, items):
                     return
@@ -413,23 +449,24 @@ class Bridge:
             out.append(one)
         return out, beside
 
-    async def told(self, number, worker, item, items):
+    async def told(self, number, worker, letters, items):
         """Passes on what the stage told, and waits until it is taken. Returns whether the call is over."""
-        what, fields, packed, numbers = item
         worker.heard = asyncio.get_running_loop().time()
-        worker.taken.clear()
-        if what == "done":
-            worker.task = None
-            self.send("done", worker=number, call=worker.call, **fields)
-            return True
-        if worker.cancelled:
-            for _ in range(numbers.count(0)):
-                await self.following(items)
-            return False
-        numbers, beside = await self.placed(worker, what, packed, numbers, items) if packed else ([], [])
-        self.send("told", packed, beside, worker=number, call=worker.call, what=what, pieces=numbers, **fields)
-        del item, beside
-        if what != "beat":
+        worker.owed = 0
+        for what, fields, packed, numbers in letters:
+            if what == "done":
+                worker.task = None
+                self.send("done", worker=number, call=worker.call, **fields)
+                return True
+            if worker.cancelled:
+                for _ in range(numbers.count(0)):
+                    await self.following(items)
+                continue
+            numbers, beside = await self.placed(worker, what, packed, numbers, items) if numbers else ([], [])
+            worker.owed += what != "beat"
+            self.send("told", packed, beside, worker=number, call=worker.call, what=what, pieces=numbers, **fields)
+        while worker.owed > 0 and not worker.cancelled:
+            worker.taken.clear()
             await worker.taken.wait()
             worker.heard = asyncio.get_running_loop().time()
         return False

@@ -78,7 +78,7 @@ json Figures::nodes() const {
   for (const auto& stage : scheduler_.stages()) {
     if (stage->here) continue;
     for (const auto& slot : stage->slots) ++workers[slot->node];
-    for (const Slot* slot : stage->free)
+    for (const auto& [turn, slot] : stage->free.all())
       if (!slot->instance) --workers[slot->node];
   }
   json out = json::array();

@@ -12,6 +12,12 @@ constexpr double kRounding = 1e-6;  // sums of fractions such as a tenth of a co
 
 void Machine::add(const Tokens& node) {
   nodes_.push_back({node, {}, std::vector<double>(static_cast<size_t>(std::ceil(node.gpus - 1e-9)))});
+  ++left_;
+}
+
+void Machine::lose(size_t node) {
+  left_ -= !nodes_[node].lost;
+  nodes_[node].lost = true;
 }
 
 Tokens Machine::total() const {
@@ -34,21 +40,28 @@ std::vector<Tokens> Machine::left() const {
 }
 
 Machine::Answer Machine::has(size_t node, const Tokens& need) const {
+  return nodes_[node].held ? Answer::no : could(node, need);
+}
+
+Machine::Answer Machine::could(size_t node, const Tokens& need) const {
   const auto& [total, used, devices, lost, held] = nodes_[node];
-  if (held) return Answer::no;
   if (used.gpus + need.gpus > total.gpus + kRounding || used.memory + need.memory > total.memory ||
       used.nvdec + need.nvdec > total.nvdec + kRounding || used.nvenc + need.nvenc > total.nvenc + kRounding)
     return Answer::no;
   return used.cores + need.cores > total.cores + kRounding ? Answer::wait : Answer::yes;
 }
 
+bool Machine::has_cores(size_t node, double cores) const { return free_cores(node) >= cores - kRounding; }
+
 bool Machine::hold(size_t node) {
   nodes_[node].held = true;
-  return std::all_of(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.held || n.lost; });
+  held_.push_back(node);
+  return held_.size() >= left_;
 }
 
 void Machine::release() {
-  for (Node& node : nodes_) node.held = false;
+  for (const size_t node : held_) nodes_[node].held = false;
+  held_.clear();
 }
 
 bool Machine::has(size_t node, std::span<const size_t> devices, double share) const {

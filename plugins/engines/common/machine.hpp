@@ -1,5 +1,6 @@
 // The cores, GPUs and memory of the machines (nodes) that running tasks take. Guarded by the run's mutex (runner.hpp).
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -26,6 +27,8 @@ class Machine {
   // wait: only cores are missing, so nothing upstream starts there before this task (hold).
   enum class Answer { yes, no, wait };
   Answer has(size_t node, const Tokens& need) const;
+  // The same if the node is not held.
+  Answer could(size_t node, const Tokens& need) const;
   // The node has room for nothing until release(). Returns whether that is so of all nodes.
   bool hold(size_t node);
   void release();
@@ -35,13 +38,20 @@ class Machine {
   void give(size_t node, const Tokens& need, std::span<const size_t> devices, double share);
 
   size_t nodes() const { return nodes_.size(); }
+  size_t nodes_left() const { return left_; }
   void add(const Tokens& node);
   // The node has gone. What was taken there is still given back.
-  void lose(size_t node) { nodes_[node].lost = true; }
+  void lose(size_t node);
+  // The node has so many cores less than it seemed, but these at least.
+  void correct(size_t node, double cores, double least) {
+    double& has = nodes_[node].total.cores;
+    has = std::min(has, std::max(least, has - cores));
+  }
   // What the nodes that are left have together.
   Tokens total() const;
   // What each node has: those that were lost nothing.
   std::vector<Tokens> left() const;
+  bool has_cores(size_t node, double cores) const;
   double free_cores(size_t node) const { return nodes_[node].total.cores - nodes_[node].used.cores; }
   bool has_lost(size_t node) const { return nodes_[node].lost; }
   const Tokens& of(size_t node) const { return nodes_[node].total; }
@@ -56,6 +66,8 @@ class Machine {
     bool lost = false, held = false;
   };
   std::vector<Node> nodes_;
+  std::vector<size_t> held_;
+  size_t left_ = 0;  // nodes that were not lost
 };
 
 }  // namespace kinora::engines

@@ -27,7 +27,9 @@ struct CommonOptions {
 
 template <class Options>
 void describe_common(Describe<Options>& d) {
-  d.option("queue", &CommonOptions::queue).range(1, 1 << 20).help("samples that may wait for one stage");
+  d.option("queue", &CommonOptions::queue)
+      .range(1, 1 << 20)
+      .help("samples that may wait for one stage, for each node");
   d.option("retries", &CommonOptions::retries)
       .range(0, 100)
       .help("further attempts when reading or writing failed");

@@ -23,6 +23,7 @@ class Placement {
   const std::vector<balance::Node>& nodes() const { return nodes_; }
 
  private:
+  balance::Plan plan_for(const std::vector<balance::Stage>& stages, double start) const;
   bool take(std::optional<balance::Plan> plan);
   balance::Former former() const;
 

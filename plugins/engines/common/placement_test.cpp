@@ -30,6 +30,19 @@ TEST(Placement, LeavesTheCoresOfGpusToTheirStages) {
   EXPECT_EQ(placement.of(1), (Workers{0, 32}));
 }
 
+TEST(Placement, CountsDecodersBesideGpus) {
+  auto stages = decode_and_look();
+  stages[0].need = {.cores = 0.25, .nvdec = 1};
+  Placement placement;
+  placement.set_nodes({{8, 64, 2, 14, 0}, kCores});
+  EXPECT_TRUE(placement.look(stages, 0, 5));
+  const Workers decode = placement.of(0);
+  ASSERT_EQ(decode.size(), 2u);
+  EXPECT_GT(decode[0], 2);
+  EXPECT_LE(decode[0], 14);
+  EXPECT_EQ(decode[1], 0);
+}
+
 TEST(Placement, OfOneNodeIsNone) {
   Placement placement;
   placement.set_nodes({kCores});
@@ -56,6 +69,20 @@ TEST(Placement, KeepsWorkersWhoseNodeStaysWhenOthersComeAndGo) {
   placement.set_nodes({kGpus, kGone, kGone, kGone});
   EXPECT_TRUE(placement.look(decode_and_look(), 0, 5.3));
   EXPECT_EQ(placement.of(0), Workers{});
+}
+
+// Two of these do not fit one core at the bound; the third is alone on the other.
+TEST(Placement, UsesAllNodesAlsoWhereTheBoundDoesNotFit) {
+  std::vector<balance::Stage> stages(3);
+  stages[0].seconds = 0.085, stages[1].seconds = 0.124, stages[2].seconds = 0.055;
+  stages[1].from = {0}, stages[2].from = {1};
+  Placement placement;
+  placement.set_nodes({{1, 64}, {1, 64}});
+  ASSERT_TRUE(placement.look(stages, 1, 5));
+  const Workers first = placement.of(0), second = placement.of(1), third = placement.of(2);
+  EXPECT_EQ(first, third);
+  for (size_t node = 0; node < 2; ++node) EXPECT_EQ(first[node] + second[node], 1) << node;
+  EXPECT_FALSE(placement.look(stages, 1, 16)) << "and stays";
 }
 
 TEST(Placement, IsNoneWhereAStageFitsNowhere) {

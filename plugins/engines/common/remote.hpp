@@ -10,6 +10,8 @@
 namespace kinora::engines {
 
 inline constexpr const char* kRemote = "kinora.remote";
+// Of a sample that its node has stored: {"folder", "files"} of its outcome (abi/engine.h), which it is for.
+inline constexpr const char* kStored = "kinora.stored";
 
 struct RemotePiece {
   uint64_t id = 0;  // of all pieces of the run

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plugins/engines/common/remote.hpp"
 #include "plugins/engines/common/task.hpp"
 
 namespace kinora::engines {
@@ -10,6 +11,21 @@ namespace {
 // Seconds: the longest delay until a cancellation is noticed, between two looks at the figures, between two
 // reports, and for other workers to end their tasks after a stage returned KINORA_ERROR_REFUSED.
 constexpr double kPoll = 0.02, kLook = 0.1, kReport = 1.0, kRefused = 2.0;
+
+// Where a sample has been stored, if it has.
+struct Stored {
+  std::string folder, files;
+
+  // The sample has no word of it any more.
+  explicit Stored(Sample sample) {
+    const auto text = sample.text(kStored);
+    if (!text) return;
+    const auto told = nlohmann::json::parse(*text);
+    folder = told.at("folder").get<std::string>();
+    files = told.at("files").dump();
+    sample.remove(kStored);
+  }
+};
 
 }  // namespace
 
@@ -123,6 +139,10 @@ int32_t Runner::report(const Track& track, std::string& message) {
   for (const auto& parent : track.parents) parents.push_back(str(parent->key));
   outcome.inputs = inputs.data(), outcome.n_inputs = static_cast<uint32_t>(inputs.size());
   outcome.parents = parents.data(), outcome.n_parents = static_cast<uint32_t>(parents.size());
+  const Stored stored(*track.sample);
+  const bool is_stored = end.end == KINORA_OUTCOME_KEPT && !end.stage && !stored.folder.empty();
+  outcome.folder = is_stored ? stored.folder.c_str() : nullptr;
+  outcome.files = is_stored ? stored.files.c_str() : nullptr;
   const int32_t status = pipeline_.done(pipeline_.self, &outcome);
   if (status == KINORA_OK) return status;
   message = view(host()->last_error(host()));
@@ -226,6 +246,12 @@ void Runner::lose_node(size_t node) {
   scheduler_.lose_node(node);
   advice_.set_nodes(scheduler_.machine().left());
   dispatch();
+}
+
+void Runner::correct_node(size_t node, double cores) {
+  const Lock lock(mutex_);
+  scheduler_.correct_node(node, cores);
+  advice_.set_nodes(scheduler_.machine().left());
 }
 
 void Runner::add_node(const Tokens& has) {

@@ -23,7 +23,7 @@ namespace kinora::engines {
 
 struct Settings {
   std::vector<Tokens> nodes{Tokens{}};  // of the machines; the first instances are on the first one
-  uint64_t queue = 64;                  // samples that may wait for one stage
+  uint64_t queue = 64;                  // samples that may wait for one stage, for each node
   int64_t retries = 2;
   double backoff = 0.2;       // seconds before the first retry; each further retry waits four times as long
   int64_t death_retries = 1;  // further attempts at a sample whose process died
@@ -49,6 +49,8 @@ class Runner {
   Time now() const { return settings_.now(); }
   // [without the lock] A node has come, whose number is the next one.
   void add_node(const Tokens& has);
+  // [without the lock] The node has so many cores less than it seemed.
+  void correct_node(size_t node, double cores);
   // [without the lock] All instances on the node have ended, or are about to; nothing starts there any more.
   void lose_node(size_t node);
   // [without the lock] The bytes of the samples for which `is_lost` holds are gone. Those in a queue or before their

@@ -1,5 +1,6 @@
 // A job from start to end: the source's next input, or one call of a stage for one sample, and its repetitions.
 #include "kinora/whole.hpp"
+#include "plugins/engines/common/remote.hpp"
 #include "plugins/engines/common/task.hpp"
 
 namespace kinora::engines {
@@ -235,6 +236,7 @@ void Runner::complete(Task& task, int32_t status, const std::string& message, do
   complete_input(task, status, message);
   if (!task.holds) Scheduler::expect_no_more(stage, task.place, task.emitted);
   ledger_.samples().remove(task.in->weight);
+  if (remote_of(task.in->sample)) task.in.reset();  // its pieces go before others get their room
 }
 
 void Runner::complete_input(Task& task, int32_t status, const std::string& message) {
@@ -295,7 +297,7 @@ void Runner::fail(const std::shared_ptr<Track>& track, StageState& stage, int32_
 
 kinora_run Runner::stage_run(const StageState& stage, const Slot& slot) {
   kinora_run run = detail::known(&run_, "the run");
-  if (!slot.devices.empty()) {
+  if (stage.share > 0 && !slot.devices.empty()) {
     run.device_type = KINORA_DL_CUDA;
     run.device_id = static_cast<int32_t>(slot.devices.front());
   }

@@ -1,5 +1,6 @@
 // Several inputs in one call of process_batch(). While it runs they are like inputs that the stage holds: it
 // ends them in any order.
+#include "plugins/engines/common/remote.hpp"
 #include "plugins/engines/common/task.hpp"
 
 namespace kinora::engines {
@@ -53,6 +54,7 @@ void Runner::batch_done(Task& task, int32_t status, const std::string& message) 
       complete_batch(task, n, status, message);
       Scheduler::expect_no_more(stage, task.place, task.emitted);
     }
+    std::erase_if(task.inputs, remote_of);  // their pieces go before others get their room
   }
   end(task);
 }

@@ -79,11 +79,13 @@ void Runner::finish_done(Task& task, int32_t status, const std::string& message)
 }
 
 void Runner::close_slot(StageState& stage, Slot& slot) {
-  if (slot.instance->ended()) {
+  const bool ended = slot.instance->ended();
+  if (ended) {
     slot.instance.reset();
     --stage.instances;
   }
   const Lock lock(mutex_);
+  if (ended) stage.free.take(slot), stage.free.put(slot);
   end_left_over(stage, slot, kNeverTold);
 }
 

@@ -1,6 +1,7 @@
 #include "plugins/engines/common/scheduler.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include "plugins/engines/common/stage_state.hpp"
@@ -29,6 +30,20 @@ Reserve growth_of(const std::vector<uint64_t>& before, const std::vector<uint64_
 
 }  // namespace
 
+void NodeSet::set(size_t node, bool is_in) {
+  if (node >= at_.size()) at_.resize(node + 1);
+  if (at_[node].has_value() == is_in) return;
+  if (is_in) {
+    at_[node] = nodes_.size();
+    nodes_.push_back(node);
+    return;
+  }
+  const size_t at = *at_[node], last = nodes_.back();
+  nodes_[at] = last, at_[last] = at;
+  nodes_.pop_back();
+  at_[node].reset();
+}
+
 Scheduler::Scheduler(Stages& stages, const std::vector<Tokens>& nodes, uint64_t queue, Ledger& ledger,
                      Lineage& lineage)
     : stages_(stages),
@@ -36,10 +51,16 @@ Scheduler::Scheduler(Stages& stages, const std::vector<Tokens>& nodes, uint64_t 
       ledger_(ledger),
       lineage_(lineage),
       machine_(nodes),
-      at_work_(stages.size(), std::vector<int64_t>(nodes.size())) {
-  for (auto& stage : stages_)
+      at_work_(stages.size(), std::vector<int64_t>(nodes.size())),
+      open_(stages.size()),
+      least_cores_(std::numeric_limits<double>::infinity()),
+      waits_(stages.size()) {
+  for (auto& stage : stages_) {
     if (stage->spec->n_from == 0) source.to.push_back(stage.get());
+    if (!stage->here) least_cores_ = std::min(least_cores_, stage->need.cores);
+  }
   for (const Tokens& node : nodes) ledger_.add_node(node.samples);
+  for (size_t node = 0; node < nodes.size(); ++node) look_at(node);
 }
 
 size_t Scheduler::dispatch() {
@@ -57,7 +78,7 @@ void Scheduler::ended(const Job& job) {
   if (!job.slot) return;
   end_copies(*job.slot);
   move(*job.stage, *job.slot, false);
-  job.stage->give_back(job.slot);
+  job.stage->free.put(*job.slot);
 }
 
 void Scheduler::lose_slot(Job& job) {
@@ -72,24 +93,35 @@ void Scheduler::add_node(const Tokens& has) {
   machine_.add(has);
   for (auto& on_nodes : at_work_) on_nodes.push_back(0);
   ledger_.add_node(has.samples);
+  look_at(node);
   for (auto& stage : stages_) {
     extend(*stage, node, has, machine_);
     if (stage->in_order || stage->spec->workers > 0)
-      for (Slot* slot : stage->free) move(*stage, *slot, false);
+      for (const auto& [turn, slot] : stage->free.all()) move(*stage, *slot, false);
   }
 }
 
 void Scheduler::lose_node(size_t node) {
   machine_.lose(node);
+  look_at(node);
   for (auto& stage : stages_)
-    for (Slot* slot : stage->free) move(*stage, *slot, false);
+    for (const auto& [turn, slot] : stage->free.all()) move(*stage, *slot, false);
 }
 
-void Scheduler::move(const StageState& stage, Slot& slot, bool taken) {
+// It keeps room for a worker of each stage that has been able to work there.
+void Scheduler::correct_node(size_t node, double cores) {
+  double least = 0;
+  for (const auto& stage : stages_)
+    if (!stage->here && stage->need.cores <= machine_.of(node).cores)
+      least = std::max(least, stage->need.cores);
+  machine_.correct(node, cores, least);
+}
+
+void Scheduler::move(StageState& stage, Slot& slot, bool taken) {
   const auto to = has_lost_node(slot) ? machine_.freest(slot.devices) : std::nullopt;
   if (!to) return;
   if (taken) give(stage, &slot);
-  slot.node = *to;
+  stage.free.move(slot, *to);
   if (taken) take(stage, &slot);
 }
 
@@ -98,11 +130,12 @@ void Scheduler::close(bool wake) {
   if (!wake) return;
   active_ -= ready_.size();  // never started
   ready_.clear();
-  while (!waiting_.empty()) {
-    Waiting& waiting = *waiting_.front();
-    go_on(waiting);
-    waiting.go(false);
-  }
+  for (auto& waits : waits_)
+    while (!waits.empty()) {
+      Waiting& waiting = **waits.begin();
+      go_on(waiting);
+      waiting.go(false);
+    }
 }
 
 bool Scheduler::start_one() {
@@ -130,7 +163,7 @@ Scheduler::Answer Scheduler::advance(StageState& stage, bool further) {
     if (answer == Answer::yes) start_finish(stage);
     return answer;
   }
-  if (Waiting* waiting = oldest_waiting(&stage);
+  if (Waiting* waiting = oldest_waiting(stage);
       waiting && fits(*waiting) && machine_.has(waiting->slot->node, waiting->slot->devices, stage.share)) {
     const Answer answer = ask(waiting->slot->node, stage);
     if (answer == Answer::yes) grant(*waiting);
@@ -206,7 +239,7 @@ bool Scheduler::force_one() {
   StageState* oldest = nullptr;
   for (auto& stage : stages_)
     if (stage->runnable() && (!oldest || stage->first() < oldest->first())) oldest = stage.get();
-  Waiting* waiting = oldest_waiting(nullptr);
+  Waiting* waiting = oldest_waiting();
   if (waiting && (!oldest || waiting->next < oldest->first())) {
     grant(*waiting);
   } else if (oldest) {
@@ -231,13 +264,13 @@ bool Scheduler::finish_what_is_large() {
   if (!ledger_.is_over()) return false;
   Waiting* leaving = nullptr;
   size_t from = 0;  // first stage that may run
-  for (Waiting* waiting : waiting_) {
-    const size_t at = waiting->stage->index;
-    if (ledger_.adds_much(*waiting->in, waiting->replaced)) {
-      from = std::max(from, at + 1);
-    } else if (!leaving || at > leaving->stage->index ||
-               (at == leaving->stage->index && waiting->next < leaving->next)) {
-      leaving = waiting;
+  for (size_t at = 0; at < waits_.size(); ++at) {
+    bool is_first = true;
+    for (Waiting* waiting : waits_[at]) {
+      if (ledger_.adds_much(*waiting->in, waiting->replaced))
+        from = std::max(from, at + 1);
+      else if (std::exchange(is_first, false))
+        leaving = waiting;
     }
   }
   const auto furthest =
@@ -308,13 +341,13 @@ void Scheduler::start_pull() {
 // Nothing else runs.
 void Scheduler::force_process(StageState& stage) {
   Slot* slot = free_slot(stage, true);
-  start_process(stage, slot ? slot : stage.free.back());
+  start_process(stage, slot ? slot : &stage.free.last());
 }
 
 void Scheduler::start_process(StageState& stage, Slot* slot) {
   Job job{Job::process, &stage};
   job.slot = slot;
-  std::erase(stage.free, job.slot);
+  stage.free.take(*job.slot);
   job.slot->copies = copies_of(stage, *job.slot);
   ledger_.samples().add(job.slot->copies);
   if (!stage.remakes.empty()) {
@@ -349,7 +382,8 @@ bool Scheduler::enter(Waiting& waiting) {
   if (fits(waiting)) return account(waiting), true;
   --active_;
   give(*waiting.stage, waiting.slot);
-  waiting_.push_back(&waiting);
+  waits_[waiting.stage->index].insert(&waiting);
+  ++waiting_;
   return false;
 }
 
@@ -360,7 +394,9 @@ void Scheduler::grant(Waiting& waiting) {
 }
 
 void Scheduler::go_on(Waiting& waiting) {
-  std::erase(waiting_, &waiting);
+  auto& waits = waits_[waiting.stage->index];
+  waits.erase(std::find(waits.lower_bound(&waiting), waits.end(), &waiting));
+  --waiting_;
   ++active_;
   take(*waiting.stage, waiting.slot);
 }
@@ -396,9 +432,10 @@ bool Scheduler::fits(const Waiting& waiting) {
   return queues_left(waiting.stage->to) && ledger_.has_room(*waiting.in, waiting.out);
 }
 
-// Samples that wait for their turn before an ordered stage do not mean that it is slow.
+// For each node: with one queue of 64 a thousand nodes reach 0.7 of the bound, since less waits than workers end at
+// once. Samples that wait for their turn before an ordered stage do not mean that it is slow.
 uint64_t Scheduler::longest_queue(const StageState& stage) const {
-  return queue_ * (stage.in_order ? kOrderedQueue : 1);
+  return queue_ * std::max<size_t>(1, machine_.nodes_left()) * (stage.in_order ? kOrderedQueue : 1);
 }
 
 bool Scheduler::queues_left(const std::vector<StageState*>& to) const {
@@ -407,11 +444,16 @@ bool Scheduler::queues_left(const std::vector<StageState*>& to) const {
                      [&](const StageState* next) { return next->queue.size() < longest_queue(*next); });
 }
 
-Waiting* Scheduler::oldest_waiting(const StageState* stage) {
+Waiting* Scheduler::oldest_waiting(const StageState& stage) const {
+  const auto& waits = waits_[stage.index];
+  return waits.empty() ? nullptr : *waits.begin();
+}
+
+Waiting* Scheduler::oldest_waiting() const {
   Waiting* oldest = nullptr;
-  for (Waiting* waiting : waiting_) {
-    if (stage && waiting->stage != stage) continue;
-    if (!oldest || waiting->next < oldest->next) oldest = waiting;
+  for (const auto& stage : stages_) {
+    Waiting* waiting = oldest_waiting(*stage);
+    if (waiting && (!oldest || waiting->next < oldest->next)) oldest = waiting;
   }
   return oldest;
 }
@@ -424,35 +466,49 @@ Scheduler::Agreement Scheduler::agreement(const StageState& stage, size_t node) 
   return planned > 0 ? Agreement::beside : Agreement::elsewhere;
 }
 
+// Where a task of the stage can start. Nowhere: where it waits for cores; that it does is of no account on a node on
+// which no stage could start, so the last slot's node stands for all of these.
+std::span<const size_t> Scheduler::nodes_for(const StageState& stage) const {
+  if (!open_[stage.index].nodes().empty() || stage.free.empty()) return open_[stage.index].nodes();
+  return {&stage.free.last().node, 1};
+}
+
+// The node's free slot that the stage takes first: they differ in their devices, and whether they have an instance.
+Slot* Scheduler::free_slot(const StageState& stage, size_t node, bool anywhere) const {
+  const Agreement agrees = agreement(stage, node);
+  if (machine_.has_lost(node) || (!anywhere && agrees == Agreement::elsewhere)) return nullptr;
+  const auto slots = stage.free.on(node);
+  for (size_t i = slots.size(); i-- > 0;) {
+    if (!anywhere && agrees == Agreement::beside && !slots[i]->instance) return nullptr;
+    if (machine_.has(node, slots[i]->devices, stage.share)) return slots[i];
+  }
+  return nullptr;
+}
+
 // Slots on a node with room come before the others, those that have or may get an instance before the rest, then those
 // of the plan, those where most of the next sample's bytes are, those with an instance, those beside most free cores,
-// and the last of the list. anywhere: also where the plan has no worker, for what would be idle otherwise. Null: none,
-// or all of them wait for a node.
+// and the last one. anywhere: also where the plan has no worker, for what would be idle otherwise. Null: none, or all
+// of them wait for a node.
 Slot* Scheduler::free_slot(const StageState& stage, bool anywhere) {
-  if (stage.here) return stage.free.empty() ? nullptr : stage.free.back();
+  if (stage.here) return stage.free.empty() ? nullptr : &stage.free.last();
   const Weight* next = stage.has_next() ? &stage.next().weight : nullptr;
   const bool makes = may_make(stage, false) && (stage.planned.empty() || !anywhere);
   Slot* best = nullptr;
-  std::tuple<bool, bool, Agreement, uint64_t, bool, double> most;
-  std::vector<std::optional<bool>> room(ledger_.places());
-  for (size_t i = stage.free.size(); i-- > 0;) {
-    Slot* slot = stage.free[i];
+  std::tuple<bool, bool, Agreement, uint64_t, bool, double, int64_t> most;
+  std::optional<bool> room;  // at place 0
+  for (const size_t node : nodes_for(stage)) {
+    Slot* slot = free_slot(stage, node, anywhere);
+    if (!slot) continue;
     const bool made = slot->instance != nullptr;
-    const Agreement agrees = agreement(stage, slot->node);
-    if (!anywhere && agrees != Agreement::planned && (agrees == Agreement::elsewhere || !made)) continue;
-    if (has_lost_node(*slot) || !machine_.has(slot->node, slot->devices, stage.share)) continue;
-    const size_t place = ledger_.place_of(slot->node);
-    const bool runs = machine_.has(slot->node, stage.need) == Answer::yes;
-    if (runs && !room[place]) room[place] = has_room_for(stage, *slot);
-    const std::tuple has{runs && *room[place],
-                         made || makes,
-                         agrees,
-                         next && place > 0 ? bytes_at(*next, place) : 0,
-                         made,
-                         agrees == Agreement::planned ? 0 : machine_.free_cores(slot->node)};
+    const Agreement agrees = agreement(stage, node);
+    const size_t place = ledger_.place_of(node);
+    bool runs = machine_.has(node, stage.need) == Answer::yes;
+    if (runs && place > 0) runs = has_room_for(stage, *slot);
+    if (runs && place == 0) runs = room ? *room : *(room = has_room_for(stage, *slot));
+    const uint64_t bytes = next && place > 0 ? bytes_at(*next, place) : 0;
+    const double cores = agrees == Agreement::planned ? 0 : machine_.free_cores(node);
+    const std::tuple has{runs, made || makes, agrees, bytes, made, cores, slot->turn};
     if (!best || has > most) best = slot, most = has;
-    if (place == 0 && std::get<0>(has) && agrees == Agreement::planned && (made || stage.planned.empty()))
-      break;
   }
   return best;
 }
@@ -494,12 +550,23 @@ void Scheduler::take(const StageState& stage, const Slot* slot) {
   if (stage.here) return;
   ++at_work_[stage.index][slot ? slot->node : 0];
   machine_.take(slot ? slot->node : 0, stage.need, slot ? slot->devices : std::vector<size_t>{}, stage.share);
+  look_at(slot ? slot->node : 0);
 }
 
 void Scheduler::give(const StageState& stage, const Slot* slot) {
   if (stage.here) return;
   --at_work_[stage.index][slot ? slot->node : 0];
   machine_.give(slot ? slot->node : 0, stage.need, slot ? slot->devices : std::vector<size_t>{}, stage.share);
+  look_at(slot ? slot->node : 0);
+}
+
+// After every change of what is free on the node.
+void Scheduler::look_at(size_t node) {
+  for (const auto& stage : stages_) {
+    const Answer answer = machine_.has_lost(node) ? Answer::no : machine_.could(node, stage->need);
+    open_[stage->index].set(
+        node, answer == Answer::yes || (answer == Answer::wait && machine_.has_cores(node, least_cores_)));
+  }
 }
 
 bool Scheduler::may_finish(const StageState& stage) const {

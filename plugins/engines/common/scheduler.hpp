@@ -19,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "plugins/engines/common/lineage.hpp"
@@ -47,6 +48,17 @@ struct Waiting {
   std::function<void(bool granted)> go;
 };
 
+// Some of the nodes.
+class NodeSet {
+ public:
+  void set(size_t node, bool is_in);
+  const std::vector<size_t>& nodes() const { return nodes_; }  // in any order
+
+ private:
+  std::vector<size_t> nodes_;
+  std::vector<std::optional<size_t>> at_;  // of each node: its index in nodes_
+};
+
 // The source of the pipeline.
 struct Source {
   std::vector<StageState*> to;
@@ -66,7 +78,7 @@ struct Origin {
 class Scheduler {
  public:
   using Stages = std::vector<std::unique_ptr<StageState>>;
-  // queue: samples that may wait for one stage.
+  // queue: samples that may wait for one stage, for each node.
   Scheduler(Stages& stages, const std::vector<Tokens>& nodes, uint64_t queue, Ledger& ledger,
             Lineage& lineage);
 
@@ -81,10 +93,12 @@ class Scheduler {
   void add_node(const Tokens& has);
   Tokens total() const { return machine_.total(); }
   const Machine& machine() const { return machine_; }
+  // The node has so many cores less than it seemed.
+  void correct_node(size_t node, double cores);
   // The node has gone; its free slots are on others from now on.
   void lose_node(size_t node);
   // A slot whose node has gone is on another one, if there is one. taken: a job has what it needs for it.
-  void move(const StageState& stage, Slot& slot, bool taken);
+  void move(StageState& stage, Slot& slot, bool taken);
   bool has_lost_node(const Slot& slot) const { return machine_.has_lost(slot.node); }
   // Nothing starts any more; jobs that run continue, and with wake = true emissions that wait for room end.
   void close(bool wake);
@@ -92,10 +106,10 @@ class Scheduler {
   bool all_finished() const;
   // Nothing runs, and nothing can start although not all has finished: a defect.
   bool is_stuck() const { return is_stuck_; }
-  bool is_at_rest() const { return active_ == 0 && waiting_.empty(); }
+  bool is_at_rest() const { return active_ == 0 && waiting_ == 0; }
   size_t active() const { return active_; }
   bool waits_for_memory() const {
-    return !waiting_.empty() || (!source.ended && !ledger_.has_room(0, source.largest));
+    return waiting_ > 0 || (!source.ended && !ledger_.has_room(0, source.largest));
   }
   const Stages& stages() const { return stages_; }
 
@@ -117,6 +131,9 @@ class Scheduler {
 
  private:
   using Answer = Machine::Answer;
+  struct Earlier {
+    bool operator()(const Waiting* a, const Waiting* b) const { return a->next < b->next; }
+  };
   bool start_one();
   Answer ask(size_t node, const StageState& stage);
   Answer advance(StageState& stage, bool further);
@@ -142,10 +159,13 @@ class Scheduler {
   bool fits(const Waiting& waiting);
   uint64_t longest_queue(const StageState& stage) const;
   bool queues_left(const std::vector<StageState*>& to) const;
-  Waiting* oldest_waiting(const StageState* stage);
+  Waiting* oldest_waiting(const StageState& stage) const;
+  Waiting* oldest_waiting() const;
   enum class Agreement { elsewhere, beside, planned };
   Agreement agreement(const StageState& stage, size_t node) const;
+  std::span<const size_t> nodes_for(const StageState& stage) const;
   Slot* free_slot(const StageState& stage, bool anywhere);
+  Slot* free_slot(const StageState& stage, size_t node, bool anywhere) const;
   size_t place_of(const StageState& stage, const Slot& slot) const;
   Weight copies_of(const StageState& stage, const Slot& slot) const;
   bool has_room_for(const StageState& stage, const Slot& slot);
@@ -153,6 +173,7 @@ class Scheduler {
   void end_copies(Slot& slot);
   void take(const StageState& stage, const Slot* slot);
   void give(const StageState& stage, const Slot* slot);
+  void look_at(size_t node);
   bool may_finish(const StageState& stage) const;
   bool upstream_finished(const StageState& stage) const;
 
@@ -163,8 +184,12 @@ class Scheduler {
   Machine machine_;
   std::vector<std::vector<int64_t>> at_work_;  // [stage][node]: tasks that have what they need
   std::deque<Job> ready_;
-  std::deque<Waiting*> waiting_;
-  size_t active_ = 0;  // jobs started and not waiting for room
+  // [stage]: where a task of it can start, or waits for cores of which some other stage could take some
+  std::vector<NodeSet> open_;
+  double least_cores_ = 0;                               // that a stage needs
+  std::vector<std::multiset<Waiting*, Earlier>> waits_;  // [stage]
+  size_t waiting_ = 0;                                   // all of them
+  size_t active_ = 0;                                    // jobs started and not waiting for room
   bool closed_ = false, is_stuck_ = false;
 };
 

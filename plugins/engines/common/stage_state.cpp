@@ -55,9 +55,10 @@ double instances_on_devices(double each, double total) {
   return out;
 }
 
-// Assigns a node's devices in turn, so that its instances spread over them.
+// Assigns a node's devices in turn, so that its instances spread over them; also those that need a decoder or encoder
+// of a device alone.
 void put_on_devices(StageState& stage, size_t node, double total) {
-  if (stage.need.gpus <= 0 || total <= 0) return;
+  if ((stage.need.gpus <= 0 && stage.need.nvdec <= 0 && stage.need.nvenc <= 0) || total <= 0) return;
   stage.share = std::min(1.0, stage.need.gpus);
   const auto devices = static_cast<size_t>(std::ceil(total - 1e-9));
   const auto each = static_cast<size_t>(std::ceil(stage.need.gpus - 1e-9));
@@ -150,13 +151,12 @@ void size_up(StageState& stage, const std::vector<Tokens>& nodes, Executor& exec
                 std::min(r.memory, total.memory), std::min<double>(r.nvdec, total.nvdec),
                 std::min<double>(r.nvenc, total.nvenc)};
   add_slots(stage, nodes);
-  const size_t limit = stage.slots.size();
   double cores = 0;
   for (const Tokens& node : nodes) cores += node.cores;
   // A user who requests more workers than cores expects them to run side by side (for example because they
   // wait for a network).
   if (stage.spec->workers > 0)
-    stage.need.cores = std::min(stage.need.cores, cores / static_cast<double>(limit));
+    stage.need.cores = std::min(stage.need.cores, cores / static_cast<double>(stage.slots.size()));
   stage.isolated = first.apart;
   stage.finishes = first.finishes;
   if (first.batches) stage.batch = std::max<size_t>(1, r.batch);
@@ -164,10 +164,43 @@ void size_up(StageState& stage, const std::vector<Tokens>& nodes, Executor& exec
   // Where the first node never has what the stage needs, the instance there has told so, and does nothing else.
   if (stage.slots.front()->node == 0)
     stage.slots.front()->instance = std::move(first.instance), stage.instances = 1;
-  for (size_t i = limit; i-- > 0;) stage.free.push_back(stage.slots[i].get());
+  for (auto& slot : stage.slots) stage.free.put(*slot);
 }
 
 }  // namespace
+
+void FreeSlots::put(Slot& slot) {
+  slot.turn = slot.instance ? ++last_ : --first_;
+  made_ += slot.instance != nullptr;
+  all_.emplace(slot.turn, &slot);
+  put_on_node(slot);
+}
+
+void FreeSlots::take(Slot& slot) {
+  take_from_node(slot);
+  all_.erase(slot.turn);
+  made_ -= slot.turn > 0;
+  slot.turn = 0;
+}
+
+void FreeSlots::move(Slot& slot, size_t node) {
+  if (slot.turn != 0) take_from_node(slot);
+  slot.node = node;
+  if (slot.turn != 0) put_on_node(slot);
+}
+
+std::span<Slot* const> FreeSlots::on(size_t node) const {
+  if (node >= on_.size()) return {};
+  return on_[node];
+}
+
+void FreeSlots::put_on_node(Slot& slot) {
+  if (slot.node >= on_.size()) on_.resize(slot.node + 1);
+  auto& on = on_[slot.node];
+  on.insert(std::find_if(on.begin(), on.end(), [&](const Slot* s) { return s->turn > slot.turn; }), &slot);
+}
+
+void FreeSlots::take_from_node(Slot& slot) { std::erase(on_[slot.node], &slot); }
 
 std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pipeline,
                                                        const std::vector<Tokens>& nodes, Executor& executor) {
@@ -196,9 +229,9 @@ std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pi
 void extend(StageState& stage, size_t node, const Tokens& has, const Machine& machine) {
   if (stage.in_order || stage.spec->workers > 0) return;
   size_t n = limit_on(stage, has);
-  for (Slot* slot : stage.free)
-    if (n > 0 && machine.has_lost(slot->node)) slot->node = node, --n;
-  for (; n > 0; --n) stage.free.insert(stage.free.begin(), &add_slot(stage, node));
+  for (const auto& [turn, slot] : stage.free.all())
+    if (n > 0 && machine.has_lost(slot->node)) stage.free.move(*slot, node), --n;
+  for (; n > 0; --n) stage.free.put(add_slot(stage, node));
   put_on_devices(stage, node, has.gpus);
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,31 @@ struct Slot {
   Holding held{};
   bool finished = false;  // finish() was called for its instance
   size_t node = 0;
-  Weight copies{};  // bytes that its call has on the node although they belong elsewhere, in the ledger
+  Weight copies{};   // bytes that its call has on the node although they belong elsewhere, in the ledger
+  int64_t turn = 0;  // in FreeSlots; 0: it is not free
+};
+
+// The slots of a stage that no task has. The last is taken first: those without an instance come before the others.
+class FreeSlots {
+ public:
+  void put(Slot& slot);
+  void take(Slot& slot);
+  // The slot's node is another one, whether it is free or not.
+  void move(Slot& slot, size_t node);
+  bool empty() const { return all_.empty(); }
+  Slot& last() const { return *all_.rbegin()->second; }
+  const std::map<int64_t, Slot*>& all() const { return all_; }  // by turn
+  // Those of a node, in the same order.
+  std::span<Slot* const> on(size_t node) const;
+  size_t made() const { return made_; }  // those with an instance
+
+ private:
+  void put_on_node(Slot& slot);
+  void take_from_node(Slot& slot);
+  std::map<int64_t, Slot*> all_;
+  std::vector<std::vector<Slot*>> on_;
+  int64_t first_ = 0, last_ = 0;
+  size_t made_ = 0;
 };
 
 struct StageState {
@@ -48,7 +73,7 @@ struct StageState {
   double share = 0;            // share of each of an instance's devices
 
   std::vector<std::unique_ptr<Slot>> slots;
-  std::vector<Slot*> free;  // the last is taken first: slots with an instance come before empty ones
+  FreeSlots free;
   std::map<Place, Item> queue;
   std::deque<Item> remakes;  // only make lost samples again; taken before the queue, whatever the memory
   size_t expects = 0;        // lost samples that return to its queue
@@ -91,12 +116,8 @@ struct StageState {
   // The place of what it takes next.
   Place first() const { return remakes.empty() ? queue.begin()->first : Place{}; }
   bool has_more() const { return has_next() || expects > 0; }
-  void give_back(Slot* slot) { free.insert(slot->instance ? free.end() : free.begin(), slot); }
   // Number of instances that exist or are being made.
-  size_t have() const {
-    const auto unmade = std::count_if(free.begin(), free.end(), [](const Slot* s) { return !s->instance; });
-    return slots.size() - lost - static_cast<size_t>(unmade);
-  }
+  size_t have() const { return slots.size() - lost - (free.all().size() - free.made()); }
   // Seconds of work queued per instance; nothing while the time of a sample is unknown.
   std::optional<double> waiting() const {
     if (figures.in == 0) return std::nullopt;

@@ -98,6 +98,7 @@ class Pipeline {
   std::function<int32_t(kinora_sample**)> next;
   std::function<int32_t(const kinora_outcome&)> on_done;
   uint64_t memory = 0;
+  std::string store;  // kinora_pipeline.store; empty: null
   int32_t threads = 4;
   LocalEngine::Options options{};
   // What runs it; null: engine/local.
@@ -148,7 +149,8 @@ class Pipeline {
           return status;
         },
         [](void* self, const kinora_outcome* o) { return static_cast<Pipeline*>(self)->done(*o); },
-        [](void* self, const char* text) { static_cast<Pipeline*>(self)->reports.emplace_back(text); }};
+        [](void* self, const char* text) { static_cast<Pipeline*>(self)->reports.emplace_back(text); },
+        store.empty() ? nullptr : store.c_str()};
     testing::Run plain("", threads);
     const kinora::Run run =
         cancel_through ? static_cast<kinora::Run>(*cancel_through) : static_cast<kinora::Run>(plain);

@@ -1,13 +1,11 @@
 #include "plugins/engines/local/local_engine.hpp"
 
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 #include <thread>
-#include <unistd.h>
 
 #include "kinora/memory.hpp"
 #include "kinora/plugin.hpp"
+#include "plugins/engines/common/coders.hpp"
 #include "plugins/engines/common/isolation.hpp"
 #include "plugins/engines/common/stage_state.hpp"
 #include "plugins/engines/common/threads.hpp"
@@ -15,19 +13,9 @@
 namespace kinora::local {
 namespace {
 
-// Devices of NVIDIA's driver that this process can open and, where CUDA_VISIBLE_DEVICES names some, may use.
-int64_t gpus_seen() {
-  int64_t n = 0;
-  while (::access(("/dev/nvidia" + std::to_string(n)).c_str(), R_OK | W_OK) == 0) ++n;
-  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (!visible) return n;
-  const std::string_view names(visible);
-  return std::min(n, names.empty() ? 0 : 1 + std::count(names.begin(), names.end(), ','));
-}
-
 // Without a device, stages that request one run one at a time, like all that need more than the total.
-double coders(int64_t asked) {
-  return static_cast<double>(std::max<int64_t>(1, asked >= 0 ? asked : gpus_seen()));
+double coders(int64_t asked, double seen) {
+  return std::max(1.0, asked >= 0 ? static_cast<double>(asked) : seen);
 }
 
 // Makes the instances, and calls them on its threads.
@@ -55,10 +43,10 @@ void LocalEngine::describe(Describe<Options>& d) {
           "are seen");
   d.option("nvdec", &Options::nvdec)
       .range(-1, 4096)
-      .help("hardware video decoders that the stages share; -1: one for each GPU that is seen");
+      .help("hardware video decoders that the stages share; -1: those of the GPUs that are seen");
   d.option("nvenc", &Options::nvenc)
       .range(-1, 4096)
-      .help("hardware video encoders that the stages share; -1: one for each GPU that is seen");
+      .help("hardware video encoders that the stages share; -1: those of the GPUs that are seen");
   d.option("worker_memory", &Options::worker_memory)
       .bytes()
       .at_least(0)
@@ -81,9 +69,15 @@ void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
   const int32_t threads =
       run.threads() > 0 ? run.threads() : static_cast<int32_t>(std::thread::hardware_concurrency());
   total.cores = std::max(1, threads);
-  total.gpus = options_.gpus >= 0 ? options_.gpus : static_cast<double>(gpus_seen());
-  total.nvdec = coders(options_.nvdec);
-  total.nvenc = coders(options_.nvenc);
+  const auto seen = engines::gpus_seen();
+  engines::Coders all{0, 0};
+  for (const std::string& model : seen) {
+    const engines::Coders of = engines::coders_of(model);
+    all.nvdec += of.nvdec, all.nvenc += of.nvenc;
+  }
+  total.gpus = options_.gpus >= 0 ? options_.gpus : static_cast<double>(seen.size());
+  total.nvdec = coders(options_.nvdec, all.nvdec);
+  total.nvenc = coders(options_.nvenc, all.nvenc);
   total.memory = options_.worker_memory > 0 ? static_cast<uint64_t>(options_.worker_memory)
                                             : memory_of_machine() / 4 * 3;
   const engines::Isolation isolation{

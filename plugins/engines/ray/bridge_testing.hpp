@@ -5,12 +5,15 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
 #include <thread>
 
 #include "core/plugin/host.hpp"
+#include "host/workers/resources_message.hpp"
 #include "plugins/engines/local/engine_testing.hpp"
 #include "plugins/engines/ray/cluster.hpp"
 #include "plugins/engines/ray/stores_testing.hpp"
@@ -31,13 +34,17 @@ struct Chaos {
   std::optional<double> left{};                // seconds until the end of a node that leaves
   std::vector<int> ends_after{};               // calls after which the first bridge, the second one... ends
   std::set<int> gone{};                        // bridges, from 0, that find no cluster
+  std::set<size_t> strangers{};                // nodes without the folder for what leaves the pipeline
   std::set<int> drops{};                       // calls, from 1, that are never answered
   int stands_still = 0;                        // from this call on the first bridge says nothing
   std::set<int> mutes{};                       // starts, from 1, that are never answered
-  std::function<void()> on_silence = nullptr;  // one of these two has begun
+  std::set<int> unplaced{};                    // ... whose process never begins
+  std::function<void()> on_silence = nullptr;  // one of these three has begun
   int opens_ms = 0;                            // before there are nodes
   std::string says = "";                       // to the log, before there are nodes
-  bool hangs = false;                          // calls of stage "hang" never end, and give no sign of life
+  json has{};                                  // what all nodes have besides: members of the letter `node`
+  std::function<void(const json&)> on_start = nullptr;  // of each letter `start`
+  bool hangs = false;  // calls of stage "hang" never end, and give no sign of life
 };
 
 class FakeBridge {
@@ -72,7 +79,7 @@ class FakeBridge {
     size_t node;
     Act& act;
     std::deque<json> calls{};
-    bool home = false;
+    bool home = false, stores = false;
     uint64_t call = 0;
     int taken = 0, told = 0, event = 0;
     bool cancelled = false, dead = false, stopped = false;
@@ -115,7 +122,7 @@ class FakeBridge {
   void hear(core::Message& letter) {
     for (const uint64_t id : letter.head.value("free", std::vector<uint64_t>{})) stores_.free(id);
     const auto is = letter.head.at("is").get<std::string>();
-    if (is == "open") return open();
+    if (is == "open") return open(letter.head);
     if (is == "start") return start(letter.head);
     if (is == "input") return inputs_[letter.head.at("call")].push_back(std::move(letter));
     if (is == "take") {
@@ -132,7 +139,8 @@ class FakeBridge {
     actor.changed.notify_all();
   }
 
-  void open() {
+  void open(const json& head) {
+    store_ = head.value("store", "");
     if (chaos_.gone.contains(number_)) {
       ends_ = true;
       return send({{"is", "gone"}, {"message", "no Ray cluster"}});
@@ -152,12 +160,16 @@ class FakeBridge {
                 {"store", 1 << 30}};
     if (!chaos_.stores.empty()) letter["store"] = chaos_.stores[std::min(node, chaos_.stores.size() - 1)];
     if (chaos_.left) letter["left"] = *chaos_.left;
+    if (!chaos_.has.is_null()) letter.update(chaos_.has);
     send(std::move(letter));
   }
 
   void start(const json& head) {
-    if (chaos_.mutes.contains(++starts_)) return chaos_.on_silence();
+    if (chaos_.on_start) chaos_.on_start(head);
     const auto id = head.at("worker").get<int64_t>();
+    if (chaos_.unplaced.contains(++starts_)) return chaos_.on_silence();
+    send({{"is", "placed"}, {"worker", id}});
+    if (chaos_.mutes.contains(starts_)) return chaos_.on_silence();
     const size_t node = std::stoul(head.at("node").get<std::string>());
     if (lost_[node])
       return send({{"is", "died"}, {"worker", id}, {"message", "no such node"}, {"lost", true}});
@@ -217,18 +229,7 @@ class FakeBridge {
     kinora_resources r{sizeof(kinora_resources), 0, 1, 0, 0, 0, 0, 0, 0};
     table.resources(self, &r);
     Lock lock(mutex_);
-    if (!actor.dead)
-      send({{"is", "started"},
-            {"worker", actor.id},
-            {"resources",
-             {{"ordered", r.ordered},
-              {"cores", r.cores},
-              {"gpus", r.gpus},
-              {"memory", r.memory},
-              {"isolated", 0},
-              {"nvdec", r.nvdec},
-              {"nvenc", r.nvenc},
-              {"batch", r.batch}}}});
+    if (!actor.dead) send({{"is", "started"}, {"worker", actor.id}, {"resources", core::put_resources(r)}});
     for (;;) {
       actor.changed.wait(lock, [&] { return actor.stopped || actor.dead || !actor.calls.empty(); });
       if (actor.stopped || actor.dead) break;
@@ -243,6 +244,7 @@ class FakeBridge {
     actor.calls.pop_front();
     actor.call = head.at("call");
     actor.home = head.at("home");
+    actor.stores = head.at("leaves").get<bool>() && !store_.empty() && !chaos_.strangers.contains(actor.node);
     const auto what = head.at("what").get<std::string>();
     actor.cancelled = false;
     actor.taken = actor.told = actor.event = 0;
@@ -296,6 +298,7 @@ class FakeBridge {
     std::optional<Sample> sample;
     if (given) sample = Sample::adopt(given);
     Lock lock(bridge.mutex_);
+    if (actor.stores && head.at("what") == "emit") sample = bridge.stored(*sample, head);
     if (!actor.cancelled && bridge.lives(actor)) {
       core::Message letter;
       letter.head = std::move(head);
@@ -311,6 +314,23 @@ class FakeBridge {
     }
     lock.unlock();
     return set_error(KINORA_ERROR_CANCELLED, "cancelled");
+  }
+
+  // As a node does: its files in a folder of its own, and what the record may need of it.
+  Sample stored(const Sample& sample, json& head) {
+    const std::string folder = store_ + "/" + std::to_string(number_) + "-" + std::to_string(++folders_);
+    std::filesystem::create_directories(folder);
+    Sample out(sample.key());
+    json files = json::object();
+    for (const auto& field : sample.fields()) {
+      const std::string name = std::string(sample.key()) + "." + std::string(field.name);
+      const std::string_view bytes(reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size());
+      std::ofstream(folder + "/" + name) << bytes;
+      files[name] = bytes.size();
+      if (field.name == "txt") out.set("txt", bytes);
+    }
+    head["stored"] = {{"folder", folder}, {"files", std::move(files)}};
+    return out;
   }
 
   static kinora_emit table_of(Told& told) {
@@ -353,7 +373,8 @@ class FakeBridge {
   std::atomic<int> calls_{0};
   std::atomic<bool> ends_{false}, still_{false};
   bool opened_ = false;
-  int starts_ = 0;
+  int starts_ = 0, folders_ = 0;
+  std::string store_;  // for what leaves the pipeline; empty: nothing is stored
   std::thread reader_;
 };
 

@@ -50,17 +50,21 @@ class Cluster final : public engines::Threads {
     std::string stage;
     std::vector<size_t> devices;
     engines::Time begun;
+    double cores = 0;                      // that it takes while it works
+    bool may_lack = false;                 // the stage has others, so it need not be there
+    bool placed = false;                   // its process has begun
     std::optional<engines::Time> since{};  // it waits for a node
     // Receives the resources, or the reason why there is no instance; neither: the cluster cannot be used any more.
     std::function<void(const std::shared_ptr<Worker>&, const nlohmann::json* resources, const Error* why)>
         over;
   };
   using Lock = std::unique_lock<std::mutex>;
+  static constexpr int kLook = 100;  // milliseconds between two looks
 
   std::optional<kinora_resources> start_first(const kinora_stage_spec& spec,
                                               std::unique_ptr<engines::Instance>& instance);
-  std::shared_ptr<Worker> start(const kinora_stage_spec& spec, size_t node,
-                                const std::vector<size_t>& devices, decltype(Starting::over) over);
+  // The Starting without its worker, stage and begin.
+  std::shared_ptr<Worker> start(const kinora_stage_spec& spec, size_t node, Starting starting);
   void stop(const Worker& worker);
   bool cancelled() const;
 
@@ -77,12 +81,14 @@ class Cluster final : public engines::Threads {
   void lose_pieces(std::function<bool(const engines::RemotePiece&)> is_lost);
   void lose_bridge(const std::string& why);
   bool has_node(const std::vector<size_t>& devices = {}) const;
+  void placed(const nlohmann::json& head);
   void started(const nlohmann::json& head);
   void died(const nlohmann::json& head);
   void cut_off(const std::string& why);
   void look();
   void end_what_waits(engines::Time now);
   void end_late_starts(engines::Time now);
+  void correct(size_t node, double cores);
   double longest_silence() const;
   std::shared_ptr<Worker> new_worker(size_t node);
   void turn_away(Starting starting);

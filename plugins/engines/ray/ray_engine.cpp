@@ -53,6 +53,11 @@ void RayEngine::describe(Describe<Options>& d) {
       .help(
           "use a cluster of other machines without a token (RAY_AUTH_MODE=token): whoever reaches its ports "
           "runs code");
+  d.option("store", &Options::store)
+      .choices({"shared", "driver"})
+      .help(
+          "who writes what is kept: shared, its node, if it has the job's folder; driver, this machine, to "
+          "which all of it comes");
   d.option("cluster_wait", &Options::cluster_wait)
       .at_least(0)
       .unit("s")
@@ -75,11 +80,14 @@ void RayEngine::run(const kinora_pipeline& pipeline, const Run& run) {
     const auto process = std::make_shared<BridgeProcess>(interpreter_of(options_.python));
     return Bridge{process, std::make_shared<Wire>(process->socket())};
   };
+  const bool is_shared =
+      options_.store == "shared" && KINORA_HAS(&pipeline, store) && pipeline.store != nullptr;
   Cluster cluster(connect, run, limits,
                   {{"address", options_.address},
                    {"where", options_.where},
                    {"insecure", options_.insecure},
                    {"memory", pipeline.memory},
+                   {"store", is_shared ? pipeline.store : ""},
                    {"log", run.out().empty() ? "" : std::string(run.out()) + "/ray.log"}});
   engines::Settings settings = options_.settings();
   settings.nodes = cluster.nodes();

@@ -16,6 +16,7 @@ class RayEngine final : public Engine {
     std::string python;
     std::vector<std::string> where;
     bool insecure = false;
+    std::string store = "shared";
     double cluster_wait = 600;
     int64_t node_losses = 8;
   };

@@ -1,4 +1,6 @@
 // The engine against a bridge without Ray: outcomes are those of engine/local, whatever dies.
+#include <unistd.h>
+
 #include "plugins/engines/local/random_testing.hpp"
 #include "plugins/engines/ray/bridge_testing.hpp"
 
@@ -41,7 +43,7 @@ struct OnCluster : Pipeline {
         FakeBridge& bridge = started.emplace_back(stages, cores, chaos, bridges++);
         return Bridge{nullptr, std::make_shared<Wire>(bridge.socket())};
       };
-      Cluster cluster(connect, run, limits, json::object());
+      Cluster cluster(connect, run, limits, {{"store", store}});
       settings.nodes = cluster.nodes();
       run_on(cluster, pipeline, run, settings);
     };
@@ -125,7 +127,7 @@ void add_large(OnCluster& p, int64_t n) {
   p.add("slow", {0}, [](Sample, const Emit&, const kinora::Run&) { local::sleep_ms(20); });
 }
 
-// At most an emission of each worker is beyond the bound: what it has made, or has just consumed.
+// At most an emission of each worker that makes them there is beyond the bound.
 TEST(RayEngine, EachNodeKeepsItsOwnBound) {
   constexpr uint64_t kMiB = 1 << 20;
   OnCluster p;
@@ -134,8 +136,8 @@ TEST(RayEngine, EachNodeKeepsItsOwnBound) {
   add_large(p, 16);
   ASSERT_EQ(p.run(), "");
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 80}}));
-  EXPECT_LE(p.stores.peak(0), (16 + 6 * 4) * kMiB);
-  EXPECT_LE(p.stores.peak(1), (64 + 6 * 4) * kMiB);
+  EXPECT_LE(p.stores.peak(0), (16 + 2 * 4) * kMiB);
+  EXPECT_LE(p.stores.peak(1), (64 + 2 * 4) * kMiB);
   const json nodes = json::parse(p.reports.back())["nodes"];
   ASSERT_EQ(nodes.size(), 2u) << nodes;
   EXPECT_LE(nodes[0]["bytes_bound"], 16 * kMiB + 13);
@@ -152,8 +154,8 @@ TEST(RayEngine, TheMemoryOfTheJobIsThatOfEachNode) {
   p.memory = 8 * kMiB;
   add_large(p, 8);
   ASSERT_EQ(p.run(), "");
-  EXPECT_LE(p.stores.peak(0), (8 + 3 * 4) * kMiB);
-  EXPECT_LE(p.stores.peak(1), (8 + 3 * 4) * kMiB);
+  EXPECT_LE(p.stores.peak(0), (8 + 4) * kMiB);
+  EXPECT_LE(p.stores.peak(1), (8 + 4) * kMiB);
 }
 
 TEST(RayEngine, SamplesStayOnTheNodeThatMadeThem) {
@@ -170,6 +172,142 @@ TEST(RayEngine, SamplesStayOnTheNodeThatMadeThem) {
   ASSERT_EQ(p.run(), "");
   EXPECT_EQ(p.stores.kept(), 60u);
   EXPECT_LE(p.stores.moved(), 60u * 100000 / 4) << "half would move if the node did not count";
+}
+
+// Calls that wait for each other until so many are there, and count how many there are at once.
+class Meeting {
+ public:
+  explicit Meeting(int expected) : expected_(expected) {}
+  void join() {
+    {
+      std::unique_lock lock(mutex_);
+      if (++busy_ > most_) most_ = busy_;
+      met_ = met_ || busy_ == expected_;
+      changed_.notify_all();
+      changed_.wait_for(lock, std::chrono::seconds(60), [&] { return met_; });
+      met_ = true;  // the others need not wait as long
+    }
+    local::sleep_ms(3);  // one more would be seen
+    const std::lock_guard lock(mutex_);
+    --busy_;
+  }
+  int most() const { return most_; }
+
+ private:
+  const int expected_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool met_ = false;
+  int busy_ = 0, most_ = 0;
+};
+
+// A node with two GPUs; how many workers of a stage are on each of them.
+TEST(RayEngine, WorkersShareTheGpusAndDecodersOfANode) {
+  struct Case {
+    json has;
+    double gpus;
+    uint32_t nvdec;
+    std::vector<int> workers;
+  };
+  const std::vector<Case> cases{
+      {{{"gpus", 2}, {"model", "H200"}}, 0, 1, {7, 7}},
+      {{{"gpus", 2}, {"model", "H200"}}, 0.5, 0, {2, 2}},
+      {{{"gpus", 2}, {"model", "H200"}}, 0.5, 4, {2, 1}},
+      {{{"gpus", 2}, {"model", "H200"}, {"nvdec", 3}}, 0, 1, {2, 1}},
+      {{{"gpus", 2}, {"model", ""}}, 0, 1, {1, 1}},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.has);
+    const int expected = one.workers[0] + one.workers[1];
+    OnCluster p;
+    Meeting meeting(expected);
+    p.cores = {20};
+    p.chaos.has = one.has;
+    std::vector<int> seen(2);
+    // The first instance tells what the stage needs, and is on the first GPU.
+    p.chaos.on_start = [&](const json& start) {
+      const json& devices = start.at("devices");
+      ++seen.at(devices.empty() ? 0 : devices[0].get<size_t>());
+    };
+    auto& act = p.add("look", {}, [&](Sample, const Emit&, const kinora::Run&) { meeting.join(); });
+    act.cores = 0.5, act.gpus = one.gpus, act.nvdec = one.nvdec;
+    p.inputs(40);
+    ASSERT_EQ(p.run(), "");
+    EXPECT_EQ(meeting.most(), expected);
+    EXPECT_EQ(seen, one.workers);
+  }
+}
+
+// Clips leave the pipeline, whose owner finds their bytes in files or in the sample.
+struct Keeping : OnCluster {
+  static constexpr int kInputs = 40;
+  std::map<std::string, std::string> found, expected;
+  std::set<std::string> folders;
+
+  Keeping() {
+    store = ::testing::TempDir() + "ray-store-" + std::to_string(::getpid());
+    inputs(kInputs);
+    add("cut", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
+      Sample clip(std::string(in.key()) + "-0000");
+      clip.set("txt", in.key());
+      clip.set("mp4", std::vector<uint8_t>(100000, static_cast<uint8_t>(std::stoi(std::string(in.key())))));
+      emit(std::move(clip));
+    });
+    for (int i = 0; i < kInputs; ++i)
+      expected[std::to_string(i) + "-0000"] = std::string(100000, static_cast<char>(i));
+    on_done = [this](const kinora_outcome& o) { return o.made ? take(o) : KINORA_OK; };
+  }
+  ~Keeping() { std::filesystem::remove_all(store); }
+
+  int32_t take(const kinora_outcome& o) {
+    const Sample sample = Sample::borrow(o.sample);
+    const std::string key(sample.key());
+    std::string& bytes = found[key];
+    EXPECT_EQ(sample.text("txt"), key.substr(0, key.find('-')));
+    EXPECT_EQ(sample.fields().size(), o.folder ? 1u : 2u) << key;
+    if (!o.folder) {
+      const auto here = sample.bytes("mp4").value_or(std::span<const uint8_t>());
+      bytes.assign(here.begin(), here.end());
+      return KINORA_OK;
+    }
+    EXPECT_EQ(json::parse(o.files), (json{{key + ".mp4", 100000}, {key + ".txt", key.find('-')}}));
+    EXPECT_TRUE(folders.insert(o.folder).second) << "two samples in " << o.folder;
+    std::ifstream file(std::string(o.folder) + "/" + key + ".mp4");
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+    return KINORA_OK;
+  }
+};
+
+TEST(RayEngine, WhatLeavesThePipelineIsStoredOnItsNode) {
+  Keeping p;
+  ASSERT_EQ(p.run(), "");
+  EXPECT_EQ(p.found, p.expected);
+  EXPECT_EQ(p.folders.size(), p.expected.size());
+  EXPECT_EQ(p.stores.kept(), 0u);
+  EXPECT_LT(json::parse(p.reports.back())["memory"]["peak"], 100000) << "no clip was in this process";
+}
+
+TEST(RayEngine, WhatANodeCannotStoreComesHome) {
+  Keeping p;
+  p.chaos.strangers = {0, 1};
+  ASSERT_EQ(p.run(), "");
+  EXPECT_EQ(p.found, p.expected);
+  EXPECT_TRUE(p.folders.empty());
+  EXPECT_GE(json::parse(p.reports.back())["memory"]["peak"], 100000);
+}
+
+TEST(RayEngine, WhatADeadProcessHasStoredIsStoredAgain) {
+  Keeping p;
+  p.cores = {2, 2, 2};
+  p.settings.death_retries = 100;
+  p.chaos.strangers = {1};
+  p.chaos.losses = {{20, 2}};
+  p.chaos.dies = once([](const std::string&, const std::string& key, int event) {
+    return event == 1 && !key.empty() && std::stoi(key) % 3 == 0;
+  });
+  ASSERT_EQ(p.run(), "");
+  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 2 * Keeping::kInputs}}));
+  EXPECT_EQ(p.found, p.expected);
 }
 
 TEST(RayEngine, TriesASampleAgainWhoseProcessDiedAndFailsItTheSecondTime) {
@@ -289,6 +427,25 @@ TEST(RayEngine, AnInstanceThatIsNeverReadyEndsTheRun) {
   EXPECT_EQ(p.bridges, 1);
 }
 
+// Its sample is done by the others, and the plan has what is left of the node.
+TEST(RayEngine, AProcessThatANodeDoesNotBeginIsGivenUpAndTheNodeHasLess) {
+  OnCluster p;
+  p.inputs(40);
+  p.cores = {2, 2};
+  p.chaos.unplaced = {3};
+  hurry(p, std::chrono::milliseconds(300));
+  p.add("pass", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
+    local::sleep_ms(2);
+    emit(std::move(in));
+  });
+  ASSERT_EQ(p.run(), "");
+  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 40}}));
+  EXPECT_EQ(p.bridges, 1);
+  const json nodes = json::parse(p.reports.back())["nodes"];
+  ASSERT_EQ(nodes.size(), 2u) << nodes;
+  EXPECT_EQ(nodes[0]["cores"].get<double>() + nodes[1]["cores"].get<double>(), 3);
+}
+
 TEST(RayEngine, WithoutANewBridgeTheRunEndsAndFailsNoSample) {
   OnCluster p;
   p.inputs(200);
@@ -364,7 +521,9 @@ TEST(RayEngine, ALostNodeCostsNoSample) {
   p.cores = {1, 2, 1};
   p.settings.death_retries = 0;
   p.chaos.losses = {{30, 1}, {60, 2}};
-  auto& slow = p.add("slow", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
+  std::atomic<int> calls{0};
+  auto& slow = p.add("slow", {}, [&](Sample in, const Emit& emit, const kinora::Run&) {
+    ++calls;
     local::sleep_ms(2);
     emit(std::move(in));
   });
@@ -378,8 +537,12 @@ TEST(RayEngine, ALostNodeCostsNoSample) {
   EXPECT_EQ(report["nodes"][0]["cores"], 1);
   EXPECT_GE(report["nodes"][0]["workers"], 1);
   const json& stage = report["stages"][0];
-  EXPECT_GE(stage["redone"], 1);
-  EXPECT_LE(stage["redone"], stage["died"]) << "some had no call just then";
+  const int redone = stage["redone"];
+  EXPECT_GE(redone, 1);
+  EXPECT_LE(redone, 2 + 1 + 2) << "calls of three workers, and again those that the second node took over";
+  EXPECT_LE(redone, stage["died"]) << "some had no call just then";
+  EXPECT_GE(calls, 100);
+  EXPECT_LE(calls, 100 + redone) << "nothing else is done again";
 }
 
 TEST(RayEngine, NodesComeAndLeave) {
@@ -457,7 +620,16 @@ TEST(RayEngine, ACancelledRunEndsSoon) {
   EXPECT_LT(p.outcomes.size(), 1000u);
 }
 
-// Random graphs whose processes die and whose nodes and bridges are lost: the outcomes are those of engine/local.
+// Where two stages feed a third, two copies of one sample may come there, whose keys are equal: in one batch the second
+// would fail, so that outcomes would depend on what is together.
+void without_mixed_batches(Pipeline& p) {
+  if (std::none_of(p.stages.begin(), p.stages.end(), [](const Act& act) { return act.from.size() > 1; }))
+    return;
+  for (Act& act : p.stages) act.batch = 0;
+}
+
+// Random graphs whose processes die and whose nodes and bridges are lost: the outcomes are those of engine/local. The
+// test ray_losses_all has a thousand seeds.
 class RandomLosses : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(RandomLosses, ChangeNoOutcome) {
@@ -471,12 +643,14 @@ TEST_P(RandomLosses, ChangeNoOutcome) {
     here.options.backoff = 0.0001;
     here.host = use_core;
     local::add_random_stages(here, random, stages_here, nothing);
+    without_mixed_batches(here);
     here.inputs(20, 1500);
     ASSERT_EQ(here.run(), "");
 
     OnCluster there;
     random.seed(seed);
     local::add_random_stages(there, random, stages_there, nothing);
+    without_mixed_batches(there);
     there.memory = std::array<uint64_t, 3>{0, 1, 20000 * stages_there.scale}[random() % 3];
     there.settings.queue = 1 + random() % 8;
     there.settings.death_retries = there.settings.node_losses = 100;
@@ -491,13 +665,22 @@ TEST_P(RandomLosses, ChangeNoOutcome) {
     });
     there.inputs(20, 1500);
     ASSERT_EQ(there.run(), "");
-    EXPECT_EQ(local::ends_of(there), local::ends_of(here));
+    const local::Ends ends = local::ends_of(there), expected = local::ends_of(here);
+    local::Ends other;
+    std::set_symmetric_difference(ends.begin(), ends.end(), expected.begin(), expected.end(),
+                                  std::back_inserter(other));
+    EXPECT_EQ(other, local::Ends{}) << ends.size() << " of " << expected.size();
     EXPECT_EQ(stages_there.orders, stages_here.orders);
     if (HasFailure()) return;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomLosses, ::testing::Range(0u, 100u, 25u));
+uint32_t seeds() {
+  const char* rounds = std::getenv("KINORA_TEST_ROUNDS");
+  return 200 * (rounds ? static_cast<uint32_t>(std::stoul(rounds)) : 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomLosses, ::testing::Range(0u, seeds(), 25u));
 
 }  // namespace
 }  // namespace kinora::ray

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
+#include <mutex>
 #include <spawn.h>
 #include <string>
 #include <thread>
@@ -23,10 +24,12 @@ constexpr size_t kMostFreed = 1000;  // numbers in one letter, whose head is bou
 }  // namespace
 
 struct Wire::Ends {
+  explicit Ends(int socket) : channel(core::Descriptor(socket)) {}
   core::Channel channel;
+  std::mutex sending{};
 };
 
-Wire::Wire(int socket) : ends_(std::make_unique<Ends>(Ends{core::Channel(core::Descriptor(socket))})) {}
+Wire::Wire(int socket) : ends_(std::make_unique<Ends>(socket)) {}
 
 Wire::~Wire() = default;
 
@@ -39,6 +42,8 @@ void Wire::send(nlohmann::json head, const Sample* sample) const {
     core::put_sample(message, here);
     put_elsewhere(message.head, elsewhere(*sample));
   }
+  // What is freed is told before what got its room.
+  const std::lock_guard lock(ends_->sending);
   if (auto freed = pieces_->take_freed(kMostFreed); !freed.empty()) message.head["free"] = std::move(freed);
   ends_->channel.send(message);
 }

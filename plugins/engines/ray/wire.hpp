@@ -4,23 +4,26 @@
 // packet: so bytes go from node to node, and through this process only where it needs them.
 //
 // To the bridge, `is`; `free` in any of them are numbers of pieces that no sample has any more:
-//   open    address, where, insecure, memory (bytes of samples on a node), log (a file): connects, and tells each node
-//           that has the labels and the same Kinora
+//   open    address, where, insecure, memory (bytes of samples on a node), log (a file), store (a folder for what
+//           leaves the pipeline; "": none): connects, and tells each node that has the labels and the same Kinora
 //   start   worker, node, id, options, name, devices, cores (of the node), seed, out: makes an instance
 //   input   call, and a sample: one input of the call that follows
-//   call    call, worker, what ("process", "process_batch", "finish"), home: what it emits is in the packets, whole
-//   take    call: what was told last has been taken, so what the stage tells next may be read
+//   call    call, worker, what ("process", "process_batch", "finish"), home: what it emits is in the packets, whole;
+//           leaves: it leaves the pipeline, so that its node may store it
+//   take    call: one of the letters that were told has been taken; when all are, the next ones may be read
 //   cancel  worker: its call is asked to stop
 //   stop    worker: its instance ends at once
 // From the bridge:
-//   node    node, state ("ready", "leaving", "lost"), address; of a ready one also cores, gpus, memory, store (bytes of
-//           its object store); of a leaving one left: seconds until it goes, null: when its work is done; a lost node
+//   node    node, state ("ready", "leaving", "lost"), address; of a ready one also cores, gpus, model (of the GPUs),
+//           nvdec and nvenc (where Ray has such resources; else the model says how many), memory, store (bytes of its
+//           object store); of a leaving one left: seconds until it goes, null: when its work is done; a lost node
 //           comes before its workers
 //   opened  nodes: how many are ready
+//   placed  worker: its process has begun
 //   started worker, resources: those of kinora_embed_stage_resources()
 //   told    worker, call, what ("emit", "drop", "fail", "hold", "stored", "made_of", with what these functions of
 //           kinora_emit receive; "set": fields of the input; "beat", which is not taken); texts that the record
-//           needs are in the packet
+//           needs are in the packet; stored: {folder, files} of kinora_outcome, of a sample that is in files there
 //   done    worker, call, status, message, ended: the call is over; ended: with its instance
 //   died    worker, message, lost: with its node; also instead of `started`
 //   lost    pieces: numbers of those whose bytes cannot be had any more

@@ -13,6 +13,7 @@ std::string in_seconds(double n) { return std::to_string(std::lround(n)) + " s";
 
 void Worker::call(engines::Task& task) {
   static std::atomic<uint64_t> calls{0};
+  const auto self = shared_from_this();  // the task, and with it the instance, may be over at the end
   Lock lock(mutex_);
   if (leaves_ && !ended_) {
     how_ = "stopped with its node";
@@ -31,19 +32,23 @@ void Worker::call(engines::Task& task) {
   asked_.reset();
   waits_ = false;
   began_ = lived_ = limits_.now();
-  task.room = [self = shared_from_this(), call](bool granted) { self->room(call, granted); };
+  task.room = [self, call](bool granted) { self->room(call, granted); };
+  sending_ = true;
   lock.unlock();
+  std::optional<Error> failed;
   try {
     send_call(task, call);
   } catch (const Error& e) {
     // The reader sees the end of the bridge, and says what it means.
-    if (e.code() == KINORA_ERROR_IO) return;
-    lock.lock();
-    end_call(e.code(), e.what());
+    if (e.code() != KINORA_ERROR_IO) failed = e;
   }
+  lock.lock();
+  sending_ = false;
+  if (failed) return end_call(failed->code(), failed->what());
+  if (!letters_.empty()) start_draining();
 }
 
-// The task may be over as soon as the last letter is sent.
+// Whatever comes meanwhile waits, also the death of the process, which would end the task.
 void Worker::send_call(engines::Task& task, uint64_t call) {
   using Call = engines::Task::Call;
   const char* what = task.call == Call::process         ? "process"
@@ -52,8 +57,12 @@ void Worker::send_call(engines::Task& task, uint64_t call) {
   if (task.call == Call::process) wire_->send({{"is", "input"}, {"call", call}}, &task.in->sample);
   if (task.call == Call::process_batch)
     for (const Sample& sample : task.inputs) wire_->send({{"is", "input"}, {"call", call}}, &sample);
-  wire_->send(
-      {{"is", "call"}, {"call", call}, {"worker", id_}, {"what", what}, {"home", task.stage.comes_home()}});
+  wire_->send({{"is", "call"},
+               {"call", call},
+               {"worker", id_},
+               {"what", what},
+               {"home", task.stage.comes_home()},
+               {"leaves", task.stage.to.empty() && !task.remakes()}});
 }
 
 void Worker::hear(Letter letter) {
@@ -127,7 +136,7 @@ void Worker::start_draining() {
 void Worker::drain() {
   for (;;) {
     Lock lock(mutex_);
-    if (letters_.empty() || waits_) {
+    if (letters_.empty() || waits_ || sending_) {
       draining_ = false;
       return;
     }
@@ -183,7 +192,9 @@ bool Worker::tell(engines::Task& task, Letter& letter) {
       waits_ = true;
       waits_since_ = limits_.now();
     }
-    if (!task.emit(sample())) return false;
+    Sample out = sample();
+    if (head.contains("stored")) out.set(engines::kStored, head.at("stored").dump());
+    if (!task.emit(std::move(out))) return false;
     const Lock lock(mutex_);
     waits_ = false;
     return true;

@@ -74,6 +74,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   std::deque<Letter> letters_;
   bool leaves_ = false;
   bool draining_ = false, waits_ = false;  // waits: an emission has no room yet
+  bool sending_ = false;                   // the call: the task is still needed
   std::optional<Error> failed_;            // what the engine said to something that was told
   engines::Time began_{}, lived_{}, waits_since_{};
   std::optional<engines::Time> asked_;  // to stop

@@ -3,6 +3,7 @@
 // (curate_results.hpp).
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 
 #include <fmt/ranges.h>
 
@@ -13,12 +14,12 @@
 #include "core/run/identity.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/job_plugin.hpp"
-#include "core/run/job_results.hpp"
 #include "core/run/job_stages.hpp"
 #include "host/stages/stage_check.hpp"
 #include "host/workers/worker.hpp"
 #include "plugins/jobs/curate/curate_results.hpp"
 #include "plugins/jobs/curate/curate_work.hpp"
+#include "plugins/jobs/curate/living_owners.hpp"
 #include "plugins/jobs/curate/recorded_times.hpp"
 #include "plugins/jobs/curate/shared_inputs.hpp"
 #include "plugins/jobs/curate/stage_order.hpp"
@@ -32,6 +33,9 @@ class Curate final : public JobType {
   static JobParts parts();
   void run(JobContext&) const override;
   bool share(JobContext&) const override;
+  Status is_not_shared(const JobView& job) const override {
+    return has_no_living_owner(job.spec().name, job.shared_folder());
+  }
   void check(JobCheck&) const override;
   bool lists_inputs() const override { return true; }
   bool keeps_work() const override { return true; }
@@ -76,11 +80,13 @@ const CurateInputs& listed(const JobIdentity& identity) {
   return dynamic_cast<const CurateInputs&>(*identity.inputs);
 }
 
-// retries: the number of requested retries of failures.
-Record::Options record_options(const JobView& view, const JobIdentity& identity, int64_t retries) {
+Record::Options record_options(const JobView& view, const JobIdentity& identity,
+                               const EarlierResults& earlier) {
   const JobSpec& job = view.spec();
-  Record::Options out{.base = identity.base, .per_clip = is_chain(job.list("stages")), .retries = retries};
-  out.formerly = bases_before(results_of(view.folder_of(job), out.base));
+  Record::Options out{.base = identity.base,
+                      .formerly = earlier.formerly,
+                      .per_clip = is_chain(job.list("stages")),
+                      .retries = earlier.retries};
   for (const auto& entry : job.options.value("prune", std::vector<std::string>()))
     out.prune.push_back(
         is_remote(entry) ? entry : (view.run().file.parent_path() / entry).lexically_normal().string());
@@ -92,26 +98,32 @@ Record::Options record_options(const JobView& view, const JobIdentity& identity,
 void say_beginning(const std::string& job, const Record& record) {
   const auto &unlisted = record.unlisted(), &pruned = record.pruned(), &changed = record.changed(),
              &unseen = record.unseen();
+  std::vector<std::string> warnings, notes;
   if (unseen.videos > 0)
-    log_warn("{}: {} unavailable ({}{}); {} kept", job, counted(unseen.videos, "video is", "videos are"),
-             unseen.first, unseen.videos == 1 ? "" : " the first", clips_phrase(unseen));
+    warnings.push_back(fmt::format("{} unavailable ({}{}); {} kept",
+                                   counted(unseen.videos, "video is", "videos are"), unseen.first,
+                                   unseen.videos == 1 ? "" : " the first", clips_phrase(unseen)));
   if (unlisted.videos > 0)
-    log_warn("{}: {} no longer found by the input, {} the first: {} kept; prune = [\"{}\"] removes {}", job,
-             counted(unlisted.videos, "video is", "videos are"), unlisted.first, clips_phrase(unlisted),
-             unlisted.first, unlisted.videos == 1 ? "it" : "the results of that one");
+    warnings.push_back(fmt::format(
+        "{} no longer found by the input, {} the first: {} kept; prune = [\"{}\"] removes {}",
+        counted(unlisted.videos, "video is", "videos are"), unlisted.first, clips_phrase(unlisted),
+        unlisted.first, unlisted.videos == 1 ? "it" : "the results of that one"));
   if (pruned.videos > 0)
-    log_warn("{}: {} pruned: {} removed", job, counted(pruned.videos, "video is", "videos are"),
-             clips_phrase(pruned));
+    warnings.push_back(fmt::format("{} pruned: {} removed", counted(pruned.videos, "video is", "videos are"),
+                                   clips_phrase(pruned)));
   if (changed.videos > 0)
-    log_info("{}: {}, {} redone: {} removed", job,
-             counted(changed.videos, "video has changed", "videos have changed"),
-             changed.videos == 1 ? "and is" : "and are", clips_phrase(changed));
+    notes.push_back(fmt::format("{}, {} redone{}",
+                                counted(changed.videos, "video has changed", "videos have changed"),
+                                changed.videos == 1 ? "and is" : "and are",
+                                changed.clips > 0 ? ": " + clips_phrase(changed) + " removed" : ""));
   if (record.retried() > 0)
-    log_info("{}: {} retried", job, counted(record.retried(), "earlier failure is", "earlier failures are"));
+    notes.push_back(counted(record.retried(), "earlier failure is", "earlier failures are") + " retried");
   if (record.ended_before() > 0 || record.clips_before() > 0)
-    log_info("{}: resuming: {} of {} ended, and {}", job, record.ended_before(),
-             counted(record.inputs(), "input has", "inputs have"),
-             counted(record.clips_before(), "clip", "clips"));
+    notes.push_back(fmt::format("resuming: {} of {} ended, and {}", record.ended_before(),
+                                counted(record.inputs(), "input has", "inputs have"),
+                                counted(record.clips_before(), "clip", "clips")));
+  for (const auto& warning : warnings) log_warn("{}: {}", job, warning);
+  for (const auto& note : notes) log_info("{}: {}", job, note);
 }
 
 const char* pictures_too(const LeftOut& out) {
@@ -122,7 +134,7 @@ const char* pictures_too(const LeftOut& out) {
 // change.
 void say_left_out(const std::string& job, const CurateInputs& listing) {
   const LeftOut& out = listing.left_out;
-  std::vector<std::string> named;
+  std::vector<std::string> said, named;
   if (out.hidden > 0)
     named.push_back(
         counted(out.hidden, "file or folder whose name begins", "files and folders whose names begin") +
@@ -130,19 +142,21 @@ void say_left_out(const std::string& job, const CurateInputs& listing) {
   if (out.links > 0) named.push_back(counted(out.links, "link to a folder", "links to folders"));
   if (!named.empty()) {
     const bool one = out.hidden + out.links == 1;
-    log_warn("{}: {} {}; name {} to use {}", job, fmt::join(named, " and "),
-             one ? "is skipped" : "are skipped", one ? "it" : "them", one ? "it" : "them");
+    said.push_back(fmt::format("{} {}; name {} to use {}", fmt::join(named, " and "),
+                               one ? "is skipped" : "are skipped", one ? "it" : "them", one ? "it" : "them"));
   }
   std::vector<std::string> endings;
   for (const auto& [ending, count] : out.endings) endings.push_back(fmt::format("{} {}", count, ending));
   if (!endings.empty())
-    log_warn("{}: {} of folders {} ({}) and {} skipped{}; all_files = true takes {}{}", job,
-             counted(out.not_videos(), "file", "files"),
-             out.not_videos() == 1 ? "does not have the ending of a video" : "do not have endings of videos",
-             fmt::join(endings, ", "), out.not_videos() == 1 ? "is" : "are", out.not_videos() == 1 ? "" : "s",
-             out.not_videos() == 1 ? "it" : "them", pictures_too(out));
-  for (const auto& manifest : changed_keys(*listing.rows, out)) log_warn("{}: {}", job, manifest);
-  if (out.folders > 0) log_warn("{}: {}", job, folders_below(out.folders));
+    said.push_back(fmt::format(
+        "{} of folders {} ({}) and {} skipped{}; all_files = true takes {}{}",
+        counted(out.not_videos(), "file", "files"),
+        out.not_videos() == 1 ? "does not have the ending of a video" : "do not have endings of videos",
+        fmt::join(endings, ", "), out.not_videos() == 1 ? "is" : "are", out.not_videos() == 1 ? "" : "s",
+        out.not_videos() == 1 ? "it" : "them", pictures_too(out)));
+  std::ranges::copy(changed_keys(*listing.rows, out), std::back_inserter(said));
+  if (out.folders > 0) said.push_back(folders_below(out.folders));
+  for (const auto& line : said) log_warn("{}: {}", job, line);
 }
 
 // Adds the counts of skipped inputs to summary.json.
@@ -177,7 +191,7 @@ void check_lease_at(JobCheck& check, const CurateOptions& options) {
 std::unique_ptr<Record> open_record(JobContext& context, InputRows& inputs) {
   const std::string& name = context.spec().name;
   const JobIdentity& identity = context.identity();
-  const auto how = record_options(context, identity, retries(context.folder(), identity.base));
+  const auto how = record_options(context, identity, earlier_results(context.folder(), identity.base));
   auto record = std::make_unique<Record>(context.folder(), inputs, how);
   const bool goes_on = record->ended_before() + record->clips_before() > 0;
   if (const std::string stage = goes_on ? keeps_state(context) : ""; !stage.empty()) {
@@ -284,12 +298,11 @@ std::shared_ptr<const JobInputs> Curate::list_inputs(const RunFile& run, const J
 }
 
 void Curate::run(JobContext& context) const {
-  require(context);
   const auto options = context.options<CurateOptions>();
   PeakMemory memory;
   count_held_anew();
   fs::create_directories(context.folder() / "data");
-  fs::remove_all(work_folder(context));
+  clear_work(context);
   const CurateInputs& listing = listed(context.identity());
   InputRows& inputs = *listing.rows;
   count_left_out(context, listing.left_out);
@@ -303,7 +316,7 @@ void Curate::run(JobContext& context) const {
   const PipelineResult ran = run_stages(context, options, inputs, record, {}, [&] { memory.look(); });
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   const Totals totals = write_results(context, inputs, record);
-  fs::remove_all(work_folder(context));
+  clear_work(context);
   summarise(context, totals, inputs, record, seconds, memory.most());
   summarise_engine(context, ran.figures);
   log_outcome(context, totals);
@@ -311,7 +324,6 @@ void Curate::run(JobContext& context) const {
 }
 
 bool Curate::share(JobContext& context) const {
-  require(context);
   const auto options = context.options<CurateOptions>();
   if (const std::string stage = keeps_state(context); !stage.empty()) {
     const std::string why = fmt::format(
@@ -324,11 +336,12 @@ bool Curate::share(JobContext& context) const {
   }
   const JobIdentity& identity = context.identity();
   InputRows& inputs = *listed(identity).rows;
-  const fs::path before = results_of(context.folder_of(context.spec()), identity.base);
+  const EarlierResults earlier = earlier_results(context.folder_of(context.spec()), identity.base);
+  const fs::path& before = earlier.folder;
   std::vector<bool> begun(inputs.size());
   const bool is_begun = object_in_file(before / "job.json").value("base", json()) == identity.base;
   if (is_begun && fs::exists(before / kRecordFile)) {
-    auto how = record_options(context, identity, retries(before, identity.base));
+    auto how = record_options(context, identity, earlier);
     how.looks = true;
     const Record record(before, inputs, how);
     inputs.each([&](size_t at, const Input& input) {
@@ -349,7 +362,8 @@ void Curate::predict(const JobView& view, const JobIdentity& identity, const fs:
     log_info("{}: {} to do, none of them done before", job.name,
              counted(static_cast<int64_t>(listing.rows->size()), "input", "inputs"));
   } else {
-    auto options = record_options(view, identity, retries);
+    auto options = record_options(view, identity, earlier_results(view.folder_of(job), identity.base));
+    options.retries = retries;
     options.looks = true;
     say_beginning(job.name, Record(folder, *listing.rows, options));
   }

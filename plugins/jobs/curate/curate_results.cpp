@@ -10,8 +10,10 @@
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/io/fence.hpp"
 #include "core/run/identity.hpp"
 #include "core/run/job_folder.hpp"
+#include "core/run/job_results.hpp"
 #include "core/run/job_stages.hpp"
 #include "host/workers/worker.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
@@ -22,23 +24,43 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void remove_work(const JobContext& context, const Sample& video) {
-  const auto url = video.text("url");
+// Not what is elsewhere.
+void remove_work(const JobContext& context, std::string_view path) {
   const std::string work = work_folder(context).string() + "/";
   std::error_code ignored;
-  if (url && url->starts_with(work) && url->find("..") == std::string_view::npos)
-    fs::remove(fs::path(*url), ignored);
+  if (path.starts_with(work) && path.size() > work.size() && path.find("..") == path.npos)
+    fs::remove_all(fs::path(path), ignored);
 }
 
-// Stages whose output no other stage reads.
-std::vector<std::string> last_stages(const std::vector<const ComponentUse*>& stages) {
+// Null: the sample has all of its fields.
+const char* stored_in(const kinora_outcome& outcome) {
+  return KINORA_HAS(&outcome, files) ? outcome.folder : nullptr;
+}
+
+void move_stored(const fs::path& from, const fs::path& to, const std::string& name, int64_t size) {
+  fs::create_directories((to / name).parent_path());
+  or_throw(may_publish(to / name));
+  std::error_code error;
+  fs::rename(from / name, to / name, error);
+  if (!error && is_stored(to, name, size)) return;
+  throw Error(
+      KINORA_ERROR_IO,
+      fmt::format(
+          "{}: a node has stored it, and it cannot be moved to {} ({}); see that this machine and the "
+          "nodes have the same disk there, or set the engine's store = \"driver\", and run again",
+          (from / name).string(), to.string(),
+          error ? error.message() : fmt::format("expected {} bytes", size)));
+}
+
+// Names of the stages whose output no other stage reads: "cut' or 'resize".
+std::string last_stages(const std::vector<const ComponentUse*>& stages) {
   const StageGraph graph = stage_graph(stages, [](const ComponentUse&, const std::string&) {});
   std::set<size_t> taken;
   for (const auto& from : graph.from) taken.insert(from.begin(), from.end());
   std::vector<std::string> out;
   for (size_t i = 0; i < stages.size(); ++i)
     if (!taken.contains(i)) out.push_back(stages[i]->called());
-  return out;
+  return fmt::format("{}", fmt::join(out, "' or '"));
 }
 
 // The last parts of a url: the file name and this many folders.
@@ -89,8 +111,7 @@ void require_any_use(JobContext& context, const Totals& totals) {
     count_retry(context.folder(), context.identity().base);
   context.summary.update(
       {{"job", context.spec().name}, {"kind", "curate"}, {"status", "failed"}, {"error", none}});
-  or_throw(write_file_atomically(context.folder() / "summary.json",
-                                 context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
+  write_summary(context.folder(), context.summary);
   throw Error(KINORA_ERROR_DATA, none + "; items.jsonl has the reason for each; the first is: " +
                                      totals.first_failure(is_of_clips));
 }
@@ -99,24 +120,56 @@ void require_any_use(JobContext& context, const Totals& totals) {
 
 fs::path work_folder(const JobContext& context) { return context.folder() / "work"; }
 
-OutcomeWriter::OutcomeWriter(JobContext& context, Record& record, const InputRows& inputs)
-    : context_(context), record_(record), inputs_(inputs) {
-  last_ = fmt::format("{}", fmt::join(last_stages(context.spec().list("stages")), "' or '"));
+void clear_work(const JobContext& context) {
+  std::error_code ignored;
+  fs::remove_all(work_folder(context), ignored);
 }
 
+fs::path store_folder(const JobContext& context) { return work_folder(context) / "stored"; }
+
+json take_stored(const fs::path& data, const fs::path& folder, const char* files) {
+  const json names = json::parse(files);
+  std::vector<std::string> moved;
+  try {
+    for (const auto& [name, size] : names.items()) {
+      if (!is_inside(name))
+        throw Error(KINORA_ERROR_DATA,
+                    fmt::format("a node has stored a file '{}', outside its folder", name));
+      moved.push_back(name);
+      move_stored(folder, data, name, size.get<int64_t>());
+    }
+    if (!moved.empty()) or_throw(flush_folder((data / moved.front()).parent_path()));
+  } catch (...) {
+    remove_stored(data, moved);
+    throw;
+  }
+  return names;
+}
+
+OutcomeWriter::OutcomeWriter(JobContext& context, Record& record, const InputRows& inputs)
+    : context_(context), record_(record), inputs_(inputs) {}
+
 void OutcomeWriter::end(const Sample& sample, const kinora_outcome& outcome) {
+  record(sample, outcome);
+  if (const char* folder = stored_in(outcome)) remove_work(context_, folder);
+}
+
+void OutcomeWriter::record(const Sample& sample, const kinora_outcome& outcome) {
   const std::string key = valid_utf8(sample.key());  // as the record spells it
   const bool made = outcome.made != 0, stores = outcome.end == KINORA_OUTCOME_KEPT && !outcome.consumed;
-  if (!made) remove_work(context_, sample);
+  if (!made) remove_work(context_, sample.text("url").value_or(""));
   if (record_.knows(key, made)) return;
   if (const std::string why = stores && made ? problem_of_key(sample.key()) : ""; !why.empty())
     return end_failed(sample, outcome, KINORA_ERROR_INVALID,
-                      fmt::format("{} (it came out of stage '{}')", why, last_));
+                      fmt::format("{} (it came out of stage '{}')", why, last()));
   if (stores && ((made && inputs_.find(key)) || record_.has_stored(key))) return end_second(sample, outcome);
   const Lineage lineage = Lineage::of(outcome);
   const json line = line_of(sample, outcome, lineage);
   json files = json::object();
-  if (stores) files = store_sample(context_.folder() / "data", sample);
+  const fs::path data = context_.folder() / "data";
+  if (stores)
+    files = stored_in(outcome) ? take_stored(data, stored_in(outcome), outcome.files)
+                               : store_sample(data, sample);
   if (!made && line.contains("damaged") && outcome.end != KINORA_OUTCOME_FAILED)
     log_warn("{}: damaged: {}", key, line["damaged"].get<std::string>());
   {
@@ -135,6 +188,8 @@ std::string OutcomeWriter::called(const Sample& sample) const {
   return inputs_.is_only(with_folder(url, 0)) ? key : key + " (" + with_folder(url, 1) + ")";
 }
 
+std::string OutcomeWriter::last() const { return last_stages(context_.spec().list("stages")); }
+
 json OutcomeWriter::usage() const {
   const std::lock_guard lock(mutex_);
   return usage_.sums();
@@ -146,7 +201,7 @@ void OutcomeWriter::end_second(const Sample& sample, const kinora_outcome& outco
   end_failed(sample, outcome, KINORA_ERROR_DATA,
              fmt::format("a second sample called '{}' came out of stage '{}', and would overwrite the "
                          "first; rename an input, or fix the stage that names it",
-                         sample.key(), last_));
+                         sample.key(), last()));
 }
 
 // Records as failed a sample that the engine reported as kept or filtered but that cannot be stored; the run
@@ -157,7 +212,8 @@ void OutcomeWriter::end_failed(const Sample& sample, const kinora_outcome& outco
   failed.end = KINORA_OUTCOME_FAILED;
   failed.status = status;
   failed.reason = reason.c_str();
-  failed.stage = last_.c_str();
+  const std::string stage = last();
+  failed.stage = stage.c_str();
   log_warn("{}: {}", valid_utf8(sample.key()), reason);
   const Lineage lineage = Lineage::of(outcome);
   record_.end(line_of(sample, failed, lineage), lineage, json::object());
@@ -210,7 +266,8 @@ void summarise_engine(JobContext& context, const json& figures) {
   const auto whole = [](const json& of, const char* name) {
     return static_cast<int64_t>(number_in(of, name));
   };
-  const json& memory = object_in(figures, "memory");
+  if (!figures.is_object()) return;  // the engine reported nothing
+  const json memory = figures.value("memory", json::object());
   for (const char* name : {"peak", "bound", "beside"})
     if (memory.contains(name)) context.summary["memory"][name] = whole(memory, name);
   const auto stages = figures.find("stages");
@@ -237,7 +294,8 @@ void log_outcome(JobContext& context, const Totals& totals) {
            counted(inputs.sum(), "input", "inputs"), inputs.kept, inputs.filtered, inputs.failed, of_clips,
            rules.empty() ? "" : fmt::format(" ({})", fmt::join(rules, ", ")),
            has_reasons ? "; " + (context.folder() / "items.jsonl").string() + " has the reasons" : "");
-  for (const auto& [stage, count] : object_in(context.summary, "without_result").items())
+  const json without_result = context.summary.value("without_result", json::object());
+  for (const auto& [stage, count] : without_result.items())
     log_warn("{}: {} ended in stage '{}' without a result: it emitted, dropped and failed nothing for {}",
              context.spec().name, counted(count.get<int64_t>(), "input", "inputs"), stage,
              count == 1 ? "it" : "them");

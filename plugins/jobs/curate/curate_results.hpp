@@ -14,6 +14,14 @@ namespace kinora::core {
 // Folder for the files that stages keep while they work on a video (video.remux). A video's file there is
 // removed when its input ends.
 std::filesystem::path work_folder(const JobContext&);
+// Removes it; what a process on a lost node still writes there goes the next time.
+void clear_work(const JobContext&);
+// Folder in it where an engine may store kept samples (kinora_pipeline.store).
+std::filesystem::path store_folder(const JobContext&);
+
+// Moves the files of a sample that an engine has stored in `folder` to `data`, or none. files: their sizes by their
+// names below it, as kinora_outcome.files, which it returns parsed. Throws kinora::Error.
+json take_stored(const std::filesystem::path& data, const std::filesystem::path& folder, const char* files);
 
 // Stores kept samples below data/ and records every outcome.
 class OutcomeWriter {
@@ -34,9 +42,11 @@ class OutcomeWriter {
   json usage() const;
 
  private:
+  void record(const Sample& sample, const kinora_outcome& outcome);
   void end_second(const Sample& sample, const kinora_outcome& outcome);
   void end_failed(const Sample& sample, const kinora_outcome& outcome, int32_t status,
                   const std::string& reason);
+  std::string last() const;  // names of the stages whose samples leave the pipeline
   json line_of(const Sample& sample, const kinora_outcome& outcome, const Lineage& lineage) const;
 
   JobContext& context_;
@@ -44,7 +54,6 @@ class OutcomeWriter {
   mutable std::mutex mutex_;
   Usage usage_;
   const InputRows& inputs_;
-  std::string last_;  // names of the stages whose samples leave the pipeline
 };
 
 // Writes items.jsonl and the manifests in an order that does not depend on the order of the work; returns

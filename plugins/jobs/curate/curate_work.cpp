@@ -40,7 +40,9 @@ class Pace {
   void end(const Sample& sample, const kinora_outcome& outcome) {
     const json facts = parse_facts(sample.text("json").value_or(""));
     const std::lock_guard lock(mutex_);
-    if (outcome.made == 0)
+    if (outcome.made == 0 && outcome.end != KINORA_OUTCOME_KEPT)
+      pace_.drop(std::string(sample.key()));
+    else if (outcome.made == 0)
       pace_.end(std::string(sample.key()), number_in(facts, "duration_s"));
     else
       pace_.reach(text_in(facts, "film"), number_in(facts, "end_s"));
@@ -134,6 +136,7 @@ PipelineResult run_stages(JobContext& context, const CurateOptions& options, con
   job.stages = context.spec().list("stages");
   job.engine = context.spec().component("engine");
   job.memory = options.memory;
+  job.store = store_folder(context).string();
   job.threads = options.threads;
   job.total = record.inputs();
   if (record.ended_before() + record.clips_before() > 0)
@@ -147,6 +150,7 @@ PipelineResult run_stages(JobContext& context, const CurateOptions& options, con
   };
   const int64_t before = record.ended_before();
   job.ended_before_stages = [&, before] { return before + ingest.ended(); };
+  job.ended_at_source = [&] { return ingest.counts(); };
   job.usage = [&] { return writer.usage(); };
   job.pace = [&] { return pace.text(); };
   job.left = [&] { return pace.left(); };

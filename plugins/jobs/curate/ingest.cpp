@@ -137,9 +137,11 @@ void Ingest::say_lost(const Input& copy, const Input& first) const {
 }
 
 void Ingest::end(const Input& input, const json& line) {
-  if (line["end"] == "failed") log_warn("{}: {}", input.key, line["reason"].get<std::string>());
+  const bool has_failed = line["end"] == "failed";
+  if (has_failed) log_warn("{}: {}", input.key, line["reason"].get<std::string>());
   record_.end(line, {0, {input.key}, {}}, json::object());
   ++ended_;
+  ++(has_failed ? failed_ : filtered_);
 }
 
 Sample Ingest::video_of(const Input& input) const {

@@ -12,6 +12,7 @@
 
 #include "kinora/sample.hpp"
 #include "plugins/jobs/curation/record.hpp"
+#include "plugins/jobs/pipeline/pipeline.hpp"
 
 namespace kinora::core {
 
@@ -32,6 +33,8 @@ class Ingest {
 
   // [any-thread] Inputs that ended here in this run, minus those of earlier runs that were reopened.
   int64_t ended() const { return ended_; }
+  // [any-thread] Those that ended here in this run, by outcome.
+  Counts counts() const { return {0, filtered_, failed_}; }
 
  private:
   bool knows_content(const Input& input);
@@ -51,7 +54,7 @@ class Ingest {
       unlisted_;  // SHA-256 and key of videos that are no longer listed
   Database contents_{"the list of contents",
                      Database::Access::scratch};  // place of the first video by its bytes
-  std::atomic<int64_t> ended_ = 0;
+  std::atomic<int64_t> ended_ = 0, filtered_ = 0, failed_ = 0;
 };
 
 }  // namespace kinora::core

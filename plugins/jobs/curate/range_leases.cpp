@@ -17,7 +17,7 @@ using nlohmann::json;
 constexpr int64_t kLeaseVersion = 1;
 // What is worth a lease of its own: a new one starts the stages again, which may load weights.
 constexpr uint64_t kLeastCut = 4, kLeastPartOfLease = 16;
-constexpr int kTermsUntilStale = 2;
+constexpr uint64_t kLongestTerm = 1'000'000'000;  // ms
 
 constexpr std::pair<RangeLease::State, const char*> kStates[] = {
     {RangeLease::State::held, "held"}, {RangeLease::State::free, "free"}, {RangeLease::State::done, "done"}};
@@ -26,11 +26,6 @@ std::optional<uint64_t> whole_in(const json& of, const char* name) {
   const auto at = of.find(name);
   if (at == of.end() || !at->is_number_unsigned()) return std::nullopt;
   return at->get<uint64_t>();
-}
-
-// Changes with every beat of every owner, and not when a process cuts the end.
-std::string sign_of(const RangeLease& lease) {
-  return fmt::format("{} {} {} {}", lease.owner, lease.epoch, lease.beat, static_cast<int>(lease.state));
 }
 
 uint64_t left_in(const RangeLease& lease) {
@@ -43,8 +38,9 @@ std::string RangeLease::text() const {
   std::string name;
   for (const auto& [one, called] : kStates)
     if (one == state) name = called;
-  const json out{{"v", kLeaseVersion}, {"first", first}, {"end", end},   {"begun", begun},
-                 {"owner", owner},     {"epoch", epoch}, {"beat", beat}, {"state", name}};
+  const json out{{"v", kLeaseVersion}, {"first", first}, {"end", end},
+                 {"begun", begun},     {"owner", owner}, {"term_ms", term.count()},
+                 {"epoch", epoch},     {"beat", beat},   {"state", name}};
   return out.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -66,6 +62,7 @@ RangeLease RangeLease::read(const std::string& text, const std::string& name, ui
   if (whole_in(all, "first") != first || !end || *end <= first || *end > bound) throw wrong("first and end");
   RangeLease out{.first = first, .end = *end, .begun = whole_in(all, "begun").value_or(first)};
   out.owner = text_in(all, "owner");
+  out.term = std::chrono::milliseconds(std::min(whole_in(all, "term_ms").value_or(0), kLongestTerm));
   out.epoch = static_cast<int64_t>(*epoch);
   out.beat = static_cast<int64_t>(*beat);
   const std::string state = text_in(all, "state");
@@ -77,6 +74,10 @@ RangeLease RangeLease::read(const std::string& text, const std::string& name, ui
 }
 
 std::string RangeLease::part() const { return fmt::format("{:012}.{}", first, epoch); }
+
+std::string RangeLease::sign() const {
+  return fmt::format("{} {} {} {}", owner, epoch, beat, static_cast<int>(state));
+}
 
 void require_conditions(LeaseStore& store, const std::string& owner) {
   const std::string name = "probe-" + owner + ".json";
@@ -139,7 +140,8 @@ std::optional<HeldRange> RangeLeases::take_between(uint64_t from, uint64_t bound
     const std::string name = name_of(from);
     const auto found = store_.read(name);
     if (!found) {
-      HeldRange made{{.first = from, .end = bound, .begun = from, .owner = options_.owner}, ""};
+      HeldRange made{
+          {.first = from, .end = bound, .begun = from, .owner = options_.owner, .term = options_.term}, ""};
       if (auto tag = store_.put(name, made.lease.text(), "")) {
         made.tag = std::move(*tag);
         are_all_done_ = false;
@@ -167,6 +169,7 @@ std::optional<HeldRange> RangeLeases::take_over(const LeaseStore::Object& found,
                                                 const RangeLease& before) const {
   HeldRange taken{before, ""};
   taken.lease.owner = options_.owner;
+  taken.lease.term = options_.term;
   taken.lease.begun = before.first;
   taken.lease.epoch = before.epoch + 1;
   taken.lease.beat = 0;
@@ -182,7 +185,7 @@ std::optional<HeldRange> RangeLeases::take_over(const LeaseStore::Object& found,
 
 bool RangeLeases::is_stale(const RangeLease& lease) {
   const auto now = options_.now();
-  const std::string sign = sign_of(lease);
+  const std::string sign = lease.sign();
   Seen& seen = seen_[lease.first];
   if (seen.sign != sign) {
     seen = {sign, now};

@@ -2,7 +2,8 @@
 //
 // A lease is a small object, FIRST.json, of the range that begins with input FIRST:
 //
-//   {"v":1,"first":200,"end":300,"begun":240,"owner":"node1-4711-5be0...","epoch":2,"beat":17,"state":"held"}
+//   {"v":1,"first":200,"end":300,"begun":240,"owner":"node1-4711-5be0...","term_ms":60000,"epoch":2,"beat":17,
+//    "state":"held"}
 //
 // The job's inputs are cut at multiples of `per_lease`. A lease ends at the next cut or before it: then another one
 // begins at its end. Where a lease is missing, the range up to the next cut is free. The owner writes a new beat three
@@ -46,6 +47,7 @@ struct RangeLease {
   uint64_t first = 0, end = 0;  // the range [first, end) of inputs
   uint64_t begun = 0;           // the first input that the owner had not begun at its last beat
   std::string owner{};
+  std::chrono::milliseconds term{};  // the owner's; 0: an earlier Kinora has written it
   int64_t epoch = 1, beat = 0;
   enum class State { held, free, done } state = State::held;
 
@@ -53,6 +55,8 @@ struct RangeLease {
   // Throws Error(KINORA_ERROR_DATA) for what is no lease of the range that begins here and ends at most at `bound`.
   static RangeLease read(const std::string& text, const std::string& name, uint64_t first, uint64_t bound);
   std::string part() const;  // of its results: "FIRST.EPOCH"
+  // Changes with every beat of every owner, and not when a process cuts the end.
+  std::string sign() const;
 };
 
 // A lease of this process, and the tag that it last wrote.
@@ -60,6 +64,8 @@ struct HeldRange {
   RangeLease lease;
   std::string tag;
 };
+
+constexpr int kTermsUntilStale = 2;
 
 class RangeLeases {
  public:

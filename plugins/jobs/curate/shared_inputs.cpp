@@ -34,10 +34,13 @@ fs::path folder_of_parts(const JobView& job, const JobIdentity& identity) {
   return job.shared_folder() / identity.digest.substr(0, kDigestDigits);
 }
 
-// folder: a path or a URI.
-std::unique_ptr<LeaseStore> leases_in(const JobView& job, const std::string& folder) {
-  const Uri uri = or_throw(parse_uri(folder));
-  return lease_store(or_throw(job.runtime().io().store(uri.scheme)), uri.path);
+std::unique_ptr<LeaseStore> leases_in(const JobView& job, const fs::path& folder) {
+  return lease_store(or_throw(job.runtime().io().store("file")), folder.string());
+}
+
+std::unique_ptr<LeaseStore> leases_at(const JobView& job, const std::string& uri) {
+  const Uri at = or_throw(parse_uri(uri));
+  return lease_store(or_throw(job.runtime().io().store(at.scheme)), at.path);
 }
 
 // The job's folder below the option lease_at, without a slash at its end; empty: the option is.
@@ -129,7 +132,7 @@ class SharedInputs {
         remote_(remote_folder(context, options.lease_at, context.identity())),
         term_(std::max(kShortestTerm, milliseconds(static_cast<int64_t>(options.lease * 1000)))),
         owner_(new_owner()),
-        store_(leases_in(context, place() + "/leases")) {}
+        store_(leases_at(context, place() + "/leases")) {}
 
   bool run() {
     const std::string& name = context_.spec().name;
@@ -222,12 +225,12 @@ class SharedInputs {
     fs::create_directory_symlink(folder_ / kAnswers, folder / kAnswers);
     Record record(folder, inputs, {.base = context_.identity().base, .named = true});
     run_stages(part, options_, inputs, record, [&](size_t at) { return renewal.may_begin(places[at]); });
-    fs::remove_all(work_folder(part));
+    clear_work(part);
   }
 
   // Copies all parts to this process's folder, unless another process does: false.
   bool fetch(RangeLeases& done) {
-    const auto store = leases_in(context_, remote_ + "/taker");
+    const auto store = leases_at(context_, remote_ + "/taker");
     RangeLeases leases(*store, {.owner = owner_, .inputs = 1, .per_lease = 1, .term = term_});
     for (; !cancelled(); std::this_thread::sleep_for(look())) {
       auto held = leases.take();
@@ -239,7 +242,7 @@ class SharedInputs {
 
   // False: the lease was lost meanwhile.
   bool fetch_by(const RangeLeases& leases, HeldRange& held, RangeLeases& done) {
-    const auto copies = leases_in(context_, (folder_ / "leases").string());
+    const auto copies = leases_in(context_, folder_ / "leases");
     const auto plan = store_->read(kPlan);
     if (!plan)
       throw Error(KINORA_ERROR_NOT_FOUND, place() + ": the leases were removed while processes share them");
@@ -320,7 +323,7 @@ void adopt_answers(const JobContext& context) {
 void adopt_parts(const JobContext& context, const InputRows& inputs, Record& record) {
   const fs::path folder = folder_of_parts(context, context.identity());
   if (!fs::exists(folder / "leases" / kPlan)) return;
-  const auto store = leases_in(context, (folder / "leases").string());
+  const auto store = leases_in(context, folder / "leases");
   const uint64_t per_lease = planned(*store, inputs.size());
   if (per_lease == 0) return;
   int64_t taken = 0, parts = 0;

@@ -9,6 +9,7 @@
 #include "core/io/file_locks.hpp"
 #include "kinora/abi/base.h"
 #include "kinora/error.hpp"
+#include "plugins/jobs/listing/scratch_folder.hpp"
 
 namespace kinora::core {
 namespace {
@@ -45,7 +46,9 @@ int32_t code_of(int status) {
 
 }  // namespace
 
-Database::Database(std::filesystem::path file, Access access) : file_(std::move(file)) {
+Database::Database(std::filesystem::path file, Access access)
+    : file_(access == Access::scratch ? std::filesystem::path(scratch_name(file.string()))
+                                      : std::move(file)) {
   std::error_code error;
   const bool exists = access != Access::scratch && std::filesystem::exists(file_, error);
   if (access != Access::scratch) or_throw(check_regular_file(file_.string()));  // opening a pipe would wait

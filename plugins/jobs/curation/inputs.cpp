@@ -304,9 +304,8 @@ class Walk {
   bool add_flat(const std::string& folder) {
     Database rows("the list of " + folder, Database::Access::scratch);
     rows.script(
-        "CREATE TABLE file (place TEXT, name TEXT, size INTEGER, modified INTEGER, PRIMARY KEY (place, "
-        "name)) "
-        "WITHOUT ROWID");
+        "CREATE TABLE file (place TEXT, name TEXT, size INTEGER, modified INTEGER, "
+        "PRIMARY KEY (place, name)) WITHOUT ROWID");
     const bool is_flat = list_flat(io_, folder, [&](const std::vector<Listed>& files) {
       for (const Listed& file : files)
         rows.run("INSERT OR IGNORE INTO file VALUES (?, ?, ?, ?)", place_of(file.name), file.name, file.size,

@@ -261,7 +261,7 @@ std::string record_line(const fs::path& folder, int64_t id) {
 
 void remove_record(const fs::path& folder) {
   for (const char* suffix : {"", "-wal", "-shm", "-journal"})
-    fs::remove(folder / (std::string(kRecordFile) + suffix));
+    fs::remove_all(folder / (std::string(kRecordFile) + suffix));
 }
 
 }  // namespace kinora::core

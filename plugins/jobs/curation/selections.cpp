@@ -35,10 +35,14 @@ struct ReadSelection {
   size_t own() const { return selection.dropped.size() - std::min(came_not_in, selection.dropped.size()); }
 };
 
-// Whether `next` has read `first`: what that one has left out is all that came not into the other.
+// Whether `next` has read `first`, or a dedup job that has: what that one has left out, and the copies, are all that
+// came not into the other.
 bool continues(const ReadSelection& next, const ReadSelection& first) {
   const auto& dropped = first.selection.dropped;
-  return first.own() > 0 && next.came_not_in == dropped.size() &&
+  const auto copies = std::ranges::count_if(next.selection.dropped, [&](const auto& one) {
+    return !one.second.is_final && !dropped.contains(one.first);
+  });
+  return first.own() > 0 && next.came_not_in == dropped.size() + static_cast<size_t>(copies) &&
          std::ranges::all_of(dropped, [&](const auto& one) {
            const auto at = next.selection.dropped.find(one.first);
            return at != next.selection.dropped.end() && at->second.rule == one.second.rule;

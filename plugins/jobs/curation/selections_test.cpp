@@ -67,6 +67,21 @@ TEST_F(SelectionsTest, AClipIsLeftOutByTheJobThatRemovedIt) {
   EXPECT_FALSE(added.contains("a"));
 }
 
+TEST_F(SelectionsTest, AJobBehindADedupJobLeftOutNothingOfTheOneBeforeIt) {
+  job("chosen", "select", 0, {kSmall, R"({"key":"a","end":"kept"})", R"({"key":"c","end":"kept"})"});
+  job("sets", "select", 2, {kCopy, kSmall, R"({"key":"c","end":"kept","set":"train"})"});
+  job("apart", "select", 1, {kCopy, kSmall, R"({"key":"c","end":"kept"})"});
+  const auto all = selections_of(run_ / "clips", any_);
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0].job, "chosen");
+  EXPECT_THAT(all[0].left_out, ElementsAre(Pair("b", "x > 1")));
+  EXPECT_EQ(all[1].job, "apart") << "it has read the dedup job alone, and removed b itself";
+  EXPECT_THAT(all[1].left_out, ElementsAre(Pair("b", "x > 1")));
+  EXPECT_EQ(all[2].job, "sets");
+  EXPECT_TRUE(all[2].left_out.empty());
+  EXPECT_FALSE(all[2].is_last);
+}
+
 TEST_F(SelectionsTest, AJobThatRemovedNothingIsNotTheLast) {
   job("joined", "select", 0, {R"({"key":"b","end":"kept","user":{"n":"1"}})", R"({"key":"c","end":"kept"})"});
   job("small", "select", 0, {kSmall, R"({"key":"c","end":"kept"})"});

@@ -210,10 +210,14 @@ TEST_F(Verify, DecodesMediaWithTheGivenDecoder) {
   EXPECT_THAT(report.notes, Not(Contains(HasSubstr("not decoded"))));
 }
 
-// FFmpeg reads no animated WebP, such as the previews of clip.preview, and no training reads such a field.
+// FFmpeg reads no animated WebP, and no training reads such a field. The previews of clip.preview go without saying.
 TEST_F(Verify, DecodesTheFieldsThatTrainingDecodesAndNamesTheOthersOnce) {
-  write("s.tar",
-        test::tar_bytes({{"a.jpg", "1"}, {"a.preview.webp", "1"}, {"b.jpg", "1"}, {"b.preview.webp", "1"}}));
+  write("s.tar", test::tar_bytes({{"a.jpg", "1"},
+                                  {"a.preview.webp", "1"},
+                                  {"a.thumb.webp", "1"},
+                                  {"b.jpg", "1"},
+                                  {"b.preview.webp", "1"},
+                                  {"b.thumb.webp", "1"}}));
   std::vector<std::string> decoded;
   const DecodeMedium decode = [&](const std::string& key, const std::string& field, std::vector<uint8_t>) {
     decoded.push_back(key + "." + field);
@@ -222,7 +226,7 @@ TEST_F(Verify, DecodesTheFieldsThatTrainingDecodesAndNamesTheOthersOnce) {
   const auto report = verify({.threads = 1, .decoder = [&] { return decode; }});
   EXPECT_THAT(decoded, ElementsAre("a.jpg", "b.jpg"));
   EXPECT_EQ(report.problems, 0u);
-  const auto says = HasSubstr("not decoded, since no training decodes them: the fields preview.webp");
+  const auto says = HasSubstr("not decoded, since no training decodes them: the fields thumb.webp");
   EXPECT_EQ(std::count_if(report.notes.begin(), report.notes.end(),
                           [&](const auto& note) { return testing::Value(note, says); }),
             1);

@@ -4,6 +4,7 @@
 // rejected in the studio are removed first, by rule studio.reject: they are compared with nothing, so a copy
 // of one may be kept. Such a copy's decision has "instead_of", and shard jobs report it.
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
+#include "core/base/regular_stream.hpp"
 #include "core/base/suggest.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/job_plugin.hpp"
@@ -117,14 +119,37 @@ std::map<std::string, std::string> clip_contents(const std::map<std::string, Cli
   return out;
 }
 
+// Keys of the videos that the curate job found damaged: cut off, or with pictures that cannot be decoded.
+std::set<std::string> damaged_videos(const fs::path& curated) {
+  std::set<std::string> out;
+  auto in = regular_stream(curated / "items.jsonl");
+  std::string text;
+  while (in && std::getline(*in, text)) {
+    if (text.find("\"damaged\"") == text.npos) continue;
+    const json line = parse_facts(text);
+    if (line.is_object() && line.contains("url") && !text_in(line, "damaged").empty())
+      out.insert(text_in(line, "key"));
+  }
+  return out;
+}
+
+// What the job knows of the clips besides their fields.
+struct Known {
+  std::map<std::string, std::string> content;  // identities of their media, by key
+  std::set<std::string> damaged;               // videos
+};
+
 // The fields of a clip that the stage needs, without media.
-Sample light(JobContext& context, const std::string& key, const ClipFields& fields,
-             const std::string& content) {
+Sample light(JobContext& context, const std::string& key, const ClipFields& fields, const Known& known) {
   Sample sample(key);
   for (const auto& [name, file] : fields)
     if (name == "json" || name == kSignature || name.ends_with(".npy"))
       sample.set(name.c_str(), or_throw(context.runtime().io().read_all(file.string())));
-  if (!content.empty()) sample.set("sha256", content);
+  if (const auto content = known.content.find(key); content != known.content.end())
+    sample.set("sha256", content->second);
+  if (!known.damaged.empty() &&
+      known.damaged.contains(text_in(parse_facts(sample.text("json").value_or("null")), "film")))
+    sample.set("damaged", "1");
   if (const auto mp4 = fields.find("mp4"); mp4 != fields.end())
     sample.set("bytes", std::to_string(fs::file_size(mp4->second)));
   return sample;
@@ -212,6 +237,15 @@ void say_unsigned(const JobContext& context, const std::map<std::string, ClipFie
         count == 1 ? "it is a copy" : "they are copies");
 }
 
+// "9 of 12 clips kept, 2 copies, 1 rejected by people"; what there is none of is left out.
+std::string ended_text(const Counts& compared, int64_t all, size_t rejected) {
+  std::string out = fmt::format("{} of {} kept", compared.kept, counted(all, "clip", "clips"));
+  if (compared.filtered > 0) out += ", " + counted(compared.filtered, "copy", "copies");
+  if (rejected > 0) out += fmt::format(", {} rejected by people", rejected);
+  if (compared.failed > 0) out += fmt::format(", {} could not be compared", compared.failed);
+  return out;
+}
+
 // Copies that are longer than the clip that stands for them: what is shown in the rest of them is lost.
 class LongerCopies {
  public:
@@ -247,10 +281,10 @@ class LongerCopies {
   std::map<std::string, std::string> of_;  // the clip that stands for a copy
 };
 
-// Compares the clips of `among` and reports the outcome of each. content: identities of their media, by key.
+// Compares the clips of `among` and reports the outcome of each.
 PipelineResult compared(JobContext& context, const DedupOptions& options, const ComponentUse& dedup,
-                        const std::map<std::string, ClipFields>& among,
-                        const std::map<std::string, std::string>& content, const Ended& ended) {
+                        const std::map<std::string, ClipFields>& among, const Known& known,
+                        const Ended& ended) {
   auto at = among.begin();
   PipelineJob job;
   job.stages = {&dedup};
@@ -262,8 +296,7 @@ PipelineResult compared(JobContext& context, const DedupOptions& options, const 
   job.next = [&]() -> std::optional<Sample> {
     if (at == among.end()) return std::nullopt;
     const auto& [key, fields] = *at++;
-    const auto hash = content.find(key);
-    return light(context, key, fields, hash == content.end() ? "" : hash->second);
+    return light(context, key, fields, known);
   };
   job.ended = ended;
   return run_pipeline(context, job);
@@ -318,17 +351,16 @@ void require_all(const Counts& ended, size_t clips) {
 }  // namespace
 
 void Dedup::run(JobContext& context) const {
-  require(context);
   const auto options = context.options<DedupOptions>();
   const auto [curated, before] = clip_source(context.run(), context.spec());
   auto clips = clips_in(curated / "data");
   const Earlier earlier = take_left_out(before, clips);
   const auto all = static_cast<int64_t>(clips.size());
-  const auto content = clip_contents(clips);
+  const Known known{clip_contents(clips), damaged_videos(curated)};
   const ComponentUse dedup = bounded(context, options.memory);
   say_unsigned(context, clips);
   const auto compare = [&](const std::map<std::string, ClipFields>& among, const Ended& ended) {
-    return compared(context, options, dedup, among, content, ended);
+    return compared(context, options, dedup, among, known, ended);
   };
   // Maps a clip to the rejected clip that it would be a copy of.
   std::map<std::string, std::string> copy_of;
@@ -360,9 +392,7 @@ void Dedup::run(JobContext& context) const {
   or_throw(decisions.write(earlier.lines));
   or_throw(decisions.commit());
   require_all(result.inputs, clips.size());
-  log_info("{}: {} of {} clips kept, {} are copies, {} were rejected by people, {} could not be compared",
-           context.spec().name, result.inputs.kept, all, result.inputs.filtered, rejected.size(),
-           result.inputs.failed);
+  log_info("{}: {}", context.spec().name, ended_text(result.inputs, all, rejected.size()));
   longer.warn(context.spec().name);
   if (recorded > 0)
     log_info("{}: {} kept and recorded, since mode = \"score\"; {} has the originals", context.spec().name,

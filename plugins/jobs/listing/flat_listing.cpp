@@ -10,6 +10,7 @@
 #include "core/base/cancel.hpp"
 #include "core/plugin/host.hpp"
 #include "kinora/error.hpp"
+#include "plugins/jobs/listing/middle_name.hpp"
 
 namespace kinora::core {
 namespace {
@@ -17,34 +18,7 @@ namespace {
 constexpr int kPagesAtOnce = 32;
 constexpr uint64_t kPageOfFiles = 1000;  // what S3 gives at most
 constexpr int kPagesBeforeSplit = 4;     // of a range, so that not every small rest is halved again
-constexpr unsigned kLeastLetter = 0x20, kLetters = 95;
-constexpr size_t kLettersOfMiddle = 8;  // 95^8 fits into 64 bits
-
-// A name between two others, by printable ASCII letters alone; empty high: no end. Empty: there is none.
-std::string middle_of(const std::string& low, const std::string& high) {
-  size_t common = 0;
-  while (common < std::min(low.size(), high.size()) && low[common] == high[common]) ++common;
-  while (common > 0 && common < low.size() && (static_cast<unsigned char>(low[common]) & 0xC0) == 0x80)
-    --common;  // not within a letter of UTF-8
-  const auto letter = [](const std::string& name, size_t at) -> uint64_t {
-    if (at >= name.size()) return 0;
-    return std::clamp<unsigned>(static_cast<unsigned char>(name[at]), kLeastLetter,
-                                kLeastLetter + kLetters - 1) -
-           kLeastLetter;
-  };
-  uint64_t from = 0, to = 0;
-  for (size_t i = common; i < common + kLettersOfMiddle; ++i) {
-    from = from * kLetters + letter(low, i);
-    to = to * kLetters + (high.empty() ? kLetters - 1 : letter(high, i));
-  }
-  if (to <= from) return "";
-  uint64_t middle = from + (to - from) / 2;
-  std::string end(kLettersOfMiddle, ' ');
-  for (size_t i = kLettersOfMiddle; i-- > 0; middle /= kLetters)
-    end[i] = static_cast<char>(kLeastLetter + middle % kLetters);
-  std::string out = low.substr(0, common) + end;
-  return low < out && (high.empty() || out < high) ? out : "";
-}
+constexpr int kProbesAtOnce = 4;         // of a range
 
 class RangesOfFiles {
  public:
@@ -69,7 +43,16 @@ class RangesOfFiles {
   struct Range {
     std::string at, until{};
     int pages = 0;  // since a part of it was split off
-    bool is_active = false, is_splitting = false;
+    bool is_active = false;
+    int probes = 0;        // that are asked for now
+    std::string probed{};  // the lowest of them
+
+    // Where to ask next: each probe halves what is below the one before, since the names may be crowded there.
+    std::string middle() const { return middle_name(at, probes > 0 ? probed : until); }
+    bool can_split() const {
+      return is_active && pages >= kPagesBeforeSplit && probes < kProbesAtOnce &&
+             (probes == 0 || !middle().empty());
+    }
   };
 
   void work() noexcept {
@@ -95,10 +78,7 @@ class RangesOfFiles {
       }
       const auto is_active = [](const Range& range) { return range.is_active; };
       if (std::none_of(ranges_.begin(), ranges_.end(), is_active)) return nullptr;
-      const auto can_split = [](const Range& range) {
-        return range.is_active && !range.is_splitting && range.pages >= kPagesBeforeSplit;
-      };
-      const auto victim = std::find_if(ranges_.begin(), ranges_.end(), can_split);
+      const auto victim = std::ranges::find_if(ranges_, &Range::can_split);
       if (victim == ranges_.end())
         changed_.wait(lock);
       else
@@ -107,17 +87,19 @@ class RangesOfFiles {
   }
 
   void split(Range& range, std::unique_lock<std::mutex>& lock) {
-    const std::string middle = middle_of(range.at, range.until);
+    const std::string middle = range.middle();
     if (middle.empty()) {
       range.pages = 0;
       return;
     }
-    range.is_splitting = true;
+    ++range.probes;
+    range.probed = middle;
     lock.unlock();
     const std::vector<Listed> behind = page_(middle, 1);
     lock.lock();
-    range.is_splitting = false;
-    if (!range.is_active || range.at >= middle) return;
+    --range.probes;
+    changed_.notify_all();
+    if (!range.is_active || range.at >= middle || (!range.until.empty() && range.until <= middle)) return;
     const bool is_empty = behind.empty() || (!range.until.empty() && behind.front().name > range.until);
     if (!is_empty) {
       ranges_.push_back({.at = middle, .until = range.until});
@@ -125,7 +107,6 @@ class RangesOfFiles {
       range.pages = 0;
     }
     range.until = middle;  // if it is empty, the search for the end of the names goes on
-    changed_.notify_all();
   }
 
   void list(Range& range, std::unique_lock<std::mutex>& lock) {

@@ -1,7 +1,8 @@
 // Lists all files below a remote folder, at any depth, in ranges of names at the same time.
 //
 // Nothing is known of the names at first. A thread without work halves the range of another one: it asks for one name
-// behind the middle. If there is none, the range ends there; else what is behind the middle is a range of its own.
+// behind the middle. If there is none, the range ends there; else what is behind the middle is a range of its own. Up
+// to four threads do that for one range at the same time, each halving what is below the probe of the one before.
 #pragma once
 #include <cstdint>
 #include <functional>

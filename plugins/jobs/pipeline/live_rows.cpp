@@ -1,6 +1,7 @@
 #include "plugins/jobs/pipeline/live_rows.hpp"
 
 #include <algorithm>
+#include <regex>
 
 #include <fmt/format.h>
 
@@ -33,6 +34,31 @@ std::string listed(const std::vector<std::string>& names, size_t columns) {
     out += next;
   }
   return out;
+}
+
+// Inputs that have begun, and wait before the stage that makes several samples of one, or before those ahead of it.
+size_t waiting_in(const json& stages) {
+  double out = 0;
+  for (const json& stage : stages) {
+    out += std::max(0.0, number_in(stage, "queue"));
+    if (number_in(stage, "out") > number_in(stage, "in")) break;
+  }
+  return static_cast<size_t>(out);
+}
+
+// "  at work: a, 5 s of 19 s; 15 waiting"
+std::string inputs_row(std::vector<std::string> names, size_t waiting, size_t columns) {
+  constexpr std::string_view kAtWork = "  at work: ";
+  waiting = std::min(waiting, names.size() - 1);
+  names.resize(names.size() - waiting);
+  const std::string more = waiting > 0 ? fmt::format("; {} waiting", waiting) : "";
+  return fmt::format("{}{}{}", kAtWork,
+                     listed(names, columns - std::min(columns, kAtWork.size() + more.size())), more);
+}
+
+std::string with_failures_in(const char* colour, const std::string& outcomes) {
+  static const std::regex failures("[0-9]+( [a-z]+)? failed");
+  return std::regex_replace(outcomes, failures, fmt::format("{}$&{}", colour, kEnd));
 }
 
 Row row_of(const json& stage, size_t width) {
@@ -80,7 +106,8 @@ std::string outcomes_text(int64_t kept, int64_t filtered, int64_t failed, const 
   std::string out;
   for (const auto& [count, how] : {std::pair{kept, "kept"}, {filtered, "filtered"}, {failed, "failed"}}) {
     if (count == 0) continue;
-    const std::string what = !out.empty() ? "" : " " + (count == 1 ? unit.substr(0, unit.size() - 1) : unit);
+    const std::string what =
+        !out.empty() || unit.empty() ? "" : " " + (count == 1 ? unit.substr(0, unit.size() - 1) : unit);
     out += fmt::format("{}{}{} {}", out.empty() ? "" : ", ", count, what, how);
   }
   return out;
@@ -94,15 +121,13 @@ std::vector<std::string> live_rows(const json& figures, const std::string& outco
   };
   std::vector<std::string> out, idle;
   if (!outcomes.empty())
-    out.push_back(outcomes.ends_with("failed") ? in(kWrong, "  " + outcomes)
-                                               : fitted("  " + outcomes, columns));
-  constexpr std::string_view kAtWork = "  at work: ", kIdleRow = "  idle: ";
-  if (!at_work.empty())
-    out.push_back(fitted(std::string(kAtWork) + listed(at_work, columns - kAtWork.size()), columns));
+    out.push_back(fitted("  " + (has_colours ? with_failures_in(kWrong, outcomes) : outcomes), columns));
+  constexpr std::string_view kIdleRow = "  idle: ";
   std::vector<Row> rows;
   size_t width = 0;
   const json none = json::array();
   const json& stages = figures.contains("stages") ? figures["stages"] : none;
+  if (!at_work.empty()) out.push_back(fitted(inputs_row(at_work, waiting_in(stages), columns), columns));
   for (const json& stage : stages) width = std::max(width, text_in(stage, "name").size());
   const std::string bound = text_in(figures, "bound");
   for (const json& stage : stages) {

@@ -23,11 +23,13 @@ class RecentRates {
   std::deque<Report> reports_;
 };
 
-// "37 clips kept, 4 filtered, 1 failed"; kinds that are 0 are left out. unit: "clips", of several.
+// "37 clips kept, 4 filtered, 1 failed"; kinds that are 0 are left out. unit: "clips", of several; may be
+// empty.
 std::string outcomes_text(int64_t kept, int64_t filtered, int64_t failed, const std::string& unit);
 
 // Rows of at most `columns`: the outcomes, the inputs at work, the stages with work to do, the one that limits the run
-// first, the idle ones in one row, and the memory. outcomes, at_work: "" for none.
+// first, the idle ones in one row, and the memory. outcomes: "" for none. at_work: inputs that have begun, the oldest
+// first; those that wait for the stage that cuts them are counted.
 std::vector<std::string> live_rows(const nlohmann::json& figures, const std::string& outcomes,
                                    const std::vector<std::string>& at_work, size_t columns, bool has_colours);
 

@@ -58,10 +58,13 @@ struct RunningPipeline {
 
   // Inputs that are kept are those that are done.
   std::string outcomes() const {
-    const Counts made = job.made_before + result.made, inputs = job.before + result.inputs;
-    std::string out = outcomes_text(made.kept, made.filtered, made.failed, "clips");
-    const std::string others = outcomes_text(0, inputs.filtered, inputs.failed, job.unit);
-    return out + (out.empty() || others.empty() ? "" : "; ") + others;
+    const Counts made = job.made_before + result.made,
+                 inputs =
+                     job.before + result.inputs + (job.ended_at_source ? job.ended_at_source() : Counts());
+    const std::string out = outcomes_text(made.kept, made.filtered, made.failed, "clips");
+    if (out.empty()) return outcomes_text(0, inputs.filtered, inputs.failed, job.unit);
+    const std::string others = outcomes_text(0, inputs.filtered, inputs.failed, "");
+    return others.empty() ? out : fmt::format("{}; of the {}: {}", out, job.unit, others);
   }
 
   int64_t inputs_done() const {
@@ -142,6 +145,8 @@ PipelineResult run_pipeline(JobContext& context, const PipelineJob& job) {
   pipeline.report = [](void* self, const char* text) {
     static_cast<void>(guard([&] { RunningPipeline::of(self).report(text); }));
   };
+
+  if (!job.store.empty()) pipeline.store = job.store.c_str();
 
   kinora_run call = context.call();
   call.n_threads = static_cast<int32_t>(job.threads > 0 ? job.threads : std::thread::hardware_concurrency());

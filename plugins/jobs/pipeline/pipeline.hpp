@@ -37,12 +37,15 @@ struct PipelineJob {
   std::vector<const ComponentUse*> stages;
   const ComponentUse* engine = nullptr;
   int64_t memory = 0, threads = 0, total = 0;  // total: inputs, for the progress bar
+  std::string store;                           // kinora_pipeline.store; empty: kept samples come whole
   std::string unit = "items";
   // The next input, or nothing at the end.
   std::function<std::optional<Sample>()> next;
   Counts before, made_before;  // inputs that earlier runs had ended, and samples that they had made
   // [any-thread] Inputs of the total that ended before any stage, or in an earlier run; empty: none.
   std::function<int64_t()> ended_before_stages;
+  // [any-thread] Those of this run, by outcome; empty: none.
+  std::function<Counts()> ended_at_source;
   // [any-thread] What stages have requested from servers in this run, as in Usage; empty: not counted.
   std::function<nlohmann::json()> usage;
   // [any-thread] What the progress says in place of a rate and a time left by inputs, and which inputs are at work;

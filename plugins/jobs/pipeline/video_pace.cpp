@@ -10,6 +10,7 @@ namespace kinora::core {
 namespace {
 
 constexpr auto kLong = std::chrono::seconds(2);
+constexpr double kFirst = 0.05;  // share of the seconds after whose work the rest is estimated
 
 }  // namespace
 
@@ -35,7 +36,16 @@ void VideoPace::end(const std::string& key, double seconds) {
   if (at == begun_.end()) return;
   if (seconds > 0 && at->length == 0) known_seconds_ += seconds, known_bytes_ += at->bytes, ++known_;
   const double length = seconds > 0 ? seconds : at->length;
-  ended_ += length > 0 ? length : expected(at->bytes, 1);
+  const double likely = length > 0 ? length : expected(at->bytes, 1);
+  has_lengthless_ = has_lengthless_ || likely <= 0;
+  ended_ += likely;
+  begun_.erase(at);
+}
+
+void VideoPace::drop(const std::string& key) {
+  const auto at = std::ranges::find(begun_, key, &Begun::key);
+  if (at == begun_.end()) return;
+  ended_ += at->reached;
   begun_.erase(at);
 }
 
@@ -67,21 +77,28 @@ double VideoPace::rate(Clock::time_point now) const {
   return seconds > 0 ? done() / seconds : 0;
 }
 
-double VideoPace::left(Clock::time_point now) const {
+double VideoPace::rest() const {
   double seconds = expected(bytes_left_, videos_left_);
   for (const auto& video : begun_) {
     const double length = video.length > 0 ? video.length : expected(video.bytes, 1);
     seconds += std::max(0.0, length - video.reached);
   }
-  const double a_second = rate(now);
-  return a_second > 0 ? seconds / a_second : 0;
+  return seconds;
+}
+
+double VideoPace::left(Clock::time_point now) const {
+  const double seconds = rest(), so_far = done(), a_second = rate(now);
+  return a_second > 0 && so_far >= kFirst * (so_far + seconds) ? seconds / a_second : 0;
 }
 
 std::string VideoPace::text(Clock::time_point now) const {
-  const double a_second = rate(now), rest = left(now);
-  if (a_second <= 0) return "";
-  const std::string left_text = rest >= 0.5 ? duration_text(rest) + " left, " : "";
-  return fmt::format("{}{:.{}f}x real time", left_text, a_second, a_second < 10 ? 1 : 0);
+  const double a_second = rate(now), in = left(now);
+  if (a_second <= 0 && has_lengthless_) return "";
+  const bool is_unknown = in <= 0 && (rest() > 0 || videos_left_ > 0 || !begun_.empty());
+  std::string out = in >= 0.5 ? duration_text(in) + " left" : is_unknown ? "time left not known yet" : "";
+  if (a_second > 0)
+    out += fmt::format("{}{:.{}f}x real time", out.empty() ? "" : ", ", a_second, a_second < 10 ? 1 : 0);
+  return out;
 }
 
 std::vector<std::string> VideoPace::at_work() const {
@@ -89,9 +106,9 @@ std::vector<std::string> VideoPace::at_work() const {
   for (const auto& video : begun_) {
     out.push_back(video.key);
     if (video.length > 0)
-      out.back() += fmt::format(", {} of {}", duration_text(video.reached), duration_text(video.length));
+      out.back() += fmt::format(" ({} of {})", duration_text(video.reached), duration_text(video.length));
     else if (video.reached > 0)
-      out.back() += fmt::format(", {} done", duration_text(video.reached));
+      out.back() += fmt::format(" ({} done)", duration_text(video.reached));
   }
   return out;
 }

@@ -27,14 +27,16 @@ class VideoPace {
   void reach(const std::string& key, double seconds);
   // seconds: its length; 0: unknown.
   void end(const std::string& key, double seconds);
+  // It failed or was filtered: only what it has reached is work done.
+  void drop(const std::string& key);
 
   // Asks for the length of videos that have been at work for seconds.
   void look(Clock::time_point now = Clock::now());
-  // "2:10 min left, 1.2x real time"; what is not known is left out.
+  // "2:10 min left, 1.2x real time"; "": the videos have no lengths.
   std::string text(Clock::time_point now = Clock::now()) const;
-  // Seconds that the rest takes; 0: unknown, or all is done.
+  // Seconds that the rest takes; 0: unknown, as until a twentieth of the videos' seconds are done, or all is done.
   double left(Clock::time_point now = Clock::now()) const;
-  // The videos at work, the oldest first: "city_night, 1:20 of 3:00 min".
+  // The videos at work, the oldest first: "city_night (1:20 min of 3:00 min)".
   std::vector<std::string> at_work() const;
 
  private:
@@ -47,6 +49,7 @@ class VideoPace {
   };
   double expected(uint64_t bytes, int64_t videos) const;
   double done() const;
+  double rest() const;  // seconds of video
   double rate(Clock::time_point now) const;
   void take(uint64_t bytes);
 
@@ -59,6 +62,7 @@ class VideoPace {
   double known_seconds_ = 0;
   uint64_t known_bytes_ = 0;  // of videos whose length is known
   int64_t known_ = 0;
+  bool has_lengthless_ = false;  // a video ended without a length
 };
 
 }  // namespace kinora::core

@@ -34,7 +34,7 @@ TEST(VideoPace, TheTimeLeftIsThatOfTheLongVideoAndNotOfItsNumber) {
   pace.reach("still", 80);
   EXPECT_NEAR(pace.left(kStart + seconds(50)), 50, 1e-9) << "100 s of 200 in 50 s";
   EXPECT_EQ(pace.text(kStart + seconds(50)), "50 s left, 2.0x real time");
-  EXPECT_THAT(pace.at_work(), ElementsAre("still, 1:20 min of 3:00 min"));
+  EXPECT_THAT(pace.at_work(), ElementsAre("still (1:20 min of 3:00 min)"));
   pace.end("still", 180);
   EXPECT_EQ(pace.text(kStart + seconds(100)), "2.0x real time");
   EXPECT_THAT(pace.at_work(), ElementsAre());
@@ -44,7 +44,7 @@ TEST(VideoPace, AnUnknownLengthIsThatOfTheBytes) {
   VideoPace pace(5000, 4, {}, kStart);
   pace.begin("a", "a", 1000, kStart);
   pace.begin("b", "b", 1000, kStart);
-  EXPECT_EQ(pace.text(kStart + seconds(5)), "") << "nothing is known";
+  EXPECT_EQ(pace.text(kStart + seconds(5)), "time left not known yet");
   EXPECT_THAT(pace.at_work(), ElementsAre("a", "b"));
   pace.end("a", 20);
   EXPECT_NEAR(pace.left(kStart + seconds(10)), 40, 1e-9) << "4000 bytes are 80 s at 2 a second";
@@ -54,6 +54,30 @@ TEST(VideoPace, AnUnknownLengthIsThatOfTheBytes) {
   EXPECT_NEAR(pace.left(kStart + seconds(10)), 5, 1e-9) << "40 s have ended, 20 are left";
   pace.end("of an earlier run", 5);
   pace.reach("of an earlier run", 5);
+}
+
+TEST(VideoPace, WhatFailedIsNoWorkDone) {
+  VideoPace pace(3000, 3, {}, kStart);
+  for (const char* key : {"good", "bad", "later"}) pace.begin(key, key, 1000, kStart);
+  pace.drop("bad");
+  EXPECT_EQ(pace.text(kStart + seconds(1)), "time left not known yet");
+  pace.end("good", 20);
+  EXPECT_NEAR(pace.left(kStart + seconds(10)), 10, 1e-9) << "20 s at 2 a second";
+  pace.reach("later", 5);
+  pace.drop("later");
+  EXPECT_EQ(pace.text(kStart + seconds(25)), "1.0x real time") << "25 s, and no video is left";
+}
+
+// 1000 s of video: 40 s say little, 60 s say enough.
+TEST(VideoPace, TheRestIsEstimatedFromATwentiethOn) {
+  VideoPace pace(1000, 3, {}, kStart);
+  pace.begin("a", "a", 40, kStart);
+  pace.end("a", 40);
+  EXPECT_EQ(pace.left(kStart + seconds(40)), 0);
+  EXPECT_EQ(pace.text(kStart + seconds(40)), "time left not known yet, 1.0x real time");
+  pace.begin("b", "b", 20, kStart);
+  pace.end("b", 20);
+  EXPECT_NEAR(pace.left(kStart + seconds(60)), 940, 1e-9);
 }
 
 TEST(VideoPace, InputsWithoutALengthHaveNone) {

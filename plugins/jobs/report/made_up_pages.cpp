@@ -40,7 +40,7 @@ void write_wall(MadeUpRun& run) {
     if (is_good) line.update({{"consumed", true}, {"shots", shots}});
     lines += MadeUpRun::dump(line);
     if (!is_good) continue;
-    const json facts{{"first_frame", 0}, {"end_frame", 48}};
+    const json facts{{"first_frame", i == 0 ? 12 : 0}, {"end_frame", i == 0 ? 36 : 48}};
     lines += MadeUpRun::dump(
         {{"key", key + "-0"}, {"parent", key}, {"end", "kept"}, {"caption", "a caption"}, {"facts", facts}});
     run.write("curate/data/" + key + "-0.preview.webp", tiny_preview());
@@ -50,6 +50,13 @@ void write_wall(MadeUpRun& run) {
       "clips": {"kept": 20, "filtered": 0, "failed": 0}, "seconds": 75})");
   run.write("choose/summary.json",
             R"({"curated": "curate", "clips": {"kept": 12, "filtered": 8, "failed": 0}})");
+  std::string decisions;
+  for (int i = 0; i < 8; ++i)
+    decisions += MadeUpRun::dump({{"key", "video-" + std::to_string(10 + i) + "-0"},
+                                  {"end", "filtered"},
+                                  {"rule", "letterbox <= 0.1"}});
+  run.write("choose/decisions.jsonl", decisions);
+  run.write("curate/data/video-10-0.json", R"({"scores": {"filter.letterbox": 0.25}})");
   run.write("shard/summary.json", R"({"samples": 9, "shards": 1})");
 }
 

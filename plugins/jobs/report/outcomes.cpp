@@ -35,7 +35,8 @@ json input_row(const SourceVideo& video) {
 
 struct Rule {
   std::string stage;
-  std::vector<std::pair<double, std::string>> scores;  // scores and their keys
+  std::vector<std::pair<double, std::string>> scores;       // scores and their keys
+  std::vector<std::pair<std::string, std::string>> copies;  // keys, and those of what they are copies of
   std::set<json> bounds;
   int64_t count = 0;
 };
@@ -57,7 +58,10 @@ json rules_of(const Curation& curation) {
     rule.stage = item.stage;
     ++rule.count;
     if (!item.bound.is_null()) rule.bounds.insert(item.bound);
-    if (item.score) rule.scores.emplace_back(*item.score, item.key);
+    if (!item.of.empty())
+      rule.copies.emplace_back(item.key, item.of);
+    else if (item.score)
+      rule.scores.emplace_back(*item.score, item.key);
   });
   json out = json::array();
   for (auto& [name, rule] : rules) {
@@ -65,7 +69,12 @@ json rules_of(const Curation& curation) {
     json lowest = json::array();
     for (size_t i = 0; i < std::min(rule.scores.size(), kMostScores); ++i)
       lowest.push_back({{"key", rule.scores[i].second}, {"score", rule.scores[i].first}});
+    json copies = json::array();
+    for (size_t i = 0; i < std::min(rule.copies.size(), kMostScores); ++i)
+      copies.push_back({{"key", rule.copies[i].first}, {"of", rule.copies[i].second}});
     out.push_back({{"rule", name},
+                   {"copies", std::move(copies)},
+                   {"more_copies", rule.copies.size() - std::min(rule.copies.size(), kMostScores)},
                    {"stage", rule.stage},
                    {"count", rule.count},
                    {"bounds", rule.bounds},

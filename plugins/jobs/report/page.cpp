@@ -6,6 +6,7 @@
 #include "core/base/digest.hpp"
 #include "plugins/jobs/data/base64.hpp"
 #include "plugins/jobs/funnel/funnel.hpp"
+#include "plugins/jobs/report/left_out.hpp"
 #include "plugins/jobs/report/numbers.hpp"
 #include "plugins/jobs/report/page_files.hpp"
 #include "plugins/jobs/report/pictures.hpp"
@@ -108,8 +109,17 @@ std::string options_text(const JobRecord& job) {
   return all.dump(2, ' ', false, json::error_handler_t::replace);
 }
 
+// What a select or dedup job left out of a curate job's clips.
+json left_out_of(Pictures& pictures, const RunRecord& run, const JobRecord& job, const LeftOut& left_out) {
+  const auto clips = left_out.of_jobs.find(job.name);
+  for (const auto* curate : run.of_kind("curate"))
+    if (clips != left_out.of_jobs.end() && curate->name == text_at(job.summary, "curated"))
+      return left_out_data(pictures, *curate, clips->second);
+  return json::array();
+}
+
 json job_data(Pictures& pictures, const RunRecord& run, const JobRecord& job,
-              const std::map<const JobRecord*, Curation>& curations) {
+              const std::map<const JobRecord*, Curation>& curations, const LeftOut& left_out) {
   json out{{"name", job.name},
            {"kind", job.kind},
            {"missing", job.missing},
@@ -128,6 +138,8 @@ json job_data(Pictures& pictures, const RunRecord& run, const JobRecord& job,
     out["scores"] = scores_of(run, job, curations.at(&job));
   }
   if (job.kind == "select") out["selection"] = selection_of(job);
+  if (job.kind == "select" || job.kind == "dedup")
+    out["left_out"] = left_out_of(pictures, run, job, left_out);
   if (out.contains("curves")) {
     out["ranks"] = ranks_of(job);
     out["rounding"] = rounding_of(job);
@@ -175,6 +187,7 @@ Gathered gather(const RunRecord& run, StillSource still) {
   Pictures pictures{std::move(still), {}};
   const auto curations = curations_of(run);
   const Totals totals = totals_of(run, curations);
+  LeftOut left_out = left_out_by(run);
   json out{{"title", run.title},
            {"version", run.version},
            {"file", run.file},
@@ -189,8 +202,9 @@ Gathered gather(const RunRecord& run, StillSource still) {
   for (const auto& f : figures_of(totals))
     if (!f.is_elsewhere) out["figures"].push_back({{"name", f.name}, {"value", f.value}, {"more", f.more}});
   for (const auto& [job, curation] : curations)
-    for (json& preview : wall_of(pictures, *job, curation)) out["wall"].push_back(std::move(preview));
-  for (const auto& job : run.jobs) out["jobs"].push_back(job_data(pictures, run, job, curations));
+    for (json& preview : wall_of(pictures, *job, curation, left_out.keys[job->name]))
+      out["wall"].push_back(std::move(preview));
+  for (const auto& job : run.jobs) out["jobs"].push_back(job_data(pictures, run, job, curations, left_out));
   return {std::move(out), line_of(totals)};
 }
 

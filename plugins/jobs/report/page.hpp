@@ -1,5 +1,6 @@
 // Builds the report: one HTML file that needs no other file and no network.
 #pragma once
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -27,8 +28,9 @@ std::string script_safe(const json& data);
 // number of the rest in "more".
 
 // Moving previews of kept clips, spread over all that have one, as far as a page can hold: [{"key", "uri", "still",
-// "width", "height"}]; still: the first frame, as "uri" is.
-json wall_of(Pictures&, const JobRecord&, const Curation&);
+// "is_left_out", "width", "height"}]; still: the first frame, as "uri" is. left_out: keys of those that a later job
+// left out, which come last.
+json wall_of(Pictures&, const JobRecord&, const Curation&, const std::set<std::string>& left_out);
 // The contact sheet: the shots of each video, with their outcomes and pictures; videos that failed come first. Of those
 // that failed without a shot {"failed": {"list": [an ending and a key], "more"}}.
 json source_videos_of(Pictures&, const JobRecord&, const Curation&);

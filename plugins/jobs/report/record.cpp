@@ -28,6 +28,7 @@ Item read_item(const json& line) {
   item.caption = text_at(line, "caption");
   item.url = text_at(line, "url");
   item.damaged = text_at(line, "damaged");
+  item.of = text_at(line, "of");
   item.score = number_at(line, "score");
   const auto consumed = line.find("consumed");
   item.consumed = consumed != line.end() && consumed->is_boolean() && consumed->get<bool>();
@@ -83,6 +84,12 @@ void read_shots(SourceVideo& video, const json& shots, const Detector& detector)
     if (i > 0) shot.score = score_of_cut(video.scores, shots, detector, bounds[i]);
     video.shots.push_back(shot);
   }
+  const auto fades = shots.find("transitions");
+  if (fades == shots.end() || !fades->is_array()) return;
+  for (const json& fade : *fades)
+    if (fade.is_array() && fade.size() == 2 && fade[0].is_number_integer() && fade[1].is_number_integer())
+      video.fades.emplace_back(std::clamp<int64_t>(fade[0].get<int64_t>(), 0, video.frames),
+                               std::clamp<int64_t>(fade[1].get<int64_t>(), 0, video.frames));
 }
 
 // The shot that shares the most frames with the clip.
@@ -143,6 +150,15 @@ Detector detector_of(const JobRecord& job) {
       out = {id.substr(id.find('.') + 1), number_at(options, "threshold")};
     }
   }
+  return out;
+}
+
+// Of the last stage that cuts clips out.
+double edge_crop_of(const JobRecord& job) {
+  double out = 0;
+  for (const auto& [slot, id, version, options] : job.components)
+    if (id == "stage/video.clips" || id == "stage/clip.transcode")
+      out = number_at(options, "edge_crop").value_or(0);
   return out;
 }
 
@@ -259,9 +275,15 @@ int64_t SourceVideo::clips_that(std::string_view end) const {
   return std::count_if(clips.begin(), clips.end(), [&](const Item& clip) { return clip.end == end; });
 }
 
+bool SourceVideo::is_fade(const Shot& shot) const {
+  return std::ranges::any_of(
+      fades, [&](const auto& fade) { return fade.first <= shot.first && shot.last <= fade.second; });
+}
+
 Curation read_curation(const JobRecord& job) {
   Curation out;
   out.detector = detector_of(job);
+  out.edge_crop = edge_crop_of(job);
   std::map<std::string, SourceVideo*> videos;
   std::map<std::string, std::string> parents;
   std::deque<Item> clips;

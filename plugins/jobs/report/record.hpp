@@ -77,6 +77,7 @@ std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder,
 // An input or a clip of a curate job with its outcome.
 struct Item {
   std::string key, parent, end, stage, reason, caption, url;
+  std::string of;                 // of a copy: the input with the same bytes
   std::string damaged;            // what is broken in an input's media, whatever its outcome
   bool consumed = false;          // cut into clips
   std::optional<double> score;    // score of a filtered sample
@@ -98,11 +99,15 @@ struct SourceVideo {
   int64_t frames = 0;
   std::vector<double> scores;  // one per frame
   std::vector<Shot> shots;
+  std::vector<std::pair<int64_t, int64_t>>
+      fades;                       // frames [first, last) of gradual changes, which are in no clip
   std::vector<const Item*> loose;  // clips that are in no known shot
   std::deque<Item> clips;
 
   double seconds(int64_t frame) const { return fps > 0 ? static_cast<double>(frame) / fps : 0; }
   int64_t clips_that(std::string_view end) const;
+  // Whether all frames of the shot are in a fade.
+  bool is_fade(const Shot&) const;
 };
 
 // The shot detector whose scores a curate job keeps.
@@ -116,6 +121,7 @@ struct Curation {
   bool found = false;  // items.jsonl exists
   int64_t broken = 0;  // number of its lines that could not be read
   Detector detector;
+  double edge_crop = 0;  // seconds that a clip leaves out at each cut
   Scores scores;
 };
 

@@ -95,6 +95,78 @@ TEST_F(ReportTest, TheFunnelIsThatOfTheSummaries) {
   EXPECT_EQ(all["figures"].dump().find("clip"), std::string::npos) << "said twice";
 }
 
+// Each clip belongs to the first job that left it out; a line that is no JSON ends what is read.
+TEST_F(ReportTest, WhatAJobLeftOutIsNamedWithItsScoreAndPicture) {
+  write_curation("film");
+  write("curate/data/film0.preview.webp", tiny_preview());
+  write("curate/data/film0.json", R"({"scores": {"filter.sharp": 12.5}})");
+  write("choose/summary.json", R"({"curated": "curate", "clips": {"kept": 0, "filtered": 9, "failed": 0}})");
+  const auto edit = [](const char* key) { return dump({{"key", key}, {"set", {{"keep", true}}}}); };
+  write("curate/edits.jsonl", edit("film0") + edit("d"));
+  const auto left_out = [](const char* key, const char* rule, json more) {
+    json line{{"key", key}, {"end", "filtered"}, {"rule", rule}};
+    line.update(more);
+    return dump(line);
+  };
+  const json alike{{"of", "film0"}, {"score", 0.99}};
+  std::string lines = left_out("film0", "sharp >= 20", {{"final", true}}) +
+                      left_out("a/b", "sharp >= 20", {{"final", true}}) +
+                      left_out("c", "dedup.semantic", alike) + left_out("d", "dedup.semantic", alike) +
+                      dump({{"key", "kept"}, {"end", "kept"}});
+  for (int i = 0; i < 10; ++i)
+    lines += dump({{"key", "same" + std::to_string(i)}, {"end", "filtered"}, {"rule", "dedup.exact"}});
+  lines += "{\"key\": \"cut o\n" + left_out("behind it", "dedup.exact", json::object());
+  write("choose/decisions.jsonl", lines);
+  const json all = data(), &rules = job_of(all, "choose")["left_out"];
+  ASSERT_EQ(rules.size(), 3U);
+  EXPECT_EQ(rules[0]["rule"], "dedup.exact");
+  EXPECT_EQ(rules[0]["list"].size(), 8U);
+  EXPECT_EQ(rules[0]["more"], 2);
+  const json &copy = rules[1]["list"][0], &low = rules[2]["list"][0];
+  EXPECT_EQ(rules[1]["list"].size(), 1U) << "a person accepted the other";
+  EXPECT_EQ(copy["of"], "film0");
+  EXPECT_EQ(copy["score"], 0.99);
+  EXPECT_EQ(copy["picture"], nullptr);
+  EXPECT_EQ(copy["picture_of"], low["picture"]);
+  EXPECT_EQ(low["key"], "film0");
+  EXPECT_EQ(low["score"], 12.5);
+  EXPECT_EQ(low["picture"]["width"], 16);
+  EXPECT_EQ(rules[2]["list"][1]["score"], nullptr) << "no file name";
+  ASSERT_EQ(all["wall"].size(), 1U);
+  EXPECT_EQ(all["wall"][0]["is_left_out"], true);
+}
+
+TEST_F(ReportTest, AFadeIsNoShotWithoutAReason) {
+  const json shots{{"fps", 25},
+                   {"frames", 175},
+                   {"cuts", {12}},
+                   {"scores", std::vector<double>(175, 0.1)},
+                   {"transitions", {{0, 25}, {"x", 3}, 7}}};
+  const json clip{{"key", "life-0"},
+                  {"parent", "life"},
+                  {"end", "kept"},
+                  {"facts", {{"first_frame", 37}, {"end_frame", 163}}}};
+  write("curate/items.jsonl",
+        dump({{"key", "life"}, {"end", "kept"}, {"consumed", true}, {"shots", shots}}) + dump(clip));
+  write("curate/summary.json", R"({"inputs": 1, "kept": 1, "filtered": 0, "failed": 0})");
+  const json all = data(), &video = job_of(all, "curate")["source_videos"]["list"][0];
+  EXPECT_EQ(video["fades"], (json::parse("[[0, 25]]")));
+  EXPECT_EQ(video["tiles"][0]["is_fade"], true);
+  EXPECT_EQ(video["tiles"][1]["is_fade"], false);
+  EXPECT_EQ(video["tiles"][1]["frames"], (json{37, 163}));
+}
+
+TEST_F(ReportTest, ACopyNamesItsOriginal) {
+  const json copy{{"key", "b"}, {"end", "filtered"}, {"stage", "ingest"}, {"reason", "ingest.duplicate"},
+                  {"of", "a"},  {"score", 1.0}};
+  write("curate/items.jsonl", dump(copy));
+  write("curate/summary.json", R"({"inputs": 1, "kept": 0, "filtered": 1, "failed": 0})");
+  const json all = data(), &outcomes = job_of(all, "curate")["outcomes"];
+  EXPECT_EQ(outcomes["inputs"]["list"][0]["of"], "a");
+  EXPECT_EQ(outcomes["rules"][0]["copies"], (json::array({{{"key", "b"}, {"of", "a"}}})));
+  EXPECT_EQ(outcomes["rules"][0]["scores"], 0) << "1 means nothing";
+}
+
 // Its first frame is a file of its own: nothing needs to decode the preview for a page that stands still.
 TEST_F(ReportTest, ThePreviewsOfKeptClipsAreAWall) {
   write_curation("film");
@@ -108,6 +180,7 @@ TEST_F(ReportTest, ThePreviewsOfKeptClipsAreAWall) {
   EXPECT_EQ(wall[0], (json{{"key", "film0"},
                            {"uri", uri(tiny_preview())},
                            {"still", uri(still)},
+                           {"is_left_out", false},
                            {"width", 16},
                            {"height", 8}}));
   EXPECT_LT(still.size(), tiny_preview().size());
@@ -138,6 +211,8 @@ TEST_F(ReportTest, EveryVideoIsThereAndFailedOnesAreFirst) {
   const json& failed = videos["failed"];
   ASSERT_EQ(failed["list"].size(), 3U);
   EXPECT_EQ(failed["more"], 0);
+  EXPECT_EQ(failed["all"], 4) << "as in the summary";
+  EXPECT_EQ(failed["in_part"], 0) << "no clip was kept of it";
   EXPECT_EQ(failed["list"][0]["key"], "v13");
   EXPECT_EQ(failed["list"][0]["reason"], "cut off");
 }

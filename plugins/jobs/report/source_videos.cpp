@@ -70,8 +70,11 @@ json tile_data(Pictures& pictures, const JobRecord& job, const SourceVideo& vide
   json image = still.jpeg.empty() ? json{{"reason", still.reason}} : pictures.media.jpeg(still.jpeg);
   image["width"] = kStillWidth;
   image["height"] = height;
-  return {{"first", tile.first},        {"last", tile.last},           {"kept", tile.kept() != nullptr},
-          {"clips", tile.clips.size()}, {"endings", endings_of(tile)}, {"image", std::move(image)}};
+  json out{{"first", tile.first},        {"last", tile.last},           {"kept", tile.kept() != nullptr},
+           {"clips", tile.clips.size()}, {"endings", endings_of(tile)}, {"image", std::move(image)}};
+  if (tile.clips.size() == 1 && tile.clips[0]->first >= 0)
+    out["frames"] = {tile.clips[0]->first, tile.clips[0]->last};
+  return out;
 }
 
 // Shots come first, then clips in no known shot; `most` of them.
@@ -83,6 +86,7 @@ json tiles_of(Pictures& pictures, const JobRecord& job, const SourceVideo& video
       const Shot& shot = video.shots[i];
       out.push_back(tile_data(pictures, job, video, {shot.first, shot.last, shot.clips}));
       out.back()["shot"] = i;
+      out.back()["is_fade"] = video.is_fade(shot);
     } else {
       const std::vector<const Item*> clips{video.loose[i - video.shots.size()]};
       const Item& clip = *clips[0];
@@ -113,6 +117,7 @@ json video_data(Pictures& pictures, const JobRecord& job, const SourceVideo& vid
            {"height", video.item.height},
            {"fps", video.fps},
            {"frames", video.frames},
+           {"fades", video.fades},
            {"scores", peaks(video.scores, kScoreColumns)},
            {"shots", json::array()},
            {"tiles", tiles_of(pictures, job, video, most)},
@@ -126,23 +131,25 @@ json video_data(Pictures& pictures, const JobRecord& job, const SourceVideo& vid
 }  // namespace
 
 json ending_of(const Item& item) {
-  return {{"end", item.end},
-          {"stage", item.stage},
-          {"reason", item.reason},
-          {"score", or_null(item.score)},
-          {"bound", item.bound}};
+  return {{"end", item.end},       {"stage", item.stage},
+          {"reason", item.reason}, {"score", or_null(item.score)},
+          {"bound", item.bound},   {"of", item.of}};
 }
 
 // Videos with shots or clips come first, and of these the ones that failed or are damaged.
 json source_videos_of(Pictures& pictures, const JobRecord& job, const Curation& curation) {
   std::vector<const SourceVideo*> videos;
   json failed = json::array();
-  size_t all_failed = 0;
+  size_t all_failed = 0, in_part = 0, failed_with_parts = 0;
   const auto has_parts = [](const SourceVideo* v) { return !v->shots.empty() || !v->clips.empty(); };
   for (const auto& video : curation.videos) {
-    if (video.item.end != "failed" || has_parts(&video)) {
+    const bool has_failed = video.item.end == "failed";
+    if (has_failed && video.clips_that("kept") > 0) ++in_part;
+    if (has_failed) ++all_failed;
+    if (has_failed && has_parts(&video)) ++failed_with_parts;
+    if (!has_failed || has_parts(&video)) {
       videos.push_back(&video);
-    } else if (++all_failed <= kMostFailed) {
+    } else if (failed.size() < kMostFailed) {
       failed.push_back(ending_of(video.item));
       failed.back()["key"] = video.item.key;
     }
@@ -152,10 +159,13 @@ json source_videos_of(Pictures& pictures, const JobRecord& job, const Curation& 
     return v->item.end == "failed" || !v->item.damaged.empty();
   });
   const size_t shown = std::min(videos.size(), kMostSources);
+  const size_t unlisted = all_failed - failed_with_parts - failed.size();
   json out{{"found", curation.found},
            {"detector", curation.detector.name},
            {"threshold", or_null(curation.detector.threshold)},
-           {"failed", {{"more", all_failed - failed.size()}, {"list", std::move(failed)}}},
+           {"edge_crop", curation.edge_crop},
+           {"failed",
+            {{"all", all_failed}, {"in_part", in_part}, {"more", unlisted}, {"list", std::move(failed)}}},
            {"list", json::array()},
            {"more", videos.size() - shown}};
   size_t left = kMostTilesOfAll;

@@ -67,4 +67,33 @@ std::vector<size_t> farthest_places(std::vector<float>& vectors, size_t size, si
   return out;
 }
 
+size_t set_at(const std::vector<double>& asked, double share) {
+  double end = 0;
+  for (size_t i = 0; i + 1 < asked.size(); ++i)
+    if (end += asked[i]; share < end) return i;
+  return asked.size() - 1;
+}
+
+std::map<double, size_t> moved_shares(const std::vector<double>& asked, const std::set<double>& shares) {
+  constexpr size_t kFewest = 3;
+  std::map<double, size_t> out;
+  if (shares.size() < std::max(kFewest, asked.size())) return out;
+  std::map<double, size_t> now;
+  std::vector<size_t> sizes(asked.size());
+  for (const double share : shares) ++sizes[now[share] = set_at(asked, share)];
+  double begin = 0;
+  for (size_t set = 0; set < asked.size(); begin += asked[set++]) {
+    if (sizes[set] > 0) continue;
+    const auto away = [&, end = begin + asked[set]](double share) {
+      return std::max(begin - share, share - end);
+    };
+    const std::pair<const double, size_t>* nearest = nullptr;
+    for (const auto& one : now)
+      if (sizes[one.second] > 1 && (!nearest || away(one.first) < away(nearest->first))) nearest = &one;
+    --sizes[nearest->second], ++sizes[set];
+    now[nearest->first] = out[nearest->first] = set;
+  }
+  return out;
+}
+
 }  // namespace kinora::core

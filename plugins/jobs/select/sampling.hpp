@@ -1,7 +1,9 @@
-// Chooses some of many clips: at random, or those that differ the most.
+// Chooses some of many clips: at random, or those that differ the most; and splits clips into sets.
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,5 +21,12 @@ std::vector<size_t> random_places(const std::vector<std::string>& keys, size_t c
 std::vector<size_t> farthest_places(std::vector<float>& vectors, size_t size, size_t count,
                                     const std::vector<size_t>& first,
                                     const std::function<void(size_t)>& step);
+
+// The set whose part of [0, 1) holds the share. asked: the length of each part, of a sum of 1.
+size_t set_at(const std::vector<double>& asked, double share);
+
+// The shares whose set is another than set_at() says, by share: from three shares on, if there are as many as sets, no
+// set stays without one. It takes the share that is nearest to its part, of a set that has more than one.
+std::map<double, size_t> moved_shares(const std::vector<double>& asked, const std::set<double>& shares);
 
 }  // namespace kinora::core

@@ -173,13 +173,36 @@ std::vector<double> asked_shares(const SelectOptions& options) {
   return shares;
 }
 
-// The set of a clip by its share: sets follow each other in [0, 1).
-const std::string& set_of(const SelectOptions& options, const std::vector<double>& asked, double share) {
-  double end = 0;
-  for (size_t i = 0; i + 1 < asked.size(); ++i)
-    if (end += asked[i]; share < end) return options.sets[i];
-  return options.sets.back();
+// The shares of the clips that stay. Clips of one share are always in one set.
+std::set<double> shares_of(const std::vector<Candidate>& clips) {
+  std::set<double> out;
+  for (const auto& clip : clips)
+    if (clip.removed_by == kStays) out.insert(clip.share);
+  return out;
 }
+
+// Names the set of each clip: those of one share are in one set, and sets follow each other in [0, 1).
+class Sets {
+ public:
+  Sets(const SelectOptions& options, const std::vector<Candidate>& clips)
+      : names_(options.sets), asked_(asked_shares(options)) {
+    if (names_.empty()) return;
+    std::vector<bool> has_clips(names_.size());
+    for (const auto& clip : clips)
+      if (clip.removed_by == kStays) has_clips[set_at(asked_, clip.share)] = true;
+    if (std::ranges::find(has_clips, false) != has_clips.end())
+      moved_ = moved_shares(asked_, shares_of(clips));
+  }
+  const std::string& of(double share) const {
+    const auto moved = moved_.find(share);
+    return names_[moved == moved_.end() ? set_at(asked_, share) : moved->second];
+  }
+
+ private:
+  const std::vector<std::string>& names_;
+  const std::vector<double> asked_;
+  std::map<double, size_t> moved_;
+};
 
 void write_decisions(const fs::path& file, const std::vector<Candidate>& clips,
                      const std::vector<std::string>& steps, const SelectOptions& options, json& summary) {
@@ -188,7 +211,7 @@ void write_decisions(const fs::path& file, const std::vector<Candidate>& clips,
   };
   std::map<std::string, int64_t> sets;
   for (const auto& name : options.sets) sets[name] = 0;
-  const std::vector<double> asked = asked_shares(options);
+  const Sets of_clips(options, clips);
   AtomicFile decisions = or_throw(AtomicFile::create(file));
   std::string text;
   for (const auto& clip : clips) {
@@ -199,7 +222,7 @@ void write_decisions(const fs::path& file, const std::vector<Candidate>& clips,
     } else if (clip.removed_by == kStays) {
       text += R"(,"end":"kept")";
       if (!options.sets.empty()) {
-        const std::string& set = set_of(options, asked, clip.share);
+        const std::string& set = of_clips.of(clip.share);
         ++sets[set];
         text += R"(,"set":)" + quoted(set);
       }
@@ -267,10 +290,7 @@ void report_shares(const std::string& job, const SelectOptions& options, const s
       worst = got.size() - 1;
   }
   if (std::abs(got[worst] - asked[worst]) <= 0.1) return;
-  std::set<double> together;  // clips of one share are always in one set
-  for (const auto& clip : clips)
-    if (clip.removed_by == kStays) together.insert(clip.share);
-  const auto parts = static_cast<int64_t>(together.size());
+  const auto parts = static_cast<int64_t>(shares_of(clips).size());
   const std::string why = options.sets_by == "key" ? "there are only " + counted(parts, "clip", "clips")
                           : options.sets_by == "film"
                               ? fmt::format("the clips of a video are in one set, and there are {}",
@@ -390,7 +410,6 @@ std::string Select::result_line(const json& summary) const {
 }
 
 void Select::run(JobContext& context) const {
-  require(context);
   const auto options = context.options<SelectOptions>();
   CandidateReader reader(choice_of(context, options));
   std::vector<Candidate> clips = reader.read();
@@ -414,7 +433,8 @@ void Select::run(JobContext& context) const {
   for (const auto& set : options.sets)
     if (summary["inputs"] > 0 && summary["sets"][set] == 0)
       log_warn(
-          "{}: no clip is in the set '{}'; give it a larger share, or split clip by clip: sets_by = \"key\"",
+          "{}: no clip is in the set '{}'; add videos, or split clip by clip: sets_by = \"key\", which puts "
+          "parts of one video into several sets",
           name, set);
 }
 

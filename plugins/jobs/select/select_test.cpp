@@ -104,6 +104,20 @@ TEST(UserTable, NamesTheRowAtFault) {
   EXPECT_THAT(problem_of_table("t.txt"), HasSubstr("must be a .csv or .jsonl file"));
 }
 
+TEST(MovedShares, LeaveNoSetEmptyFromThreeOn) {
+  const std::vector<double> asked{0.9, 0.1};
+  EXPECT_THAT(moved_shares(asked, {0.1, 0.5, 0.89}), ElementsAre(std::pair(0.89, size_t{1})));
+  EXPECT_THAT(moved_shares(asked, {0.91, 0.95, 0.99}), ElementsAre(std::pair(0.91, size_t{0})));
+  EXPECT_TRUE(moved_shares(asked, {0.1, 0.5, 0.95}).empty());
+  EXPECT_TRUE(moved_shares(asked, {0.1, 0.5}).empty());
+  EXPECT_THAT(moved_shares({0.8, 0.1, 0.1}, {0.1, 0.2, 0.3}),
+              ElementsAre(std::pair(0.2, size_t{2}), std::pair(0.3, size_t{1})));
+  EXPECT_TRUE(moved_shares({0.5, 0.2, 0.2, 0.1}, {0.1, 0.2, 0.3}).empty());
+  std::set<double> many;  // only the nearest moves
+  for (int i = 0; i < 100; ++i) many.insert(i / 200.0);
+  EXPECT_THAT(moved_shares(asked, many), ElementsAre(std::pair(99 / 200.0, size_t{1})));
+}
+
 class Candidates : public testing::Test {
  protected:
   Candidates() : folder_(fs::path(testing::TempDir()) / ("candidates-" + std::to_string(getpid()))) {

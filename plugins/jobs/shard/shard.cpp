@@ -15,8 +15,8 @@
 #include "plugins/jobs/curation/clip_source.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/edits.hpp"
-#include "plugins/jobs/pipeline/pipeline.hpp"
 #include "plugins/jobs/curation/where.hpp"
+#include "plugins/jobs/pipeline/pipeline.hpp"
 #include "plugins/jobs/shard/copy_out.hpp"
 #include "plugins/jobs/shard/trim.hpp"
 
@@ -90,15 +90,15 @@ void sort_into_bins(Io& io, std::vector<Clip>& clips, const EditHistory& edits, 
                    [](const Clip& a, const Clip& b) { return a.folder < b.folder; });
 }
 
-// The part of a clip that a person has chosen, instead of its stored video; what shows the whole clip is left out.
+// The part of a clip that a person has chosen, instead of its stored video and preview.
 void trim(ClipTrimmer& trimmer, const ClipFields& stored, Sample& sample, json& facts, json& files) {
   const auto video = stored.find("mp4");
   if (video == stored.end())
     throw Error(
         KINORA_ERROR_DATA,
         fmt::format("{}: it is trimmed, and has no video KEY.mp4; undo that in the studio", sample.key()));
+  for (const char* field : {"preview.webp", "preview.mp4"}) files.erase(field);
   trimmer.cut(sample, facts, video->second);
-  files.erase("preview.webp");
 }
 
 // The names and sizes of its files, which the writer reads, and the fields that a person or a select job changed.
@@ -248,13 +248,13 @@ JobParts Shard::parts() {
           .draws = false};
 }
 
-// "12 samples in 2 shards, of 15 clips from chosen; 3 clips left out (studio.reject 3)"
+// "12 samples in 2 shards, of 15 clips from chosen; 3 clips left out (studio.reject: 3); 2 trimmed"
 std::string Shard::result_line(const json& summary) const {
   const auto number = [&](const char* name) { return summary.value(name, int64_t{0}); };
   std::vector<std::string> rules;
   const json left_out = summary.value("rules", json::object());
   for (const auto& [rule, count] : left_out.items())
-    rules.push_back(fmt::format("{} {}", rule, count.get<int64_t>()));
+    rules.push_back(fmt::format("{}: {}", rule, count.get<int64_t>()));
   std::string out =
       counted(number("samples"), "sample", "samples") + " in " + counted(number("shards"), "shard", "shards");
   if (summary.contains("given"))
@@ -263,6 +263,7 @@ std::string Shard::result_line(const json& summary) const {
   if (number("filtered") > 0)
     out += fmt::format("; {} left out ({})", counted(number("filtered"), "clip", "clips"),
                        fmt::join(rules, ", "));
+  if (number("trimmed") > 0) out += fmt::format("; {} trimmed", number("trimmed"));
   return out;
 }
 
@@ -290,7 +291,7 @@ void require_clips(const std::vector<Clip>& clips, const std::map<std::string, D
     ++rules[drop->second.rule];
   }
   std::vector<std::string> why;
-  for (const auto& [rule, count] : rules) why.push_back(fmt::format("{} {}", rule, count));
+  for (const auto& [rule, count] : rules) why.push_back(fmt::format("{}: {}", rule, count));
   throw Error(
       KINORA_ERROR_DATA,
       fmt::format("no clip is left to pack, of {}{}; loosen what leaves them out, or look at the jobs before",
@@ -301,7 +302,6 @@ void require_clips(const std::vector<Clip>& clips, const std::map<std::string, D
 }  // namespace
 
 void Shard::run(JobContext& context) const {
-  require(context);
   const auto options = context.options<ShardOptions>();
   if (!options.out.empty()) refuse_others(context, options.out);
   const auto [curated, decisions] = clip_source(context.run(), context.spec());

@@ -11,18 +11,28 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kLongest = 1e6;  // seconds, longer than any clip
+constexpr std::string_view kDescriber = "caption.describe";
 
-// Options of the encoder that made the job's clips.
-json encoder_options(const fs::path& curated) {
-  json out{
-      {"min_length", 0.0}, {"min_frames", 1}, {"edge_crop", 0.0}, {"max_length", kLongest}, {"copy", "auto"}};
+using StageUse = ClipTrimmer::StageUse;
+
+// What makes the part of a clip: the encoder as the job that made the clip used it, then those of its stages that show
+// or describe a clip.
+std::vector<StageUse> stages_of(const fs::path& curated) {
+  std::vector<StageUse> out{{"clip.transcode",
+                             {{"min_length", 0.0},
+                              {"min_frames", 1},
+                              {"edge_crop", 0.0},
+                              {"max_length", kLongest},
+                              {"copy", "auto"}}}};
   const json about = object_in_file(curated / "job.json");
   for (const json& component : about.value("components", json::array())) {
     const std::string id = text_in(component, "id");
-    if (id != "stage/clip.transcode" && id != "stage/video.clips") continue;
-    for (const char* name : {"crf", "preset", "encoder"})
-      if (const json& options = object_in(component, "options"); options.contains(name))
-        out[name] = options[name];
+    const json& options = object_in(component, "options");
+    if (id == "stage/clip.transcode" || id == "stage/video.clips")
+      for (const char* name : {"crf", "preset", "encoder", "sample_fps", "sample_height"})
+        if (options.contains(name)) out.front().options[name] = options[name];
+    for (const std::string_view name : {std::string_view("clip.preview"), kDescriber})
+      if (id == fmt::format("stage/{}", name)) out.push_back({std::string(name), options});
   }
   return out;
 }
@@ -63,7 +73,7 @@ json trimmed_facts(json facts, const std::string& key, const Trim& trim) {
 }
 
 ClipTrimmer::ClipTrimmer(Runtime& runtime, const fs::path& curated)
-    : runtime_(runtime), options_(encoder_options(curated)) {}
+    : runtime_(runtime), uses_(stages_of(curated)) {}
 
 // What is not wanted is a transition, whose frames are in no clip.
 void ClipTrimmer::cut(Sample& sample, json& facts, const fs::path& video) {
@@ -77,10 +87,19 @@ void ClipTrimmer::cut(Sample& sample, json& facts, const fs::path& video) {
                                {"cuts", json::array()},
                                {"transitions", others}}
                               .dump());
-  if (!stage_) stage_.emplace(runtime_, "clip.transcode", options_);
-  const Sample made = (*stage_)(whole);
-  sample.set("mp4", made.need("mp4"));
-  set_length(facts, number_in(parse_facts(made.need("json")), "duration_s"));
+  if (stages_.empty())
+    for (const auto& [id, options] : uses_) stages_.emplace_back(runtime_, id, options);
+  Sample made = stages_.front()(whole);
+  for (size_t i = 1; i < stages_.size(); ++i) made = stages_[i](made);
+  for (const char* field : {"mp4", "preview.webp", "preview.mp4"})
+    if (const auto bytes = made.text(field)) sample.set(field, *bytes);
+  const json of_part = parse_facts(made.need("json"));
+  set_length(facts, number_in(of_part, "duration_s"));
+  if (const auto caption = made.text("txt");
+      caption && text_in(object_in(facts, "caption"), "by") == kDescriber) {
+    sample.set("txt", *caption);
+    facts["measured"] = object_in(of_part, "measured");
+  }
 }
 
 }  // namespace kinora::core

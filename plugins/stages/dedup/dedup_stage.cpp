@@ -19,7 +19,8 @@ namespace kinora::dedup {
 namespace {
 
 constexpr const char* kSignatureField = "signature";
-constexpr const char* kBytesField = "bytes";  // size of the clip's file, which a dedup job sets
+constexpr const char* kBytesField = "bytes";      // size of the clip's file, which a dedup job sets
+constexpr const char* kDamagedField = "damaged";  // of clips of a damaged video, which a dedup job sets
 constexpr double kDefaultEps = 0.01;
 constexpr size_t kMostCompared = 32;  // earlier clips, the most similar ones, that a clip is compared with
 
@@ -92,8 +93,10 @@ void DedupSemantic::describe(Describe<Options>& d) {
       .help(
           "copy to keep of two: the one with more pixels, the longer one, the one with the higher `score`, "
           "or the one with the lower key; of equal ones the one with more pixels, the longer one, the one "
-          "with more frames a second, more bits a pixel, more sharpness (filter.blur), where a difference "
-          "of at most 5 %, of frames a second 2 %, counts as none; then the longer one, then the lower "
+          "of a video that is not damaged, with more frames a second, more bits a pixel, more sharpness "
+          "(filter.blur), where a difference "
+          "of at most 5 %, of frames a second 2 %, counts as none; then the longer one, the one not named as "
+          "a copy (\"sea (1)\", \"sea copy\"), then the lower "
           "key. A clip never replaces one that is longer by more than 25 %, whatever the rule, and with "
           "largest and longest all clips of two videos are decided together");
   d.option("score", &Options::score)
@@ -356,6 +359,7 @@ Clip clip_of(Sample sample, const std::string& score) {
   clip.quality = quality_of(facts, score, bytes_of(clip.sample), key);
   clip.video = text(facts, "film");
   clip.picture = facts.contains("picture");
+  if (clip.sample.text(kDamagedField)) clip.quality.whole = 0;
   if (const auto content = clip.sample.text("sha256")) clip.content = *content;
   return clip;
 }

@@ -317,6 +317,18 @@ TEST(Dedup, ACopyOfNearlyEqualLengthStaysOnlyIfItIsBetter) {
   EXPECT_THAT(kept({original, again}, {.keep = "longest"}), ElementsAre(key_of(0)));
 }
 
+TEST(Dedup, OfTheSameBytesTheOneOfAWholeVideoStays) {
+  testing::start();
+  std::vector<Sample> samples;
+  for (size_t i = 0; i < 2; ++i) {
+    samples.push_back(sample_of(i, {1, 0}, video(i == 0 ? "broken" : "good", 3, 640, 25)));
+    samples.back().set("sha256", "ab");
+  }
+  EXPECT_THAT(run(samples, {}).kept, ElementsAre(key_of(0)));
+  samples[0].set("damaged", "1");
+  EXPECT_THAT(run(samples, {}).kept, ElementsAre(key_of(1)));
+}
+
 TEST(Dedup, AnExcerptNeverStandsForTheWhole) {
   const json whole = video("a", 5.53, 560, 25), excerpt = video("b", 1.72, 640, 25),
              again = video("c", 5.6, 480, 25);

@@ -1,6 +1,8 @@
 #include "preference.hpp"
 
 #include <algorithm>
+#include <cctype>
+#include <string_view>
 #include <tuple>
 
 namespace kinora::dedup {
@@ -29,12 +31,37 @@ int nearly_compared(double a, double b, double share) {
 constexpr double kNearLength = 0.05, kNearPixels = 0.05, kNearRate = 0.02, kNearBits = 0.05,
                  kNearSharpness = 0.05;
 
+bool is_letter(std::string_view text, size_t at) {
+  return at < text.size() && std::isalpha(static_cast<unsigned char>(text[at])) != 0;
+}
+
+// Whether a program or a person has named it as a copy: "sea (1)", "Copy of sea"; also with a clip's number behind.
+bool is_named_copy(std::string_view key) {
+  for (size_t at = 0; at + 4 <= key.size(); ++at) {
+    const std::string_view word = key.substr(at, 4);
+    const bool is_word = word == "copy" || word == "Copy" || word == "COPY";
+    if (is_word && !is_letter(key, at - 1) && !is_letter(key, at + 4)) return true;
+  }
+  for (size_t at = key.find(" ("); at != key.npos; at = key.find(" (", at + 1)) {
+    const size_t end = key.find_first_not_of("0123456789", at + 2);
+    if (end == key.npos || end == at + 2 || key[end] != ')') continue;
+    if (end + 1 == key.size() || key[end + 1] == '-') return true;
+  }
+  return false;
+}
+
+int by_name(const Quality& a, const Quality& b) {
+  const bool is_a = is_named_copy(a.key), is_b = is_named_copy(b.key);
+  return is_a != is_b ? (is_b ? 1 : -1) : -a.key.compare(b.key);
+}
+
 int by_quality(const Quality& a, const Quality& b) {
+  if (const int order = compared(a.whole, b.whole)) return order;
   if (const int order = nearly_compared(a.rate, b.rate, kNearRate)) return order;
   if (const int order = nearly_compared(a.bits, b.bits, kNearBits)) return order;
   if (const int order = nearly_compared(a.sharpness, b.sharpness, kNearSharpness)) return order;
   if (const int order = compared(a.seconds, b.seconds)) return order;
-  return -a.key.compare(b.key);
+  return by_name(a, b);
 }
 
 }  // namespace
@@ -78,11 +105,11 @@ bool is_preferred(const Quality& a, const Quality& b, Keep keep) {
 bool comes_before(const Quality& a, const Quality& b, Keep keep) {
   if (const int order = by_rule(a, b, keep)) return order > 0;
   const auto numbers = [keep](const Quality& of) {
-    return std::tuple(keep == Keep::longest ? of.seconds : 0, of.pixels, of.rate, of.bits, of.sharpness,
-                      of.seconds);
+    return std::tuple(keep == Keep::longest ? of.seconds : 0, of.pixels, of.whole, of.rate, of.bits,
+                      of.sharpness, of.seconds);
   };
   const auto of_a = numbers(a), of_b = numbers(b);
-  return of_a == of_b ? a.key < b.key : of_a > of_b;
+  return of_a == of_b ? by_name(a, b) > 0 : of_a > of_b;
 }
 
 Quality together(const std::vector<const Quality*>& clips, std::string key) {
@@ -90,7 +117,7 @@ Quality together(const std::vector<const Quality*>& clips, std::string key) {
   out.key = std::move(key);
   const auto n = static_cast<double>(clips.size());
   for (const auto number : {&Quality::score, &Quality::pixels, &Quality::rate, &Quality::bits,
-                            &Quality::sharpness, &Quality::seconds}) {
+                            &Quality::sharpness, &Quality::seconds, &Quality::whole}) {
     out.*number = 0;
     for (const Quality* clip : clips) out.*number += clip->*number / (number == &Quality::seconds ? 1 : n);
   }

@@ -21,6 +21,7 @@ struct Quality {
   double bits = kMissing;       // of the file a pixel
   double sharpness = kMissing;  // filter.blur
   double seconds = kMissing;
+  double whole = 1;  // 0: its video is damaged
   std::string key;
 };
 
@@ -30,8 +31,9 @@ Quality quality_of(const nlohmann::json& facts, const std::string& score, double
 // Whether a is so much longer than b that b cannot stand for it, whatever the rule: b is an excerpt.
 bool is_much_longer(const Quality& a, const Quality& b);
 
-// Whether a is kept rather than b. The rule's own number comes first, then more pixels, the longer one, the
-// higher rate, more bits, the sharper one, and last, of any difference, the longer one and the lower key.
+// Whether a is kept rather than b. The rule's own number comes first, then more pixels, the longer one, the one whose
+// video is whole, the higher rate, more bits, the sharper one, and last, of any difference, the longer one, the one
+// whose name is not that of a copy ("sea (1)", "sea copy"), and the lower key.
 // Numbers that differ by 5 % at most, rates by 2 %, are equal. The relation is not transitive: a may be
 // preferred to b, b to c and c to a.
 bool is_preferred(const Quality& a, const Quality& b, Keep keep);

@@ -65,6 +65,30 @@ TEST(Preference, IsOfOneOfEachTwo) {
       }
 }
 
+TEST(Preference, OfEqualCopiesTheOneOfAWholeVideo) {
+  Quality damaged = clip(3, 1e5, 30, 0.2, 90, "a");
+  damaged.whole = 0;
+  for (const Keep keep : {Keep::largest, Keep::longest}) {
+    EXPECT_TRUE(is_preferred(clip(3, 1e5, 25, 0.1, 80, "b"), damaged, keep));
+    EXPECT_TRUE(comes_before(clip(3, 1e5, 25, 0.1, 80, "b"), damaged, keep));
+    EXPECT_TRUE(is_preferred(damaged, clip(3, 0.5e5), keep)) << "more pixels come first";
+  }
+  EXPECT_EQ(together({&damaged, &damaged}, "v").whole, 0);
+  EXPECT_EQ(together({&damaged}, "v").seconds, 3);
+}
+
+TEST(Preference, OfEqualCopiesTheOneThatIsNotNamedSo) {
+  const auto named = [](const std::string& key) { return clip(3, 1e5, 25, 0.1, 90, key); };
+  for (const char* copy : {"bunny A (1)-0000", "bunny A (1)", "Copy of sea-0000", "a copy-0000", "a_COPY"}) {
+    EXPECT_TRUE(is_preferred(named("z-0000"), named(copy), Keep::largest)) << copy;
+    EXPECT_TRUE(comes_before(named("z-0000"), named(copy), Keep::largest)) << copy;
+    EXPECT_TRUE(is_preferred(named(copy), named("z-0000"), Keep::first)) << "its rule is the key alone";
+  }
+  for (const char* other : {"photocopy-0000", "copyright", "a (1900s)", "b(1)-0000", "c ()-0000"})
+    EXPECT_TRUE(is_preferred(named(other), named("z copy"), Keep::largest)) << other;
+  EXPECT_TRUE(is_preferred(named("a copy-0000"), named("b copy-0000"), Keep::largest)) << "the lower key";
+}
+
 TEST(Preference, BitsAreOfTheFileAPixel) {
   const json facts{
       {"width", 100}, {"height", 10}, {"frames", 50}, {"fps", 25.0}, {"scores", {{"filter.blur", 7}}}};

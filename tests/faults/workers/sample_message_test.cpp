@@ -145,9 +145,9 @@ TEST(SampleMessage, RefusesWhatDoesNotHoldWhatItSays) {
 TEST(Channel, RefusesAHeadThatIsNestedWithoutEnd) {
   for (const uint32_t depth : {1u, 10u, 60000u}) {
     auto [ours, theirs] = socket_pair();
-    std::string text(depth, '\x81');  // arrays of one
+    std::string text(depth, '\x91');  // arrays of one
     text += "\x01";
-    std::string packet{'\xa1', '\x61', 'a'};  // {"a": [[[1]]]}
+    std::string packet{'\x81', '\xa1', 'a'};  // {"a": [[[1]]]}
     packet += text;
     const auto size = static_cast<uint32_t>(packet.size());
     packet.insert(0, reinterpret_cast<const char*>(&size), sizeof size);

@@ -44,13 +44,12 @@ struct Pace {
   std::vector<Line> lines;  // as often as it was simulated
 };
 
-// Shares of the bound are measured, not times: chance in the drawn costs makes no node faster than `most` inputs per
-// second.
+// Of the run its share of the bound for the work that was drawn is taken, not its seconds: these have a chance that
+// many nodes do not have. most: inputs per second.
 Pace::Line line_of(const NodeRun& run, int64_t n, double most) {
   const double least = static_cast<double>(n) / most, whole = run.least > 0 ? run.seconds / run.least : 1;
   Pace::Line out;
-  const double share = run.steady > 0 ? 1 / run.steady : whole;
-  out.each = std::max(1.0, share) / most;
+  out.each = (run.steady > 0 ? 1 / run.steady : whole) / most;
   out.start = std::max(0.0, whole * least - static_cast<double>(n) * out.each);
   return out;
 }
@@ -320,7 +319,7 @@ TogetherRun run_together(const Job& job, const std::vector<Kind>& kinds, uint64_
   const int64_t n = simulated_inputs(job, static_cast<double>(job.inputs), most_together(job.stages, some));
   const NodeRun run = run_nodes(job.stages, some, {}, n, mixed(seed));
   TogetherRun out;
-  out.of_bound = std::min(1.0, run.steady > 0 ? run.steady : run.least / run.seconds);
+  out.of_bound = run.steady > 0 ? run.steady : run.least / run.seconds;
   out.per_second = out.of_bound * most_together(job.stages, all);
   return out;
 }

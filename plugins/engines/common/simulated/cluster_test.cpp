@@ -65,37 +65,43 @@ TEST(SimulatedCluster, RefusesNodesThatNeverEndARange) {
   EXPECT_THROW(run_cluster({{stage("look", 10)}, 144000, 0}, {{{8, 64}, 5}}, around, 1), Error);
 }
 
+// In long jobs, whose ends are a small part, and without deviations. If nodes ran tasks on a quarter more cores than
+// they have, the eighteenth would be 1.17 of the bound.
 TEST(SimulatedCluster, NeverExceedsTheBound) {
   testing::start();
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  for (uint64_t seed = 0; seed < 24; ++seed) {
     SCOPED_TRACE(seed);
-    Job job{any_stages(100 * seed), 200, 1e6};
+    Job job{any_stages(100 * seed), 1'000'000, 1e6};
+    for (Stage& s : job.stages) s.deviation = 0;
     std::vector<Kind> kinds{{{4, 64, 2}, 2 + static_cast<int64_t>(seed % 5)}};
     if (seed % 3 == 0) kinds.push_back({{8, 64, 2}, 3});
     Surroundings around;
-    around.failures = seed % 2 ? 2 : 0;
+    around.failures = seed % 2 ? 0.01 : 0;
     around.store = seed % 4 == 1 ? 2e6 : 0;
-    const double least = 200 / bound_of(job, kinds, around).per_second;
+    const double least = 1e6 / bound_of(job, kinds, around).per_second;
     EXPECT_GE(run_cluster(job, kinds, around, seed).seconds, least * (1 - 1e-6));
     if (HasFailure()) return;
   }
 }
 
-// 100 PB in videos of 100 MB. With one instance a stage (Scheduler::may_make) it is far below.
+// 100 PB in videos of 100 MB, some of which take several times as long as others; in the second case the store that all
+// nodes share gives less than they could take. With one instance a stage (Scheduler::may_make) it is far below.
 TEST(SimulatedCluster, AThousandNodesOfWhichTwoPercentFailADayReachTheBound) {
   testing::start();
   const Job job{captioned_clips(), 1'000'000'000, 0.1e9};
   const std::vector<Kind> kinds{{{64, 384e9, 8}, 1000}};
-  Surroundings around;
-  around.failures = 0.02, around.drains = 0.01;
-  const Bound bound = bound_of(job, kinds, around);
-  EXPECT_EQ(bound.limit, "cpus");
-  EXPECT_NEAR(bound.per_second, 64000.0 / (30 + 5 * (1 + 3)), 1);
-  const ClusterRun run = run_cluster(job, kinds, around, 1);
-  const double least = 1e9 / bound.per_second;
-  EXPECT_GE(least / run.seconds, 0.95);
-  EXPECT_LE(least / run.seconds, 1);
-  EXPECT_NEAR(static_cast<double>(run.failed), 20 * run.seconds / 86400, 0.3 * 20 * run.seconds / 86400);
+  for (const double store : {0.0, 100e9}) {
+    Surroundings around;
+    around.failures = 0.02, around.drains = 0.01, around.store = store;
+    const Bound bound = bound_of(job, kinds, around);
+    EXPECT_EQ(bound.limit, store > 0 ? "store" : "cpus");
+    EXPECT_NEAR(bound.per_second, store > 0 ? 1000 : 64000.0 / (30 + 5 * (1 + 3)), 1);
+    const ClusterRun run = run_cluster(job, kinds, around, 1);
+    const double least = 1e9 / bound.per_second;
+    EXPECT_GE(least / run.seconds, 0.95);
+    EXPECT_LE(least / run.seconds, 1);
+    EXPECT_NEAR(static_cast<double>(run.failed), 20 * run.seconds / 86400, 0.3 * 20 * run.seconds / 86400);
+  }
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ constexpr int kIdle = 1000;     // successive waits in which nothing happens: th
 
 class VirtualNodes;
 
-// It works for the seconds that were drawn for the sample, and emits evenly over them.
+// It reads, then works for the seconds that were drawn for the sample, and emits evenly over them.
 class Worker final : public Instance {
  public:
   Worker(VirtualNodes& nodes, size_t stage, size_t at) : nodes_(nodes), stage_(stage), at_(at) {}
@@ -26,6 +26,7 @@ class Worker final : public Instance {
 
  private:
   void end(Task& task);
+  void work(Task& task, int64_t next, int64_t n, double each);
   void emit(Task& task, int64_t next, int64_t n, double each);
   void go_on(Task& task, int64_t next, int64_t n, double each);
 
@@ -42,13 +43,14 @@ Tokens tokens_of(const balance::Node& node) {
 class VirtualNodes final : public Executor {
  public:
   VirtualNodes(const std::vector<Stage>& stages, const std::vector<balance::Node>& nodes,
-               const std::vector<Change>& changes, int64_t inputs, uint64_t seed)
+               const std::vector<Change>& changes, int64_t inputs, uint64_t seed, double store)
       : stages_(stages),
         nodes_(nodes),
         changes_(changes),
         inputs_(inputs),
         seed_(seed),
-        worked_(stages.size()) {
+        rate_(store),
+        work_(stages.size()) {
     out_.starts.resize(stages.size());
     for (const Stage& s : stages)
       specs_.push_back({sizeof(kinora_stage_spec), static_cast<uint32_t>(s.cost.from.size()), s.name.c_str(),
@@ -63,7 +65,11 @@ class VirtualNodes final : public Executor {
   double seconds_of(size_t stage, uint64_t draw) const {
     return log_normal(stages_[stage].cost.seconds, stages_[stage].deviation, draw);
   }
-  void did(size_t stage, double seconds) { worked_[stage] += seconds; }
+  // Work of a stage that began now; that ended now, or with its node. from: when it began; done: seconds of it.
+  double begin(size_t stage);
+  void end(size_t stage, double from, double done);
+  // Seconds until the store has given a call of the stage what it reads.
+  double read(size_t stage);
   int64_t emissions(size_t stage, uint64_t draw) const;
   bool has_lost(size_t node) const { return lost_.contains(node); }
   bool has_left(size_t node) const { return left_.contains(node); }
@@ -81,19 +87,34 @@ class VirtualNodes final : public Executor {
   void ended(const kinora_outcome& outcome);
   void run_to_end(const kinora_pipeline& pipeline);
   int32_t next(kinora_sample** out);
-  double least(const std::vector<double>& worked) const;
+  // Seconds of work of each stage until now, and bytes that the store gave.
+  struct Done {
+    std::vector<double> seconds;
+    double bytes = 0;
+  };
+  Done done() const;
+  double least(const Done& done) const;
+  double seconds() const { return seconds_between(Time{}, now_); }
 
   const std::vector<Stage>& stages_;
   const std::vector<balance::Node>& nodes_;
   const std::vector<Change>& changes_;
   const int64_t inputs_;
   const uint64_t seed_;
-  std::vector<double> worked_, while_full_;  // seconds of each stage; of them, those of NodeRun::steady
+  const double rate_;  // of the store
+  // Of a stage: seconds of work that has ended; work that has not, and the sum of the seconds at which it began.
+  struct Work {
+    double ended = 0, begun = 0;
+    int64_t running = 0;
+  };
+  std::vector<Work> work_;
+  double asked_ = 0, given_at_ = 0;  // bytes of the store; seconds at which it will have given them
+  Done full_from_, full_to_;         // of NodeRun::steady
   std::vector<kinora_stage_spec> specs_;
   std::set<size_t> left_, lost_;  // lost ones have left
   NodeRun out_;
-  Time now_{}, third_{};
-  double full_ = 0;
+  Time now_{};
+  double third_ = 0, full_ = 0;
   std::multimap<Time, std::function<void()>> events_;  // of one time: in the order of their arrival
   bool awake_ = false;
   int idle_ = 0;
@@ -105,7 +126,17 @@ void Worker::send(Task& task) {
   const uint64_t draw = nodes_.draw(stage_, task.key);
   const int64_t n = nodes_.emissions(stage_, draw);
   const double each = nodes_.seconds_of(stage_, draw) / static_cast<double>(std::max<int64_t>(1, n));
-  nodes_.at(each, [this, &task, n, each] { emit(task, 0, n, each); });
+  const double reading = nodes_.read(stage_);
+  if (reading <= 0) return work(task, 0, n, each);
+  nodes_.at(reading, [this, &task, n, each] { nodes_.has_lost(at_) ? end(task) : work(task, 0, n, each); });
+}
+
+void Worker::work(Task& task, int64_t next, int64_t n, double each) {
+  nodes_.at(each, [this, &task, next, n, each, from = nodes_.begin(stage_)] {
+    const bool lost = nodes_.has_lost(at_);
+    nodes_.end(stage_, from, lost ? 0 : each);
+    lost ? end(task) : emit(task, next, n, each);
+  });
 }
 
 bool Worker::is_apart() const { return nodes_.may_lose(); }
@@ -116,8 +147,6 @@ void Worker::end(Task& task) {
 }
 
 void Worker::emit(Task& task, int64_t next, int64_t n, double each) {
-  if (nodes_.has_lost(at_)) return end(task);
-  nodes_.did(stage_, each);
   if (next < n) {
     task.room = [this, &task, next, n, each](bool granted) {
       nodes_.at(0, [this, &task, next, n, each, granted] {
@@ -136,7 +165,36 @@ void Worker::emit(Task& task, int64_t next, int64_t n, double each) {
 
 void Worker::go_on(Task& task, int64_t next, int64_t n, double each) {
   if (next >= n) return task.done(KINORA_OK, "");
-  nodes_.at(each, [this, &task, next, n, each] { emit(task, next, n, each); });
+  work(task, next, n, each);
+}
+
+double VirtualNodes::begin(size_t stage) {
+  ++work_[stage].running;
+  work_[stage].begun += seconds();
+  return seconds();
+}
+
+void VirtualNodes::end(size_t stage, double from, double done) {
+  Work& work = work_[stage];
+  --work.running;
+  work.begun -= from;
+  work.ended += done;
+}
+
+double VirtualNodes::read(size_t stage) {
+  const double bytes = stages_[stage].bytes;
+  if (rate_ <= 0 || bytes <= 0) return 0;
+  asked_ += bytes;
+  given_at_ = std::max(given_at_, seconds()) + bytes / rate_;
+  return given_at_ - seconds();
+}
+
+VirtualNodes::Done VirtualNodes::done() const {
+  Done out;
+  for (const Work& work : work_)
+    out.seconds.push_back(work.ended + static_cast<double>(work.running) * seconds() - work.begun);
+  out.bytes = asked_ - rate_ * std::max(0.0, given_at_ - seconds());
+  return out;
 }
 
 int64_t VirtualNodes::emissions(size_t stage, uint64_t draw) const {
@@ -164,7 +222,7 @@ FirstInstance VirtualNodes::first(const kinora_stage_spec& spec) {
 }
 
 void VirtualNodes::start(const StageState& stage, const Slot& slot, Started started) {
-  out_.starts[stage.index].push_back(seconds_between(Time{}, now_));
+  out_.starts[stage.index].push_back(seconds());
   at(stages_[stage.index].starting, [this, of = stage.index, node = slot.node, started = std::move(started)] {
     const Error why(KINORA_ERROR_FAILED, stages_[of].name + ": its node was lost");
     if (has_left(node)) return started(nullptr, &why);
@@ -208,15 +266,19 @@ NodeRun VirtualNodes::run() {
                                  },
                                  nullptr};
   run_to_end(pipeline);
-  out_.least = least(worked_);
-  for (const double seconds : worked_) out_.work += seconds;
-  if (full_ > kFull * out_.seconds) out_.steady = least(while_full_) / full_;
+  const Done all = done();
+  out_.least = least(all);
+  for (const double seconds : all.seconds) out_.work += seconds;
+  if (full_ <= kFull * out_.seconds) return std::move(out_);
+  for (size_t i = 0; i < stages_.size(); ++i) full_to_.seconds[i] -= full_from_.seconds[i];
+  full_to_.bytes -= full_from_.bytes;
+  out_.steady = least(full_to_) / full_;
   return std::move(out_);
 }
 
 // The name of what stages make of an input has a dash, and that of a copy an @.
 void VirtualNodes::ended(const kinora_outcome& outcome) {
-  out_.seconds = seconds_between(Time{}, now_);
+  out_.seconds = seconds();
   if (view(samples_api().key(outcome.sample)).find_first_of("-@") == std::string_view::npos)
     out_.ends.push_back(out_.seconds);
 }
@@ -224,11 +286,8 @@ void VirtualNodes::ended(const kinora_outcome& outcome) {
 int32_t VirtualNodes::next(kinora_sample** out) {
   if (given_ == inputs_) return KINORA_SIGNAL_END;
   ++given_;
-  if (given_ == (inputs_ + 2) / 3) third_ = now_, while_full_ = worked_;
-  if (given_ == inputs_) {
-    full_ = seconds_between(third_, now_);
-    for (size_t i = 0; i < worked_.size(); ++i) while_full_[i] = worked_[i] - while_full_[i];
-  }
+  if (given_ == (inputs_ + 2) / 3) third_ = seconds(), full_from_ = done();
+  if (given_ == inputs_) full_ = seconds() - third_, full_to_ = done();
   return guard([&] { *out = Sample(std::to_string(given_ - 1)).release(); });
 }
 
@@ -253,11 +312,11 @@ void VirtualNodes::run_to_end(const kinora_pipeline& pipeline) {
   }
 }
 
-// Seconds that any schedule on all nodes takes for these seconds of each stage.
-double VirtualNodes::least(const std::vector<double>& worked) const {
+// Seconds that any schedule on all nodes takes for this.
+double VirtualNodes::least(const Done& done) const {
   std::vector<Stage> all = stages_;
-  for (size_t i = 0; i < all.size(); ++i) all[i].cost.from.clear(), all[i].cost.seconds = worked[i];
-  return 1 / most_together(all, nodes_);
+  for (size_t i = 0; i < all.size(); ++i) all[i].cost.from.clear(), all[i].cost.seconds = done.seconds[i];
+  return std::max(1 / most_together(all, nodes_), rate_ > 0 ? done.bytes / rate_ : 0);
 }
 
 }  // namespace
@@ -288,12 +347,12 @@ double most_together(const std::vector<Stage>& stages, const std::vector<balance
 }
 
 NodeRun run_node(const std::vector<Stage>& stages, const balance::Node& node, int64_t inputs, uint64_t seed) {
-  return VirtualNodes(stages, {node}, {}, inputs, seed).run();
+  return VirtualNodes(stages, {node}, {}, inputs, seed, 0).run();
 }
 
 NodeRun run_nodes(const std::vector<Stage>& stages, const std::vector<balance::Node>& nodes,
-                  const std::vector<Change>& changes, int64_t inputs, uint64_t seed) {
-  return VirtualNodes(stages, nodes, changes, inputs, seed).run();
+                  const std::vector<Change>& changes, int64_t inputs, uint64_t seed, double store) {
+  return VirtualNodes(stages, nodes, changes, inputs, seed, store).run();
 }
 
 }  // namespace kinora::engines::simulated

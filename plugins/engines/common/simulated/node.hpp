@@ -16,6 +16,7 @@ struct Stage {
       0;  // standard deviation of its seconds; they are log-normal, so some samples are stragglers
   double starting = 0;  // seconds until a new instance works
   bool ordered = false;
+  double bytes = 0;  // that a call reads from the store before it works
 };
 
 // Inputs per second that no schedule on these nodes exceeds if a sample costs what `stages` say, even one that moves
@@ -38,21 +39,22 @@ struct Change {
 
 struct NodeRun {
   double seconds = 0;  // until the last outcome
-  double least =
-      0;  // that any schedule on these nodes takes for the work that was drawn; changes do not count
+  // That any schedule takes on these nodes, and with this store, for the work that was drawn; changes do not count.
+  double least = 0;
   double work = 0;  // seconds of all calls together
   // The share of the bound that is reached between the first third of the inputs and the last, while there is always
   // another one; 0: the run is too short to tell.
   double steady = 0;
   std::vector<double> ends;  // seconds of each input's outcome
   std::vector<std::vector<double>>
-      starts;  // of each stage: seconds when an instance, but the first, began to start
+      starts{};  // of each stage: seconds when an instance, but the first, began to start
 };
 // Every stage must fit on the node. Throws Error.
 NodeRun run_node(const std::vector<Stage>& stages, const balance::Node& node, int64_t inputs, uint64_t seed);
 // The same of several nodes that one scheduler has, as engine/ray: a stage fits on some node, and `workers` are those
-// of all nodes together. The loss of a node is seen when a worker there would have emitted.
+// of all nodes together. The loss of a node is seen when a worker there would have emitted. store: bytes per second
+// that it gives all nodes together, to one call after the other; 0: no limit.
 NodeRun run_nodes(const std::vector<Stage>& stages, const std::vector<balance::Node>& nodes,
-                  const std::vector<Change>& changes, int64_t inputs, uint64_t seed);
+                  const std::vector<Change>& changes, int64_t inputs, uint64_t seed, double store = 0);
 
 }  // namespace kinora::engines::simulated

@@ -8,6 +8,7 @@
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/base/regular_file.hpp"
+#include "core/config/document.hpp"
 #include "core/io/byte_source.hpp"
 #include "core/run/run_file.hpp"
 #include "kinora/error.hpp"
@@ -79,6 +80,18 @@ std::string embedding_name(const std::string& field) {
 }
 
 }  // namespace
+
+std::string why_no_captions(const fs::path& job) {
+  const std::string file = text_in(object_in_file(job / "job.json"), "file");
+  const auto run = file.empty() ? Result<Document>(Failure{}) : Document::read(file);
+  const json jobs = run ? run->root().value("job", json()) : json();
+  for (const json& one : jobs.is_array() ? jobs : json::array())
+    if (text_in(one, "kind") == "embed-text")
+      return fmt::format("the captions are not embedded yet: job '{}' (embed-text) of {} has not run here",
+                         text_in(one, "name"), fs::path(file).filename().string());
+  return "no captions are embedded here; add a job of kind embed-text that reads the curate job to the run "
+         "file";
+}
 
 std::string Captions::of(const ClipRef& clip) {
   auto edits = edits_.find(clip.folder);
@@ -185,8 +198,7 @@ Embedded Collection::captions() const {
   }
   if (out.clips.empty())
     throw Error(KINORA_ERROR_INVALID,
-                "no captions are embedded here; add a job of kind embed-text that reads the curate job to "
-                "the run file");
+                why_no_captions(data_.empty() ? fs::path() : data_.front().parent_path()));
   return out;
 }
 

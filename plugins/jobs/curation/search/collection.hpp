@@ -26,6 +26,10 @@ class Captions {
   std::map<std::filesystem::path, EditHistory> edits_;  // by folder
 };
 
+// Why there is no search by words over the clips of the curate job in this folder, and what to do; its run file may
+// have a job for it that has not run yet.
+std::string why_no_captions(const std::filesystem::path& job);
+
 // One embedding of many clips: row i of vectors [clips, size], of length 1, belongs to clips[i].
 struct Embedded {
   std::vector<ClipRef> clips;

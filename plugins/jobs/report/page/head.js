@@ -2,7 +2,7 @@
 import { make } from "./elements.js";
 import { funnel } from "./funnel.js";
 import { note } from "./parts.js";
-import { counted, duration } from "./words.js";
+import { count, counted, duration } from "./words.js";
 
 // The sections, or classes of parts, the preferred one first, that show a step of the funnel, and what fell before.
 const kSteps = { videos: ["source-videos"], inputs: ["outcomes"], clips: ["outcomes"], good: ["outcomes"],
@@ -26,7 +26,12 @@ function linkIn(main, jobs) {
 /** Previews of kept clips, each whole and in its own shape; still if the reader wants no motion. */
 function wall(previews) {
   if (!previews.length) return [];
-  const pictures = previews.map(({ key, width, height }) => make("img", { width, height, alt: key, title: key }));
+  const pictures = previews.map(({ key, width, height, is_left_out: isLeftOut }) => {
+    const name = isLeftOut ? `${key}, left out later` : key;
+    return make("img", { width, height, alt: name, title: name, class: isLeftOut ? "later" : null });
+  });
+  const later = previews.filter((one) => one.is_left_out).length, first = previews.length - later;
+  const text = later ? `${counted(first, "chosen clip")}, ${count(later)} left out later` : counted(first, "kept clip");
   const button = make("button", { type: "button", onclick: () => show(!moves) });
   let moves;
   const show = (isMoving) => {
@@ -37,7 +42,7 @@ function wall(previews) {
   show(!matchMedia("(prefers-reduced-motion: reduce)").matches);
   return [make("div", { class: "wall", role: "group", "aria-label": "Kept clips" }, pictures),
       make("p", { class: "playing" }, button,
-      make("span", { class: "muted" }, counted(previews.length, "kept clip")))];
+      make("span", { class: "muted" }, text))];
 }
 
 /** Links to the sections of a long page. */

@@ -2,7 +2,7 @@
 import { make, styled } from "./elements.js";
 import { figures } from "./facts.js";
 import { boundText } from "./source_videos.js";
-import { eachJob, rest, section, table } from "./parts.js";
+import { eachJob, picture, rest, section, table } from "./parts.js";
 import { count, counted, number, timecode } from "./words.js";
 
 const kEnds = ["kept", "filtered", "failed"];
@@ -30,25 +30,39 @@ function equation(one, all, said, found, isWhole) {
     make("div", { class: "share", "aria-hidden": "true" }, bars), verdict(all, said, found, isWhole));
 }
 
-function endText({ end, reason, is_cut: isCut, is_damaged: isDamaged }) {
+/** The outcome of an input in words, and its class. */
+function outcomeOf({ end, reason, of, clips, kept, filtered, is_cut: isCut, is_damaged: isDamaged }) {
   const more = isDamaged ? ", damaged" : "";
-  if (!end) return "no line in items.jsonl";
-  if (end === "filtered") return `filtered by ${reason}${more}`;
-  return (end === "kept" && isCut ? "kept: cut into clips" : end) + more;
+  if (!end) return ["no line in items.jsonl", ""];
+  if (of) return [`the file of ${of} again${more}`, end];
+  if (end === "filtered") return [`filtered by ${reason}${more}`, end];
+  if (end === "kept" && isCut && !kept)
+    return [(!clips ? "no clip was made of it" : filtered === clips ? "all clips filtered" : "no clip kept") + more,
+        "filtered"];
+  return [(end === "kept" && isCut ? "kept: cut into clips" : end === "failed" && kept ? "failed in part" : end) + more,
+      end];
 }
 
 function inputs({ list, more }) {
-  const rows = list.map((video) => [video.key, [endText(video), video.end],
+  const underName = (video, [text, kind]) => make("span", { class: `outcome ${kind}` }, text);
+  const rows = list.map((video) => [[[video.key, underName(video, outcomeOf(video))], ""], outcomeOf(video),
       video.seconds === null ? "–" : timecode(video.seconds),
       ...["shots", "clips", ...kEnds].map((name) => count(video[name]))]);
   const numbers = ["Length", "Shots", "Clips", "Kept", "Filtered", "Failed"].map((name) => [name, "n"]);
-  return [table("Every input, and the clips made of it", [["Input", "t"], ["Outcome", "t"], ...numbers], rows),
+  return [table("Every input, and the clips made of it", [["Input", "t"], ["Outcome", "t"], ...numbers], rows,
+      "at-inputs"),
       ...rest(more, "more input", " in items.jsonl.")];
 }
 
 function rules(list) {
   if (!list.length) return [];
-  const rows = list.map(({ rule, stage, count: n, bounds, lowest, highest, scores }) => {
+  const rows = list.map(({ rule, stage, count: n, bounds, lowest, highest, scores, ...more }) => {
+    const { copies, more_copies: moreCopies } = more;
+    if (copies.length) {
+      const which = copies.map(({ key, of }) => `${key} (the file of ${of} again)`).join(", ");
+      return [[rule, "filtered"], stage, count(n), "", "",
+          [which + (moreCopies ? ` and ${count(moreCopies)} more` : ""), "wide"]];
+    }
     const range = !scores ? "" : number(lowest[0].score) + (scores > 1 ? ` to ${number(highest)}` : "");
     const whose = lowest.map(({ key, score }) => `${key} (${number(score)})`).join(", ") + (scores > lowest.length
         ? ` and ${count(scores - lowest.length)} more` : "");
@@ -81,6 +95,28 @@ function curation(
   return [make("div", { class: "sums" }, sums), ...inputs(videos), ...rules(filters), ...failures(errors)];
 }
 
+const kRules = { "studio.reject": "Rejected in the studio", "dedup.exact": "The same bytes as another clip",
+  "dedup.semantic": "Copies of other clips" };
+
+function leftOutClip({ key, of, score, picture: own, picture_of: other }) {
+  const pictures = [own, other].filter(Boolean).map((one) => picture(one, ""));
+  const why = of ? `copy of ${of}${score === null || score === 1 ? "" : `, likeness ${number(score, 4)}`}`
+      : score === null ? "" : number(score);
+  return make("li", {}, pictures.length ? make("span", { class: "pictures" }, pictures) : null,
+      make("span", {}, key, " ", make("span", { class: "muted" }, why)));
+}
+
+/** The clips that a job left out, the first few of each rule, with what its condition compares. */
+function leftOut({ name, left_out: rules, selection: chosen }) {
+  const place = ({ rule }) => chosen?.steps.findIndex((step) => step.rule === rule) ?? 0;
+  return [...rules].sort((a, b) => place(a) - place(b)).map(({ rule, list, more }) =>
+    make("div", { class: "left-out" }, make("h4", {}, kRules[rule] ?? rule),
+      /^letterbox\b/.test(rule) ? make("p", { class: "muted" },
+          "Black borders: crop = true in the stage video.clips cuts them off and keeps such clips.") : null,
+      make("ul", {}, list.map(leftOutClip)),
+      rest(more, "more clip", ` in ${name}/decisions.jsonl.`)));
+}
+
 function selection(job) {
   const { steps, sets, tables, bins, more_bins: moreBins } = job.selection,
   share = (value) => `${number(100 * value)}\u00A0%`;
@@ -91,7 +127,7 @@ function selection(job) {
       rows)] : figures(job);
   const joined = tables.map(({ name, rows: all, rows_of_clips: used, clips }) => [name, count(all), count(used),
       count(clips)]);
-  return [...bySteps,
+  return [...bySteps, ...leftOut(job),
     ...(joined.length
         ? [table("Joined tables", [["Table", "t"], ["Rows", "n"], ["Rows about clips", "n"], ["Clips with a row", "n"]],
         joined)] : []),
@@ -105,6 +141,10 @@ function selection(job) {
 const titled = (id, title, jobs, draw = figures) => (jobs.length
     ? [make("h3", { id }, title), ...eachJob(jobs, draw)] : []);
 
-export const outcomes = (jobs, copies, selections, shards) => section("outcomes", "Outcomes", eachJob(jobs, curation),
-  titled("copies", "Copies", copies), titled("chosen", "Chosen clips", selections, selection),
-  titled("shards", "Shards", shards));
+/** In the order of the run: copiesFirst: a dedup job comes before the select jobs. */
+export function outcomes(jobs, copies, selections, shards, copiesFirst) {
+  const choices = [titled("copies", "Copies", copies, (job) => [...figures(job), ...leftOut(job)]),
+      titled("chosen", "Chosen clips", selections, selection)];
+  return section("outcomes", "Outcomes", eachJob(jobs, curation), ...(copiesFirst ? choices : choices.reverse()),
+      titled("shards", "Shards", shards));
+}

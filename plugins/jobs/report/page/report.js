@@ -17,7 +17,8 @@ data.remove(); // it may be large
 const of = (kind) => run.jobs.filter((job) => job.kind === kind);
 document.title = `${run.title} – Kinora`;
 const main = make("main", {},
-  sourceVideos(of("curate")), outcomes(of("curate"), of("dedup"), of("select"), of("shard")), scores(of("curate")),
+  sourceVideos(of("curate")), outcomes(of("curate"), of("dedup"), of("select"), of("shard"),
+      run.jobs.find(({ kind }) => kind === "dedup" || kind === "select")?.kind === "dedup"), scores(of("curate")),
   tokenizer(of("train-tokenizer")), latents(of("encode")), training([...of("train"), ...of("distill")]),
   videos(of("generate"), of("train"), of("encode")), times(run.jobs), settings(run));
 document.body.append(head(run, main), main);

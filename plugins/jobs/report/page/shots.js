@@ -6,20 +6,25 @@ import { counted, number, timecode } from "./words.js";
 const kCurve = 84, kHeight = 110; // the drawing is stretched sideways only: these are pixels
 const kBars = { kept: 16, filtered: 9, failed: 5, none: 2 }; // outcomes differ in height as well as in colour
 
-function timeLabels(length) {
+/** At most `most` steps. On narrow pages every second one and the one next to the end are hidden. */
+function timeLabels(length, most) {
   if (!(length > 0 && length < 1e9)) return [];
-  let step = [0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600].find((s) => length / s <= 8) ?? 3600;
-  while (length / step > 8) step *= 2;
-  return Array.from({ length: Math.floor(length / step) + 1 }, (_, n) => {
+  let step = [0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600].find((s) => length / s <= most) ?? 3600;
+  while (length / step > most) step *= 2;
+  const last = Math.floor(length / step), isAtEnd = (n) => n * step > 0.97 * length;
+  return Array.from({ length: last + 1 }, (_, n) => {
     const label = timecode(n * step),
-    place = n === 0 ? "x first" : n * step > 0.97 * length ? "x last" : n % 2 ? "x odd" : "x";
+    place = n === 0 ? "x first" : isAtEnd(n) ? "x last"
+        : last > 2 && (n % 2 || isAtEnd(n + 1)) ? "x odd" : "x";
     return styled(make("span", { class: place }, step < 1 ? label : label.slice(0, -2)),
         { left: percent((n * step) / length) });
   });
 }
 
-function shapes({ shots, scores, frames }, top, threshold) {
+function shapes({ shots, scores, frames, fades }, top, threshold) {
   const x = (frame) => (1000 * frame) / frames, out = [];
+  for (const [first, last] of fades)
+    out.push(shape("rect", { class: "fade", x: x(first), y: 0, width: x(last - first), height: kHeight }));
   for (const { first, last, end } of shots)
     out.push(shape("rect",
     { class: end, x: x(first), y: kHeight - kBars[end], width: x(last - first), height: kBars[end] }));
@@ -33,10 +38,11 @@ function shapes({ shots, scores, frames }, top, threshold) {
   return out;
 }
 
-function legend({ shots, scores }, highest, detector, threshold) {
+function legend({ shots, scores, fades }, highest, detector, threshold) {
   const key = (kind, text) => make("span", { class: `key key-${kind}` }, text);
   const line = scores.length ? [key("line", `${detector} score of each frame, at most ${number(highest)}`)] : [];
   if (scores.length && threshold !== null) line.push(key("threshold", `threshold ${number(threshold)}`));
+  if (fades.length) line.push(key("fade", `${counted(fades.length, "fade")}, left out`));
   const ends = Object.keys(kBars).map((end) => [end,
       shots.filter((shot) => shot.end === end).length]).filter(([, n]) => n);
   return make("figcaption", {}, line,
@@ -59,5 +65,6 @@ export function timeline(video, detector, threshold) {
   const name = `Timeline of ${video.key}: ${counted(shots.length, "shot")} in ${timecode(seconds(frames))}; ` +
       `the highest score is ${number(highest)}`;
   return [make("figure", { class: scores.length ? "timeline" : "timeline bare" },
-      legend(video, highest, detector, threshold), area(name, [box, ...timeLabels(seconds(frames))], places))];
+      legend(video, highest, detector, threshold),
+      area(name, [box, ...timeLabels(seconds(frames), scores.length ? 8 : 4)], places))];
 }

@@ -2,38 +2,54 @@
 import { make } from "./elements.js";
 import { eachJob, note, picture, rest, section } from "./parts.js";
 import { timeline } from "./shots.js";
-import { counted, duration, number, timecode } from "./words.js";
+import { count, counted, duration, number, timecode } from "./words.js";
 
 export const boundText = ([kind, value]) => `${kind} ${number(value)}`;
 
-/** "filter.black: 1, at most 0.33 is kept". */
-function ruleText({ reason, score, bound }) {
+/** "filter.black: 1, at most 0.33 is kept". crop: seconds that clips leave out at each cut. */
+function ruleText({ reason, score, bound }, crop) {
   if (score === null) return reason;
+  if (reason === "clip.too-short" && bound) {
+    const after = crop > 0 ? ` after ${number(crop)}\u00A0s at each cut` : "";
+    return `${reason}: ${number(score)}\u00A0s${after}; ${boundText(bound)}\u00A0s is kept`;
+  }
   return `${reason}: ${number(score)}${bound ? `, ${boundText(bound)} is kept` : ""}`;
 }
 
-function endingText(video, ending) {
+const ofCopy = (of) => `the file of ${of} again`;
+
+function endingText(video, ending, crop) {
   if (ending.end === "kept") return make("q", { class: "caption" }, ending.caption || "(no caption)");
-  if (ending.end === "filtered") return make("span", { class: "why filtered" }, `Filtered by ${ruleText(ending)}`);
+  if (ending.end === "filtered") return make("span", { class: "why filtered" },
+      ending.of ? `Filtered: ${ofCopy(ending.of)}` : `Filtered by ${ruleText(ending, crop)}`);
   return make("span", { class: "why failed" }, `Failed in ${ending.stage || video.key}: ${ending.reason}`);
 }
 
-function endings(video, { clips, endings: told }) {
+function endings(video, { clips, endings: told, is_fade: isFade }, crop) {
+  if (!clips && isFade) return [make("span", { class: "why muted" }, "A fade, left out")];
   if (!clips) return [make("span", { class: "why muted" },
       video.is_cut ? "No clip was made from it" : `No clip: the video itself was ${video.ending.end}`)];
-  return [...told.map((ending) => endingText(video, ending)),
+  return [...told.map((ending) => endingText(video, ending, crop)),
       ...(clips > 1 ? [make("span", { class: "muted" }, `Cut into ${counted(clips, "clip")}`)] : [])];
 }
 
-function tileElement(video, tile) {
+/** Where a shot's only clip is, if it is not the whole shot. */
+function clipText(tile, seconds) {
+  if (!tile.kept || !tile.frames || (tile.frames[0] === tile.first && tile.frames[1] === tile.last)) return "";
+  return ` · clip of ${duration(seconds(tile.frames[1] - tile.frames[0]))} from ${timecode(seconds(tile.frames[0]))}`;
+}
+
+function tileElement(video, tile, crop) {
   const seconds = (frame) => (video.fps > 0 ? frame / video.fps : 0), isShot = tile.shot !== undefined;
   const score = isShot ? video.shots[tile.shot].score : null, name = isShot ? `Shot ${tile.shot + 1}` : tile.key;
-  const start = score !== null ? ` · cut at score ${number(score)}` : tile.shot === 0 ? " · start of the video" : "";
+  const start = score !== null ? ` · cut at score ${number(score)}` : tile.shot === 0 ? " · start of the video"
+      : video.fades.some(([first, last]) => first < tile.first && tile.first <= last) ? " · after a fade" : "";
   const when = make("span", { class: "when" }, make("b", {}, timecode(seconds(tile.first))),
       make("span", {}, duration(seconds(tile.last - tile.first))));
   return make("li", { class: tile.kept ? "whole" : "lost" }, make("figure", {},
     picture(tile.image, `A frame of ${isShot ? `shot ${tile.shot + 1}` : `clip ${tile.key}`} of ${video.key}`),
-    make("figcaption", {}, when, endings(video, tile), make("span", { class: "muted" }, name + start))));
+    make("figcaption", {}, when, endings(video, tile, crop),
+        make("span", { class: "muted" }, name + start + clipText(tile, seconds)))));
 }
 
 function about({ file, width, height, fps, frames, shots }) {
@@ -43,28 +59,30 @@ function about({ file, width, height, fps, frames, shots }) {
   return parts.filter(Boolean).join(" · ");
 }
 
-function article(video, detector, threshold) {
-  const { end, stage, reason } = video.ending, isBrief = video.tiles.length < 2;
+function article(video, detector, threshold, crop) {
+  const { end, stage, reason, of } = video.ending, isBrief = video.tiles.length < 2;
   return make("article", { class: isBrief ? "source-video brief" : "source-video" }, make("h3", {}, video.key),
     make("p", { class: "muted" }, about(video)),
     end === "failed" ? note(`The video failed in ${stage}: ${reason}`, "failed") : null,
-    end === "filtered" ? note(`The video was filtered by ${ruleText(video.ending)}`, "filtered") : null,
+    end === "filtered" ? note(of ? `The video was left out: it is ${ofCopy(of)}`
+        : `The video was filtered by ${ruleText(video.ending, crop)}`, "filtered") : null,
     video.damaged && end !== "failed" ? note(`The video is damaged: ${video.damaged}`, "failed") : null,
     timeline(isBrief ? { ...video, scores: [] } : video, detector, threshold), // without a cut, scores explain nothing
-    video.tiles.length ? make("ol", { class: "shots" }, video.tiles.map((tile) => tileElement(video, tile))) : null,
+    video.tiles.length
+        ? make("ol", { class: "shots" }, video.tiles.map((tile) => tileElement(video, tile, crop))) : null,
     rest(video.more_tiles, "more shot", " of this video: items.jsonl has all of them."));
 }
 
-/** The inputs that failed before anything was found in them. */
-function failedInputs({ list, more }) {
-  if (!list.length) return [];
+/** How many inputs failed, and those before anything was found in them. */
+function failedInputs({ all, in_part: inPart, list, more }) {
+  if (!all) return [];
   return [make("div", { class: "at-failed-inputs" },
-      make("h3", {}, `${counted(list.length + more, "input")} failed`),
+      make("h3", {}, `${counted(all, "input")} failed${inPart ? `, ${count(inPart)} of them in part` : ""}`),
       make("ul", {}, list.map((ending) => make("li", {}, make("b", {}, ending.key), " ", endingText(ending, ending)))),
       rest(more, "more failed input", " in items.jsonl."))];
 }
 
-const kShown = 12; // further videos are folded
+const kShown = matchMedia("(max-width: 40rem)").matches ? 4 : 12; // further videos are folded
 
 function articles(list, draw) {
   const videos = (some) => make("div", { class: "source-videos" }, some.map(draw)), folded = list.slice(kShown);
@@ -73,9 +91,9 @@ function articles(list, draw) {
 }
 
 export const sourceVideos = (jobs) => section("source-videos", "Source videos and their shots",
-    eachJob(jobs, ({ name, source_videos: { found, failed, list, more, detector, threshold } }) => [
+    eachJob(jobs, ({ name, source_videos: { found, failed, list, more, detector, threshold, edge_crop: crop } }) => [
   ...(found ? [] : [note(`There is no items.jsonl in the folder of job “${name}”.`)]),
   ...failedInputs(failed),
-  ...articles(list, (video) => article(video, detector, threshold)),
+  ...articles(list, (video) => article(video, detector, threshold, crop)),
   ...rest(more, "further video", ": they are counted below, and items.jsonl has all of them."),
 ]));

@@ -22,6 +22,10 @@ constexpr std::array<std::string_view, 33> kContainers = {
     "hevc",         "m4v",      "h263", "mpegvideo", "vc1",       "vc1test",  "av1",    "obu",  "mjpeg",
     "yuv4mpegpipe", "wtv",      "nsv",  "png_pipe",  "jpeg_pipe", "webp_pipe"};
 
+// Of files that are named as media.
+constexpr const char* kEndings =
+    "mp4,m4v,mov,mkv,webm,avi,ts,m2ts,mts,mpg,mpeg,flv,wmv,asf,mxf,ogv,ogg,3gp,gif,png,jpg,jpeg,webp";
+
 constexpr std::array<std::string_view, 9> kPlaylists = {
     "hls", "dash", "concat", "sdp", "rtsp", "imf", "image2", "lavfi", "webm_dash_manifest"};
 
@@ -174,8 +178,10 @@ const AVInputFormat* Input::identify() const {
   }
   if (score < 0 || !contains(kContainers, kind)) {
     const std::string guess = kind.empty() ? "" : " (it looks like " + std::string(kind) + ")";
+    const bool is_named_so = av_match_ext(name_.c_str(), kEndings) != 0;
     throw MediaError(name_ + ": not a video file or picture" + guess +
-                     "; give a container such as mp4, mkv, webm or mpegts, or a PNG or JPEG");
+                     (is_named_so ? "; no known container is inside; fetch it again"
+                                  : "; give a container such as mp4, mkv, webm or mpegts, or a PNG or JPEG"));
   }
   return demuxer;
 }

@@ -168,8 +168,8 @@ Probe describe(const Input& input, ByteSource& source, const std::string& name) 
   Probe probe;
   probe.container = input.format()->iformat->name;
   if (input.video() == nullptr) {
-    throw MediaError(name + ": no video stream among its " + std::to_string(input.format()->nb_streams) +
-                     " streams (" + probe.container + "); give a file with video");
+    throw MediaError(name + ": no video stream, only sound or data (" + probe.container +
+                     "); give a file with video");
   }
   probe.video = video_info(input.format(), input.video());
   if (probe.video.width <= 0 || probe.video.height <= 0) {

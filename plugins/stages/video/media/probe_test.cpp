@@ -88,9 +88,9 @@ TEST(Probe, RotationIsClockwise) {
   EXPECT_EQ(probe(source, "made.mp4").video.rotation, 90);
 }
 
-std::string refusal(const Bytes& bytes, const Limits& limits = {}) {
+std::string refusal(const Bytes& bytes, const Limits& limits = {}, const char* name = "input.bin") {
   MemorySource source{std::span(bytes)};
-  return error_of([&] { probe(source, "input.bin", limits); });
+  return error_of([&] { probe(source, name, limits); });
 }
 
 Bytes sound_only() {
@@ -123,6 +123,11 @@ TEST(Probe, RefusalsNameTheFileAndTheCause) {
     EXPECT_NE(message.find(cause), std::string::npos) << message;
     EXPECT_EQ(message.find("input.bin: "), 0u) << message;
   }
+  EXPECT_NE(refusal(Bytes(5000, 0)).find("; give a container such as mp4"), std::string::npos);
+  for (const char* name : {"corrupt.mp4", "CORRUPT.MOV", "a.b.webm"})
+    EXPECT_NE(refusal(Bytes(5000, 0), {}, name).find("; no known container is inside; fetch it again"),
+              std::string::npos)
+        << name;
 }
 
 TEST(Probe, RefusesPicturesOverTheLimits) {

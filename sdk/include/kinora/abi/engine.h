@@ -1,4 +1,4 @@
-/* kinora.engine/1-draft.1: runs a pipeline of stages over samples (local threads, a cluster).  draft
+/* kinora.engine/1-draft.2: runs a pipeline of stages over samples (local threads, a cluster).  draft
  *
  * The engine pulls samples from the source, moves them from stage to stage, and reports the outcome of each.
  * It makes the stages itself: in this process through `stage`, in other processes from component id and
@@ -10,7 +10,7 @@
 #define KINORA_ABI_ENGINE_H
 #include "kinora/abi/stage.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_INTERFACE_ENGINE "kinora.engine/1-draft.1"
+#define KINORA_INTERFACE_ENGINE "kinora.engine/1-draft.2"
 
 /* Outcomes of a sample. */
 #define KINORA_OUTCOME_KEPT 0u     /* it left the last stage, or a stage consumed it */
@@ -49,6 +49,11 @@ typedef struct kinora_outcome {
                                 none for an input */
   uint32_t n_inputs;
   uint32_t n_parents;
+  /* Of a sample that left the pipeline, and that the engine has stored: a folder below kinora_pipeline.store with its
+   * fields, as kinora_embed_store() writes them, and a JSON object of their sizes in bytes by their names below it. Its
+   * files are the owner's to move; `sample` has its key, texts (*json, *txt) and small fields. Null: it has all. */
+  const char* folder;
+  const char* files;
 } kinora_outcome;
 
 typedef struct kinora_pipeline {
@@ -70,6 +75,9 @@ typedef struct kinora_pipeline {
    * work, both since the last report; workers: their number now, limit: their largest number. Members may be missing,
    * or added. */
   void (*report)(void* self, const char* json);
+  /* A folder, which need not exist, where an engine may store what leaves the pipeline, each sample in a folder of its
+   * own; after the run the rest there is the owner's to remove. Null: the owner takes all samples whole. */
+  const char* store;
 } kinora_pipeline;
 
 typedef struct kinora_engine {
@@ -107,7 +115,9 @@ KINORA_SLOT(kinora_outcome, inputs, 56);
 KINORA_SLOT(kinora_outcome, parents, 64);
 KINORA_SLOT(kinora_outcome, n_inputs, 72);
 KINORA_SLOT(kinora_outcome, n_parents, 76);
-KINORA_SIZE(kinora_outcome, 80);
+KINORA_SLOT(kinora_outcome, folder, 80);
+KINORA_SLOT(kinora_outcome, files, 88);
+KINORA_SIZE(kinora_outcome, 96);
 KINORA_SLOT(kinora_pipeline, struct_size, 0);
 KINORA_SLOT(kinora_pipeline, n_stages, 4);
 KINORA_SLOT(kinora_pipeline, stages, 8);
@@ -116,7 +126,8 @@ KINORA_SLOT(kinora_pipeline, self, 24);
 KINORA_SLOT(kinora_pipeline, next, 32);
 KINORA_SLOT(kinora_pipeline, done, 40);
 KINORA_SLOT(kinora_pipeline, report, 48);
-KINORA_SIZE(kinora_pipeline, 56);
+KINORA_SLOT(kinora_pipeline, store, 56);
+KINORA_SIZE(kinora_pipeline, 64);
 KINORA_SLOT(kinora_engine, struct_size, 0);
 KINORA_SLOT(kinora_engine, reserved, 4);
 KINORA_SLOT(kinora_engine, create, 8);
