@@ -29,7 +29,7 @@ def convert(*arguments):
 
 def by_program(*arguments):
     done = subprocess.run([KINORA, "convert", *map(str, arguments)], capture_output=True, text=True, timeout=300)
-    return done.returncode, done.stdout + done.stderr
+    return done.returncode, (done.stdout + done.stderr).replace("see kinora convert --help", "see --help")
 
 
 def kinora(command, *arguments, code=0):

@@ -299,10 +299,10 @@ def main():
     shown.mkdir()
     with tarfile.open(shown / "p.tar", "w") as tar:
         add(tar, "clip-0.mp4", MEDIUM)
-        add(tar, "clip-0.preview.webp", b"an animation")
+        add(tar, "clip-0.thumb.webp", b"an animation")
     done = subprocess.run([KINORA, "data", "verify", str(shown), "--media"], capture_output=True, text=True)
     assert done.returncode == 0 and ", 0 problems in 0 shards" in done.stdout and done.stderr.count(
-        "the fields preview.webp") == 1, done
+        "the fields thumb.webp") == 1, done
     with tarfile.open(good / "h.tar", "w") as tar:
         add(tar, "clip-3.mp4", MEDIUM[:5000])
         add(tar, "clip-3.txt", b"cut off")

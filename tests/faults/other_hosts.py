@@ -100,7 +100,8 @@ def run(name, isolate, expected):
     assert done.returncode in (codes if isinstance(codes, (range, tuple)) else [codes]), where
     assert all(word in done.stderr + json.dumps(items) for word in words.split("|")), where
     if done.returncode < 0:  # a plugin of Kinora's is not blamed
-        line = next(line for line in done.stderr.splitlines() if line.startswith("kinora: killed by signal"))
+        line = next((line for line in done.stderr.splitlines() if line.startswith("kinora: killed by signal")), None)
+        assert line, where
         blamed = re.search(r" in plugin (\S+?)[, ]", line)
         assert 'isolate = ["all"]' in line and (not blamed or blamed[1].startswith(str(SCRATCH))), where
     if not outcome:
