@@ -157,8 +157,8 @@ def kill_at_random(kind, expected, folder):
     """Of one of such processes, after a drawn number of outcomes of the first stage and a drawn time. Returns whether
     the run was still there."""
     draw, name = random.Random(f"{SEED} {kind}"), f"random-{kind}"
-    process = begun(run_file(name, ray(2, item_retries=3), folder, "memory = 1048576\n"), name, draw.randint(1, 8))
-    time.sleep(draw.uniform(0, 2))
+    process = begun(run_file(name, ray(2, item_retries=3), folder, "memory = 1048576\n"), name, draw.randint(1, 4))
+    time.sleep(draw.uniform(0, 0.5))
     below = processes(process.pid)
     found = [pid for pid, line in sorted(below.items()) if DIE[kind](line)] if DIE[kind] else [process.pid]
     alive = process.poll() is None
@@ -315,8 +315,8 @@ def check_head(expected, folder):
         cluster.head()
         file = run_file("head", ray(1, address=f"127.0.0.1:{PORT}", item_retries=0, cluster_wait=200), folder)
         draw = random.Random(f"{SEED} head")
-        process = begun(file, "head", draw.randint(1, 6))
-        time.sleep(draw.uniform(0, 1))
+        process = begun(file, "head", draw.randint(1, 2))
+        time.sleep(draw.uniform(0, 0.3))
         cluster.kill()
         cluster.head()
         said = ended(process)
@@ -506,13 +506,13 @@ def main():
     if INSIDE:
         part = {"busy": check_busy, "foreign": check_foreign, "head": check_head, "nodes": check_nodes,
                 "two": check_two}[sys.argv[5]]
-        return part(results("local"), SCRATCH / "videos10")
+        return part(results("local"), SCRATCH / "videos24")
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     check_version()
     if subprocess.run([PYTHON, "-c", "import ray"], capture_output=True).returncode if PYTHON.exists() else True:
         return skip("ray", f"Ray is not installed in {PYTHON}; packaging/dev.sh ray installs it")
-    folder = videos(10)
+    folder = videos(24)
     run(run_file("local", LOCAL, folder))
     expected = results("local")
     assert len(expected[1]) > 10, expected[1]
