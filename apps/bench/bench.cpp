@@ -80,7 +80,7 @@ class MadeVideo {
     throw Error(
         KINORA_ERROR_NOT_FOUND,
         "bench shots: the ffmpeg command that makes a test video failed or is missing; install FFmpeg with "
-        "libx264, or give a video with --film FILE");
+        "libx264, or give a video with --video FILE");
   }
   MadeVideo(const MadeVideo&) = delete;
   MadeVideo& operator=(const MadeVideo&) = delete;

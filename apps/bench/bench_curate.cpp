@@ -53,7 +53,7 @@ class CurateVideo {
     throw Error(
         KINORA_ERROR_NOT_FOUND,
         "bench curate: the ffmpeg command that makes a test video failed or is missing; install FFmpeg with "
-        "libx264, or give a video of 36 seconds or more with --film FILE");
+        "libx264, or give a video of 36 seconds or more with --video FILE");
   }
   CurateVideo(const CurateVideo&) = delete;
   CurateVideo& operator=(const CurateVideo&) = delete;

@@ -258,7 +258,7 @@ json bench_curate_pipeline(core::Runtime& runtime, const BenchOptions& options) 
     share.push_back(alone / run.seconds);
     last = run.summary;
   }
-  return {{"films", paths.size()},
+  return {{"videos", paths.size()},
           {"clips", last["clips"]["kept"]},
           {"cores", cores},
           {"film_seconds_per_second", last["throughput"]["film_seconds_per_second"]},

@@ -54,7 +54,7 @@ best of all rounds counts.
 
 examples:
   kinora bench                              all of them but those that are run by name only
-  kinora bench shots --film my_720p.mp4     on a video of yours
+  kinora bench shots --video my_720p.mp4    on a video of yours
   kinora bench --json                       for programs
   kinora bench train --peer 'python3 tests/oracle/bench_peer.py' --repeat 2
   kinora bench data --peer 'python3 tests/oracle/bench_data_peer.py' --repeat 3
@@ -135,7 +135,7 @@ std::string complaint_about(const nlohmann::json& line, const char* name) {
 
 po::options_description bench_options() {
   po::options_description visible("options");
-  visible.add_options()("film", po::value<std::string>()->default_value("")->value_name("FILE"),
+  visible.add_options()("video", po::value<std::string>()->default_value("")->value_name("FILE"),
                         "video for shots; default: a generated one")(
       "repeat", po::value<int>()->default_value(5)->value_name("N"), "rounds")(
       "threads", po::value<int>()->default_value(1)->value_name("N"),
@@ -211,9 +211,9 @@ int bench(const Arguments& arguments) {
     std::cout << help_of(kBenchHelp, visible);
     return kDone;
   }
-  const BenchOptions options{given["film"].as<std::string>(), given["repeat"].as<int>(),
-                             given["threads"].as<int>(),      given["peer"].as<std::string>(),
-                             given["tokens"].as<int64_t>(),   given["device"].as<std::string>(),
+  const BenchOptions options{given["video"].as<std::string>(), given["repeat"].as<int>(),
+                             given["threads"].as<int>(),       given["peer"].as<std::string>(),
+                             given["tokens"].as<int64_t>(),    given["device"].as<std::string>(),
                              given["quick"].as<bool>()};
   if (const auto wrong = out_of_range(options); !wrong.empty()) return complain(kUsage, "bench: " + wrong);
   const auto runtime = start_runtime(runtime_options(given));

@@ -203,10 +203,9 @@ struct SharedJob {
 };
 
 // Finds the jobs that are left to share, of which none writes to the run's folder before one process has it alone.
-RunResult find_shared(const Launch& launch, std::vector<SharedJob>& out) {
+RunResult find_shared(const Launch& launch, JobIdentities& identities, std::vector<SharedJob>& out) {
   const RunFile& run = launch.run;
   const std::vector<bool> needed = needed_jobs(run, launch.options);
-  JobIdentities identities(run);
   if (const RunResult found = find_inputs(identities, needed); !found.ok) return found;
   const std::vector<bool> left = jobs_left(launch, identities);
   if (const RunResult may = may_run(launch, left, 1); !may.ok) return may;
@@ -269,13 +268,13 @@ bool may_run_alone(Runtime& runtime, const RunFile& run, const std::vector<bool>
   return true;
 }
 
-// Runs the jobs in a folder that is this launch's.
-RunResult run_needed(const Launch& launch) {
+// Runs the jobs in a folder that is this launch's. A job that processes have shared keeps the inputs that it has
+// shared, whatever has come since.
+RunResult run_needed(const Launch& launch, JobIdentities& identities) {
   const RunFile& run = launch.run;
   const RunOptions& options = launch.options;
   const LaunchPlace& place = launch.place;
   const std::vector<bool> needed = needed_jobs(run, options);
-  JobIdentities identities(run);
   if (options.retry_failed && !place.alone()) {
     const char* why =
         "--retry-failed is for one process: kinora run FILE --only JOB --retry-failed, then start the ranks";
@@ -334,9 +333,10 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
   if (!place.remark.empty()) log_warn("{}", place.remark);
   const std::vector<bool> needed = needed_jobs(run, options);
   const bool shares = !options.needs_finished && is_shared(run, options, place);
+  JobIdentities identities(run);
   std::vector<SharedJob> shared;
   if (shares) {
-    if (RunResult found = find_shared(launch, shared); !found.ok) {
+    if (RunResult found = find_shared(launch, identities, shared); !found.ok) {
       found.was_cancelled = cancelled();
       return found;
     }
@@ -368,7 +368,8 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
   // Again: a process that shares may have begun before the lease was taken.
   if (is_sole && !may_run_alone(runtime, run, needed)) return {.was_cancelled = cancelled()};
   if (lease && place.first() && options.from_scratch) drop_shared(run, needed);
-  const RunResult result = run_needed(launch);
+  identities.forget();  // other processes may have changed results in the folder
+  const RunResult result = run_needed(launch, identities);
   if (lease && lease->is_lost()) return {};
   if (lease && place.first() && result.ok) drop_shared(run, needed);
   return result;

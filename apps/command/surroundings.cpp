@@ -48,7 +48,7 @@ std::pair<dev_t, ino_t> folder() {
 struct Kept {
   std::atomic<unsigned> modes = 0;
   std::atomic<mode_t> mask = 0;
-  // Of a process of our own alone: the handlers of signals, and the working directory.
+  // Whether the process is our own: only then are the signal handlers and the working directory compared.
   bool is_own = false;
   std::array<struct sigaction, kSignals.size()> actions{};
   std::pair<dev_t, ino_t> folder;

@@ -1,5 +1,5 @@
-// What a plugin must leave as it found it, and what becomes of it if it does not: the modes of floating-point
-// arithmetic, the umask, the working directory, the handlers of signals.
+// A plugin must leave these as it found them: the modes of floating-point arithmetic, the umask, the working
+// directory, the handlers of signals. This file says what happens if it does not.
 #pragma once
 
 namespace kinora {

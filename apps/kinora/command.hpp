@@ -27,11 +27,11 @@ bool is_installed();
 int require_command(const std::string& name);
 
 // Parses the arguments of `run` into a file and options; fails as load_run does.
-struct AskedRun {
+struct RunRequest {
   core::RunFile file;
   RunOptions options;
 };
-std::optional<AskedRun> asked_run(core::Runtime&, const Arguments& of_run);
+std::optional<RunRequest> run_request(core::Runtime&, const Arguments& of_run);
 
 // Flags of the commands, with --help.
 Flags run_flags();

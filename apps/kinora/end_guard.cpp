@@ -104,8 +104,8 @@ const char* component_with(const void* function) {
 class Stack {
  public:
   Stack() : size_(::backtrace(frames_, kMost)) {}
-  // Of a signal. No unwinder passes an address that is in no function, where a call of a wild pointer leads: then only
-  // the caller is known.
+  // The stack at a signal. No unwinder passes an address that is in no function, where a call of a wild pointer leads:
+  // then only the caller is known.
   explicit Stack(const ucontext_t& at) {
 #if defined(__x86_64__)
     auto* code = reinterpret_cast<char*>(at.uc_mcontext.gregs[REG_RIP]);

@@ -16,7 +16,7 @@ namespace {
 // Core-seconds for a second of video: what does not depend on its size, and for each million pixels of a frame. More
 // than docs/benchmarks/epyc-2core.md measured ("A folder of videos by `kinora curate`"): other work runs beside it.
 constexpr double kFixed = 0.4, kPerMegapixel = 1.2;
-// Of train.toml.inc: its steps, and core-seconds of one by `kinora plan --cluster 1x1xcpu`.
+// The steps of train.toml.inc, and core-seconds of one by `kinora plan --cluster 1x1xcpu`.
 constexpr double kSteps = 10000, kStep = 115;
 // Clips as H.264 beside their source, and previews and frames.
 constexpr double kSizeOfClips = 1.2;

@@ -47,7 +47,7 @@ void add_rate(FolderLook& look, double fps) {
   look.fastest = std::max(look.fastest, fps);
 }
 
-// Reads the facts and captions of the first clips. What cannot be read is for the jobs to say.
+// Reads the facts and captions of the first clips. The jobs report unreadable ones.
 void look_into(FolderLook& look, std::vector<fs::path> tars) {
   std::ranges::sort(tars);
   count(look, tars);
@@ -72,7 +72,7 @@ void look_into(FolderLook& look, std::vector<fs::path> tars) {
   }
 }
 
-// What job.json of a folder says of its job's kind.
+// The kind of the job in a folder, from job.json.
 std::string kind_of_job(const fs::path& folder) {
   return core::text_in(core::object_in_file(folder / "job.json"), "kind");
 }

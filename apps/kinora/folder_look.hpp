@@ -1,4 +1,4 @@
-// What a folder holds, for `kinora init`: videos, shards, a published model, or a run.
+// Finds out for `kinora init` what a folder holds: videos, shards, a published model, or a run.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -14,7 +14,7 @@ struct FolderLook {
   std::filesystem::path folder;  // of a run: that of its shards
   int64_t files = 0;             // videos, or shards
   uint64_t bytes = 0;            // of them
-  // Of videos: how many were opened, and what those say. seconds: of all videos, by the bytes of the opened ones.
+  // How many videos were opened, and their facts. seconds: of all videos, by the bytes of the opened ones.
   int64_t opened = 0, unreadable = 0;
   double seconds = 0;
   double megapixel_seconds = 0;     // the same of seconds times millions of pixels of a frame

@@ -42,7 +42,7 @@ examples:
 
 )";
 
-struct Asked {
+struct FolderArguments {
   fs::path folder;
   std::string name;  // of the run that makes its videos into clips
   po::variables_map given;
@@ -56,13 +56,13 @@ std::string name_of(const fs::path& folder) {
 }
 
 // Nothing if --help was printed, or an exit code.
-std::optional<Asked> asked_of(const char* command, const char* help, const Flags& visible,
-                              const Arguments& arguments, int& code) {
+std::optional<FolderArguments> folder_arguments(const char* command, const char* help, const Flags& visible,
+                                                const Arguments& arguments, int& code) {
   po::options_description all;
   all.add(visible).add_options()("folder", po::value<std::string>()->default_value(""));
   po::positional_options_description positional;
   positional.add("folder", 1);
-  Asked out;
+  FolderArguments out;
   po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), out.given);
   if (out.given.count("help")) {
     std::cout << help_of(help, visible);
@@ -80,8 +80,8 @@ std::optional<Asked> asked_of(const char* command, const char* help, const Flags
   return out;
 }
 
-// Of the run that makes something of the folder. What learns from a run has a name of its own, so that it writes to a
-// folder of its own.
+// The name of the new run. A training's name differs from that of the run it learns from, so that it writes to another
+// folder.
 std::string name_for(const FolderLook& look, const fs::path& folder) {
   if (look.holds == FolderLook::Holds::videos) return name_of(folder);
   std::error_code error;
@@ -90,7 +90,7 @@ std::string name_for(const FolderLook& look, const fs::path& folder) {
          (look.holds == FolderLook::Holds::model ? "" : "-model");
 }
 
-// What the folder holds and what to expect of it, in lines.
+// Lines that say what the folder holds and what to expect of it.
 std::string found_text(const FolderLook& look) {
   std::string out = look.folder.string() + ": " + look.text() + "\n";
   if (const auto expected = expected_text(look); !expected.empty())
@@ -117,7 +117,7 @@ Flags init_flags() {
 
 int init_command(core::Runtime& runtime, const Arguments& arguments) {
   int code = kDone;
-  const auto asked = asked_of("init", kInitHelp, init_flags(), arguments, code);
+  const auto asked = folder_arguments("init", kInitHelp, init_flags(), arguments, code);
   if (!asked) return code;
   const FolderLook look = look_at(runtime, asked->folder);
   const std::string name = name_for(look, asked->folder);
@@ -144,7 +144,7 @@ Flags curate_flags() {
 
 int curate_command(core::Runtime& runtime, const Arguments& arguments) {
   int code = kDone;
-  const auto asked = asked_of("curate", kCurateHelp, curate_flags(), arguments, code);
+  const auto asked = folder_arguments("curate", kCurateHelp, curate_flags(), arguments, code);
   if (!asked) return code;
   const fs::path out =
       fs::absolute(asked->given.count("out") ? asked->given["out"].as<std::string>() : "runs/" + asked->name)

@@ -155,7 +155,7 @@ int launch_command(core::Runtime& runtime, const Arguments& flags, const Argumen
   plan.grace = std::chrono::milliseconds(std::llround(given["grace"].as<double>() * 1e3));
   if (given.count("logs")) plan.logs = given["logs"].as<std::string>();
   if (rest[0] == "run") {  // errors that every rank would report are reported once, here
-    const auto asked = asked_run(runtime, {rest.begin() + 1, rest.end()});
+    const auto asked = run_request(runtime, {rest.begin() + 1, rest.end()});
     if (!asked || !may_begin(runtime, asked->file, asked->options, plan.size)) return kUsage;
     if (plan.logs.empty()) plan.logs = asked->file.out / "logs";
   } else if (plan.logs.empty()) {

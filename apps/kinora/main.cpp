@@ -53,7 +53,7 @@ first steps:
   kinora curate FOLDER                       videos into good clips, shards and a report
   kinora run configs/quickstart.toml         turn a video into a trained model and a generated clip
   kinora plugins inspect sampler/edm-heun    show the inputs, outputs and options of a component
-  kinora apply stage/shots.adaptive VIDEO --json
+  kinora apply stage/shots.adaptive VIDEO --json    its cuts, by a detector that needs no weights
   kinora COMMAND --help                      more about a command, with examples
 
 flags:

@@ -101,7 +101,7 @@ Parsed parse_run(const Arguments& arguments, const po::options_description& visi
   return out;
 }
 
-std::optional<AskedRun> asked_of(core::Runtime& runtime, const Parsed& given) {
+std::optional<RunRequest> run_request_of(core::Runtime& runtime, const Parsed& given) {
   if (given.file.empty())
     return complain(kUsage, with_quickstart(
                                 "run: a run file is missing; kinora run FILE.toml, for example kinora run "
@@ -126,7 +126,7 @@ std::optional<AskedRun> asked_of(core::Runtime& runtime, const Parsed& given) {
     return complain(kUsage, "run: no job is called '" + options.only + "'" +
                                 core::did_you_mean_or_list(options.only, names, "there are")),
            std::nullopt;
-  return AskedRun{std::move(*run), std::move(options)};
+  return RunRequest{std::move(*run), std::move(options)};
 }
 
 // Ranks of the launch that a check is for; 0: not given.
@@ -163,8 +163,8 @@ void print_funnel(const core::RunFile& run) {
 
 }  // namespace
 
-std::optional<AskedRun> asked_run(core::Runtime& runtime, const Arguments& of_run) {
-  return asked_of(runtime, parse_run(of_run, run_flags()));
+std::optional<RunRequest> run_request(core::Runtime& runtime, const Arguments& of_run) {
+  return run_request_of(runtime, parse_run(of_run, run_flags()));
 }
 
 namespace {
@@ -195,7 +195,7 @@ void print_videos(const core::RunFile& run, const std::string& only) {
 }
 
 // Runs the jobs and says how that ended; the last line names what one wants next. Returns the exit code.
-int run_and_say(core::Runtime&, const AskedRun&, const core::LaunchPlace&, bool has_studio);
+int run_and_say(core::Runtime&, const RunRequest&, const core::LaunchPlace&, bool has_studio);
 
 }  // namespace
 
@@ -206,7 +206,7 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
     std::cout << help_of(with_quickstart(kRunHelp), visible);
     return kDone;
   }
-  const auto asked = asked_of(runtime, given);
+  const auto asked = run_request_of(runtime, given);
   if (!asked) return kUsage;
   const core::RunFile& run = asked->file;
   const RunOptions& options = asked->options;
@@ -245,7 +245,7 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
 
 namespace {
 
-int run_and_say(core::Runtime& runtime, const AskedRun& asked, const core::LaunchPlace& place,
+int run_and_say(core::Runtime& runtime, const RunRequest& asked, const core::LaunchPlace& place,
                 bool has_studio) {
   const core::RunFile& run = asked.file;
   const RunOptions& options = asked.options;

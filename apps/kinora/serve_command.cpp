@@ -96,7 +96,7 @@ serve::Settings settings_of(const po::variables_map& given) {
   return out;
 }
 
-// What the caller needs to know when requests are answered. is_new: the server made the token.
+// Prints what the caller needs once the server answers requests. is_new: the server made the token.
 void tell_ready(const serve::Settings& settings, const std::string& url, bool is_new, bool as_json) {
   if (as_json) {
     std::cout << nlohmann::json{{"url", url}, {"token", settings.token}}.dump() << std::endl;

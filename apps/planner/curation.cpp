@@ -128,7 +128,7 @@ Result<Kind> parse_kind(std::string_view text) {
   return out;
 }
 
-// Of which a stage takes more than a node has.
+// The first resource of which the stage takes more than a node has.
 std::optional<size_t> lacks(const Kind& kind, const engines::simulated::Stage& stage) {
   for (size_t r = 0; r < balance::kResources; ++r)
     if (balance::of(stage.cost.need, r) > balance::of(kind.node, r) + 1e-9 &&
@@ -168,7 +168,7 @@ std::string amount_of(double number) {
   return number < 100 ? fmt::format("{:.3g}", number) : fmt::format("{:.0f}", number);
 }
 
-// What `measured` videos say of the costs.
+// Says how precise the costs are that `measured` videos gave.
 std::string trust_in(const MeasuredJob& of) {
   return of.measured > 1 ? fmt::format("with so many they are right within {:.1f} % at best", 100 * of.error)
                          : "how right they are, only more videos tell";

@@ -72,7 +72,7 @@ web::Answer refusal_of_stranger() {
   return out;
 }
 
-// What a request with the token of less right, or its cookie, is answered; nothing: it may pass.
+// The answer to a request with the read-only token or its cookie; nothing: the request may pass.
 std::optional<web::Answer> answer_to_reader(const web::Request& request, const web::Caller& asked,
                                             web::Headers& added) {
   if (asked.changes || request.headers.contains("upgrade")) return refusal_of_reader();

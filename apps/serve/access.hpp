@@ -1,4 +1,4 @@
-// Who may ask the server: whoever has its token, as `Authorization: Bearer TOKEN` or as the first subprotocol
+// The server answers those who have its token, as `Authorization: Bearer TOKEN` or as the first subprotocol
 // `kinora.TOKEN` of a WebSocket, and browsers that opened the page's address /?t=TOKEN, which gives them a cookie.
 // /health is for everybody. A second token, of less right, opens the same in read-only form: GET and HEAD, and no
 // WebSocket.

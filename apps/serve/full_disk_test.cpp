@@ -1,4 +1,4 @@
-// What a server does while its disk is full. SQLite cannot write while the process may have no larger files.
+// A server works while its disk is full. SQLite cannot write while the process may have no larger files.
 #include "apps/serve/serve_testing.hpp"
 #include "apps/web/full_disk_testing.hpp"
 

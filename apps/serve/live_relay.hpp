@@ -1,4 +1,4 @@
-// What a live session has said, for whoever watches it: its viewer's connection, or the next one after that is lost.
+// Keeps a live session's messages for its viewer's connection, or for the next one after that is lost.
 #pragma once
 #include <deque>
 #include <map>

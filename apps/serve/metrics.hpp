@@ -16,7 +16,7 @@ class Metrics {
   static std::string label(const std::string& name, const std::string& value);
   // name: without "kinora_serve_". labels: `route="/health",status="200"`, or "".
   void count(const std::string& name, const std::string& labels = "");
-  // Of a time, or of another measure of such a range.
+  // Counts a time, or another measure of such a range.
   void observe(const std::string& name, double seconds);
   // The times are there from the start, with no observation.
   std::string text() const;

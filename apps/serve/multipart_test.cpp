@@ -73,7 +73,7 @@ class Multipart : public testing::Test {
   fs::path folder_;
 };
 
-// What a client's library writes, independent of the reader.
+// Writes a body as a client's library does, independent of the reader.
 std::string written(const std::vector<Part>& parts, const std::string& boundary) {
   std::string out;
   for (const auto& part : parts) {
@@ -93,7 +93,7 @@ struct Sample {
   std::string boundary, body;
 };
 
-// Of curl 7.88 -F, httpx 0.28 and Python's email.mime (policy HTTP), as each wrote it.
+// Bodies that curl 7.88 -F, httpx 0.28 and Python's email.mime (policy HTTP) wrote.
 std::vector<Sample> samples() {
   const std::string curl = "------------------------cdd3c7c1aadc319b";
   const std::string httpx = "81a758a9c90114f95cb9a007717808bd";

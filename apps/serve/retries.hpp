@@ -1,4 +1,4 @@
-// What OpenAI's client sends again, without a key, when it got no answer; x-stainless-retry-count counts that.
+// Recognises what OpenAI's client sends again, without a key, when it got no answer; x-stainless-retry-count counts it.
 #pragma once
 #include <chrono>
 #include <condition_variable>

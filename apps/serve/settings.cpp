@@ -86,7 +86,7 @@ class Reader {
   const json table_;
 };
 
-// What the generate job's option `loras` takes.
+// An item of the generate job's option `loras`.
 std::string lora_of(const core::Document& document, const std::string& place, const fs::path& folder) {
   const Reader one(document, place, {"name", "file", "file_2", "scale"});
   json out{{"name", one.text("name")}};

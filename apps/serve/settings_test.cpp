@@ -32,7 +32,7 @@ class ServeSettings : public testing::Test {
     std::ofstream(folder_ / "serve.toml") << text;
     return folder_ / "serve.toml";
   }
-  // What is wrong, behind the file's name.
+  // The complaint behind the file's name.
   std::string refusal(const std::string& text) const {
     const std::string path = file(text).string();
     try {

@@ -30,7 +30,7 @@ struct StoredVideo {
 class VideoStore {
  public:
   // Creates the database if it is missing. Videos that were in progress are queued again; the start that the end of
-  // the server cut does not count. Those with the field `awaited`, whose client was cut with it, are gone.
+  // the server cut does not count. Videos with the field `awaited`, whose client was cut too, are gone.
   explicit VideoStore(const std::filesystem::path& file);
 
   // Adds a queued video. With a key that another video has, that one is returned and nothing is added.

@@ -46,7 +46,7 @@ class VideoStoreTest : public testing::Test {
   fs::path folder_;
 };
 
-// What a store says, kept in memory, beside a store that does the same.
+// A store, and a model of it in memory that does the same.
 class Twins {
  public:
   Twins(const fs::path& folder, uint64_t seed) : folder_(folder), random_(seed) { open(); }

@@ -31,8 +31,8 @@ constexpr double kLetEnd = 5;              // seconds that a process has to end 
 constexpr std::chrono::seconds kCheck{1};  // between looks for what has expired
 constexpr double kTellAgain = 60;          // seconds after which a problem that lasts is logged again
 
-// The folder with its parts, for this process alone: a descriptor that holds it. What it and the models' processes
-// write, prompts and videos, is for their user alone, in a folder that others may read too.
+// The folder with its parts, for this process alone: a descriptor that holds it. It and the models' processes
+// write prompts and videos for their user alone, in a folder that others may read too.
 int own_folder(const fs::path& folder) {
   umask(077);
   fs::create_directories(folder);

@@ -77,7 +77,7 @@ class Videos {
   // does: it has failed, is deleted or begins again, or the server ends.
   std::optional<std::string> next(Viewer& viewer) const;
 
-  // What the process says of a live session, as plugins/jobs/generate/serving.hpp has it. [one thread] It lives until
+  // Receives the process's messages of a live session (plugins/jobs/generate/serving.hpp). [one thread] It lives until
   // the session's lease is over.
   using TellViewer = std::function<void(const std::string& id, const nlohmann::json& message)>;
   using TellQueued = std::function<void(const std::string& id, int64_t ahead)>;
@@ -118,7 +118,7 @@ class Videos {
     std::optional<std::chrono::steady_clock::time_point> until{};
   };
   std::filesystem::path folder_of(const std::string& id) const { return settings_.folder / "videos" / id; }
-  // What the process of a model says.
+  // The log of a model's process.
   std::filesystem::path log_of(const std::string& model) const {
     return settings_.folder / "models" / model / "process.log";
   }
@@ -141,7 +141,7 @@ class Videos {
   std::string add_live(Model& model, Live live, const TellQueued& queued);
   void take_live(Model& model, const nlohmann::json& message);
   void forget_live(Model& model, const std::string& id);
-  // What tells the viewer of the session at work that it is over, to be called without the lock; null: there is none.
+  // A function that tells the session's viewer that it is over; call it without the lock. Null: no session is at work.
   std::function<void()> lose_live(Model& model);
   void lose_videos(Model& model);
   // Ends the sessions and forgets the ended ones whose lease is over.
@@ -155,7 +155,7 @@ class Videos {
   void note_failure(const StoredVideo& video, const std::string& code, const std::string& why,
                     double seconds);
   void fail(const StoredVideo& video, const std::string& code, const std::string& why);
-  // Of settings_.memory, in videos_memory.cpp: whether the model's next video has room now. It fails if it never will.
+  // Whether settings_.memory has room for the model's next video now (videos_memory.cpp); one that never fits fails.
   bool has_room_for_next(const Model& model);
   // Whether work of these fields has room now; if not, no other model begins any before it.
   bool has_room(const Model& model, const nlohmann::json& fields);

@@ -1,4 +1,4 @@
-// What clients of a server may rely on, in random orders of their requests.
+// Clients of a server may rely on these, in random orders of their requests.
 #include <map>
 #include <random>
 
@@ -64,7 +64,7 @@ class VideosContract : public VideosTest {
     } else if (how == 2) {
       const auto next = videos.next(seen.viewer);
       seen.bytes += next.value_or("");
-      // What grew, or the finished file of one who came late.
+      // The viewer has what grew, or came late and has the finished file.
       const std::string grown = "a part and the rest", file = "video " + id + " of " + prompt;
       EXPECT_TRUE(grown.starts_with(seen.bytes) || file.starts_with(seen.bytes)) << seen.bytes;
       if (next == "") {

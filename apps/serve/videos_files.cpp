@@ -1,4 +1,4 @@
-// What a server keeps in its folder, and for how long.
+// Bounds what a server keeps in its folder, and for how long.
 #include <set>
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ void bound_log(const fs::path& log) {
 
 }  // namespace
 
-// Of the models' processes: what they say, the run's own log, and what each rank says.
+// Bounds the logs of the models' processes: their output, the run's own log, and the output of each rank.
 void Videos::bound_logs() const {
   for (const auto& one : settings_.models) {
     const fs::path folder = log_of(one.name).parent_path();

@@ -23,7 +23,7 @@ struct Videos::Model {
   ModelSettings settings;
   nlohmann::json defaults;                         // of its videos; null: it is not loaded yet
   nlohmann::json loras = nlohmann::json::array();  // their names
-  // What its videos begin with, and what it makes: "text", "image", "video".
+  // Kinds of what its videos begin with, and of what it makes: "text", "image", "video".
   nlohmann::json inputs = nlohmann::json::array(), outputs = nlohmann::json::array();
   std::string broken;                           // why its process is gone, until the next one is loaded
   std::set<std::string> at_work;                // the videos, or the live session, that it makes

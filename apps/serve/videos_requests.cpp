@@ -86,7 +86,8 @@ std::string named_field(const std::string& why, const json& asked) {
   return "";
 }
 
-// What a request asks for, to know another one with its key; "" without a key. Reads the files whole.
+// The digest of a request, which is compared with that of another one with its key; "" without a key. Reads the files
+// whole.
 std::string digest_of(const json& fields, const std::vector<GivenFile>& files, const std::string& key) {
   if (key.empty()) return "";
   json all{{"fields", fields}};
@@ -94,7 +95,8 @@ std::string digest_of(const json& fields, const std::vector<GivenFile>& files, c
   return core::sha256(all.dump());
 }
 
-// Of a video that an earlier request with the key has. One of an earlier version has no digest.
+// Throws unless the earlier request with the key, which made `known`, was the same. Videos of earlier versions have no
+// digest and pass.
 void require_same_request(const StoredVideo& known, const std::string& digest) {
   const std::string its = core::text_in(known.fields, "request");
   if (its.empty() || its == digest) return;

@@ -92,6 +92,14 @@ bool begins_anew(const JobFolder&);
 // they alone may be there.
 void require_folder(const JobFolder&);
 
+// A fact that is a text, and which of its few values each clip has.
+struct Facet {
+  static constexpr size_t kMost = 12, kLongest = 80;  // values, and bytes of one
+  std::vector<std::string> values;
+  std::vector<uint8_t> of;  // by clip: place in `values`, from 1; 0: none
+  bool is_of_many = false;  // it has more values or longer ones, and the others are empty
+};
+
 struct Catalogue {
   std::vector<JobFolder> jobs;
   std::vector<Clip> clips;
@@ -99,6 +107,7 @@ struct Catalogue {
   // does not have it.
   std::map<std::string, std::vector<double>> columns;
   std::set<std::string> texts;  // names of facts that are texts
+  std::map<std::string, Facet> facets;
   // Names of facts that some clip has as something else than a number that a double holds. Texts of user.*
   // that are numbers are in `columns`, too.
   std::set<std::string> others;

@@ -66,6 +66,36 @@ TEST_F(CatalogueTest, ReadsItemsAndTheirNumbersAndSkipsWhatIsNone) {
   EXPECT_EQ(c.find("clips/../../etc/passwd"), nullptr);
 }
 
+TEST_F(CatalogueTest, ATextOfFewValuesIsAFacetWhoseClipsAreKnown) {
+  std::ofstream items(folder_ / "clips/items.jsonl");
+  const auto add = [&](int n, const nlohmann::json& facts) {
+    items << nlohmann::json{{"key", "k" + std::to_string(10 + n)}, {"end", "kept"}, {"facts", facts}} << "\n";
+  };
+  add(1, {{"codec", "hevc"}});  // replaced below
+  for (int n = 13; n > 0; --n) {
+    const std::string value = std::to_string(n) + "th";
+    add(n, {{"many", value}, {"few", n < 13 ? value : "1th"}, {"long", std::string(81, 'a')}, {"x", n}});
+  }
+  add(14, {{"codec", "h264"}, {"x", 1}});
+  items.close();
+  const Catalogue c = read_catalogue(curate_jobs(folder_));
+  ASSERT_EQ(c.clips.size(), 14U);
+  EXPECT_TRUE(c.facets.at("many").is_of_many) << "13 values";
+  EXPECT_TRUE(c.facets.at("long").is_of_many);
+  EXPECT_FALSE(c.facets.contains("x"));
+  const Facet &few = c.facets.at("few"), &codec = c.facets.at("codec");
+  const auto value = [](const Facet& facet, size_t clip) {
+    return facet.of[clip] == 0 ? "" : facet.values[facet.of[clip] - 1U];
+  };
+  EXPECT_EQ(few.values.size(), 12U);
+  EXPECT_EQ(value(few, 0), "1th") << "clips are in the order of their keys";
+  EXPECT_EQ(value(few, 6), "7th");
+  EXPECT_EQ(value(few, 12), "1th");
+  EXPECT_EQ(value(few, 13), "");
+  EXPECT_EQ(value(codec, 0), "") << "the later line of a key counts";
+  EXPECT_EQ(value(codec, 13), "h264");
+}
+
 TEST_F(CatalogueTest, AJobThatRunsShowsWhatItHasStored) {
   write("clips/data/f-0000.mp4", "video");
   write("clips/data/f-0000.txt", "a caption");

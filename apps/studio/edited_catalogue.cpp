@@ -74,7 +74,7 @@ std::vector<std::string> EditedCatalogue::copies_left(const Clip& clip) const {
 }
 
 bool EditedCatalogue::can_be_accepted(const Clip& clip) const {
-  const bool is_lost = clip.end == End::failed || (clip.is_video && clip.end != End::kept);
+  const bool is_lost = clip.end == End::failed || clip.consumed || (clip.is_video && clip.end != End::kept);
   return !is_lost || !stored_media(catalogue_, clip).path.empty();
 }
 

@@ -1,6 +1,7 @@
 #include "apps/studio/query.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -65,12 +66,18 @@ bool has_rule(const Catalogue& catalogue, const Clip& clip, const std::set<std::
 
 bool is_hidden(const Query& query, const Clip& clip, const Change& edits) {
   return !clip.copy_rule.empty() && !query.copies && !query.ends.contains("copy") &&
-         !query.rules.contains(clip.copy_rule) && query.like != clip.id && edits.keep != true;
+         !query.kinds.contains("clip") && !query.rules.contains(clip.copy_rule) && query.like != clip.id &&
+         edits.keep != true;
+}
+
+bool has_kind(const std::set<std::string>& wanted, const Clip& clip) {
+  if (clip.is_video && wanted.contains("video")) return true;
+  return !clip.consumed && (wanted.empty() || (!clip.is_video && wanted.contains("clip")));
 }
 
 // True if the clip meets all conditions except ranges, text and `where`.
 bool matches(const Catalogue& catalogue, const Query& query, const Clip& clip, const Change& edits) {
-  return !clip.consumed && !is_hidden(query, clip, edits) &&
+  return has_kind(query.kinds, clip) && !is_hidden(query, clip, edits) &&
          (query.ends.empty() || query.ends.contains(outcome_of(clip))) &&
          has_rule(catalogue, clip, query.rules) &&
          (query.video.empty() || clip.video == query.video || clip.key == query.video) &&
@@ -191,7 +198,9 @@ size_t bar_of(const Histogram& h, double value) {
   return static_cast<size_t>(std::clamp(std::floor((value - h.low) / (h.high - h.low) * n), 0.0, n - 1));
 }
 
-bool is_kept(const Clip& clip) { return clip.end == End::kept && clip.copy_rule.empty() && clip.is_chosen; }
+bool is_kept(const Clip& clip) {
+  return clip.end == End::kept && !clip.consumed && clip.copy_rule.empty() && clip.is_chosen;
+}
 
 bool is_score(const std::string& field) { return field.starts_with("scores."); }
 
@@ -229,6 +238,7 @@ Query parse_query(const Parameters& parameters) {
   for (const auto& [name, value] : parameters) {
     if (name == "end") out.ends.insert(value);
     if (name == "rule") out.rules.insert(value);
+    if (name == "kind") out.kinds.insert(value);
     if (name == "decision") out.decisions.insert(value);
     if (name == "tag") out.tags.insert(value);
     if (name == "where") out.where = value;
@@ -293,9 +303,42 @@ std::vector<Histogram> histograms(const QueryScope& scope, const Query& query, s
   return out;
 }
 
+namespace {
+
+// Counts the values of facets, clip by clip.
+class FacetCounts {
+ public:
+  explicit FacetCounts(const Catalogue& catalogue) {
+    for (const auto& [name, facet] : catalogue.facets)
+      if (!facet.is_of_many) all_.push_back({&name, &facet, {}});
+  }
+  void add(size_t clip) {
+    for (auto& one : all_) ++one.clips[one.facet->of[clip]];
+  }
+  auto by_fact() const {
+    std::map<std::string, std::map<std::string, int64_t>> out;
+    for (const auto& one : all_)
+      for (size_t i = 0; i < one.facet->values.size(); ++i)
+        if (one.clips[i + 1] > 0) out[*one.name][one.facet->values[i]] = one.clips[i + 1];
+    return out;
+  }
+
+ private:
+  struct One {
+    const std::string* name;
+    const Facet* facet;
+    std::array<int64_t, Facet::kMost + 1> clips;  // by place in its values, from 1
+  };
+  std::vector<One> all_;
+};
+
+}  // namespace
+
 Counts counts_of(const QueryScope& scope, Kind kind) {
   Counts out;
-  for (const Clip& clip : scope.catalogue.clips) {
+  FacetCounts facets(scope.catalogue);
+  for (size_t i = 0; i < scope.catalogue.clips.size(); ++i) {
+    const Clip& clip = scope.catalogue.clips[i];
     if (clip.consumed || (kind == Kind::video && !clip.is_video)) continue;
     ++out.ends[outcome_of(clip)];
     each_rule(scope.catalogue, clip, [&](const std::string& rule) { ++out.rules[rule]; });
@@ -311,7 +354,9 @@ Counts counts_of(const QueryScope& scope, Kind kind) {
     if (!decision.empty()) ++out.decisions[decision];
     if (captioned) ++out.decisions["captioned"];
     if (decision.empty() && !captioned) ++out.decisions["open"];
+    facets.add(i);
   }
+  out.facets = facets.by_fact();
   return out;
 }
 

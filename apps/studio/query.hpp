@@ -23,7 +23,9 @@ struct Range {
 double largest_of(const std::vector<double>& values);
 
 struct Query {
-  std::set<std::string> ends, rules;    // ends: kept, filtered, failed, copy, unchosen; empty: all
+  std::set<std::string> ends, rules;  // ends: kept, filtered, failed, copy, unchosen; empty: all
+  // video: input videos, also those that clips are shown of instead; clip: what is none, with copies; empty: all
+  std::set<std::string> kinds;
   std::set<std::string> decisions;      // accepted, rejected, captioned, open; empty: all
   std::set<std::string> tags;           // a clip has at least one of them; empty: all
   std::map<std::string, Range> ranges;  // by column
@@ -97,10 +99,11 @@ struct Histogram {
 // than half are in the first eighth of a range of two decades or more are shown on a logarithmic scale.
 std::vector<Histogram> histograms(const QueryScope&, const Query&, size_t bars = 24);
 
-// Number of items per outcome, rule, decision and tag, whatever the query. A copy that no user accepted counts
-// only in its outcome and its rule.
+// Number of items per outcome, rule, decision, tag and value of a facet, whatever the query. A copy that no user
+// accepted counts only in its outcome and its rule.
 struct Counts {
   std::map<std::string, int64_t> ends, rules, decisions, tags;
+  std::map<std::string, std::map<std::string, int64_t>> facets;  // by fact
   int64_t kept_rejected = 0;  // of the kept ones, those that people rejected
   // The items that people review: the kept ones, and others that they have decided about.
   int64_t to_review = 0, accepted = 0, rejected = 0;

@@ -87,6 +87,19 @@ TEST(Query, TagsOfTheJobAndOfPeopleSelectAndAreCounted) {
   EXPECT_EQ(counts_of(scope).tags, (std::map<std::string, int64_t>{{"sea", 2}, {"calm", 1}, {"night", 1}}));
 }
 
+TEST(Query, ValuesOfFacetsAreCountedWithoutCopies) {
+  std::vector<Clip> clips{clip("a"), clip("b"), clip("c"), clip("d"), clip("e")};
+  clips[0].is_video = true;
+  clips[1].copy_rule = clips[2].copy_rule = "dedup.semantic";
+  Catalogue c = catalogue_of(clips);
+  c.facets["set"] = {{"train", "val", "test"}, {1, 1, 2, 2, 0}, false};
+  c.facets["sha256"] = {{}, {}, true};
+  const QueryScope scope = shelf_of(c, {{"c", {std::nullopt, std::nullopt, true}}});
+  using Values = std::map<std::string, std::map<std::string, int64_t>>;
+  EXPECT_EQ(counts_of(scope).facets, (Values{{"set", {{"train", 1}, {"val", 2}}}})) << "c is accepted";
+  EXPECT_EQ(counts_of(scope, Kind::video).facets, (Values{{"set", {{"train", 1}}}}));
+}
+
 TEST(Query, CopiesAreHiddenUnlessAskedFor) {
   std::vector<Clip> clips{clip("a"), clip("b"), clip("c"), clip("d", End::filtered, "r"),
                           clip("film", End::failed)};
@@ -112,6 +125,21 @@ TEST(Query, CopiesAreHiddenUnlessAskedFor) {
   EXPECT_EQ(all.rules, (std::map<std::string, int64_t>{{"dedup.exact", 2}, {"r", 1}}));
   EXPECT_EQ(all.decisions, (std::map<std::string, int64_t>{{"open", 3}}));
   EXPECT_EQ(videos.ends, (std::map<std::string, int64_t>{{"failed", 1}}));
+}
+
+TEST(Query, KindsAreInputVideosWithThoseThatWereCutAndClipsWithCopies) {
+  std::vector<Clip> clips{clip("cut"), clip("broken", End::failed), clip("a"), clip("copy"), clip("cut too")};
+  for (const size_t video : {0U, 1U, 4U}) clips[video].is_video = true;
+  clips[0].consumed = clips[4].consumed = true;
+  clips[3].copy_rule = "dedup.exact";
+  const Catalogue c = catalogue_of(clips);
+  const QueryScope scope = shelf_of(c);
+  EXPECT_THAT(select(scope, {}), ElementsAre(1, 2));
+  EXPECT_THAT(select(scope, query({{"kind", "video"}})), ElementsAre(0, 1, 4));
+  EXPECT_THAT(select(scope, query({{"kind", "clip"}})), ElementsAre(2, 3));
+  EXPECT_THAT(select(scope, query({{"kind", "clip"}, {"kind", "video"}})), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(select(scope, query({{"kind", "video"}, {"end", "failed"}})), ElementsAre(1));
+  EXPECT_EQ(next_to_review(scope, {0, 1}, 0), -1) << "a video that was cut is not reviewed";
 }
 
 TEST(Query, TheReviewIsOfWhatIsKeptAndOfWhatPeopleHaveDecidedAbout) {

@@ -105,9 +105,12 @@ void Rows::add(const json& item, const Line& line) {
   const size_t row = known->second;
   // A second sample with the same key has failed; the first is the stored one.
   if (!is_new && !line.in_record && clip.end == End::failed && out_.clips[row].end == End::kept) return;
-  if (!is_new)
+  if (!is_new) {
     for (auto& [name, values] : out_.columns)
       if (row < values.size()) values[row] = std::nan("");
+    for (auto& [name, facet] : out_.facets)
+      if (row < facet.of.size()) facet.of[row] = 0;
+  }
   usage_.erase(row);
   const json& facts = object_in(item, "facts");
   if (const json& used = object_in(facts, "usage"); !used.empty()) usage_[row] = used;
@@ -137,8 +140,28 @@ void Rows::note_other(const json& value, const std::string& name, size_t row) {
   if (out_.others.size() < kOthers) out_.others.insert(name);
   if (!value.is_string()) return;
   if (out_.texts.size() < kColumns) out_.texts.insert(name);
+  note_text(value.get_ref<const std::string&>(), name, row);
   if (!name.starts_with(kOfUser)) return;
   if (const auto number = number_of(value.get_ref<const std::string&>())) set(name, row, *number);
+}
+
+void Rows::note_text(const std::string& text, const std::string& name, size_t row) {
+  auto at = out_.facets.find(name);
+  if (at == out_.facets.end()) {
+    if (out_.facets.size() == kColumns) return;
+    at = out_.facets.emplace(name, Facet()).first;
+  }
+  Facet& facet = at->second;
+  if (facet.is_of_many) return;
+  auto value = std::ranges::find(facet.values, text);
+  const bool is_new = value == facet.values.end();
+  if (is_new && (facet.values.size() == Facet::kMost || text.size() > Facet::kLongest)) {
+    facet = {{}, {}, true};
+    return;
+  }
+  if (is_new) value = facet.values.insert(value, text);
+  if (facet.of.size() <= row) facet.of.resize(row + 1, 0);
+  facet.of[row] = static_cast<uint8_t>(value - facet.values.begin() + 1);
 }
 
 void Rows::set(const std::string& name, size_t row, double value) {
@@ -199,13 +222,16 @@ void Rows::finish() {
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return std::tie(clips[a].job, clips[a].key) < std::tie(clips[b].job, clips[b].key);
   });
-  for (auto& [name, values] : out_.columns) {
-    values.resize(clips.size(), std::nan(""));
-    std::vector<double> sorted;
+  const auto sort = [&]<class T>(std::vector<T>& values, T none) {
+    values.resize(clips.size(), none);
+    std::vector<T> sorted;
     sorted.reserve(order.size());
     for (const size_t row : order) sorted.push_back(values[row]);
     values = std::move(sorted);
-  }
+  };
+  for (auto& [name, values] : out_.columns) sort(values, std::nan(""));
+  for (auto& [name, facet] : out_.facets)
+    if (!facet.is_of_many) sort(facet.of, uint8_t{0});
   std::vector<Clip> sorted;
   sorted.reserve(order.size());
   for (const size_t row : order) sorted.push_back(std::move(clips[row]));

@@ -35,6 +35,7 @@ class Rows {
  private:
   void numbers(const nlohmann::json& value, const std::string& name, size_t row, int depth);
   void set(const std::string& name, size_t row, double value);
+  void note_text(const std::string& text, const std::string& name, size_t row);
   void note_other(const nlohmann::json& value, const std::string& name, size_t row);
   void add_selections_of(size_t job);
   void sum_usage();

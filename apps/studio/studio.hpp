@@ -27,12 +27,13 @@ class Studio {
   Studio(const std::filesystem::path& folder, const std::string& author, Meaning::Encode encode);
 
   // {"title", "author", "jobs", "choosers", "funnel", "version", "seen", "fields", "scores", "counts",
-  // "review": {"all", "accepted", "rejected", "run_file", "out"}, "videos", "reasons", "tags", "views",
+  // "review": {"all", "accepted", "rejected", "run_file", "out"}, "videos", "reasons", "tags", "facets", "views",
   // "undo", "redo", "unreadable", "wrong", "search": {"text", "why_not_text", "pictures"}, "live", "anew"};
   // anew: names of jobs that run from scratch (begins_anew); videos: counts of input videos only; choosers:
   // names of select jobs; funnel: funnel_json of the run; reasons: the latest nine in the order of their
   // first use, then earlier ones; review: of the items to review, and the run that packs them; tags: [name,
-  // clips] in the order of their first use; seen: number of edits per job, for edit().
+  // clips] in the order of their first use; facets: at most six texts with 2 to 12 values, {"field", "name": as
+  // conditions write it}; seen: number of edits per job, for edit().
   nlohmann::json state();
   // {"total", "videos", "hidden", "from", "version", "by", "why", "unmatched", "matching", "shows",
   // "rows"}: `count` rows of the selection, starting at `from`, and how many of the selection are input

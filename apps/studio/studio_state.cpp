@@ -3,6 +3,7 @@
 #include <set>
 
 #include "apps/studio/studio.hpp"
+#include "core/base/expression.hpp"
 #include "core/base/facts.hpp"
 #include "plugins/jobs/funnel/funnel.hpp"
 
@@ -12,11 +13,9 @@ namespace {
 using nlohmann::json;
 
 json counts_json(const Counts& counts) {
-  return {{"ends", counts.ends},
-          {"kept_rejected", counts.kept_rejected},
-          {"rules", counts.rules},
-          {"decisions", counts.decisions},
-          {"tags", counts.tags}};
+  return {{"ends", counts.ends},   {"kept_rejected", counts.kept_rejected},
+          {"rules", counts.rules}, {"decisions", counts.decisions},
+          {"tags", counts.tags},   {"facets", counts.facets}};
 }
 
 // The latest nine in the order of their first use, then earlier ones.
@@ -57,6 +56,23 @@ json tags_of(const std::vector<EditJournal>& journals, const Counts& counts) {
   return out;
 }
 
+// Facts that people filter by: `set`, those of their tables, the source video, then others by name. A text that is a
+// number has a histogram, and a checksum says nothing.
+json facets_of(const Catalogue& catalogue, const Counts& counts) {
+  constexpr size_t kGroups = 6;
+  const auto rank = [](const std::string& fact) {
+    return fact == "set" ? 0 : fact.starts_with(kOfUser) ? 1 : fact == "film" ? 2 : 3;
+  };
+  std::vector<std::string> facts;
+  for (const auto& [fact, values] : counts.facets)
+    if (values.size() > 1 && fact != "sha256" && !catalogue.columns.contains(fact)) facts.push_back(fact);
+  std::ranges::stable_sort(facts, {}, rank);
+  json out = json::array();
+  for (size_t i = 0; i < std::min(kGroups, facts.size()); ++i)
+    out.push_back({{"field", facts[i]}, {"name", core::fact_in_expression(facts[i])}});
+  return out;
+}
+
 // How far the review is, and the run whose later jobs follow its decisions. run_file: "" if it is unknown.
 json review_of(const Counts& counts, const JobFolder& job) {
   const std::string file = core::text_in(core::object_in_file(job.path / "job.json"), "file");
@@ -74,7 +90,7 @@ json seen_of(const std::vector<EditJournal>& journals) {
   return out;
 }
 
-// Of the run whose jobs are next to these.
+// The funnel of the run whose jobs are next to these.
 json funnel_beside(const std::vector<JobFolder>& jobs) {
   std::vector<std::filesystem::path> folders;
   std::error_code error;
@@ -127,6 +143,7 @@ json Studio::state() {
       {"videos", counts_json(videos)},
       {"reasons", reasons_of(journals)},
       {"tags", tags_of(journals, counts)},
+      {"facets", facets_of(catalogue, counts)},
       {"views", saved_views_.all()},
       {"undo", can_undo},
       {"redo", can_redo},

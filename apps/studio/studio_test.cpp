@@ -1,4 +1,4 @@
-// What the page requests, on folders of finished jobs.
+// Requests of the page, on folders of finished jobs.
 #include "apps/studio/studio.hpp"
 
 #include <algorithm>
@@ -412,6 +412,28 @@ TEST_F(SelectedTest, WhatASelectJobRemovedIsLeftOutByItAndItsFactsCanBeNamed) {
   EXPECT_EQ(ids(mia, {{"where", "user.n > 6"}}), json::array({"one/k0"})) << "a text that is a number";
   (void)mia.edit({{"ids", {"one/k1", "one/k2"}}, {"set", {{"keep", false}}}});
   EXPECT_EQ(mia.state()["counts"]["kept_rejected"], 1);
+}
+
+TEST_F(SelectedTest, TextsOfFewValuesAreFacetsWhoseCountsAreThoseOfTheirConditions) {
+  std::ofstream(folder_ / "good/decisions.jsonl")
+      << R"({"key": "k0", "user": {"label": "sea", "the n": "7"}, "set": "val", "end": "kept"})"
+         "\n"
+         R"({"key": "k1", "user": {"label": "sky", "the n": "8"}, "set": "train", "end": "kept"})"
+         "\n"
+         R"({"key": "k2", "user": {"label": "sea", "the w": "x"}, "set": "train", "end": "kept"})"
+         "\n";
+  Studio mia = studio();
+  const json state = mia.state(), counts = state["counts"]["facets"];
+  EXPECT_EQ(
+      state["facets"],
+      (json::array({{{"field", "set"}, {"name", "set"}}, {{"field", "user.label"}, {"name", "user.label"}}})))
+      << "numbers have a histogram, and one value tells nothing apart";
+  EXPECT_EQ(counts["set"], (json{{"train", 2}, {"val", 1}}));
+  for (const json& facet : state["facets"])
+    for (const auto& [value, clips] : counts[facet["field"].get<std::string>()].items()) {
+      const std::string where = facet["name"].get<std::string>() + " == '" + value + "'";
+      EXPECT_EQ(ids(mia, {{"where", where}}).size(), clips.get<size_t>()) << where;
+    }
 }
 
 TEST_F(SelectedTest, ItsFolderOpensTheRun) {

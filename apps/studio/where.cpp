@@ -150,8 +150,9 @@ bool is_column(const Catalogue& catalogue, const std::string& name) {
 
 bool is_of_facts(const Catalogue& catalogue, const Query& query) {
   const bool is_kept = query.ends.empty() || query.ends == std::set<std::string>{"kept"};
-  return is_kept && query.rules.empty() && query.decisions.empty() && query.video.empty() &&
-         !query.searches() && std::ranges::all_of(query.ranges, [&](const auto& range) {
+  return is_kept && query.kinds.empty() && query.rules.empty() && query.decisions.empty() &&
+         query.video.empty() && !query.searches() &&
+         std::ranges::all_of(query.ranges, [&](const auto& range) {
            return range.first != kSimilarity && is_column(catalogue, range.first);
          });
 }

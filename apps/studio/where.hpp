@@ -9,7 +9,7 @@
 
 namespace kinora::studio {
 
-// Facts by name, one value per clip. Those that are not numbers in every clip are read from the jobs' files when first
+// Facts by name, one value per clip. Facts that are not numbers in every clip are read from the jobs' files when first
 // needed, since a condition means what it means to a select job.
 // [owner-thread]
 class Facts {

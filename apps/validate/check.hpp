@@ -84,7 +84,7 @@ std::span<const Check> strategy_checks();
 inline constexpr const char* kAnyKind =
     "stage storage sampler loss model tokenizer precision optimizer score source cache engine collective";
 
-// What the check `surroundings` compares with; call before the library is opened.
+// Notes what the check `surroundings` compares with; call before the library is opened.
 void note_surroundings();
 
 // Reads the manifest. Runs no code of the library.

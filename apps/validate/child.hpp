@@ -12,8 +12,8 @@ struct Verdict {
 };
 
 // Runs the check, of one component or (null) of the library, for at most `timeout` seconds. The verdict is
-// what the child writes: one that ends, crashes or hangs before has failed, whatever its exit code. What the
-// plugin printed goes to stderr. Throws Error if no process can be started.
+// what the child writes: one that ends, crashes or hangs before has failed, whatever its exit code. The
+// plugin's output goes to stderr. Throws Error if no process can be started.
 Verdict run_check(const Check&, const Subject&, const core::ComponentSpec*, double timeout);
 
 }  // namespace kinora

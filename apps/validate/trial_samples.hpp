@@ -24,8 +24,8 @@ struct TrialSample {
   std::vector<TrialTensor> tensors;
 };
 
-// The shape of a manifest, "[T, H, W, 3]", with these sizes for its letters ('.' for "..."). Of two shapes
-// ("[B] or [B, T]") the first.
+// The shape of a manifest, "[T, H, W, 3]", with these sizes for its letters ('.' for "..."). If it has two
+// shapes ("[B] or [B, T]"), the first.
 std::vector<int64_t> trial_shape(const std::string& text, const std::map<char, int64_t>& sizes,
                                  int64_t other);
 

@@ -46,8 +46,8 @@ class Client {
     }
     return is_open_;
   }
-  // What arrives until the server closes the connection, or up to `end`; what has arrived behind it is for
-  // the next call.
+  // The bytes that arrive until the server closes the connection, or up to `end`; the next call returns those
+  // behind it.
   std::string receive(std::string_view end = "") {
     char bytes[4096];
     size_t at = std::string::npos;

@@ -37,7 +37,7 @@ constexpr std::chrono::seconds kLinger{2};
 constexpr size_t kSpare = 4 << 10;                   // of the buffer, beyond the headers
 constexpr std::chrono::milliseconds kAskAgain{100};  // for a body that has no more bytes yet
 
-// Of a body: nothing yet, or failed.
+// A part of a body; no bytes: nothing has come yet, or it failed.
 struct Part {
   std::optional<std::string> bytes{};
   bool has_failed = false;

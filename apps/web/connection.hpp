@@ -1,4 +1,4 @@
-// What the server and its connections share.
+// State that the server and its connections share.
 #pragma once
 #include <list>
 
@@ -34,16 +34,16 @@ struct Server::State {
   Watch watch = [](const std::string&, const Answer&) {};
   std::vector<Route> routes;  // the first that fits
   size_t open = 0;            // connections
-  // Those that wait for a request or, refused, linger; those whose request's body is still to come. The first ones, and
-  // of the second only if there are none, make room for others. Each list: the longest first.
+  // waiting: connections that wait for a request or, refused, linger. owing: those whose request's body is still to
+  // come. The first make room for others, the second only if there are no first ones. Each list: the longest first.
   std::list<OpenConnection*> waiting, owing;
   std::list<std::weak_ptr<Socket>> sockets;
   bool is_ending = false;         // no further request is taken
   boost::asio::io_context io{1};  // its one thread, that of run(), owns all but what a handler computes
   boost::asio::ip::tcp::acceptor acceptor{io};
   boost::asio::steady_timer retry{io};
-  // Of POST and of WebSockets, whose handlers may wait, of the others, and of the bytes of long answers. Last: they end
-  // before what they use.
+  // Threads for POST and WebSockets, whose handlers may wait, for the others, and for the bytes of long answers. Last:
+  // they end before what they use.
   boost::asio::thread_pool pool, lookers, readers;
 
   void accept();

@@ -73,17 +73,17 @@ struct Limits {
   // not repeat a request whose connection, opened ahead of need, is closed just then, so this is not short.
   std::chrono::milliseconds request{20'000};
   std::chrono::milliseconds write{5'000};  // for each part of an answer (256 KiB of a file)
-  // Of handlers of POST and of WebSockets, which may wait; as many of the others, and of the bytes of long answers.
+  // For handlers of POST and of WebSockets, which may wait; as many for the others, and for the bytes of long answers.
   size_t threads = 16;
-  // Of a WebSocket: bytes of a client's message, and of all that waits for the client; time for the first message, and
-  // without a sign of life, to which a ping asks the client halfway.
+  // Limits of a WebSocket: bytes of a client's message, and of all that waits for the client; time for the first
+  // message, and without a sign of life, for which a ping asks the client halfway.
   size_t socket_message = 128 << 10, socket_queue = 64 << 20;
   std::chrono::milliseconds socket_first{10'000}, socket_idle{60'000};
 };
 
 using Handler = std::function<Answer(const Request&)>;
 
-// Routes are paths, whose segments in braces are places for any text: /v1/videos/{id}. What a request has there is a
+// Routes are paths, whose segments in braces are places for any text: /v1/videos/{id}. A request's text there is a
 // name to look up, never a part of a path of files. [one thread, except as said]
 class Server {
  public:

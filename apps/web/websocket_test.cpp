@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 using Frame = SocketClient::Frame;
 
-// What the tests see of all sockets of a server.
+// The tests see these of all sockets of a server.
 struct Seen {
   std::atomic<int> closed{0}, refused{0}, taken{0}, at_once{0};
   std::atomic<bool> overlap{false};

@@ -35,7 +35,7 @@ class Expression {
   bool holds(const nlohmann::json& facts, std::string_view key) const;
   // Names of the facts that it reads, without `key`.
   const std::vector<std::string>& facts() const { return facts_; }
-  // Those that it compares with a value: without the ones that are only in has().
+  // The facts that it compares with a value: without the ones that are only in has().
   const std::vector<std::string>& compared_facts() const { return compared_; }
   // FACT == VALUE and the like, where it is written and with what.
   struct Compared {

@@ -1,4 +1,4 @@
-// What a terminal can show.
+// Finds out what a terminal can show.
 #pragma once
 #include <cstddef>
 #include <string>

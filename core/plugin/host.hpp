@@ -29,7 +29,7 @@ Status from_abi(int32_t status, std::string_view what);
 // The same after a call that returned null (create, the entry).
 Failure take_error(std::string_view what);
 // The result of a component's create(), or its error as an exception whose message starts with the
-// component's id. What create() throws is an error too, also the exception of another C++ library.
+// component's id. An exception of create() is an error too, also that of another C++ library.
 void* made(const std::function<void*()>& create, std::string_view id);
 // Throws the error of any other call into a component, with a message that starts with the component's id.
 // KINORA_SIGNAL_STOP counts as an error, since only calls of a context may return it.

@@ -171,7 +171,7 @@ class ComponentReader {
  private:
   using Places = std::map<std::string, toml::source_region>;  // of each tensor's `when`, by the tensor's name
 
-  // What a host must understand to use the component.
+  // Reads the words that a host must understand to use the component.
   void needs(TomlTable& t, ComponentSpec& to) {
     to.needs = t.texts("needs");
     for (const auto& word : to.needs)

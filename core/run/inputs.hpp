@@ -1,4 +1,4 @@
-// What the inputs of a job name: local files by path or pattern, and URIs with the storages of their schemes.
+// Finds what the inputs of a job name: local files by path or pattern, and URIs with the storages of their schemes.
 #pragma once
 #include <filesystem>
 #include <string>

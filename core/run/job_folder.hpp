@@ -11,7 +11,7 @@
 
 namespace kinora::core {
 
-// What a job has left behind.
+// Results of the job from before.
 struct EarlierResults {
   std::filesystem::path folder;       // the job's own, or the one set aside; the own if there are none
   int64_t retries = 0;                // how often it has retried its failures; each may change its results
@@ -22,7 +22,7 @@ EarlierResults earlier_results(const std::filesystem::path& folder, const std::s
 // Adds one to the retries, if the folder is of that base.
 void count_retry(const std::filesystem::path& folder, const std::string& base);
 
-// What a job of this identity finds before it does anything.
+// How a job of this identity begins.
 struct Beginning {
   std::filesystem::path from;  // the folder whose results it resumes: its own, or one set aside; empty: none
   std::string said;            // message for the log; empty: none

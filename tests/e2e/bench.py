@@ -151,7 +151,7 @@ def check_peer():
         folder.mkdir(exist_ok=True)
         (folder / "python3").write_text(f"#!/bin/sh\n{says}\n")
         (folder / "python3").chmod(0o755)
-        return bench("shots", "--film", VIDEO, "--repeat", 1, PATH=f"{folder}:{os.environ['PATH']}")[1]["shots"]
+        return bench("shots", "--video", VIDEO, "--repeat", 1, PATH=f"{folder}:{os.environ['PATH']}")[1]["shots"]
 
     def peer(scores):
         return "echo '" + json.dumps({"seconds": 1, "cuts": ours["cuts"], "scores": scores}) + "'"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kinora init and kinora curate: a folder of videos, of shards, a run and a published model get a run file that is
 valid and fits; a folder of videos becomes shards and a report by one command. usage: first.py KINORA ROOT SCRATCH"""
-import json, os, pathlib, re, shutil, subprocess, sys, tomllib
+import json, os, pathlib, re, shutil, subprocess, sys, tomllib, urllib.parse, urllib.request
 
 KINORA, ROOT, SCRATCH = (pathlib.Path(a).resolve() for a in sys.argv[1:4])
 QUICK = SCRATCH.parent / "quick"  # a run with shards
@@ -94,6 +94,28 @@ def check_others():
     assert "a folder is missing" in kinora("init", code=2)
 
 
+def check_funnel(out, said):
+    """The report and the studio have the numbers that the terminal ends with."""
+    line = re.search("^\\d+ videos? → .* in shards$", said, re.M)
+    told = [(int(count), name) for count, name in re.findall("(\\d+) ([^→\n]+?)(?= →|$)", line[0])]
+    counts = lambda funnel: [(step["count"], step["name"]) for step in funnel]
+    page = (out / "report.html").read_text()
+    report = json.loads(re.search('<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])
+    assert counts(report["funnel"]) == told, (report["funnel"], told)
+    process = subprocess.Popen([KINORA, "studio", out, "--author", "mia"], stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, text=True)
+    try:
+        address = urllib.parse.urlsplit(process.stdout.readline().strip())
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor())
+        opener.open(address.geturl(), timeout=60).close()  # gives the cookie
+        with opener.open(address._replace(path="/api/state", query="").geturl(), timeout=60) as answer:
+            state = json.load(answer)
+    finally:
+        process.kill()
+        process.wait()
+    assert counts(state["funnel"]) == told, (state["funnel"], told)
+
+
 def check_curate(folder):
     few = ("--set", 'chosen.where="blur >= 1"')
     said = kinora("curate", folder, *few)
@@ -110,6 +132,7 @@ def check_curate(folder):
                  for job in ("chosen", "copies", "sets"))
     assert (f"4 videos → {sum(made.values())} clips → {made['kept']} good → {chosen} chosen → {shards['samples']} in "
             "shards\n") in said, said
+    check_funnel(out, said)
     kinora("data", "preview", out / "shards", "--out", "preview.html")
     page = (SCRATCH / "preview.html").read_text()
     assert page.count('class="moving"') == page.count('class="still"') == shards["samples"] > 0, page[:3000]

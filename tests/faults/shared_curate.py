@@ -154,8 +154,9 @@ def check_beside_a_plain_run(alone):
 
 
 def check_a_plain_run_beside_them():
-    """While a process that shares has inputs, none without a lease begins there. Its last input cannot be read yet."""
-    out, server = SCRATCH / "beside", Server()
+    """While a process that shares has inputs, none without a lease begins there. Its last input cannot be read yet. The
+    inputs are listed once: a video that comes meanwhile is for the next run."""
+    out, server, late = SCRATCH / "beside", Server(), SCRATCH / "videos/y.mp4"
     server.objects["slow.mp4"], server.held = (ROOT / "tests/data/bbb_D.mp4").read_bytes(), "slow"
     s3 = [f"storage.s3.endpoint={server.url}", "storage.s3.anonymous=true",
           f'clips.input=["{SCRATCH / "videos"}", "s3://bucket/slow.mp4"]']
@@ -167,12 +168,14 @@ def check_a_plain_run_beside_them():
                                    env=s3_server.environment(SCRATCH))
             assert plain.returncode == 1 and f"-{shares.pid}-" in plain.stderr, plain
             assert f"shares its inputs by leases in {out}/.leases/clips; end the" in plain.stderr, plain
+        late.write_bytes(server.objects["slow.mp4"])
         server.held = ""
         said = shares.communicate(timeout=120)[1]
     finally:
         if shares.poll() is None:
             shares.kill()
         server.stop()
+        late.unlink(missing_ok=True)
     assert shares.returncode == 0 and summary(out)["inputs"] == 11, said
 
 

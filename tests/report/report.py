@@ -257,7 +257,7 @@ def check_funnel(chromium):
         assert links == ["#source-videos", "#outcomes", "#failed-inputs", "#outcomes", "#chosen", "#chosen", "#shards",
                          "#shards"], links
         contents = report.page.locator("nav a").evaluate_all("(all) => all.map((one) => one.getAttribute('href'))")
-        assert len(contents) > 5 and contents[:2] == ["#source-videos", "#outcomes"], contents
+        assert len(contents) > 5 and contents[:4] == ["#source-videos", "#outcomes", "#chosen", "#shards"], contents
         for link in {*links, *contents}:
             assert report.page.locator(link).count() == 1, link
         report.page.locator(".funnel a", has_text="failed").click()
@@ -281,7 +281,9 @@ def check_left_out(chromium):
         report.says("letterbox <= 0.1", "crop = true", "12\u00a0chosen clips, 8 left out later")
         assert report.page.locator(".wall img").nth(11).get_attribute("class") is None
         assert report.page.locator(".wall img.later").count() == 8
-        outcome = report.page.locator(".at-inputs .outcome").first
+        rows = report.page.locator(".at-inputs .outcome")
+        assert rows.all_text_contents()[:3] == ["failed", "failed", "kept: cut into clips"], rows.all_text_contents()
+        outcome = rows.nth(2)
         assert not outcome.is_visible()
         report.look(390)
         assert outcome.is_visible() and outcome.inner_text() == "kept: cut into clips"
@@ -289,6 +291,19 @@ def check_left_out(chromium):
         report.check_width("on a telephone")
     with Report(chromium, "wall", 390) as report:
         assert report.page.locator(".source-video:visible").count() == 4, "a telephone's page is short"
+
+
+def check_tiles(chromium):
+    """The tile of a portrait video is whole, and no higher than 12 rem, with a picture and without."""
+    with Report(chromium, "plain") as report:
+        tile = report.page.locator(".shots figure > :first-child").first
+        tile.evaluate("(one) => { one.style.aspectRatio = '9 / 16'; }")
+        assert tile.bounding_box()["height"] == 192, tile.bounding_box()
+        tile.evaluate("async (one) => { const picture = new Image(240, 426); picture.src = 'data:image/svg+xml,' + "
+                      "encodeURIComponent('<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"240\" height=\"426\"/>');"
+                      " await picture.decode(); one.replaceWith(picture); }")
+        assert tile.bounding_box()["height"] == 192, tile.bounding_box()
+        assert tile.evaluate("(one) => getComputedStyle(one).objectFit") == "contain"
 
 
 def check_wall(chromium):
@@ -391,6 +406,13 @@ def check_numbers(page):
                         "1\u00a0h\u00a004\u00a0min", "unknown"]
     assert each("duration", 1.25, 2.75, 1.45, 0.96) == ["1.3\u00a0s", "2.8\u00a0s", "1.5\u00a0s", "1.0\u00a0s"], \
         "as plugins/jobs/data/words.hpp, whose test has these too"
+    at_least = [["at least", 2]]
+    assert each("scoreText", ("clip.too-short", 0.458, at_least), ("clip.too-short", 1.79, at_least),
+                ("clip.too-short", 1.97, at_least),
+                ("filter.black", 1.79, at_least)) == ["0.46\u00a0s", "1.8\u00a0s", "1.97\u00a0s", "1.79"]
+    assert each("ruleBound", ("clip.too-short", at_least[0]),
+                ("filter.black", at_least[0])) == ["at least 2.0\u00a0s", "at least 2"]
+    assert each("withUnit", (2, "s"), (2, "dB"), (2, ""), (-2, "s")) == ["2.0\u00a0s", "2\u00a0dB", "2", "-2\u00a0s"]
     assert each("timecode", 3.46, 59.96, 3723.5) == ["0:03.5", "1:00.0", "1:02:03.5"]
     assert each("byteSize", 12, 4096, 1.5 * 2**20) == ["12\u00a0bytes", "4\u00a0KiB", "1.5\u00a0MiB"]
 
@@ -431,7 +453,7 @@ def main():
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium-headless-shell")
                                               or shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
         for check in (check_words, check_player, check_shots, check_hostile, check_curves, check_scores, check_drift,
-                      check_funnel, check_left_out, check_wall, check_paper, check_broken, check_many,
+                      check_funnel, check_left_out, check_tiles, check_wall, check_paper, check_broken, check_many,
                       check_without_scripts, check_looks):
             check(chromium)
         page = chromium.new_page()

@@ -173,9 +173,10 @@ def page_of(chromium, studio, refused=(), is_lost=False, shows=".cell[aria-selec
 
 
 def still(page):
-    """Waits until no element fades in: it would have no contrast yet."""
-    page.evaluate(
-        "() => Promise.all(document.getAnimations().map((animation) => animation.finished.catch(() => null)))")
+    """Waits until no element fades in: it would have no contrast yet. A card without its picture yet never ends."""
+    page.evaluate("""() => Promise.all(document.getAnimations()
+        .filter((animation) => animation.effect.getComputedTiming().iterations < Infinity)
+        .map((animation) => animation.finished.catch(() => null)))""")
 
 
 def run_alone(main):

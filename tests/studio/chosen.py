@@ -10,6 +10,7 @@ from edits import said, select, total
 CLIPS, BOUND, FIRST_SEA = 20, 5.5, 10  # clip n has sharpness n, from 0
 KEYS = [f"film-{n:04}" for n in range(CLIPS)]
 STAYS = [n for n in range(CLIPS) if n >= BOUND]
+VAL = STAYS[-3:]
 
 
 def folder_of():
@@ -22,8 +23,8 @@ def folder_of():
     (folder / "summary.json").write_text("{}")
     decisions = []
     for n, key in enumerate(KEYS):
-        stays = {"end": "kept",
-                 "set": "train"} if n in STAYS else {"end": "filtered", "final": True, "rule": f"blur > {BOUND}"}
+        stays = ({"end": "kept", "set": "val" if n in VAL else "train"} if n in STAYS
+                 else {"end": "filtered", "final": True, "rule": f"blur > {BOUND}"})
         decisions.append({"key": key, "user": {"label": "sea" if n >= FIRST_SEA else "sky"}, **stays})
     write_selection(folder.parent, decisions)
     return folder.parent
@@ -59,6 +60,36 @@ def check_left_out(page):
     page.locator("#all").click()
     look_for(page, "set == 'train' and label == 'sky'")
     eventually(lambda: total(page) == sum(n < FIRST_SEA for n in STAYS))
+    page.locator("#all").click()
+    eventually(lambda: total(page) == CLIPS)
+
+
+def check_facets(page):
+    """A fact that is a text of few values has their counts, `set` first. A click on one selects its clips by a
+    condition that can be typed, and a typed one presses its button."""
+    choice = lambda name: page.locator(f'[data-choice="{name}"]')
+    groups = page.locator("#conditions .group:has([data-choice^=set], [data-choice^='user.label'])")
+    assert groups.locator("h2 code").all_inner_texts() == ["set", "user.label"], "a film of one value is no facet"
+    texts = [" ".join(text.split()) for text in groups.locator("button").all_inner_texts()]
+    assert texts == [f"train {len(STAYS) - len(VAL)} clips", f"val {len(VAL)} clips", f"sea {CLIPS - FIRST_SEA} clips",
+                     f"sky {FIRST_SEA} clips"], texts
+    steps = (("set val", "set == 'val'", len(VAL)), ("set train", "set in ['val', 'train']", len(STAYS)),
+             ("user.label sky", "set in ['val', 'train'] and user.label == 'sky'", sum(n < FIRST_SEA for n in STAYS)),
+             ("set val", "set == 'train' and user.label == 'sky'", sum(n < FIRST_SEA for n in STAYS)),
+             ("set train", "user.label == 'sky'", FIRST_SEA))
+    for name, where, clips in steps:
+        choice(name).click()
+        eventually(lambda: total(page) == clips and page.locator("#where").input_value() == where, (name, where, clips))
+        assert choice("user.label sky").get_attribute("aria-pressed") == str("sky" in where).lower(), where
+    look_for(page, "blur > 7 or set == 'val'")
+    eventually(lambda: total(page) == CLIPS - 8)
+    choice("user.label sky").click()
+    eventually(lambda: total(page) == 2, "clips 8 and 9")
+    assert page.locator("#where").input_value() == "(blur > 7 or set == 'val') and user.label == 'sky'"
+    look_for(page, "set ==")
+    page.locator("#where[aria-invalid]").wait_for()
+    look_for(page, "set == 'val'")
+    eventually(lambda: choice("set val").get_attribute("aria-pressed") == "true")
     page.locator("#all").click()
     eventually(lambda: total(page) == CLIPS)
 
@@ -185,6 +216,7 @@ def main(chromium):
     run = folder_of()
     with Studio(run / "good") as studio, page_of(chromium, studio, refused=(400,)) as page:
         check_left_out(page)
+        check_facets(page)
         check_bound(page)
         check_titles(page)
         check_hidden(page, run / "clips")

@@ -111,6 +111,9 @@ NAMES = [  # name, neighbours, letters of the line -> the part that is shown, ho
     ("session_camera-B_take-017-0000", ["session_camera-B_take-018-0001"], 19, ("take-017-0000", 13)),
     ("session_camera-B_take-017-0001", ["session_camera-B_take-017-0000"], 19, ("take-017-0001", 13)),
     ("Büro Übung – Tür öffnen-0000", ["concert-0001"], 19, ("öffnen-0000", 11)),
+    ("concert copy for the web-0003", ["concert big-0001", "harbour-0002"], 19, ("web-0003", 8)),
+    ("concert copy for the web-0005", ["harbour-0002", "concert big-0001"], 19, ("web-0005", 8)),
+    ("concert copy for the web-0005", ["concert copy for the web-0003"], 19, ("0005", 4)),
     ("holiday-part-07-of-the-camera-roll", ["holiday-part-08-of-the-camera-roll"], 19, ("07-of-the-camera-roll", 11)),
     ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", [""], 19, ("a" * 11, 11)),
 ]

@@ -8,6 +8,7 @@ import numpy as np
 from browser import KINORA, SCRATCH, Studio, copy_of_run, curated, eventually, page_of, run_alone
 from clips import EMBED_TEXT, caption_rows, lines, nearest, pictures
 from edits import ask, caption, said, select, shows, total
+from keys import HOLD
 from minilm import MiniLM
 
 
@@ -50,6 +51,41 @@ def check_words(page):
                and "embed-text" in page.locator("#summary").inner_text(), "why not by meaning")
     eventually(lambda: shown(page) and all(key.startswith("bbb_A") and not near for key, near in shown(page)))
     page.locator("#all").click()
+
+
+def check_signs(page):
+    """While an answer is awaited, the page says so: a search at once, before its request."""
+    first = "/api/clips?from=0&count=100"
+
+    def held(address, act, sign, text):
+        page.evaluate(HOLD, address)
+        act()
+        page.wait_for_function(
+            "([sign, text]) => window.release && document.querySelector(sign).textContent === text", arg=[sign, text])
+        page.evaluate("async () => { await window.release(); delete window.release; }")
+        eventually(lambda: page.locator(sign).inner_text() != text, f"the answer of {address}")
+
+    def write():
+        said_at_once = page.locator("#text").evaluate("""(text) => {
+            text.value = "bbb";
+            text.dispatchEvent(new Event("input"));
+            return document.getElementById("summary").textContent; }""")
+        assert said_at_once == "Searching…", said_at_once
+
+    held(f"{first}&q=bbb", write, "#summary", "Searching…")
+    held(first, lambda: page.locator("#all").click(), "#summary", "Searching…")
+    select(page, "film-0001")
+    eventually(lambda: page.locator("#detail").get_attribute("aria-busy") == "false", "the clip is there")
+    like = f"{first}&like=clips%2Ffilm-0001&embedding=classic"
+    held(like, lambda: page.keyboard.press("m"), "#summary", "Searching…")
+    page.locator("#all").click()
+    good = page.locator("#funnel button", has_text="good").first
+    held(f"{first}&end=kept&end=unchosen&end=copy", good.click, "#summary", "Searching…")
+    held("/api/map?of=&colour=&end=kept&end=unchosen&end=copy", page.locator("#show-map").click, "#map .row .muted",
+         "Reading the embeddings…")
+    page.locator("#show-map").click()
+    page.locator("#all").click()
+    eventually(lambda: page.locator("#all").is_hidden(), "everything")
 
 
 def check_responsive(studio):
@@ -185,6 +221,7 @@ def main(chromium):
     out = copy_of_run("search")
     with Studio(out) as studio, page_of(chromium, studio) as page:
         check_words(page)
+        check_signs(page)
         run()
         eventually(lambda: page.locator("#how").is_visible(), "the studio sees that captions are embedded now")
         check_responsive(studio)

@@ -22,8 +22,10 @@ def folder_of():
     ends = ["kept"] * KEPT + ["filtered"] * FILTERED + ["failed"] * FAILED
     items = [{"key": f"film-{n:04}", "parent": "film", "consumed": False, "end": end, "reason": "black",
               "facts": {"film": "film", "scores": {"filter.blur": n}}} for n, end in enumerate(ends)]
-    items.append({"key": "film", "end": "kept", "consumed": True})
-    items.append({"key": "broken", "end": "failed", "consumed": False, "stage": "video.probe", "reason": "cut off"})
+    url = lambda key: str(SCRATCH / f"{key}.mp4")
+    items.append({"key": "film", "end": "kept", "consumed": True, "url": url("film")})
+    items.append({"key": "broken", "end": "failed", "consumed": False, "stage": "video.probe", "reason": "cut off",
+                  "url": url("broken")})
     folder = curate_folder(SCRATCH / "steps/clips", items)
     counts = {"kept": KEPT, "filtered": FILTERED, "failed": FAILED}
     write(folder, "curate", {"kept": 1, "filtered": 0, "failed": 1, "clips": counts})
@@ -44,11 +46,18 @@ def main(chromium):
         texts = [" ".join(text.split()) for text in page.locator("#funnel li").all_inner_texts()]
         assert texts == ["2 videos", "13 clips 1 video failed", "9 good 3 filtered 1 failed",
                          "5 chosen 4 left out by good", "4 in shards 1 left out"], texts
-        every = total(page)
-        for step, clips in (("9 good", KEPT), ("3 filtered", FILTERED), ("1 failed", FAILED + 1), ("5 chosen", STAYS),
-                            ("4 left out by good", KEPT - STAYS), ("13 clips", every)):
+        every = KEPT + FILTERED + FAILED
+        for step, clips in (("2 videos", 2), ("9 good", KEPT), ("1 failed", FAILED), ("3 filtered", FILTERED),
+                            ("1 video failed", 1), ("5 chosen", STAYS), ("4 left out by good", KEPT - STAYS),
+                            ("13 clips", every)):
             page.locator("#funnel button", has_text=step).first.click()
             eventually(lambda: total(page) == clips, (step, clips))
+        kind = page.locator("[data-choice='kind clip']")
+        eventually(lambda: kind.get_attribute("aria-pressed") == "true", "what the funnel asks for is seen")
+        kind.click()
+        eventually(lambda: total(page) == every + 1 and kind.count() == 0, "and taken back: the broken video, too")
+        page.locator("#funnel button", has_text="2 videos").click()
+        eventually(lambda: page.locator("#summary").inner_text() == "2 of 14 items: 2 videos", "they are no clips")
         check_axe(page, "funnel")
         for width in (1440, 1024, 390):
             page.set_viewport_size({"width": width, "height": 800})

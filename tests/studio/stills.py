@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
 """Pictures among the clips: shown whole in place of the player, from the stored file or else from the source, without
-anything that plays. usage: stills.py KINORA ROOT SCRATCH"""
+anything that plays; a card without its picture yet moves. usage: stills.py KINORA ROOT SCRATCH"""
 import cv2
 import numpy as np
 
-from browser import SCRATCH, Studio, page_of, run_alone
+from browser import SCRATCH, Studio, eventually, page_of, run_alone
 from clips import curate_folder
 from edits import select
+
+
+# Holds the requests for pictures until show().
+HOLD_PICTURES = """const { fetch } = window, shown = new Promise((show) => (window.show = show));
+window.fetch = async (address, options) =>
+    ((String(address).startsWith("/picture") && (await shown)), fetch(address, options));"""
 
 
 def folder_of():
@@ -34,8 +40,20 @@ def shown(page, key, width, height):
         "() => document.querySelector('.cell[aria-selected=true] canvas').style.visibility === 'visible'")
 
 
+def check_loading(chromium, studio, motion, moves):
+    with page_of(chromium, studio, reduced_motion=motion,
+                 before=lambda page: page.add_init_script(f"{{ {HOLD_PICTURES} }}")) as page:
+        moving = lambda: page.evaluate(
+            "() => document.getAnimations().filter(({ animationName }) => animationName === 'loading').length")
+        eventually(lambda: page.locator(".cell.loading").count() == 2 and moving() == moves, (motion, moves))
+        page.evaluate("() => window.show()")
+        eventually(lambda: page.locator(".cell.loading").count() == moving() == 0, "the pictures are there")
+
+
 def main(chromium):
     with Studio(folder_of()) as studio, page_of(chromium, studio, reduced_motion="no-preference") as page:
+        check_loading(chromium, studio, "no-preference", 2)
+        check_loading(chromium, studio, "reduce", 0)
         shown(page, "kept", 300, 200)
         assert page.locator("#detail img").get_attribute("alt") == "a kept picture"
         assert page.locator(".cell[aria-selected=true] .mark").text_content() == ""

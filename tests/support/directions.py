@@ -90,19 +90,38 @@ def has_service(path):
     return file.exists() and re.search(r'kId = "service/|^KINORA_SERVICE\(', file.read_text(), re.M) is not None
 
 
-def services(texts):
-    """(file that calls a service, file that has it), of {path: text}."""
+def owners(texts):
+    """{interface of a service: file that has it}, of {path: text}."""
     has = {}
     for path, text in texts.items():
         for name in re.findall(r"^KINORA_SERVICE\((\w+)\)", text, re.M):
             interface = re.search(rf"class {name}\b[^{{]*{{[^}}]*?using Interface = (\w+);", text)
             assert interface, f"{path}: the class {name} of KINORA_SERVICE does not name its Interface"
             has[interface[1]] = path
+    return has
+
+
+def named(texts):
+    """(file, X) of each `service<X>`, X without its namespaces."""
     for path, text in texts.items():
-        code = re.sub(r"//[^\n]*", "", text)
-        for name in re.findall(r"\bservice<\s*(?:\w+\s*::\s*)*(\w+)\s*>\s*\(", code):
-            if name in has:
-                yield path, has[name]
+        for name in re.findall(r"\bservice<\s*((?:\w+\s*::\s*)*\w+)\s*>", re.sub(r"//[^\n]*", "", text)):
+            yield path, re.sub(r".*::\s*", "", name, flags=re.S)
+
+
+def services(texts):
+    """(file that calls a service, file that has it)."""
+    has = owners(texts)
+    return [(path, has[name]) for path, name in named(texts) if name in has]
+
+
+def hidden(texts):
+    """The ways to a service that services() does not see."""
+    has = owners(texts)
+    out = [f"{path} calls service<{name}>: write the interface's own name" for path, name in named(texts)
+           if name not in has]
+    return out + [f"{path} uses {found}: call service<X>(registry)" for path, text in texts.items()
+                  if not path.startswith("core/plugin/")
+                  for found in re.findall(r"::\s*kId\b", re.sub(r"//[^\n]*", "", text))]
 
 
 def circles(edges):
@@ -182,16 +201,24 @@ assert wrong([("plugins/stages/video/media/a.cpp",
 own = {"apps/a.cpp": "kinora::core::service<\n    kinora::core::Plans >(registry).outline();  // service<B>(x)",
        "plugins/jobs/x/x.cpp": "class P final : public Plans {\n using Interface = Plans;\n};\nKINORA_SERVICE(P)\n",
        "core/run/b.cpp": "service<Plans>(registry);"}
-assert list(services(own)) == [("apps/a.cpp", "plugins/jobs/x/x.cpp"), ("core/run/b.cpp", "plugins/jobs/x/x.cpp")]
+assert services(own) == [("apps/a.cpp", "plugins/jobs/x/x.cpp"), ("core/run/b.cpp", "plugins/jobs/x/x.cpp")]
 assert wrong(services(own)) == ["core/run/b.cpp includes or calls plugins/jobs/x/x.cpp: core must not use jobs"]
+assert not hidden(own)
+assert hidden(own | {"apps/b.cpp": "using B = core::Plans;\nservice<B>(r);"}) == [
+    "apps/b.cpp calls service<B>: write the interface's own name"]
+assert hidden({"apps/b.cpp": "open(Plans::kId);", "core/plugin/a.hpp": "S::kId"}) == [
+    "apps/b.cpp uses ::kId: call service<X>(registry)"]
 
 texts = {path: (ROOT / path).read_text(errors="replace") for path in sources()}
-called = list(services(texts))
+called = services(texts)
 assert len(called) >= 6, called
 all_pairs = list(includes()) + called
 assert len(all_pairs) > 1000, len(all_pairs)
 assert ALLOWED <= set(all_pairs), "an allowed include no longer exists; remove it from ALLOWED"
-problems = wrong(all_pairs)
+problems = wrong(all_pairs) + hidden(texts)
+# Benches and the program that makes pages for tests are built with the tests.
+problems += [f"{path} includes {included}: only tests include a helper of tests" for path, included in all_pairs
+             if is_test(included) and not path.endswith(("_bench.cpp", "/made_up_pages.cpp"))]
 # plugins/jobs/latents/hdf5 reads HDF5. libhdf5 opens no file: it has known faults of memory with hostile files.
 problems += [f"{path} opens a file by libhdf5: read it by plugins/jobs/latents/hdf5/hdf5_file.hpp" for path in sources()
              if re.search(r"\bH5(Fopen|Fis_|Fis_accessible|LTopen|LTread|Freopen|Fmount)",

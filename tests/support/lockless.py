@@ -1,4 +1,5 @@
-"""Disks that refuse every lock: a small library takes the place of flock and fcntl for files below a folder."""
+"""Disks that refuse every lock, or map no file that others write too: a small library takes the place of flock, fcntl
+and mmap for files below a folder."""
 import os, subprocess
 
 SOURCE = r"""
@@ -11,13 +12,18 @@ SOURCE = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
-static int refused(int fd) {
+static int is_below(const char* folder, int fd) {
   char link[64], path[PATH_MAX];
+  if (!folder || fd < 0) return 0;
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   ssize_t n = readlink(link, path, sizeof path - 1);
   path[n < 0 ? 0 : n] = 0;
-  if (!strstr(path, getenv("NO_LOCKS_BELOW"))) return 0;
+  return strstr(path, folder) != NULL;
+}
+static int refused(int fd) {
+  if (!is_below(getenv("NO_LOCKS_BELOW"), fd)) return 0;
   errno = atoi(getenv("NO_LOCKS"));
   return 1;
 }
@@ -38,11 +44,21 @@ int flock(int fd, int what) {
   }
 FCNTL(fcntl)
 FCNTL(fcntl64)
+#define MMAP(name, offset)                                                                                 \
+  void* name(void* at, size_t bytes, int may, int how, int fd, offset from) {                              \
+    void* (*next)(void*, size_t, int, int, int, offset) =                                                  \
+        (void* (*)(void*, size_t, int, int, int, offset))dlsym(RTLD_NEXT, #name);                          \
+    if (!(how & MAP_SHARED) || !is_below(getenv("NO_MAPS_BELOW"), fd)) return next(at, bytes, may, how, fd, from); \
+    errno = ENODEV;                                                                                        \
+    return MAP_FAILED;                                                                                     \
+  }
+MMAP(mmap, off_t)
+MMAP(mmap64, off64_t)
 """
 
 
 def built(folder):
-    """Builds the library in a folder; below it nothing can be locked."""
+    """Builds the library in a folder; below it nothing can be locked, or mapped."""
     subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", folder / "no_locks.so", "-ldl"],
                    input=SOURCE, text=True, check=True)
 
@@ -51,3 +67,8 @@ def lockless(folder, error):
     """The environment of a program for which it is so, with this errno."""
     return {**os.environ, "LD_PRELOAD": str(folder / "no_locks.so"), "NO_LOCKS": str(error),
             "NO_LOCKS_BELOW": str(folder), "TMPDIR": str(folder / "tmp")}
+
+
+def mapless(folder, below):
+    """The environment of a program that cannot map files below a folder for others to see."""
+    return {**os.environ, "LD_PRELOAD": str(folder / "no_locks.so"), "NO_MAPS_BELOW": str(below)}

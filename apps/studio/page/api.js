@@ -31,7 +31,7 @@ export const address = (path, id) => `${path}?${new URLSearchParams({ id })}`;
 
 /** The user's query, with the parameters that the server understands. */
 export class Query {
-  sets = { end: new Set(), rule: new Set(), decision: new Set(), tag: new Set() };
+  sets = { end: new Set(), rule: new Set(), decision: new Set(), tag: new Set(), kind: new Set() };
   ranges = new Map(); // field -> [low, high]
   where = ""; // a condition of run files
   text = "";

@@ -71,10 +71,13 @@ export function drawCell(cell, picture) {
   context.drawImage(picture, 0, 0);
   cell.canvas.style.visibility = "visible";
   cell.none.textContent = "";
+  cell.classList.remove("loading");
   cell.shown = cell.row.id;
 }
 
+/** text: "" while the picture is being loaded. */
 export function blankCell(cell, text) {
+  cell.classList.toggle("loading", !text);
   cell.canvas.style.visibility = "hidden";
   cell.none.textContent = text;
   cell.shown = "";

@@ -1,14 +1,16 @@
-// The conditions: outcomes, rules and decisions as toggle buttons, numbers as histograms.
+// The conditions: outcomes, rules, decisions and texts as toggle buttons, numbers as histograms.
 import { get } from "./api.js";
 import { Bounds } from "./bounds.js";
 import { column } from "./charts.js";
 import { make } from "./elements.js";
+import { toggled, valuesOf } from "./facets.js";
 import { kinds } from "./format.js";
 import { endsOf, textOf, titleOf, whereName } from "./names.js";
 import { scaleOf } from "./scale.js";
 
 const kNames = { kept: "Kept", copy: "Copies", unchosen: "Left out", filtered: "Filtered", failed: "Failed",
-    accepted: "Accepted", rejected: "Rejected", captioned: "Caption edited", open: "Not reviewed" };
+    accepted: "Accepted", rejected: "Rejected", captioned: "Caption edited", open: "Not reviewed",
+    video: "Input videos", clip: "Clips, also copies" };
 // Numbers that say little about a clip's content; they are available, but folded away.
 const kFolded = /^(start_s|end_s|first_frame|end_frame|frames|rotation|fps|audio\..*|embeddings\..*|usage\..*)$/;
 
@@ -36,16 +38,17 @@ function ends(h, text, isLog) {
 }
 
 export class Filters {
-  /** page: {say, failed}. */
+  /** page: {say, failed, rewritten: called when a choice has written the query's condition}. */
   constructor(conditions, numbers, query, changed, page) {
-    Object.assign(this, { conditions, numbers, query, changed, bounds: new Bounds(page), histograms: [] });
+    const { rewritten } = page;
+    Object.assign(this, { conditions, numbers, query, changed, rewritten, bounds: new Bounds(page), histograms: [] });
     this.first = new Promise((resolve) => (this.told = resolve)); // histograms are there
     numbers.addEventListener("keydown", (event) => this.arrows(event));
     this.isFolded = true;
   }
 
-  /** From /api/state: counts of all items and of input videos only, and tags with their counts. */
-  showCounts({ counts, videos, tags = [], choosers = [] }) {
+  /** From /api/state: counts of all items and of input videos only, tags with their counts, and the facets. */
+  showCounts({ counts, videos, tags = [], facets = [], choosers = [] }) {
     this.choosers = choosers;
     const rejected = counts.kept_rejected;
     const ofWhich = (value) => (value === "kept" && rejected ? `, ${rejected.toLocaleString("en")} rejected` : "");
@@ -54,7 +57,7 @@ export class Filters {
         ? make("div", { class: "group", role: "group", "aria-label": title }, make("h2", {}, title),
             make("div", { class: "choices" },
                 entries.map(([value, n], at) =>
-                  this.choice(name, value, kinds(n, of[value] ?? 0) + ofWhich(value), at))))
+                  this.choice(name, value, n ? kinds(n, of[value] ?? 0) + ofWhich(value) : "", at))))
         : null;
     const ordered = (names, of) => names.filter((name) => of[name]).map((name) => [name, of[name]]);
     const focused = document.activeElement?.dataset?.choice;
@@ -65,6 +68,8 @@ export class Filters {
         group("Decision", "decision", ordered(["accepted", "rejected", "captioned", "open"], counts.decisions),
             videos.decisions),
         group("Tags", "tag", tags, videos.tags),
+        ...facets.map((one) => this.facet(one, counts.facets[one.field], videos.facets[one.field] ?? {})),
+        group("Kind", "kind", [...this.query.sets.kind].map((kind) => [kind]), {}), // the funnel sets it
       ].filter(Boolean),
     );
     if (focused) [...this.conditions.querySelectorAll("button")].find((button) =>
@@ -88,6 +93,23 @@ export class Filters {
           ? `${titleOf(`scores.${value}`)} (${value})` : value || "no name")])),
       make("span", { class: "muted" }, count),
     );
+  }
+
+  /** A fact that is a text: its values are conditions of the view. of: clips by value. */
+  facet({ field, name }, of, videos) {
+    const chosen = valuesOf(this.query.where, name), title = titleOf(field);
+    const press = (value) => {
+      this.query.where = toggled(this.query.where, name, value);
+      this.rewritten();
+      this.changed();
+    };
+    const choices = Object.entries(of).map(([value, n]) => make("button",
+        { type: "button", "data-choice": `${field} ${value}`, "aria-pressed": chosen.has(value),
+        onclick: () => press(value) }, make("span", {}, textOf(field, value) || "no text"),
+        make("span", { class: "muted" }, kinds(n, videos[value] ?? 0))));
+    return make("div", { class: "group", role: "group", "aria-label": title },
+        make("h2", {}, make("span", { title: field }, title, " ", make("code", { class: "muted" }, name))),
+        make("div", { class: "choices" }, choices));
   }
 
   clear() {

@@ -2,14 +2,16 @@
 import { make } from "./elements.js";
 import { funnel } from "./funnel.js";
 
-/** Conditions of the query: {end, rule, decision}, of a step; by: of what fell before it. null: there is no filter.
- * names: of select jobs. */
-function conditionsOf(step, by, names) {
+/** Conditions of the query: {end, rule, decision, kind}, of a step; by: of what fell before it. names: of select jobs;
+ * isCut: there are clips of videos. */
+function conditionsOf(step, by, names, isCut) {
   if (by === undefined)
-    return { videos: {}, inputs: {}, clips: {}, good: { end: ["kept", "unchosen", "copy"] }, chosen: { end: ["kept"] },
+    return { videos: { kind: ["video"] }, inputs: {}, clips: { kind: ["clip"] },
+      good: { end: ["kept", "unchosen", "copy"] }, chosen: { end: ["kept"] },
       "in shards": { end: ["kept"], decision: ["accepted", "captioned", "open"] } }[step];
   if (by === "") return { decision: ["rejected"] };
-  if (by === "filtered" || by === "failed") return { end: [by] };
+  if (by === "filtered" || by === "failed")
+    return { end: [by], kind: isCut ? [step === "clips" ? "video" : "clip"] : [] };
   return names.includes(by) ? { rule: [by] } : { end: ["copy"] };
 }
 
@@ -24,9 +26,10 @@ export class FunnelBar {
     const text = JSON.stringify([steps, choosers]);
     if (text === this.text) return;
     this.text = text;
+    const isCut = steps.some(({ name }) => name === "clips");
     const link = (step, by, children) => make("button",
         { type: "button", class: by === undefined ? "step" : "lost",
-        onclick: () => this.choose(conditionsOf(step, by, choosers)) }, children);
+        onclick: () => this.choose(conditionsOf(step, by, choosers, isCut)) }, children);
     this.element.replaceChildren(...[funnel(steps, link)].filter(Boolean));
     this.element.hidden = !steps.length;
   }

@@ -21,6 +21,7 @@ import { Views } from "./views.js";
 import { whyNot } from "./whynot.js";
 
 const kPoll = 2000; // milliseconds between checks for changes by others
+const kSign = 80; // milliseconds until the page says that it waits for an answer
 const element = (id) => document.getElementById(id);
 const query = new Query();
 let asked = 0, shown = 0; // sequence numbers of requests for the state
@@ -36,6 +37,8 @@ function say(text, isError = false) {
   clearTimeout(say.timer);
   say.timer = setTimeout(() => (status.className = ""), isError ? 8000 : 2500);
 }
+
+const searching = () => (element("summary").textContent = "Searching…");
 
 /** The counts on the left and above the clips, which are of one state. */
 function showCounts() {
@@ -55,7 +58,7 @@ const detail = new Detail(element("detail"), editor, timeline,
     { failed, ...ofClip, alike, original, compare: compareCopies, close: closeDetail });
 const live = new Live(element("live"));
 const filters = new Filters(element("conditions"), element("numbers"), query, () => changeView().catch(failed),
-    { say, failed });
+    { say, failed, rewritten: () => views.wrong("") });
 const sheet = new Sheet(element("list"), element("space"), query, {
   failed,
   isWriting: () => editor.isWriting(),
@@ -127,7 +130,7 @@ async function changeView(toFirst = false, waits = toFirst) {
     element(id).setAttribute("aria-pressed", isPressed);
   showOrder();
   map.show().catch(failed);
-  const waiting = setTimeout(() => (element("summary").textContent = "Searching…"), 300);
+  const waiting = setTimeout(searching, kSign);
   try {
     const [total] = await Promise.all([sheet.reload({ toFirst, isNew: true, waits }), filters.showNumbers()]);
     showCounts();
@@ -153,13 +156,13 @@ function showOrder() {
 
 /** How many of all items are shown, clips and input videos apart. Hidden copies count in neither. */
 function summarise(total) {
-  const isAll = query.copies || query.sets.end.size > 0 || query.sets.rule.size > 0;
+  const { end, rule, kind } = query.sets, isAll = query.copies || end.size > 0 || rule.size > 0 || kind.has("clip");
   const sum = (counts) =>
       Object.entries(counts.ends).reduce((n, [end, count]) => n + (end === "copy" && !isAll ? 0 : count), 0);
   const { copy: copies = 0 } = state.counts.ends;
   const all = Math.max(total, sum(state.counts)), videos = sum(state.videos);
   const unreadable = state.unreadable ? `; ${plural(state.unreadable, "line")} of items.jsonl cannot be read` : "";
-  const mixed = videos > 0 && videos < all;
+  const mixed = (videos > 0 || sheet.videos > 0) && videos < all; // of videos that were cut, the view may have some
   const count = total === all ? "" : `${total.toLocaleString("en")} of `;
   const whole = !mixed ? plural(all, videos ? "video" : "clip")
       : `${plural(all, "item")}${total ? `: ${kinds(total, sheet.videos)}` : ""}`;
@@ -454,6 +457,7 @@ function searchNow() {
 }
 element("text").addEventListener("input", () => {
   clearTimeout(searchNow.timer);
+  searching();
   searchNow.timer = setTimeout(searchNow, 150);
 });
 element("text").addEventListener("blur", searchNow); // so that the keys that follow act on the results

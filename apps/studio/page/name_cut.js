@@ -4,14 +4,15 @@ const kTailShare = 0.6; // of the room, for a part that is cut at its own end, t
 const kHead = 3; // letters of the beginning that are shown besides a numbered end
 
 /** [where the part begins that is shown, how many of its letters are always shown]. The part is the word in which the
- * name differs from its neighbours, and always the numbered end, such as take-017-0000. room: letters of the whole
- * line. */
+ * name differs from its neighbours, and always the number at the end, and before it another one with its word, such as
+ * take-017-0000. room: letters of the whole line. */
 export function cut(name, room, neighbours) {
   const tail = Math.max(4, Math.floor(room * kTailShare)), most = Math.max(tail, room - kHead);
   const numbered = name.match(/(\p{L}+[-_ ]?)?\d+[-_]\d+$/u)?.index ?? -1;
   const from = differs(name, neighbours), whole = numbered < 0 ? from : Math.min(from, numbered);
-  const lasts = (at) => [at, Math.min(name.length - at, numbered < 0 ? tail : most)];
-  if (from > 0 && (numbered < 0 || name.length - whole <= most)) return lasts(whole);
+  const hasNumber = /[-_]\d+$/.test(name);
+  const lasts = (at) => [at, Math.min(name.length - at, hasNumber ? most : tail)];
+  if (from > 0 && (!hasNumber || name.length - whole <= most)) return lasts(whole);
   return lasts(numbered >= 0 ? numbered : lastWords(name, tail));
 }
 

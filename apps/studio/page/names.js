@@ -15,7 +15,7 @@ const kFacts = {
   matrix: ["Colours"], sha256: ["SHA-256 of the video"],
   "bin.aspect": ["Shape", (value) => String(value).replaceAll("_", ":")],
   "bin.duration": ["Range of lengths", range("s")], "bin.resolution": ["Range of heights", range("lines")],
-  similarity: ["Similarity"],
+  film: ["Source video"], similarity: ["Similarity"],
   "scores.clip.too-short": ["Length of the shot", seconds], "scores.clip.too-few-frames": ["Frames of the shot"],
   "scores.clip.no-bin": ["Outside all bins"], "scores.ingest.duplicate": ["The same file again"],
   "scores.dedup.exact": ["The same clip again"], "scores.dedup.semantic": ["Looks and moves alike"],

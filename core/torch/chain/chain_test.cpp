@@ -225,7 +225,7 @@ TEST_F(ChainOf, GetPassFillsTheRoomThereIs) {
   EXPECT_EQ(asks.seen.seed, 9u);
 }
 
-// What a newer caller, such as a strategy of its own schedule, says of a pass.
+// A newer caller, such as a strategy of its own schedule, may ask more of a pass.
 TEST_F(ChainOf, APassIsRefusedForWhatItDoesNotKnow) {
   struct Asks final : Link<at::Tensor> {
     Asks() : Link(KINORA_LEVEL_TENSOR) {}
@@ -275,7 +275,7 @@ TEST_F(ChainOf, GetPassKeepsToTheRoomOfAnOlderLink) {
   EXPECT_EQ(older.behind, 77u);
 }
 
-// What a newer caller says must not be ignored would be lost in a link's copy of the struct.
+// A link's copy of the struct would lose what a newer caller says must not be ignored.
 TEST_F(ChainOf, ALinkRefusesNeedsThatItDoesNotKnow) {
   struct Passes final : Link<at::Tensor> {
     Passes() : Link(KINORA_LEVEL_TENSOR) {}

@@ -295,6 +295,27 @@ TEST(LostSamples, ComeBeforeNewInputs) {
   EXPECT_EQ(first, lost);
 }
 
+// A clip of 500 bytes is lost while the others leave less room than the largest call of the stage may take.
+TEST(LostSamples, AreMadeAgainAtOnceThoughTheMemoryIsFull) {
+  LosingPipeline p;
+  p.inputs = 10;
+  p.memory = 30000;
+  p.settings.queue = 100;
+  p.settings.nodes.front().cores = 2;
+  auto& cut = p.add_apart("cut", {}, [](const std::string& key, int) {
+    return Play{1, {key + "-0", key + "-1", key + "-2"}, key == "2" ? 500u : 3000u};
+  });
+  p.add_apart("slow", {0}, consuming(50)).workers = 1;
+  size_t before = 0;
+  p.at(40, [&] { before = cut.calls.size(); });
+  p.lose_bytes_at(40, only("2-1"));
+  EXPECT_EQ(p.run(), "");
+  p.expect_all_kept(10 + 30);
+  EXPECT_LT(cut.calls.at(before - 1).first, 10) << "the memory was full";
+  EXPECT_EQ(cut.calls.at(before).second, "2");
+  EXPECT_NEAR(cut.calls.at(before).first, 40, 0.1);
+}
+
 // Random graphs, times, deaths and bounds, as much of which is lost as can be: at random times, with and without a
 // node, before, during and after finish().
 class AnyLosses : public ::testing::TestWithParam<uint32_t> {};

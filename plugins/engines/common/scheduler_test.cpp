@@ -1,5 +1,6 @@
 // The run of a pipeline with made-up instances in made-up time (run_testing.hpp): deadlines, retries, deaths,
 // order, back-pressure. Times are exact.
+#include <malloc.h>
 #include <random>
 
 #include "plugins/engines/common/run_testing.hpp"
@@ -280,6 +281,28 @@ TEST(MadeUpRun, ANodeThatIsTooSmallForOneStageWorksForAnother) {
   EXPECT_EQ(p.run(), "");
   EXPECT_EQ(p.outcomes.size(), 60u);
   EXPECT_NEAR(p.seconds(), 60 * (1 + 2) / 3.0, 5);
+}
+
+// Not even their keys. A tenth of the inputs has ended at the first look at the heap, nearly all at the second one.
+TEST(MadeUpRun, KeepsNothingOfInputsThatHaveEnded) {
+  Pipeline p;
+  p.inputs = 10000;
+  p.settings.queue = 8;
+  p.add("cut", {}, [](const std::string& key, int) { return Play{0.01, {key + "-0", key}}; });
+  p.add("look", {0}, passing(0.01));
+  p.add("write", {0, 1}, consuming(0.001));
+  std::array<size_t, 2> ended{}, bytes{};
+  const auto look = [&](size_t i) {
+    ended[i] = p.outcomes.size();
+    decltype(p.outcomes)().swap(p.outcomes);
+    for (Act& act : p.acts) decltype(act.calls)().swap(act.calls), act.attempts.clear();
+    bytes[i] = ::mallinfo2().uordblks;
+  };
+  p.at(10, [&] { look(0); });
+  p.at(80, [&] { look(1); });
+  EXPECT_EQ(p.run(), "");
+  EXPECT_GT(ended[1], 30000u) << "four of each";
+  EXPECT_LT(bytes[1], bytes[0] + ended[1]) << "less than a byte of each";
 }
 
 // The plan is made when the times are known, and leaves the cores beside the GPUs to the stage that needs both. Until

@@ -29,6 +29,8 @@ struct Chaos {
       stores{};  // bytes of the nodes' object stores, the last also of those that follow; none: 1 GiB
   // Of an event of a call (0: its begin, then what it tells, at last its end): whether the process dies there.
   std::function<bool(const std::string& stage, const std::string& key, int event)> dies = nullptr;
+  // ... whether it does nothing more there, and gives no sign of life.
+  std::function<bool(const std::string& stage, const std::string& key, int event)> hangs = nullptr;
   std::map<int, size_t> losses{}, leaves{};    // after so many calls this node is lost, or leaves
   std::map<int, double> joins{};               // ... a node of so many cores comes
   std::optional<double> left{};                // seconds until the end of a node that leaves
@@ -44,7 +46,7 @@ struct Chaos {
   std::string says = "";                       // to the log, before there are nodes
   json has{};                                  // what all nodes have besides: members of the letter `node`
   std::function<void(const json&)> on_start = nullptr;  // of each letter `start`
-  bool hangs = false;  // calls of stage "hang" never end, and give no sign of life
+  std::function<void()> on_ready = nullptr;             // in each process, before it says so
 };
 
 class FakeBridge {
@@ -216,10 +218,12 @@ class FakeBridge {
   }
 
   // Under the lock: whether the process is still there after this event.
-  bool lives(Actor& actor) {
+  bool lives(Actor& actor, Lock& lock) {
     const int event = actor.event++;
     if (!actor.dead && chaos_.dies && chaos_.dies(actor.act.name, actor.key, event))
       die(actor, "killed", false);
+    if (!actor.dead && chaos_.hangs && chaos_.hangs(actor.act.name, actor.key, event))
+      actor.changed.wait(lock, [&] { return actor.stopped || actor.dead; });
     return !actor.dead && !actor.stopped && !ends_;
   }
 
@@ -228,6 +232,7 @@ class FakeBridge {
     void* self = table.create(nullptr, reinterpret_cast<const kinora_options*>(&actor.act));
     kinora_resources r{sizeof(kinora_resources), 0, 1, 0, 0, 0, 0, 0, 0};
     table.resources(self, &r);
+    if (chaos_.on_ready) chaos_.on_ready();
     Lock lock(mutex_);
     if (!actor.dead) send({{"is", "started"}, {"worker", actor.id}, {"resources", core::put_resources(r)}});
     for (;;) {
@@ -258,9 +263,7 @@ class FakeBridge {
     std::vector<Sample> inputs;
     for (const core::Message& one : given) inputs.push_back(visit.take(one));
     actor.key = inputs.empty() ? "" : std::string(inputs.front().key());
-    if (!lives(actor)) return;
-    if (chaos_.hangs && actor.act.name == "hang")
-      return actor.changed.wait(lock, [&] { return actor.stopped || actor.dead; });
+    if (!lives(actor, lock)) return;
     lock.unlock();
     testing::Run plain;
     Told to{*this, actor};
@@ -275,7 +278,7 @@ class FakeBridge {
     const std::string message = status == KINORA_OK ? "" : engines::last_message(status);
     inputs.clear();
     lock.lock();
-    if (lives(actor)) end(actor, status, message);
+    if (lives(actor, lock)) end(actor, status, message);
   }
 
   void end(const Actor& actor, int32_t status, const std::string& message) {
@@ -299,7 +302,7 @@ class FakeBridge {
     if (given) sample = Sample::adopt(given);
     Lock lock(bridge.mutex_);
     if (actor.stores && head.at("what") == "emit") sample = bridge.stored(*sample, head);
-    if (!actor.cancelled && bridge.lives(actor)) {
+    if (!actor.cancelled && bridge.lives(actor, lock)) {
       core::Message letter;
       letter.head = std::move(head);
       letter.head.update({{"is", "told"}, {"worker", actor.id}, {"call", actor.call}});

@@ -184,7 +184,7 @@ class Meeting {
       if (++busy_ > most_) most_ = busy_;
       met_ = met_ || busy_ == expected_;
       changed_.notify_all();
-      changed_.wait_for(lock, std::chrono::seconds(60), [&] { return met_; });
+      in_time_ = changed_.wait_for(lock, std::chrono::seconds(60), [&] { return met_; }) && in_time_;
       met_ = true;  // the others need not wait as long
     }
     local::sleep_ms(3);  // one more would be seen
@@ -192,12 +192,13 @@ class Meeting {
     --busy_;
   }
   int most() const { return most_; }
+  bool in_time() const { return in_time_; }
 
  private:
   const int expected_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool met_ = false;
+  bool met_ = false, in_time_ = true;
   int busy_ = 0, most_ = 0;
 };
 
@@ -236,6 +237,24 @@ TEST(RayEngine, WorkersShareTheGpusAndDecodersOfANode) {
     EXPECT_EQ(meeting.most(), expected);
     EXPECT_EQ(seen, one.workers);
   }
+}
+
+// Each process that starts waits for the others, and the first one's call for all of them.
+TEST(RayEngine, TheWorkersOfANodesGpusStartSideBySide) {
+  OnCluster p;
+  Meeting meeting(4);
+  std::atomic<int> ready{0};
+  p.cores = {8};
+  p.chaos.has = {{"gpus", 4}, {"model", "H200"}};
+  p.chaos.on_ready = [&] {
+    if (++ready > 1) meeting.join();
+  };
+  auto& caption = p.add("caption", {}, [&](Sample, const Emit&, const kinora::Run&) { meeting.join(); });
+  caption.cores = 0.5, caption.gpus = 1;
+  p.inputs(20);
+  ASSERT_EQ(p.run(), "");
+  EXPECT_EQ(ready, 4);
+  EXPECT_TRUE(meeting.in_time());
 }
 
 // Clips leave the pipeline, whose owner finds their bytes in files or in the sample.
@@ -326,17 +345,17 @@ TEST(RayEngine, TriesASampleAgainWhoseProcessDiedAndFailsItTheSecondTime) {
     }
 }
 
-TEST(RayEngine, ASampleThatGivesNoSignOfLifeEndsItsProcess) {
+TEST(RayEngine, ASampleThatGivesNoSignOfLifeFailsAloneAndHoldsNoOther) {
   OnCluster p;
-  p.inputs(3);
-  p.limits.timeout = 0.3;
-  p.settings.death_retries = 0;
-  p.chaos.hangs = true;
-  p.add("hang", {}, local::pass);
+  p.inputs(6);
+  p.limits.timeout = 1;  // that of a slow machine's calls, too
+  p.chaos.hangs = [](const std::string&, const std::string& key, int) { return key == "3"; };
+  p.add("pass", {}, local::pass);
   ASSERT_EQ(p.run(), "");
-  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"failed", 3}}));
-  EXPECT_NE(p.outcomes[0].second.reason.find("item_timeout"), std::string::npos)
-      << p.outcomes[0].second.reason;
+  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 5}, {"failed", 1}}));
+  EXPECT_EQ(p.outcomes.back().first, "3");
+  EXPECT_NE(p.outcomes.back().second.reason.find("item_timeout"), std::string::npos)
+      << p.outcomes.back().second.reason;
 }
 
 TEST(RayEngine, ACallThatIsNeverAnsweredCostsAnAttempt) {
@@ -350,6 +369,29 @@ TEST(RayEngine, ACallThatIsNeverAnsweredCostsAnAttempt) {
   ASSERT_EQ(p.run(), "");
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 6}}));
   EXPECT_GE(pass.made, 2) << "its process is another one";
+}
+
+// What it told before is passed on once.
+TEST(RayEngine, ACallThatFallsSilentAfterItsFirstClipCostsAnAttempt) {
+  OnCluster p;
+  p.inputs(4);
+  p.limits.timeout = 0.5;
+  p.settings.death_retries = 10;
+  std::atomic<int> silent{0};
+  p.chaos.hangs = [&](const std::string& stage, const std::string& key, int event) {
+    return stage == "cut" && key == "2" && event == 2 && ++silent == 1;
+  };
+  std::atomic<int> calls{0};
+  p.add("cut", {}, [&](Sample in, const Emit& emit, const kinora::Run&) {
+    ++calls;
+    for (const char* clip : {"-0", "-1"}) emit(Sample(std::string(in.key()) + clip));
+  });
+  p.add("look", {0}, local::pass);
+  ASSERT_EQ(p.run(), "");
+  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 4 + 8}}));
+  std::set<std::string> keys;
+  for (const auto& [key, outcome] : p.outcomes) EXPECT_TRUE(keys.insert(key).second) << key;
+  EXPECT_GE(calls, 5);
 }
 
 TEST(RayEngine, WaitsForTheFirstNode) {

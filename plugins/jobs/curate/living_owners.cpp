@@ -38,7 +38,7 @@ std::optional<RangeLease> lease_in(const fs::path& file) {
   return lease ? std::optional(*lease) : std::nullopt;
 }
 
-// What the clock of the folder's disk says, which may be another machine's.
+// The time by the clock of the folder's disk, which may be another machine's.
 fs::file_time_type now_on_disk(const fs::path& folder) {
   const fs::path file = folder / fmt::format(".now-{}", ::getpid());
   or_throw(write_file_atomically(file, "now"));

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 constexpr int64_t kLeaseVersion = 1;
-// What is worth a lease of its own: a new one starts the stages again, which may load weights.
+// The least that is worth a lease of its own: a new one starts the stages again, which may load weights.
 constexpr uint64_t kLeastCut = 4, kLeastPartOfLease = 16;
 constexpr uint64_t kLongestTerm = 1'000'000'000;  // ms
 

@@ -11,7 +11,7 @@
 // stale: its range is taken over with the next epoch. No clocks of two machines are compared.
 //
 // Invariant: every change is a conditional write, so of two processes that want a range one has it; and only the
-// owner of the last epoch can say that it is done. What an earlier owner still writes has another epoch's name.
+// owner of the last epoch can say that it is done. An earlier owner still writes under another epoch's name.
 #pragma once
 #include <chrono>
 #include <cstdint>

@@ -44,7 +44,7 @@ class RecordedTimes : public testing::Test {
     return {input};
   }
   std::string listed_identity() const { return identity_of(RowsOf(listed()).rows); }
-  // What the inputs count as in a run of today.
+  // The identity of the inputs in a run of today.
   std::string identity() const {
     RowsOf inputs(listed());
     take_recorded_times(out_, "clips", inputs.rows);

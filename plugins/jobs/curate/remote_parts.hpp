@@ -12,7 +12,7 @@ namespace kinora::core {
 // kinora::Error; KINORA_ERROR_CANCELLED if the run is cancelled meanwhile.
 void upload_part(const std::filesystem::path& folder, const std::string& at, const RangeLease& lease);
 
-// The other way round. What an earlier try has fetched stays.
+// Copies the part to the folder. Files that an earlier try has fetched stay.
 void fetch_part(const std::string& at, const std::filesystem::path& folder, const RangeLease& lease);
 
 }  // namespace kinora::core

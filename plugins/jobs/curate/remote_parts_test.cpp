@@ -25,7 +25,7 @@ class PartsElsewhere : public testing::Test {
   }
   ~PartsElsewhere() override { fs::remove_all(folder_); }
 
-  // Of a process that has done one input, with a small and a large file.
+  // Makes the part of a process that has done one input, with a small and a large file.
   void make() {
     const fs::path part = in("one");
     fs::create_directories(part / "data/deep");

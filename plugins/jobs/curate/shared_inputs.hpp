@@ -7,8 +7,8 @@
 //   OUT/.leases/JOB/IDENTITY/answers/                    what stages have paid for, of all parts (curate_work.hpp)
 //
 // With the option lease_at, leases/ and parts/ are in that folder of another storage, as AT/JOB/IDENTITY/, and what
-// is below OUT is one machine's: the part at work, and in the end the copies of all in one machine. Who fetches them
-// has the lease AT/JOB/IDENTITY/taker/0.json.
+// is below OUT is one machine's: the part at work, and in the end the copies of all in one machine. The process
+// that fetches them has the lease AT/JOB/IDENTITY/taker/0.json.
 //
 // Invariant: a part is read only after its lease says that it is done, and is complete then.
 #pragma once
@@ -30,7 +30,7 @@ bool share_inputs(JobContext&, const CurateOptions&, const InputRows& inputs, co
 // Makes the answers that stages have paid for in the parts the job's own, unless it has some.
 void adopt_answers(const JobContext&);
 
-// Takes the done parts over into the job's record, if there are any. What does not fit is done again by this job.
+// Takes the done parts over into the job's record, if there are any. This job does again what does not fit.
 void adopt_parts(const JobContext&, const InputRows& inputs, Record&);
 
 }  // namespace kinora::core

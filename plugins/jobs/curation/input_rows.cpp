@@ -16,7 +16,7 @@ CREATE TABLE name (key TEXT PRIMARY KEY, at INTEGER, next INTEGER DEFAULT 2) WIT
 CREATE INDEX by_recorded ON input(recorded) WHERE recorded <> 0;
 )sql";
 
-// What a manifest says of the video beside its url and key.
+// The manifest's columns for the video besides its url and key.
 std::string words_of(const Input& input) {
   json out = json::object();
   if (!input.user.empty()) out["user"] = input.user;

@@ -330,7 +330,7 @@ class Walk {
   }
 
  private:
-  // What is directly in the folder, by name. One folder may hold a million files; of many folders each is small.
+  // Calls f with what is directly in the folder, by name. One folder may hold a million files; many folders are small.
   void each_in(const std::string& folder, const std::function<void(const Listed&)>& f) {
     if (look_.recursive) {
       for (const auto& entry : or_throw(io_.list(folder))) f(entry);

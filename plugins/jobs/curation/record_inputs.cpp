@@ -55,7 +55,7 @@ void Record::each_known(const std::function<void(const RecordedVideo&)>& f) {
        rows.number(6) != 0, rows.number(7) != 0});
 }
 
-// Of a video that is not listed.
+// Whether a video that is not listed stays in the record.
 bool Record::stays_unlisted(const RecordedVideo& video) const {
   return video.is_worth_keeping && std::none_of(options_.prune.begin(), options_.prune.end(),
                                                 [&](const auto& entry) { return names(entry, video.url); });

@@ -55,7 +55,7 @@ bool Record::can_adopt(Database& part, const fs::path& data, int64_t theirs, con
   if (part.text("SELECT identity FROM input WHERE id = ?", theirs) !=
       db_.text("SELECT identity FROM input WHERE id = ?", ours))
     return false;
-  // Of two samples with one key the first is stored, and the second fails (OutcomeWriter), in the order of the inputs.
+  // If two samples have one key, the first in the order of the inputs is stored and the second fails (OutcomeWriter).
   for (const auto& made :
        part.texts("SELECT DISTINCT key FROM outcome WHERE input = ? AND made > 0", theirs)) {
     if (db_.number("SELECT COUNT(*) FROM input WHERE key = ?", made) > 0) return false;

@@ -133,22 +133,23 @@ std::set<std::string> damaged_videos(const fs::path& curated) {
   return out;
 }
 
-// What the job knows of the clips besides their fields.
-struct Known {
+// The job knows these of the clips besides their fields.
+struct CurateFindings {
   std::map<std::string, std::string> content;  // identities of their media, by key
   std::set<std::string> damaged;               // videos
 };
 
 // The fields of a clip that the stage needs, without media.
-Sample light(JobContext& context, const std::string& key, const ClipFields& fields, const Known& known) {
+Sample light(JobContext& context, const std::string& key, const ClipFields& fields,
+             const CurateFindings& findings) {
   Sample sample(key);
   for (const auto& [name, file] : fields)
     if (name == "json" || name == kSignature || name.ends_with(".npy"))
       sample.set(name.c_str(), or_throw(context.runtime().io().read_all(file.string())));
-  if (const auto content = known.content.find(key); content != known.content.end())
+  if (const auto content = findings.content.find(key); content != findings.content.end())
     sample.set("sha256", content->second);
-  if (!known.damaged.empty() &&
-      known.damaged.contains(text_in(parse_facts(sample.text("json").value_or("null")), "film")))
+  if (!findings.damaged.empty() &&
+      findings.damaged.contains(text_in(parse_facts(sample.text("json").value_or("null")), "film")))
     sample.set("damaged", "1");
   if (const auto mp4 = fields.find("mp4"); mp4 != fields.end())
     sample.set("bytes", std::to_string(fs::file_size(mp4->second)));
@@ -283,7 +284,7 @@ class LongerCopies {
 
 // Compares the clips of `among` and reports the outcome of each.
 PipelineResult compared(JobContext& context, const DedupOptions& options, const ComponentUse& dedup,
-                        const std::map<std::string, ClipFields>& among, const Known& known,
+                        const std::map<std::string, ClipFields>& among, const CurateFindings& findings,
                         const Ended& ended) {
   auto at = among.begin();
   PipelineJob job;
@@ -296,7 +297,7 @@ PipelineResult compared(JobContext& context, const DedupOptions& options, const 
   job.next = [&]() -> std::optional<Sample> {
     if (at == among.end()) return std::nullopt;
     const auto& [key, fields] = *at++;
-    return light(context, key, fields, known);
+    return light(context, key, fields, findings);
   };
   job.ended = ended;
   return run_pipeline(context, job);
@@ -356,11 +357,11 @@ void Dedup::run(JobContext& context) const {
   auto clips = clips_in(curated / "data");
   const Earlier earlier = take_left_out(before, clips);
   const auto all = static_cast<int64_t>(clips.size());
-  const Known known{clip_contents(clips), damaged_videos(curated)};
+  const CurateFindings findings{clip_contents(clips), damaged_videos(curated)};
   const ComponentUse dedup = bounded(context, options.memory);
   say_unsigned(context, clips);
   const auto compare = [&](const std::map<std::string, ClipFields>& among, const Ended& ended) {
-    return compared(context, options, dedup, among, known, ended);
+    return compared(context, options, dedup, among, findings, ended);
   };
   // Maps a clip to the rejected clip that it would be a copy of.
   std::map<std::string, std::string> copy_of;

@@ -107,7 +107,7 @@ void zero_gradients(Model& network) {
   for (auto& leaf : network.chain().leaves()) leaf.tensor.mutable_grad() = Tensor();
 }
 
-// Of each frame: its chunk's.
+// The step of each frame, which is its chunk's.
 Tensor step_of(int64_t sample, int64_t steps, const FrameOptions& rule) {
   const bool is_long = rule.chunk == 3;
   const Tensor u = sample_uniform({1, is_long ? 2 : T}, kSeed, sample, "distill.step")[0];

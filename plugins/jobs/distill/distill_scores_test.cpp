@@ -1,4 +1,4 @@
-// What teacher and critic see, and a teacher of another architecture: the scores written out.
+// Compares with scores written out: the frames that teacher and critic see, and a teacher of another architecture.
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-// What every way of distilling has: a student that learns, a teacher that does not, and the data. With LoRA the two,
+// Every way of distilling has a student that learns, a teacher that does not, and the data. With LoRA the two,
 // and the critic of distribution matching, have one frozen base in common, and each has an adapter.
 #pragma once
 #include <memory>
@@ -49,7 +49,7 @@ class DistillTask : public TrainingTask {
   std::unique_ptr<Model> another(std::vector<const kinora_link*> links, const WeightsPaths& own,
                                  bool trained);
   Objective objective_of(Model& network, const ComponentUse& use, const Frames& rule);
-  // What teacher and critic see.
+  // The frames that teacher and critic see.
   Frames scores_rule() const {
     if (options_.scores == "bidirectional") return {};
     return options_.scores == "causal" ? training_rule(train_) : generating_rule(train_);

@@ -26,7 +26,7 @@ SelfForced joined_windows(const std::vector<SelfForced>& windows) {
 
 class LongRollout : public testing::TestWithParam<ForcingCase> {};
 
-// What happens to the video between two windows.
+// The video's fate between two windows.
 enum class Between { kNothing, kForgets, kResumes };
 
 SelfForced in_windows(OnCache& on, const Setting& s, const std::vector<int64_t>& exits, Between between) {

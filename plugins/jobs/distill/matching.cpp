@@ -148,7 +148,7 @@ MicroLoss Matching::student_loss(const Rolled& in) {
   NamedTensors own = in.with;
   own["latent"] = on_device(in.made.x);
   const at::Tensor x = student_estimate(own, in.made.noisy, in.made.levels);
-  // Of the frames that the student learns, [B, T, C, H, W].
+  // Takes the frames that the student learns, as [B, T, C, H, W].
   const auto by_frame = [T = x.size(2)](const at::Tensor& t) {
     return t.narrow(2, t.size(2) - T, T).transpose(1, 2);
   };

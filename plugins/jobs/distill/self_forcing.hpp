@@ -42,7 +42,7 @@ class SelfForcing {
   struct How {
     FrameOptions rule{};           // with teacher_forcing
     std::vector<double> levels{};  // N of rectified flow, descending
-    // Of these levels, with one denoiser call at each; null: fresh noise after each estimate.
+    // Steps through these levels with one denoiser call at each; null: fresh noise after each estimate.
     const SamplerInstance* sampler = nullptr;
     double condition_sigma = 0;  // of finished frames, if the loss has no level 0
     at::ScalarType stream = at::kFloat;
@@ -84,8 +84,8 @@ class SelfForcing {
     Video video = begin(shape, first_sample, key);
     return next(video, shape[2], conditions, exits);
   }
-  // What a guided network makes of noise by this many Euler steps between two levels: at each level, and at the end the
-  // video, [N + 1, B, C, T, H, W]. Otherwise like roll_out(), with its first noise.
+  // The samples that a guided network makes of noise by this many Euler steps between two levels: at each level, and at
+  // the end the video, [N + 1, B, C, T, H, W]. Otherwise like roll_out(), with its first noise.
   at::Tensor trajectory(const NamedTensors& with, const NamedTensors& none, double guidance, int64_t steps,
                         const std::vector<int64_t>& shape, int64_t first_sample, const std::string& key);
   int64_t chunks(int64_t frames) const { return how_.rule.chunks().of(frames - 1) + 1; }

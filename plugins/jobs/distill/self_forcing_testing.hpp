@@ -109,8 +109,8 @@ inline double furthest(const Tensor& a, const Tensor& b) {
   return ((a - b).abs().max() / b.abs().max()).item<double>();
 }
 
-// What the sequential form reads: keys and values of clean passes as constants. The chain's rule hides those outside
-// the window.
+// The sequential form reads keys and values of clean passes as constants. The chain's rule hides those outside the
+// window.
 class KeptContext final : public kinora::Link<Tensor> {
  public:
   KeptContext() : Link(KINORA_LEVEL_CACHE) { skip_inherited<KeptContext>(); }
@@ -218,7 +218,7 @@ class OnCache {
   SelfForcing rolls;
 };
 
-// What an exit step reads, by Euler's method from the noise of its frames: three levels u from 1 to 0.001, at shift 2.
+// An exit step reads, by Euler's method from the noise of its frames, three levels u from 1 to 0.001, at shift 2.
 inline void expect_euler_steps(const std::function<Tensor(const Tensor&, const Tensor&)>& estimate,
                                const std::function<Tensor(const Tensor&)>& own, const SelfForced& made,
                                int64_t first) {

@@ -34,7 +34,7 @@ struct Ends {
   }
 };
 
-// What is good of one curate job, and what the jobs that choose among it have left.
+// The good clips of one curate job, and those that the jobs that choose among them have left.
 struct Curated {
   int64_t good = 0, chosen = 0;
 };

@@ -10,8 +10,8 @@
 
 namespace kinora::core {
 
-// What fell before a step. by: "filtered" or "failed" for the steps of curate jobs, the name of a select or dedup job,
-// "" for a shard job.
+// Clips that fell before a step. by: "filtered" or "failed" for the steps of curate jobs, the name of a select or
+// dedup job, "" for a shard job.
 struct FunnelLoss {
   std::string by;
   int64_t count = 0;
@@ -24,12 +24,12 @@ struct FunnelStep {
   std::vector<FunnelLoss> lost;
 };
 
-// Of the summaries of finished jobs, each with its "job" and "kind"; of several curate jobs the sums. Steps without a
-// job are left out; empty: there is no curate job. Of select and dedup jobs that read one curate job, in a chain or
-// beside each other, the one that keeps the fewest counts as the last.
+// The funnel from the summaries of finished jobs, each with its "job" and "kind"; several curate jobs count by their
+// sums. Steps without a job are left out; empty: there is no curate job. If several select and dedup jobs read one
+// curate job, in a chain or next to each other, the one that keeps the fewest counts as the last.
 std::vector<FunnelStep> funnel_of(const std::vector<nlohmann::json>& summaries);
 
-// Of jobs' folders. One without a summary that can be read counts as not finished.
+// The funnel from jobs' folders. One without a summary that can be read counts as not finished.
 std::vector<FunnelStep> funnel_in(const std::vector<std::filesystem::path>& folders);
 
 // "23 videos → 65 clips → 62 good → 49 chosen → 44 in shards"; "" for an empty one.

@@ -1,4 +1,4 @@
-// What is known of a generated video, and all that is needed to make it again: `kinora generate --from` reads it.
+// The facts of a generated video, with all that is needed to make it again: `kinora generate --from` reads them.
 #pragma once
 #include <nlohmann/json.hpp>
 
@@ -12,8 +12,8 @@ struct MadeVideo : inference::Session::Made {
   int64_t frames = 0, height = 0, width = 0;
 };
 
-// For those who get the video: files of this machine by their names alone. What made the video tells its LoRA's name
-// and weights, so the files of `loras` are left out.
+// For those who get the video: files of this machine by their names alone. The record of what made the video has
+// the LoRA's name and weights, so the files of `loras` are left out.
 nlohmann::json without_folders(nlohmann::json about);
 
 class AboutVideo {

@@ -15,7 +15,7 @@
 namespace kinora::core::generate_job {
 namespace {
 
-// What a job logs; by itself the warnings.
+// The lines of a job's log of this level.
 std::string warnings_of(const ScratchRun& run, const char* level = "warn") {
   const fs::path file = run.folder() / "log";
   {

@@ -15,7 +15,7 @@ inline void end_with_others(inference::Session& session) {
   }
 }
 
-// [owner-thread] The other ranks have begun this session. What fails here before it has come ends it on all of them.
+// [owner-thread] The other ranks have begun this session. A failure here before it has come ends it on all of them.
 class AwaitedSession {
  public:
   // Both must outlive this object.

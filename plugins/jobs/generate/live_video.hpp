@@ -23,7 +23,7 @@ namespace kinora::core {
 class LiveMail {
  public:
   void push(nlohmann::json message);
-  // The next message for this session, for which it waits until then. Those for others are dropped.
+  // The next message for this session, for which it waits until then. Messages for others are dropped.
   std::optional<nlohmann::json> next(const std::string& id, std::chrono::steady_clock::time_point until);
 
  private:
@@ -37,7 +37,7 @@ class LiveMail {
 class LiveVideo {
  public:
   static constexpr int64_t kAhead = 2;
-  // What became of the finished chunks.
+  // The shots and lengths of the finished chunks.
   struct Past {
     std::map<int64_t, nlohmann::json> shots;  // by the chunk with which each begins, without their lengths
     std::vector<int64_t> ends;                // pixel frames up to the end of each finished chunk

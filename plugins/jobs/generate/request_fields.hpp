@@ -19,9 +19,9 @@ class RequestFields {
 
   // The size, length, rate and guidance of a video whose request has none.
   nlohmann::json defaults() const;
-  // What a video begins with: "text", "image", "video".
+  // A video begins with one of these: "text", "image", "video".
   nlohmann::json inputs() const;
-  // What a request can make: "video", "image". A model of pictures makes no video.
+  // A request can make these: "video", "image". A model of pictures makes no video.
   nlohmann::json outputs() const;
   // The answer to {"check": N, "fields": {...}}, as serving.hpp has it.
   nlohmann::json checked(const nlohmann::json& message);

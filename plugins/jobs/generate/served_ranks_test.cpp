@@ -1,4 +1,4 @@
-// What a served model needs of several ranks: LoRAs under strategies that cut weights, and a session that ends on all
+// A served model of several ranks has LoRAs under strategies that cut weights, and a session that ends on all
 // ranks when the first one fails.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

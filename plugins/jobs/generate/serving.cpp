@@ -261,7 +261,7 @@ class Serving {
     if (!is_over_) messages_.send(end);
   }
 
-  // What "done" and "times" tell, and "settings" if frames are asked for. form: of FrameFiles, or "".
+  // The members of "done" and "times", and "settings" if frames are asked for. form: of FrameFiles, or "".
   json made(const std::string& id, const fs::path& folder, const json& fields, const std::string& form,
             inference::BatchedVideo& batched) {
     const GenerateOptions options = fields_.options_of(fields);

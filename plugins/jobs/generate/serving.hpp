@@ -40,7 +40,7 @@ namespace kinora::core {
 // live session; the first FILE is the beginning of the MP4. times: seconds, see VideoTimes. {"ready": {...},
 // "loras": [NAME, ...], "inputs": ["text", ...], "outputs": ["video", ...], "makes_live": true, "makes_shots": true,
 // "weights": B}, with the defaults of a request and the bytes of the weights, is the first message.
-// Of several ranks, which make each video together, the first has the socket. Each beats (beats.hpp) from the beginning
+// Several ranks make each video together, and the first has the socket. Each beats (beats.hpp) from the beginning
 // on, if the descriptor of a pipe is in KINORA_BEATS.
 void serve_requests(JobContext& context, const GenerateOptions& options, int socket);
 

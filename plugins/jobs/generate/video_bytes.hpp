@@ -13,10 +13,10 @@ class VideoBytes {
  public:
   explicit VideoBytes(const inference::Pipeline& pipeline) : pipeline_(pipeline) {}
   // fields: num_frames, height and width. Counts the latents, the frames that are decoded at once, and the cache of
-  // keys and values. What a token takes in the cache is the model's matter, so that a cache counts 0 until learn().
+  // keys and values. Only the model knows what a token takes in the cache, so that a cache counts 0 until learn().
   // Not counted: what the networks need within a call.
   int64_t of(const nlohmann::json& fields) const;
-  // made: a video of these fields. Of the text's keys and values the most so far count. One call at a time.
+  // made: a video of these fields. The text's keys and values count by their most so far. One call at a time.
   void learn(const nlohmann::json& fields, const inference::Session::Made& made);
 
  private:

@@ -1,4 +1,4 @@
-// What a shot does to the keys and values of the chunks before it.
+// Applies a shot to the keys and values of the chunks before it.
 #include <algorithm>
 
 #include "plugins/jobs/inference/session_video.hpp"

@@ -39,7 +39,7 @@ struct FrameOptions {
   }
 };
 
-// Of the shots of a video.
+// Options of the shots of a video.
 struct ShotOptions {
   std::string shot_pin = "own";
   int64_t shot_jump = 8;

@@ -1,4 +1,4 @@
-// What is known of given videos before they are read.
+// Facts of given videos before they are read.
 #include "plugins/jobs/inference/given_files.hpp"
 
 #include <cstdlib>

@@ -77,7 +77,7 @@ at::Tensor GuidedModel::operator()(GuidedConditions& video, const at::Tensor& x,
   const Guidance& guidance = video.guidance[expert];
   const double g = guided_at(guidance, sigma) ? guidance.scale : 1;
   ++video.calls;
-  // What a cache has of two samples serves no call of one.
+  // A cache of two samples serves no call of one.
   const bool needs_one = (g == 1 || g == 0) && !(video.place && guidance.batched && guidance.is_guided());
   if (needs_one && g == 1) return estimate(2 * expert, video, video.with, x, sigma);
   if (needs_one) return estimate(2 * expert + 1, video, video.none, x, sigma);
@@ -143,7 +143,7 @@ kinora_pass GuidedModel::pass_of(uint32_t call) const {
   return pass;
 }
 
-// What a call with a place sees is in the cache and not in its arguments, so no graph replays it.
+// A call with a place reads the cache, which is not among its arguments, so no graph replays it.
 at::Tensor GuidedModel::estimate(uint32_t call, const GuidedConditions& video, const Conditions& given,
                                  const at::Tensor& x, const at::Tensor& sigma, bool stores) {
   NamedTensors in = given;

@@ -31,7 +31,7 @@ struct GuidedConditions {
   std::array<Guidance, 2> guidance;      // of each expert
   int64_t calls = 0;                     // of the model for this video, on all ranks
   std::optional<ChunkPlace> place = {};  // not given: the model's frames are those of its chain
-  // Of a video without a place: its calls are made with others'. Null: alone.
+  // For a video without a place: its calls are made with others'. Null: alone.
   inference::BatchedVideo* batched = nullptr;
 };
 

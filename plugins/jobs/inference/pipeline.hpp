@@ -37,7 +37,7 @@ class Pipeline {
   bool makes_codes() const { return makes_codes_; }  // the model predicts codes
   // A model that denoises chunk after chunk may keep keys and values of finished chunks.
   bool keeps() const { return cache_ != nullptr && !makes_codes_ && spec_.rule.teacher_forcing; }
-  // What a chunk sees on the cache: the first latent frames, and the latest others with its own (0: all). In
+  // A chunk sees on the cache the first latent frames, and the latest others with its own (0: all). In
   // chunks: all that have such frames.
   int64_t sink_frames() const { return kept_sink_; }
   int64_t sink_chunks() const { return kept_sink_ > 0 ? spec_.rule.chunks().of(kept_sink_ - 1) + 1 : 0; }
@@ -60,7 +60,7 @@ class Pipeline {
   const LatentScale& scale() const { return spec_.latents.scale; }
   // Frames per second: the spec's, else that of training, else that of the video it is made from.
   double fps(const Request& request);
-  // Of all networks, in this process.
+  // Bytes of the weights of all networks in this process.
   int64_t weight_bytes() const;
 
   // [any-thread] Files that a request names.
@@ -68,7 +68,7 @@ class Pipeline {
 
   // Calls of networks and of the loss take turns: one at a time, each for some video.
   Turns& turns() { return turns_; }
-  // Those of the tokenizer take turns of their own, so that it works while a network does. A thread has a turn of one
+  // The tokenizer's calls take turns of their own, so that it works while a network does. A thread has a turn of one
   // kind at a time.
   Turns& coding_turns() { return coding_turns_; }
   // With a turn, all of the following.

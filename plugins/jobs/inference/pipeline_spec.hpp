@@ -52,7 +52,7 @@ std::string why_no_cache(const JobView& job, const GenerateOptions& options, boo
 PipelineSpec pipeline_spec(const JobView& job, const GenerateOptions& options);
 // The job's LoRA adapters; a run file's are next to it.
 std::vector<LoraFile> loras_of(const JobView& job, const GenerateOptions& options);
-// What core::made_with() gave, for a video with this LoRA; "": none.
+// The result of core::made_with() for a video with this LoRA; "": none.
 nlohmann::json with_lora(nlohmann::json made_with, const PipelineSpec& spec, const std::string& lora);
 
 }  // namespace kinora::core::inference

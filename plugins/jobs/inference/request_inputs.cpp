@@ -167,7 +167,7 @@ std::optional<FrameCondition> RequestInputs::given_frames() {
   return FrameCondition(given, pipeline_.loss().mix(), request_.condition_sigma);
 }
 
-// Of a video that is made at once all is drawn at once; a chunk has noise of its own frames.
+// A video that is made at once draws all noise at once; a chunk has noise of its own frames.
 NoiseOf RequestInputs::drawn() const {
   const auto& s = shape_;
   if (!request_.noise.empty())

@@ -8,7 +8,7 @@
 
 namespace kinora::core::inference {
 
-// Those of the request. Throws Error(KINORA_ERROR_UNSUPPORTED) for a pipeline that cannot make them.
+// The shots of the request. Throws Error(KINORA_ERROR_UNSUPPORTED) for a pipeline that cannot make them.
 ShotList shots_in(Pipeline& pipeline, const Request& request);
 
 // [owner-thread] It takes the pipeline's turns itself, and has one in the calls that take `run`.

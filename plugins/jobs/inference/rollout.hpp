@@ -14,7 +14,7 @@ namespace kinora::core {
 
 // Noise of the latent frames [first, first + count), float64 [1, C, count, H, W].
 using NoiseOf = std::function<at::Tensor(int64_t first, int64_t count)>;
-// Of a whole video, [1, C, T, H, W].
+// Takes the noise from that of a whole video, [1, C, T, H, W].
 NoiseOf noise_of(at::Tensor video);
 // A function of (seed, video, frame, element): equal however many frames a video has and a call makes. shape: C, H, W.
 NoiseOf noise_by_frames(std::vector<int64_t> shape, uint64_t seed, int64_t video);
@@ -25,7 +25,7 @@ struct RolloutPlan {
   uint32_t mix = 0;
   double sigma = 0;    // noise level at which the model reads finished frames
   bool keeps = false;  // the model keeps keys and values
-  // Of finished latents. A model of float32, or of fewer bits, reads them in float32 at most.
+  // Type of finished latents. A model of float32, or of fewer bits, reads them in float32 at most.
   at::ScalarType stored = at::kDouble;
 };
 RolloutPlan rollout_plan(const FrameOptions&, const LossInstance&, double condition_sigma, int64_t frames);
@@ -34,7 +34,7 @@ RolloutPlan rollout_plan(const FrameOptions&, const LossInstance&, double condit
 // written; they are what the result, a rewind and a chunk that is read again need. And the noise of one piece.
 class Rollout {
  public:
-  // What the model computes for a chunk: latent frames [first, first + T) from noise [1, C, T, H, W], of which
+  // The model's part in a chunk: latent frames [first, first + T) from noise [1, C, T, H, W], of which
   // the first ones may be given. The first `before` are earlier chunks; a sampler that does not see them draws
   // for the chunk alone, as on a cache.
   struct Piece {

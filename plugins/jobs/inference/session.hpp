@@ -31,8 +31,8 @@ class Session {
     BatchedVideo* batched = nullptr;
     // The latent frames that a finished chunk has added, [1, C, T, H, W]; a view.
     std::function<void(int64_t chunk, const at::Tensor& latent)> finished = nullptr;
-    // What another session of this request gave to finished() for the chunk, which then has no steps; undefined: it is
-    // made.
+    // The latent that another session of this request gave to finished() for the chunk, which then has no steps;
+    // undefined: it is made.
     std::function<at::Tensor(int64_t chunk)> known = nullptr;
   };
   // The pipeline must outlive the session.
@@ -87,7 +87,7 @@ class Session {
   using State = SessionControl::State;
   // [any-thread]
   State state() const { return control_.state(); }
-  // [any-thread] It was cancelled or has failed. What waits in a take() of make_rest() must then return.
+  // [any-thread] It was cancelled or has failed. A take() of make_rest() that waits must then return.
   bool has_ended() const { return control_.has_ended(); }
 
   // The results besides the frames, complete after the last chunk. The session then has the latents twice: these, and
@@ -96,7 +96,7 @@ class Session {
   struct Made {
     at::Tensor latent;                            // as decoded: [1, C, t, h, w], or int64 codes [1, t, h, w]
     int64_t nfe = 0, model_calls = 0, steps = 0;  // nfe: denoiser calls, or drawn codes
-    // Of the cache of keys and values, before the video's end; text_bytes: the text's share of cache_bytes.
+    // Sizes of the cache of keys and values, before the video's end; text_bytes: the text's share of cache_bytes.
     int64_t cache_bytes = 0, text_bytes = 0, cache_tokens = 0;
     double denoise_seconds = 0, decode_seconds = 0;
     nlohmann::json shots;  // the first pixel frame and the prompt of each, if there are any
@@ -134,14 +134,14 @@ class Session {
   const Request request_;
   const Watch watch_;
   SessionControl control_;
-  // Of the tokenizer's calls; others have their turn between two latent frames.
+  // The run of the tokenizer's calls; others have their turn between two latent frames.
   kinora_run run_{};
   Made made_;
   int64_t given_ = 0;  // frames that next_chunk() gave
   bool is_over_ = false;
   std::unique_ptr<Video> video_;
   int64_t chunks_given_ = 0;  // finished ones, when next_chunk() last returned
-  // Of the finished chunks that the next call replays, and perhaps of later ones; undefined: it replays none.
+  // Latents of the finished chunks that the next call replays, and perhaps of later ones; undefined: it replays none.
   at::Tensor replayed_;
 };
 

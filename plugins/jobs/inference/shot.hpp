@@ -5,7 +5,7 @@
 
 namespace kinora::core {
 
-// What becomes of the keys and values of earlier chunks, which the earlier prompt made.
+// How the keys and values of earlier chunks change, which the earlier prompt made.
 enum class PromptSwitch {
   none,     // they stay
   recache,  // the chunks that the next one sees are read again with the new prompt (LongLive 1)

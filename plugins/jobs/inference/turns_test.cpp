@@ -62,8 +62,8 @@ TEST(Turns, RequireTheThreadThatHasIt) {
 }
 
 // The threads of Session::make_rest, which itself needs libtorch: each session denoises by turns, and another thread
-// decodes by turns of their own and takes the frames. What the turns guard has no lock, so that the thread sanitizer
-// reports an access without one.
+// decodes by turns of their own and takes the frames. The data that the turns guard have no lock, so that the thread
+// sanitizer reports an access without a turn.
 TEST(Turns, AreTakenBySessionsAndByTheThreadsThatDecodeForThem) {
   constexpr int kSessions = 3, kChunks = 100, kFails = 40;
   Turns turns, coding_turns;

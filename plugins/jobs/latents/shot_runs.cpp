@@ -17,7 +17,7 @@ struct Clip {
   int64_t number = 0;
 };
 
-// Of a window's key, VIDEO-0003@17.
+// The clip of a window by its key, VIDEO-0003@17.
 Clip clip_of(const std::string& key) {
   const std::string clip = key.substr(0, key.rfind('@'));
   const auto dash = clip.rfind('-');

@@ -99,7 +99,7 @@ TEST(FlatListing, SharesTheWork) {
 }
 
 #ifndef __SANITIZE_THREAD__  // under which the threads compute for longer than they wait
-// Of 400 pages, with names whose beginnings differ, or are the same.
+// Lists 400 pages, with names whose beginnings differ, or are the same.
 TEST(FlatListing, IsFourTimesFasterByManyRequestsThanByOne) {
   std::mt19937 draw(5);
   std::vector<std::string> random;

@@ -15,7 +15,7 @@ bool is_between(const std::string& low, const std::string& name, const std::stri
   return low < name && (high.empty() || name < high);
 }
 
-// Of names that are equal up to `at`.
+// The middle of two names that are equal up to `at`.
 std::string middle_in_ascii(const std::string& low, const std::string& high, size_t at) {
   const auto letter = [](const std::string& name, size_t i) -> uint64_t {
     if (i >= name.size()) return 0;

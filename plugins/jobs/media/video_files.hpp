@@ -15,7 +15,7 @@ namespace kinora::core {
 // is complete; what is written until then has a hidden temporary name next to it, and is removed by the destructor or,
 // after a kill, when the job runs again.
 //
-// Memory: a video that is made at once is kept whole. Of one that grows the last chunks are kept, up to four, and the
+// Memory: a video that is made at once is kept whole. One that grows keeps its last chunks, up to four, and the
 // six frames; webp alone needs all of them.
 //
 // [owner-thread] Errors are kinora::Error, also those of an earlier add().
@@ -35,12 +35,12 @@ class VideoFiles {
   // Call before the first add() of a video in chunks that has `frames` frames together. known: what is known of it now,
   // the comment of its PNG frames.
   void grow(int64_t frames, const std::string& known);
-  // uint8 [T, H, W, 3]. Of a video that grows, waits while two chunks wait to be encoded.
+  // uint8 [T, H, W, 3]. If the video grows, this waits while two chunks wait to be encoded.
   void add(const at::Tensor& frames);
   // Completes the files, with this comment. Call once.
   void finish(const std::string& comment);
 
-  // Of what was added.
+  // Sizes of the frames that were added.
   int64_t frames() const { return frames_; }
   int64_t height() const { return height_; }
   int64_t width() const { return width_; }

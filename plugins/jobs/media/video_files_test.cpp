@@ -121,7 +121,7 @@ TEST(VideoFiles, InChunksGiveAnMp4WithItsIndexInFrontAndItsComment) {
   EXPECT_LT(apart, 12) << "levels, at crf 18 with half as many colours";
 }
 
-// What a kill leaves is what is there at any moment before the end.
+// A kill leaves what is there at any moment before the end.
 TEST(VideoFiles, HaveNoNameUntilTheyAreComplete) {
   const at::NoGradGuard off;
   Folder folder;

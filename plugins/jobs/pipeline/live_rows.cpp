@@ -1,6 +1,7 @@
 #include "plugins/jobs/pipeline/live_rows.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <regex>
 
 #include <fmt/format.h>
@@ -61,13 +62,20 @@ std::string with_failures_in(const char* colour, const std::string& outcomes) {
   return std::regex_replace(outcomes, failures, fmt::format("{}$&{}", colour, kEnd));
 }
 
+double workers_of(const json& stage) { return std::max(1.0, number_in(stage, "workers")); }
+
+double share_of(const json& stage) { return std::min(1.0, number_in(stage, "busy") / workers_of(stage)); }
+
+// As the rows show it.
+double percent_of(const json& stage) { return std::round(100 * share_of(stage)); }
+
 Row row_of(const json& stage, size_t width) {
-  const double workers = std::max(1.0, number_in(stage, "workers")), queue = number_in(stage, "queue");
-  const double share = std::min(1.0, number_in(stage, "busy") / workers), failed = number_in(stage, "failed");
+  const double queue = number_in(stage, "queue"), share = share_of(stage),
+               failed = number_in(stage, "failed");
   const std::string busy_of =
       fmt::format("{:.0f}/{:.0f}", number_in(stage, "workers"), number_in(stage, "limit"));
   std::string text = fmt::format("{:<{}} {:>4.0f}% busy {:>6} workers {:>8.1f}/s", text_in(stage, "name"),
-                                 width, 100 * share, busy_of, number_in(stage, "rate"));
+                                 width, percent_of(stage), busy_of, number_in(stage, "rate"));
   if (queue > 0) text += fmt::format("  {:.0f} wait", queue);
   if (failed > 0) text += fmt::format("  {:.0f} failed", failed);
   return {text_in(stage, "name"), share, queue, std::move(text)};
@@ -89,17 +97,34 @@ std::string memory_of(const json& figures) {
 
 void RecentRates::smooth(json& figures) {
   if (!figures.is_object() || !figures.contains("stages")) return;
-  Report now{number_in(figures, "seconds"), {}};
-  for (const json& stage : figures["stages"]) now.taken[text_in(stage, "name")] = number_in(stage, "in");
+  json& stages = figures["stages"];
+  Report now{number_in(figures, "seconds"), {}, {}};
+  for (const json& stage : stages) {
+    const std::string name = text_in(stage, "name");
+    now.taken[name] = number_in(stage, "in"), now.share[name] = share_of(stage);
+  }
   while (reports_.size() > 1 && now.seconds - reports_.front().seconds > kWindow) reports_.pop_front();
-  if (!reports_.empty() && now.seconds > reports_.front().seconds)
-    for (json& stage : figures["stages"]) {
+  if (!reports_.empty() && now.seconds > reports_.front().seconds) {
+    reports_.push_back(now);
+    const Report& first = reports_.front();  // what it says is of the time before
+    for (json& stage : stages) {
       const std::string name = text_in(stage, "name");
-      const auto before = reports_.front().taken.find(name);
-      const double taken = before == reports_.front().taken.end() ? 0 : before->second;
-      stage["rate"] = (now.taken[name] - taken) / (now.seconds - reports_.front().seconds);
+      const auto before = first.taken.find(name);
+      const double taken = before == first.taken.end() ? 0 : before->second;
+      stage["rate"] = (now.taken[name] - taken) / (now.seconds - first.seconds);
+      double share = 0;
+      for (size_t i = 1; i < reports_.size(); ++i) share += reports_[i].share[name];
+      stage["busy"] = workers_of(stage) * share / static_cast<double>(reports_.size() - 1);
     }
-  reports_.push_back(std::move(now));
+  } else {
+    reports_.push_back(std::move(now));
+  }
+  auto bound = std::ranges::find(stages, text_in(figures, "bound"),
+                                 [](const json& stage) { return text_in(stage, "name"); });
+  if (bound == stages.end()) return;
+  for (auto stage = stages.begin(); stage != stages.end(); ++stage)
+    if (percent_of(*stage) > percent_of(*bound)) bound = stage;
+  figures["bound"] = text_in(*bound, "name");
 }
 
 std::string outcomes_text(int64_t kept, int64_t filtered, int64_t failed, const std::string& unit) {

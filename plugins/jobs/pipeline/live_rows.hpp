@@ -9,16 +9,17 @@
 
 namespace kinora::core {
 
-// The rates of stages over the last ten seconds: a report's own is of about one second.
+// The rates of stages and their busy workers over the last ten seconds: a report's own are of about one second.
 class RecentRates {
  public:
-  // Replaces the member "rate" of each stage: samples taken per second. figures: as in abi/engine.h.
+  // Replaces the members "rate" and "busy" of each stage, and, where a stage limits the run, "bound" with the busiest
+  // by them. figures: as in abi/engine.h.
   void smooth(nlohmann::json& figures);
 
  private:
   struct Report {
     double seconds;
-    std::map<std::string, double> taken;  // by stage
+    std::map<std::string, double> taken, share;  // by stage: samples, and its workers' share that is busy
   };
   std::deque<Report> reports_;
 };

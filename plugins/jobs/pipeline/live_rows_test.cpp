@@ -95,6 +95,41 @@ TEST(LiveRows, RatesAreOfTenSeconds) {
   }
 }
 
+// One that is busy for a second is not the slowest, nor the one that the engine names for a second.
+TEST(LiveRows, TheSlowestIsTheBusiestOfTenSeconds) {
+  RecentRates rates;
+  json figures;
+  for (int second = 0; second <= 20; ++second) {
+    const bool is_last = second == 20;
+    figures = {{"seconds", second},
+               {"bound", is_last ? "filter.blur" : "video.clips"},
+               {"stages",
+                {stage("filter.blur", is_last ? 2 : 0.4, 3), stage("video.clips", is_last ? 1 : 1.8),
+                 stage("filter.motion", 0.9)}}};
+    rates.smooth(figures);
+  }
+  const auto rows = live_rows(figures, "", {}, 100, false);
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_THAT(rows[0],
+              testing::AllOf(StartsWith("> video.clips     86% busy"), testing::EndsWith("slowest")));
+  EXPECT_THAT(rows[1], StartsWith("  filter.motion   45% busy"));
+  EXPECT_THAT(rows[2], StartsWith("  filter.blur     28% busy"));
+  figures["bound"] = "memory";
+  rates.smooth(figures);
+  EXPECT_EQ(figures["bound"], "memory");
+}
+
+TEST(LiveRows, OfEquallyBusyStagesTheOneThatTheEngineNamesIsTheSlowest) {
+  RecentRates rates;
+  json figures{{"seconds", 1}, {"bound", "b"}, {"stages", {stage("a", 2), stage("b", 1.995), stage("c", 2)}}};
+  rates.smooth(figures);
+  EXPECT_EQ(figures["bound"], "b");
+  figures["stages"][2]["busy"] = 1.5, figures["stages"][1]["busy"] = 1.4;
+  RecentRates others;
+  others.smooth(figures);
+  EXPECT_EQ(figures["bound"], "a");
+}
+
 TEST(LiveRows, OutcomesLeaveOutZeros) {
   EXPECT_EQ(outcomes_text(37, 0, 1, "clips"), "37 clips kept, 1 failed");
   EXPECT_EQ(outcomes_text(0, 2, 1, "inputs"), "2 inputs filtered, 1 failed");

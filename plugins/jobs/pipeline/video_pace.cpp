@@ -10,7 +10,10 @@ namespace kinora::core {
 namespace {
 
 constexpr auto kLong = std::chrono::seconds(2);
-constexpr double kFirst = 0.05;  // share of the seconds after whose work the rest is estimated
+constexpr double kFirst = 0.1;  // share of the seconds after whose work the rest is estimated
+constexpr double kMost = 1e9;   // seconds; a clock holds no more than 9e9
+constexpr int64_t kFirstVideos = 2;
+constexpr double kLeastRate = 0.05;  // seconds of video a second that are worth a word
 
 }  // namespace
 
@@ -26,12 +29,14 @@ void VideoPace::begin(const std::string& key, const std::string& url, uint64_t b
   begun_.push_back({key, url, bytes, now});
 }
 
-void VideoPace::reach(const std::string& key, double seconds) {
+void VideoPace::reach(const std::string& key, double seconds, Clock::time_point now) {
   const auto at = std::ranges::find(begun_, key, &Begun::key);
-  if (at != begun_.end()) at->reached = std::max(at->reached, seconds);
+  if (at == begun_.end() || seconds <= at->reached) return;
+  at->reached = seconds;
+  estimate(now);
 }
 
-void VideoPace::end(const std::string& key, double seconds) {
+void VideoPace::end(const std::string& key, double seconds, Clock::time_point now) {
   const auto at = std::ranges::find(begun_, key, &Begun::key);
   if (at == begun_.end()) return;
   if (seconds > 0 && at->length == 0) known_seconds_ += seconds, known_bytes_ += at->bytes, ++known_;
@@ -39,14 +44,17 @@ void VideoPace::end(const std::string& key, double seconds) {
   const double likely = length > 0 ? length : expected(at->bytes, 1);
   has_lengthless_ = has_lengthless_ || likely <= 0;
   ended_ += likely;
+  ++videos_ended_;
   begun_.erase(at);
+  estimate(now);
 }
 
-void VideoPace::drop(const std::string& key) {
+void VideoPace::drop(const std::string& key, Clock::time_point now) {
   const auto at = std::ranges::find(begun_, key, &Begun::key);
   if (at == begun_.end()) return;
   ended_ += at->reached;
   begun_.erase(at);
+  estimate(now);
 }
 
 void VideoPace::look(Clock::time_point now) {
@@ -86,17 +94,26 @@ double VideoPace::rest() const {
   return seconds;
 }
 
-double VideoPace::left(Clock::time_point now) const {
+void VideoPace::estimate(Clock::time_point now) {
   const double seconds = rest(), so_far = done(), a_second = rate(now);
-  return a_second > 0 && so_far >= kFirst * (so_far + seconds) ? seconds / a_second : 0;
+  const auto videos = videos_left_ + static_cast<int64_t>(begun_.size());
+  const bool is_known =
+      a_second > 0 && so_far >= kFirst * (so_far + seconds) && (videos_ended_ >= kFirstVideos || videos <= 1);
+  over_ = is_known ? now + std::chrono::duration_cast<Clock::duration>(
+                               std::chrono::duration<double>(std::min(kMost, seconds / a_second)))
+                   : Clock::time_point();
+}
+
+double VideoPace::left(Clock::time_point now) const {
+  return std::max(0.0, std::chrono::duration<double>(over_ - now).count());
 }
 
 std::string VideoPace::text(Clock::time_point now) const {
   const double a_second = rate(now), in = left(now);
   if (a_second <= 0 && has_lengthless_) return "";
-  const bool is_unknown = in <= 0 && (rest() > 0 || videos_left_ > 0 || !begun_.empty());
-  std::string out = in >= 0.5 ? duration_text(in) + " left" : is_unknown ? "time left not known yet" : "";
-  if (a_second > 0)
+  const bool is_over = videos_left_ == 0 && begun_.empty();
+  std::string out = is_over ? "" : in >= 0.5 ? duration_text(in) + " left" : "time left not known yet";
+  if (a_second >= kLeastRate)
     out += fmt::format("{}{:.{}f}x real time", out.empty() ? "" : ", ", a_second, a_second < 10 ? 1 : 0);
   return out;
 }

@@ -19,7 +19,7 @@ struct Size {
   const char* name;
   int64_t width, blocks, channels;
 };
-// Those of model/wan's option size.
+// The sizes of model/wan's option size.
 constexpr Size kSizes[] = {
     {"1.3B", 1536, 30, 16}, {"5B", 3072, 30, 48}, {"14B", 5120, 40, 16}, {"I2V-14B", 5120, 40, 36}};
 
@@ -79,7 +79,7 @@ char half_of(std::string& name) {
   return 0;
 }
 
-// What the tensors say together.
+// Facts that the tensors give together.
 struct Seen {
   std::set<std::string> parts;
   std::set<int64_t> blocks, ranks;

@@ -1,4 +1,4 @@
-// What a file of weights is, by the names and shapes of its tensors and by its metadata: published checkpoints of Wan
+// Recognises a file of weights by the names and shapes of its tensors and by its metadata: published checkpoints of Wan
 // and of those that make long videos with it (Self-Forcing, LongLive), whole, as adapters and in four bits.
 //
 // Their trainers save a dictionary of dictionaries with torch.save; here its names are joined by dots:
@@ -32,7 +32,7 @@ std::string checkpoint_text(const nlohmann::json& facts);
 
 // Whether the file is a pickle of torch.save by its name.
 bool is_pickle(const std::filesystem::path& file);
-// What to do with one: the command that converts it, which keeps what LongLive notes of four bits.
+// Says what to do with one: the command that converts it, which keeps what LongLive notes of four bits.
 std::string pickle_advice(const std::filesystem::path& file);
 
 }  // namespace kinora::core

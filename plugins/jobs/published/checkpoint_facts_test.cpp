@@ -1,4 +1,4 @@
-// What published files are, by names and shapes made by rule: 30 blocks of ten matrices, as their trainers save them.
+// Recognises published files by names and shapes made by rule: 30 blocks of ten matrices, as their trainers save them.
 #include "plugins/jobs/published/checkpoint_facts.hpp"
 
 #include <cstring>

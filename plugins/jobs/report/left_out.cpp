@@ -15,7 +15,7 @@ constexpr size_t kMostOfRule = 8, kMostRules = 40;
 // The key must be a plain file name, so that it cannot lead out of the folder.
 bool is_file_name(const std::string& key) { return !key.empty() && key.find('/') == std::string::npos; }
 
-// Of the clip's preview, standing still; null: there is none.
+// A still picture from the clip's preview; null: there is none.
 json small_picture(Pictures& pictures, const JobRecord& curate, const std::string& key) {
   const auto preview = preview_of(curate, key);
   const auto shape = preview ? webp_preview(*preview) : std::nullopt;

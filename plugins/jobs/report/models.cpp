@@ -35,7 +35,7 @@ constexpr Curve kSmall[] = {{"learning_rate", "Learning rate", false, true},
                             {"mfu", "Model FLOPs utilisation", true, true},
                             {"l1", "L1", true, false},
                             {"mse", "MSE", true, false}};
-// Of a video, by second; page/drift.js draws them.
+// Measures of a video by second; page/drift.js draws them.
 constexpr const char* kDrift[] = {"mean",       "spread",      "histogram",   "sharpness",
                                   "saturation", "border_jump", "latent_mean", "latent_spread"};
 
@@ -71,7 +71,7 @@ json curve_data(const Metrics& metrics, const Curve& curve) {
           {"ends", pairs({points.front(), points.back()})}};
 }
 
-// Of each number its points by second, from 1 on, with the first and the last; none for a short video.
+// The points of each number by second, from 1 on, with the first and the last; none for a short video.
 json drift_of(const json& about) {
   const json& all = object_at(about, "drift");
   json out = json::object();

@@ -103,8 +103,11 @@ json outcomes_of(const JobRecord& job, const Curation& curation) {
   for (const auto& video : curation.videos) {
     add(found_inputs, video.item);
     for (const auto& clip : video.clips) add(found_clips, clip);
-    if (inputs.size() < kMostRows) inputs.push_back(input_row(video));
   }
+  for (const bool failed : {true, false})  // those that failed come first
+    for (const auto& video : curation.videos)
+      if ((video.item.end == "failed") == failed && inputs.size() < kMostRows)
+        inputs.push_back(input_row(video));
   // "said" is what summary.json counts and "found" what items.jsonl lists: the page shows both where they differ.
   return {{"all", count_at(job.summary, "inputs")},
           {"damaged", count_at(job.summary, "damaged")},

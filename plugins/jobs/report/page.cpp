@@ -109,7 +109,7 @@ std::string options_text(const JobRecord& job) {
   return all.dump(2, ' ', false, json::error_handler_t::replace);
 }
 
-// What a select or dedup job left out of a curate job's clips.
+// The clips of a curate job that a select or dedup job left out.
 json left_out_of(Pictures& pictures, const RunRecord& run, const JobRecord& job, const LeftOut& left_out) {
   const auto clips = left_out.of_jobs.find(job.name);
   for (const auto* curate : run.of_kind("curate"))

@@ -31,8 +31,8 @@ std::string script_safe(const json& data);
 // "is_left_out", "width", "height"}]; still: the first frame, as "uri" is. left_out: keys of those that a later job
 // left out, which come last.
 json wall_of(Pictures&, const JobRecord&, const Curation&, const std::set<std::string>& left_out);
-// The contact sheet: the shots of each video, with their outcomes and pictures; videos that failed come first. Of those
-// that failed without a shot {"failed": {"list": [an ending and a key], "more"}}.
+// The contact sheet: the shots of each video, with their outcomes and pictures; videos that failed come first. Those
+// that failed without a shot are {"failed": {"list": [an ending and a key], "more"}}.
 json source_videos_of(Pictures&, const JobRecord&, const Curation&);
 // Outcomes of all inputs and clips in summary.json and in items.jsonl, the rules that filtered, and the
 // failures.

@@ -153,7 +153,7 @@ Detector detector_of(const JobRecord& job) {
   return out;
 }
 
-// Of the last stage that cuts clips out.
+// The edge_crop of the last stage that cuts clips out.
 double edge_crop_of(const JobRecord& job) {
   double out = 0;
   for (const auto& [slot, id, version, options] : job.components)

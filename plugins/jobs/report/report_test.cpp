@@ -213,6 +213,12 @@ TEST_F(ReportTest, EveryVideoIsThereAndFailedOnesAreFirst) {
   EXPECT_EQ(failed["more"], 0);
   EXPECT_EQ(failed["all"], 4) << "as in the summary";
   EXPECT_EQ(failed["in_part"], 0) << "no clip was kept of it";
+  const json& rows = job_of(all, "curate")["outcomes"]["inputs"]["list"];
+  std::vector<std::string> keys;
+  for (const json& row : rows) keys.push_back(row["key"]);
+  ASSERT_EQ(keys.size(), 22U);
+  keys.resize(6);
+  EXPECT_THAT(keys, testing::ElementsAre("v13", "v20", "v27", "late", "v10", "v11"));
   EXPECT_EQ(failed["list"][0]["key"], "v13");
   EXPECT_EQ(failed["list"][0]["reason"], "cut off");
 }

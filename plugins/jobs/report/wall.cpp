@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMostPreviews = 36;
 constexpr uint64_t kLargestWall = uint64_t{12} << 20;
 
-// Those that a later job left out, or the others.
+// The kept clips that a later job left out, or the others.
 std::vector<const Item*> kept_of(const Curation& curation, const std::set<std::string>& left_out,
                                  bool is_left_out) {
   std::vector<const Item*> out;

@@ -15,8 +15,8 @@ constexpr std::string_view kDescriber = "caption.describe";
 
 using StageUse = ClipTrimmer::StageUse;
 
-// What makes the part of a clip: the encoder as the job that made the clip used it, then those of its stages that show
-// or describe a clip.
+// The stages that make the part of a clip: the encoder as the job that made the clip used it, then those of its
+// stages that show or describe a clip.
 std::vector<StageUse> stages_of(const fs::path& curated) {
   std::vector<StageUse> out{{"clip.transcode",
                              {{"min_length", 0.0},
@@ -75,7 +75,7 @@ json trimmed_facts(json facts, const std::string& key, const Trim& trim) {
 ClipTrimmer::ClipTrimmer(Runtime& runtime, const fs::path& curated)
     : runtime_(runtime), uses_(stages_of(curated)) {}
 
-// What is not wanted is a transition, whose frames are in no clip.
+// Unwanted frames count as transitions, whose frames are in no clip.
 void ClipTrimmer::cut(Sample& sample, json& facts, const fs::path& video) {
   const json& trim = object_in(facts, "trimmed");
   const json others =

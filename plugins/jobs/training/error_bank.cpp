@@ -161,7 +161,7 @@ void ErrorBank::note(const at::Tensor& latent, const Injected& made, const std::
   }
 }
 
-// Of each rank: the shape of an error; the number and levels of its samples; and their errors' bytes.
+// Each rank gives the shape of an error, the number and levels of its samples, and their errors' bytes.
 void ErrorBank::store(const Exchange& data_ranks) {
   std::vector<at::Tensor> facts{at::empty({0}, at::kDouble)}, bytes{at::empty({0}, at::kByte)};
   std::vector<int64_t> shape;

@@ -56,8 +56,8 @@ class ErrorBank {
   // latent, noise [B, C, T, H, W], levels [B] or [B, T]; samples: their numbers; step: steps done.
   Injected injected(const at::Tensor& latent, const at::Tensor& noise, const at::Tensor& levels,
                     const std::vector<int64_t>& samples, int64_t step) const;
-  // Notes the errors of predictions, which are `made.streams.prediction` now. Of samples to which none was
-  // added one in ten is noted, since their errors are small, and none that is not finite.
+  // Notes the finite errors of predictions, which are `made.streams.prediction` now. It notes one in ten of the
+  // samples to which none was added, since their errors are small.
   void note(const at::Tensor& latent, const Injected& made, const std::vector<int64_t>& samples,
             int64_t step);
   // Stores the noted errors of all ranks that hold different samples, in the order of the samples.

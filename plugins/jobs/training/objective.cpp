@@ -34,7 +34,7 @@ at::Tensor with_frames_twice(const std::string& name, const at::Tensor& t) {
   return t.dim() == 5 ? at::cat({t, t}, 2) : levels ? at::cat({t, t}, 1) : t;
 }
 
-// Of each shot, [l, D].
+// The text of each shot, [l, D].
 std::vector<at::Tensor> texts_of(const LatentItem& item) {
   return item.shots.empty() ? std::vector{item.text} : item.text.split_with_sizes(item.shots);
 }

@@ -208,6 +208,21 @@ TEST(Balance, StandsStillUnderNoiseAlone) {
   }
 }
 
+// It is followed, and then all stands still again.
+TEST(Balance, StandsStillAfterAStep) {
+  std::mt19937 random(17);
+  Simulation step;
+  step.drift = 0;
+  step.step_at = 100;
+  step.noise = 0.5;
+  step.seconds = 400;
+  for (int i = 0; i < 6; ++i) {
+    const Simulated s = simulate(random_trial(random, i % 2 ? 32 : 4), step, i);
+    EXPECT_LE(s.moves_after_settling, 6) << "out of 340 measurements, run " << i;
+    EXPECT_GE(s.after_settling, 0.9) << i;
+  }
+}
+
 TEST(Estimate, ForgetsByItsHalfLife) {
   balance::Estimate e(10, 10);
   e.add(1, 100, 0);

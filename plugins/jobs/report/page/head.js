@@ -45,12 +45,14 @@ function wall(previews) {
       make("span", { class: "muted" }, text))];
 }
 
-/** Links to the sections of a long page. */
+/** Links to the sections of a long page, and to their parts that the funnel names. */
 function contents(main) {
   const sections = [...main.querySelectorAll("section")];
   if (sections.length < 4) return null;
-  return make("nav", { "aria-label": "Contents" }, make("ul", {}, sections.map((section) =>
-    make("li", {}, make("a", { href: `#${section.id}` }, section.querySelector("h2").textContent)))));
+  const link = (part) => make("li", {}, make("a", { href: `#${part.id}` },
+      (part.querySelector("h2") ?? part).textContent));
+  return make("nav", { "aria-label": "Contents" },
+      make("ul", {}, [...main.querySelectorAll("section, h3[id]")].map(link)));
 }
 
 /** main: the page's sections. */

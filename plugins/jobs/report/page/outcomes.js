@@ -1,9 +1,8 @@
 // Outcomes of all inputs and clips from items.jsonl, compared with the counts of summary.json.
 import { make, styled } from "./elements.js";
 import { figures } from "./facts.js";
-import { boundText } from "./source_videos.js";
 import { eachJob, picture, rest, section, table } from "./parts.js";
-import { count, counted, number, timecode } from "./words.js";
+import { count, counted, number, ruleBound, scoreText, timecode } from "./words.js";
 
 const kEnds = ["kept", "filtered", "failed"];
 const sum = (counts) => kEnds.reduce((n, end) => n + counts[end], 0);
@@ -63,10 +62,12 @@ function rules(list) {
       return [[rule, "filtered"], stage, count(n), "", "",
           [which + (moreCopies ? ` and ${count(moreCopies)} more` : ""), "wide"]];
     }
-    const range = !scores ? "" : number(lowest[0].score) + (scores > 1 ? ` to ${number(highest)}` : "");
-    const whose = lowest.map(({ key, score }) => `${key} (${number(score)})`).join(", ") + (scores > lowest.length
+    const text = (score) => scoreText(rule, score, bounds);
+    const range = !scores ? "" : text(lowest[0].score) + (scores > 1 ? ` to ${text(highest)}` : "");
+    const whose = lowest.map(({ key, score }) => `${key} (${text(score)})`).join(", ") + (scores > lowest.length
         ? ` and ${count(scores - lowest.length)} more` : "");
-    return [[rule, "filtered"], stage, count(n), range, bounds.map(boundText).join("; "), [whose, "wide"]];
+    const keeps = bounds.map((bound) => ruleBound(rule, bound)).join("; ");
+    return [[rule, "filtered"], stage, count(n), range, keeps, [whose, "wide"]];
   });
   return [table("Filtered, by rule",
       [["Rule", "t"], ["Stage", "t"], ["Items", "n"], ["Scores", "n"], ["Kept", "t"],

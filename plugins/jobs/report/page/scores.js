@@ -2,7 +2,7 @@
 import { area, drawing } from "./charts.js";
 import { make, shape } from "./elements.js";
 import { eachJob, section } from "./parts.js";
-import { count, counted, number } from "./words.js";
+import { count, counted, number, withUnit } from "./words.js";
 
 const sideText = ({ is_most: isMost, is_strict: isStrict }) =>
     (isStrict ? (isMost ? "less than" : "more than") : isMost ? "at most" : "at least");
@@ -14,7 +14,7 @@ function placeOf({ from, to }, value) {
 }
 
 const titleOf = ({ title, name }) => title || name;
-const textOf = ({ unit }, value) => number(value) + (unit && `\u00A0${unit}`);
+const textOf = ({ unit }, value) => withUnit(value, unit);
 
 /** "at least 20 is kept: 12 filtered", "more than 20 in good: 30 left out". */
 function boundLine(score, { by, is_select: isSelect, removed, value, ...side }) {

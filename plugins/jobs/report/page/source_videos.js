@@ -2,18 +2,15 @@
 import { make } from "./elements.js";
 import { eachJob, note, picture, rest, section } from "./parts.js";
 import { timeline } from "./shots.js";
-import { count, counted, duration, number, timecode } from "./words.js";
-
-export const boundText = ([kind, value]) => `${kind} ${number(value)}`;
+import { count, counted, duration, number, ruleBound, scoreText, timecode } from "./words.js";
 
 /** "filter.black: 1, at most 0.33 is kept". crop: seconds that clips leave out at each cut. */
 function ruleText({ reason, score, bound }, crop) {
   if (score === null) return reason;
-  if (reason === "clip.too-short" && bound) {
-    const after = crop > 0 ? ` after ${number(crop)}\u00A0s at each cut` : "";
-    return `${reason}: ${number(score)}\u00A0s${after}; ${boundText(bound)}\u00A0s is kept`;
-  }
-  return `${reason}: ${number(score)}${bound ? `, ${boundText(bound)} is kept` : ""}`;
+  const told = `${reason}: ${scoreText(reason, score, bound ? [bound] : [])}`;
+  if (!bound) return told;
+  const after = reason === "clip.too-short" && crop > 0 ? ` after ${duration(crop)} at each cut` : "";
+  return `${told}${after}${after ? ";" : ","} ${ruleBound(reason, bound)} is kept`;
 }
 
 const ofCopy = (of) => `the file of ${of} again`;

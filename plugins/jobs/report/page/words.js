@@ -35,6 +35,21 @@ export function duration(seconds) {
   return `${count(Math.floor(s / 3600))}${kSpace}h${kSpace}${two(Math.floor(s / 60) % 60)}${kSpace}min`;
 }
 
+/** A measured value: 20, 1.5 dB; seconds are a duration. */
+export const withUnit = (value, unit) => (unit === "s" && value >= 0 ? duration(value)
+    : number(value) + (unit && `${kSpace}${unit}`));
+
+/** The score by which a rule filters. A length is a duration, with more digits where it would read as a bound, of which
+ * each is [kind, value]. */
+export function scoreText(rule, score, bounds) {
+  if (rule !== "clip.too-short") return number(score);
+  const text = duration(score);
+  return bounds.some(([, bound]) => duration(bound) === text) ? `${number(score, 4)}${kSpace}s` : text;
+}
+
+/** "at least 2.0 s": the bound of a rule. */
+export const ruleBound = (rule, [kind, value]) => `${kind} ${scoreText(rule, value, [])}`;
+
 /** 0:03.5, 1:02:03.5 */
 export function timecode(seconds) {
   if (!(seconds >= 0 && seconds < 9e15)) return "unknown";
