@@ -38,7 +38,7 @@ set(KINORA_SLOW_SHARE_9 shots_oracle_all_4 390 sanitizers_asan_core 380 parallel
     cuts_oracle_all_4 90)
 set(KINORA_SLOW_SHARE_10 sanitizers_asan_video 380 shots_oracle_all_3 360 parallel_mutants_1 125 sdk_template_kinds 120
     studio_speed 90)
-set(KINORA_SLOW_SHARE_11 serve_load 300 slurm_daemons 225 serve_time 150 ray 430)
+set(KINORA_SLOW_SHARE_11 serve_load 300 slurm_daemons 225 serve_time 150 ray 460)
 set(KINORA_SLOW_SHARE_12 shared_curate_many 300 many_inputs_all 200 many_inputs_most 200 ray_losses_all 100
     ray_more 300)
 set(KINORA_SLOW_TEST_SECONDS)
