@@ -18,9 +18,9 @@ Component open_component(Registry& registry, std::string_view kind, std::string_
                                                [&] { return opened.stop_requested(); }))
       return;
     log_warn(
-        "waiting for plugin '{}' ({}) for {:g} s: it is still loading (a busy disk or processor?); if it "
-        "never ends, "
-        "interrupt this: its entry or a static constructor does not return; fix the plugin or leave it out",
+        "waiting for plugin '{}' ({}) for {:g} s: it is still loading (a busy disk or processor?); if it never "
+        "ends, interrupt this: its entry or a static constructor does not return; fix the plugin or leave it "
+        "out",
         plugin.spec.name, plugin.library.string(), seconds);
   });
   return or_throw(registry.open(kind, name));

@@ -73,7 +73,8 @@ class Local:
 def _sweep(place):
     """Removes the folders there that killed processes left: the kernel gave their locks back."""
     for entry in os.scandir(place):
-        if entry.name.startswith(_PREFIX):
-            with contextlib.suppress(OSError), open(f"{entry.path}/held") as held:  # another user's cannot be opened
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(entry.path, ignore_errors=True)
+        with contextlib.suppress(OSError):  # it is gone, or held
+            if entry.name.startswith(_PREFIX) and entry.stat(follow_symlinks=False).st_uid == os.getuid():
+                with open(f"{entry.path}/held") as held:
+                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(entry.path, ignore_errors=True)
