@@ -38,7 +38,7 @@ examples:
   kinora curate ~/videos
   kinora curate ~/videos --studio
   kinora curate ~/videos --retry-failed
-  kinora curate ~/videos --out runs/trip --set 'chosen.where="blur >= 40"'
+  kinora curate ~/videos --out runs/trip --set 'bounds.where="blur >= 40"'
 
 )";
 
@@ -98,8 +98,8 @@ std::string found_text(const FolderLook& look) {
   if (look.has_many_rates())
     out += fmt::format(
         "{:.4g} to {:.4g} frames per second count as one rate in a training, so that some move too fast: "
-        "clips of "
-        "one rate are packed by a condition of the shard job, such as where = \"fps >= 23\"\n",
+        "a condition of the shard job packs clips of one rate: where = \"fps > 23 and fps < 26\" packs those "
+        "of 24 and 25 alone\n",
         look.slowest, look.fastest);
   return out;
 }

@@ -98,6 +98,7 @@ struct Facet {
   std::vector<std::string> values;
   std::vector<uint8_t> of;  // by clip: place in `values`, from 1; 0: none
   bool is_of_many = false;  // it has more values or longer ones, and the others are empty
+  bool is_whole = false;    // every clip has one of the values, or no such fact; consumed videos may differ
 };
 
 struct Catalogue {

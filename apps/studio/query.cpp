@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "core/base/status.hpp"
+#include "plugins/jobs/curation/log_scale.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -144,32 +145,6 @@ void sort_rows(const QueryScope& scope, const Query& query, std::vector<size_t>&
   }
 }
 
-// The smallest number above 0 of values of many sizes, most of them small; 0: they are others, or too many are 0.
-double least_of_skewed(const std::vector<double>& values, double low, double high) {
-  constexpr double kDecades = 100, kFirst = 8;
-  constexpr int64_t kZeros = 4;  // at most one of so many is 0
-  if (low < 0) return 0;
-  int64_t all = 0, zeros = 0, first = 0;
-  double least = high;
-  for (const double v : values) {
-    all += !std::isnan(v);
-    zeros += v == 0;
-    if (v > 0) least = std::min(least, v);
-  }
-  for (const double v : values) first += v > 0 && v < least + (high - least) / kFirst;
-  return high >= kDecades * least && kZeros * zeros <= all && 2 * first > all - zeros ? least : 0;
-}
-
-// A range from 0 begins with a bar for what is less than `least`.
-std::vector<double> log_edges(double low, double least, double high, size_t bars) {
-  std::vector<double> out(bars + 1, high);
-  const size_t from = low < least ? 1 : 0;
-  out[0] = low;
-  for (size_t i = from; i < bars; ++i)
-    out[i] = least * std::pow(high / least, static_cast<double>(i - from) / static_cast<double>(bars - from));
-  return out;
-}
-
 Histogram empty_histogram(const std::string& field, const std::vector<double>& values, size_t bars) {
   Histogram out{field, INFINITY, -INFINITY, true, {}, {}, {}};
   for (const double v : values) {
@@ -184,8 +159,8 @@ Histogram empty_histogram(const std::string& field, const std::vector<double>& v
   const size_t n = out.whole ? static_cast<size_t>(out.high - out.low) : bars;
   out.all.assign(n, 0);
   out.shown.assign(n, 0);
-  if (const double least = out.whole ? 0 : least_of_skewed(values, out.low, out.high); least > 0)
-    out.edges = log_edges(out.low, least, out.high, n);
+  if (const double least = out.whole ? 0 : core::least_of_skewed(values, out.low, out.high); least > 0)
+    out.edges = core::log_edges(out.low, least, out.high, n);
   return out;
 }
 

@@ -138,7 +138,10 @@ void Rows::note_other(const json& value, const std::string& name, size_t row) {
   if (name == "tags" && !value.empty() && value == json(core::tags_in({{"tags", value}})))
     return;  // Clip::tags
   if (out_.others.size() < kOthers) out_.others.insert(name);
-  if (!value.is_string()) return;
+  if (!value.is_string()) {
+    if (not_texts_.size() < kOthers) not_texts_.insert(name);
+    return;
+  }
   if (out_.texts.size() < kColumns) out_.texts.insert(name);
   note_text(value.get_ref<const std::string&>(), name, row);
   if (!name.starts_with(kOfUser)) return;
@@ -230,8 +233,12 @@ void Rows::finish() {
     values = std::move(sorted);
   };
   for (auto& [name, values] : out_.columns) sort(values, std::nan(""));
-  for (auto& [name, facet] : out_.facets)
-    if (!facet.is_of_many) sort(facet.of, uint8_t{0});
+  const bool has_all = out_.columns.size() < kColumns && out_.others.size() < kOthers;
+  for (auto& [name, facet] : out_.facets) {
+    if (facet.is_of_many) continue;
+    sort(facet.of, uint8_t{0});
+    facet.is_whole = has_all && !out_.columns.contains(name) && !not_texts_.contains(name);
+  }
   std::vector<Clip> sorted;
   sorted.reserve(order.size());
   for (const size_t row : order) sorted.push_back(std::move(clips[row]));

@@ -1,6 +1,7 @@
 // Fills a catalogue: turns lines about items into its rows and columns, then marks copies and tells videos of
 // equal names apart. read_catalogue uses these parts in this order.
 #pragma once
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -42,6 +43,7 @@ class Rows {
 
   Catalogue& out_;
   std::unordered_map<size_t, nlohmann::json> usage_;  // by row, for items that used servers
+  std::set<std::string> not_texts_;  // facts that some clip has as no text and no plain number
 };
 
 // Finds the clips of a curate job that the dedup jobs of its run leave out as copies of others

@@ -252,9 +252,9 @@ PictureSource Studio::picture(const std::string& id) {
   const Clip& clip = data_.need(id);
   if (clip.end == End::failed) return {};  // it was tried without success
   const auto index = static_cast<size_t>(&clip - catalogue.clips.data());
-  const Media media = media_of(catalogue, clip);
-  if (auto preview = stored_file(catalogue, clip, "preview.webp"); media.path.empty() && !preview.empty())
+  if (auto preview = stored_file(catalogue, clip, "preview.webp"); !preview.empty())
     return {std::move(preview), 0, 0, true};
+  const Media media = media_of(catalogue, clip);
   const auto whole = [&](const char* name) {
     const double value = catalogue.value(name, index);
     return std::isnan(value) || value < 0 || value > 1e15 ? int64_t{0} : static_cast<int64_t>(value);

@@ -39,6 +39,19 @@ const std::vector<double>* column_of(const Catalogue& catalogue, const std::stri
   return out;
 }
 
+// The texts of a fact, which may have a short name, if they are all that an expression can find. Else null.
+const Facet* facet_of(const Catalogue& catalogue, const std::string& fact) {
+  const Facet* out = nullptr;
+  for (const auto& name : names_of(fact)) {
+    if (catalogue.columns.contains(name)) return nullptr;
+    if (!catalogue.others.contains(name)) continue;
+    const auto at = catalogue.facets.find(name);
+    if (out || at == catalogue.facets.end() || !at->second.is_whole) return nullptr;
+    out = &at->second;
+  }
+  return out;
+}
+
 // Whether the clips' facts of this name are their lists of tags.
 bool are_tags(const Catalogue& catalogue, const std::string& fact) {
   return fact == kTags && std::ranges::none_of(names_of(fact), [&](const auto& name) {
@@ -50,7 +63,15 @@ bool are_tags(const Catalogue& catalogue, const std::string& fact) {
 
 void Facts::read(const std::vector<std::string>& names, const Catalogue& catalogue) {
   for (const auto& name : names) values_[name].resize(catalogue.clips.size());
+  bool have_facets = true;
+  for (const auto& name : names) {
+    const Facet* facet = facet_of(catalogue, name);
+    have_facets = have_facets && facet;
+    for (size_t i = 0; facet && i < catalogue.clips.size(); ++i)
+      if (const auto value = facet->of[i]; value > 0) values_[name][i] = facet->values[value - 1U];
+  }
   for (size_t i = 0; i < catalogue.clips.size(); ++i) {
+    if (have_facets && !catalogue.clips[i].consumed) continue;
     const auto item = core::catching([&] { return item_of(catalogue, catalogue.clips[i]); });
     if (!item) continue;  // the job has ended meanwhile: the catalogue is about to be read again
     const json& facts = core::object_in(*item, "facts");

@@ -9,8 +9,8 @@
 
 namespace kinora::studio {
 
-// Facts by name, one value per clip. Facts that are not numbers in every clip are read from the jobs' files when first
-// needed, since a condition means what it means to a select job.
+// Facts by name, one value per clip. Facts that are neither numbers nor texts of few values in every clip are read from
+// the jobs' files when first needed, since a condition means what it means to a select job; of consumed videos all are.
 // [owner-thread]
 class Facts {
  public:

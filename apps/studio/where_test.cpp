@@ -88,6 +88,30 @@ TEST_F(WhereTest, NumbersTextsAndTagsSelect) {
   EXPECT_THAT(keys_where(where(tagged)), ElementsAre("b", "c"));
 }
 
+// A click on one of few values must not wait for the lines of all clips. A text of many values, one that is none in
+// another clip, and videos that were cut are in the lines alone.
+TEST_F(WhereTest, TextsOfFewValuesNeedNoLines) {
+  for (int n = 10; n < 30; ++n)
+    add("k" + std::to_string(n), {{"set", n < 15 ? "val" : "train"},
+                                  {"many", std::to_string(n) + "th"},
+                                  {"mixed", n == 12 ? json(true) : json("no")},
+                                  {"user", {{"label", n < 13 ? "sea" : "sky"}}}});
+  json film{{"key", "film"}, {"end", "kept"}, {"consumed", true}, {"url", "/f"}};
+  film["facts"] = {{"set", "val"}};
+  std::ofstream(folder_ / "clips/items.jsonl", std::ios::app) << film << "\n";
+  read();
+  Query videos;
+  videos.kinds = {"video"};
+  videos.where = "set == 'val'";
+  EXPECT_THAT(keys(videos), ElementsAre("film"));
+  EXPECT_THAT(keys_where("mixed == true"), ElementsAre("k12"));
+  facts_.forget();
+  fs::remove(folder_ / "clips/items.jsonl");
+  EXPECT_THAT(keys_where("set == 'val' and label == 'sea'"), ElementsAre("k10", "k11", "k12"));
+  EXPECT_EQ(keys_where("not has(label) or set in ['train', 'val']").size(), 20U);
+  EXPECT_TRUE(keys_where("many == '12th'").empty());
+}
+
 TEST_F(WhereTest, AWrongConditionSaysWhatAndWhere) {
   add("a", {{"codec", "h264"}, {"duration_s", 2}, {"bin", {{"aspect", "16_9"}}}});
   read();

@@ -143,15 +143,15 @@ Status AtomicFile::write(const void* data, uint64_t size) {
   return {};
 }
 
-Status AtomicFile::commit(bool flush) {
-  const int error = !flush || fsync(fd_) == 0 ? 0 : errno;
+Status AtomicFile::commit(bool flushes_folder) {
+  const int error = fsync(fd_) == 0 ? 0 : errno;
   const bool closed = close(std::exchange(fd_, -1)) == 0;
   if (error) return system_failure(error, "flushing", final_);
   if (!closed) return system_failure(errno, "closing", final_);
   if (auto status = may_publish(final_); !status) return status;
   if (rename(temporary_.c_str(), final_.c_str()) != 0) return system_failure(errno, "renaming to it", final_);
   temporary_.clear();
-  return flush ? flush_folder(folder_of(final_)) : Status();
+  return flushes_folder ? flush_folder(folder_of(final_)) : Status();
 }
 
 Status write_file_atomically(const fs::path& name, std::string_view contents) {

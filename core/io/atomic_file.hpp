@@ -23,9 +23,9 @@ class AtomicFile {
 
   Status write(const void* data, uint64_t size);
   Status write(std::string_view text) { return write(text.data(), text.size()); }
-  // Gives the file its final name, replacing an existing one. Call once. flush = false is only for
-  // files that can be made again and are verified on reading: a loss of power may leave wrong contents.
-  Status commit(bool flush = true);
+  // Gives the file its final name, replacing an existing one. Call once. flushes_folder = false: the
+  // caller flushes the folder, once for several files; until then a power cut may take the name away.
+  Status commit(bool flushes_folder = true);
   // For libraries that write by name.
   const std::filesystem::path& temporary() const { return temporary_; }
 

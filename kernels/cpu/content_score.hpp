@@ -6,13 +6,12 @@
 // Idea: at 1280x720 a bilinear reduction to 256x144 reads 4 of every 25 pixels. So the fast path (frame_meter.hpp)
 // converts only these, one destination row at a time, and never stores a full BGR frame.
 //
-// Invariant: every function of namespace kinora returns the bits of its namesake in kinora::reference. Those
-// in turn are the bits of
+// Invariant: the fast path has the bits of the functions in kinora::reference. Those in turn are the bits of
 //   - libswscale's unscaled yuv420p -> bgr24 with its x86 SIMD code: even height, no SWS_ACCURATE_RND. Any
 //     other pixel format, and an odd height, goes through libswscale first and enters here as BGR;
 //   - OpenCV's resize(INTER_LINEAR) and cvtColor(BGR2HSV) of 8-bit images: fixed-point with 11-bit weights,
 //     and a 12-bit reciprocal table.
-// The fast forms use AVX2 where the processor has it (decided once, at run time) and plain C++ elsewhere.
+// The fast path uses AVX2 where the processor has it (decided once, at run time) and plain C++ elsewhere.
 #pragma once
 
 #include <array>
@@ -124,18 +123,13 @@ struct ContentWeights {
 // PySceneDetect's ContentDetector, so the double is the same to the last bit. 0 for no pixels.
 double content_score(const HsvDifference& difference, const ContentWeights& weights = {});
 
-// Scaled BGR frame, interleaved.
-void resize_linear_bgr(const ResizePlan& plan, BgrView source, uint8_t* bgr, std::ptrdiff_t bgr_stride);
-// hue, saturation, value: planes of size.width * size.height bytes, without padding.
-void bgr_to_hsv(BgrView bgr, FrameSize size, uint8_t* hue, uint8_t* saturation, uint8_t* value);
-HsvDifference content_difference(BgrView previous, BgrView current, FrameSize size);
-
 // Plain code, as a readable definition and for tests; slow, and it stores whole frames.
 namespace reference {
 void yuv420_to_bgr(const Yuv420View& frame, FrameSize size, const YuvMatrix& matrix, uint8_t* bgr,
                    std::ptrdiff_t bgr_stride);
 void resize_linear_bgr(BgrView source, FrameSize source_size, uint8_t* bgr, std::ptrdiff_t bgr_stride,
                        FrameSize size);
+// hue, saturation, value: planes of size.width * size.height bytes, without padding.
 void bgr_to_hsv(BgrView bgr, FrameSize size, uint8_t* hue, uint8_t* saturation, uint8_t* value);
 HsvDifference content_difference(BgrView previous, BgrView current, FrameSize size);
 }  // namespace reference

@@ -218,18 +218,6 @@ constexpr Masks split_masks() {
   }
   return m;
 }
-constexpr Masks join_masks() {
-  Masks m{};
-  for (int part = 0; part < 3; ++part) {
-    for (int c = 0; c < 3; ++c) {
-      for (int i = 0; i < 16; ++i) {
-        const int byte = 16 * part + i;
-        m.mask[part][c][i] = byte % 3 == c ? static_cast<uint8_t>(byte / 3) : 0x80;
-      }
-    }
-  }
-  return m;
-}
 
 KINORA_AVX2 void split(const uint8_t* interleaved, int n, PlanarRow bgr) {
   static constexpr Masks kMasks = split_masks();
@@ -247,23 +235,6 @@ KINORA_AVX2 void split(const uint8_t* interleaved, int n, PlanarRow bgr) {
   }
   plain_rows().split(interleaved + static_cast<std::ptrdiff_t>(3) * x, n - x,
                      {bgr.first + x, bgr.second + x, bgr.third + x});
-}
-
-KINORA_AVX2 void join(PlanarRow bgr, int n, uint8_t* interleaved) {
-  static constexpr Masks kMasks = join_masks();
-  int x = 0;
-  for (; x + 16 <= n; x += 16) {
-    const __m128i planes[3] = {load16(bgr.first + x), load16(bgr.second + x), load16(bgr.third + x)};
-    for (int part = 0; part < 3; ++part) {
-      __m128i bytes = _mm_shuffle_epi8(planes[0], load16(kMasks.mask[part][0]));
-      bytes = _mm_or_si128(bytes, _mm_shuffle_epi8(planes[1], load16(kMasks.mask[part][1])));
-      bytes = _mm_or_si128(bytes, _mm_shuffle_epi8(planes[2], load16(kMasks.mask[part][2])));
-      store16(interleaved + static_cast<std::ptrdiff_t>(3) * x + static_cast<std::ptrdiff_t>(16) * part,
-              bytes);
-    }
-  }
-  plain_rows().join({bgr.first + x, bgr.second + x, bgr.third + x}, n - x,
-                    interleaved + static_cast<std::ptrdiff_t>(3) * x);
 }
 
 // OpenCV's reciprocals, rint(numerator / divisor) for numerators 255 << 12 and 30 << 12. The float quotient q
@@ -427,8 +398,8 @@ KINORA_AVX2 void to_grey(PlanarRow bgr, int n, uint8_t* grey) {
 }  // namespace
 
 const RowKernels* avx2_rows() {
-  static constexpr RowKernels kRows = {sample_yuv420,  sample_bgr, split,   join, to_hsv, absolute_difference,
-                                       convert_yuv420, to_luma,    to_grey, sum,  replace};
+  static constexpr RowKernels kRows = {sample_yuv420,  sample_bgr, split,   to_hsv, absolute_difference,
+                                       convert_yuv420, to_luma,    to_grey, sum,    replace};
   return __builtin_cpu_supports("avx2") ? &kRows : nullptr;
 }
 

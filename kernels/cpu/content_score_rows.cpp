@@ -56,14 +56,6 @@ void plain_split(const uint8_t* interleaved, int n, PlanarRow bgr) {
   }
 }
 
-void plain_join(PlanarRow bgr, int n, uint8_t* interleaved) {
-  for (int x = 0; x < n; ++x) {
-    interleaved[3 * x] = bgr.first[x];
-    interleaved[3 * x + 1] = bgr.second[x];
-    interleaved[3 * x + 2] = bgr.third[x];
-  }
-}
-
 void plain_to_hsv(PlanarRow bgr, int n, PlanarRow hsv) {
   const HsvTables& tables = hsv_tables();
   for (int x = 0; x < n; ++x) {
@@ -144,12 +136,9 @@ const HsvTables& hsv_tables() {
 }
 
 const RowKernels& plain_rows() {
-  static constexpr RowKernels kRows = {plain_sample_yuv420,  plain_sample_bgr,
-                                       plain_split,          plain_join,
-                                       plain_to_hsv,         plain_absolute_difference,
-                                       plain_convert_yuv420, plain_to_luma,
-                                       plain_to_grey,        plain_sum,
-                                       plain_replace};
+  static constexpr RowKernels kRows = {
+      plain_sample_yuv420,  plain_sample_bgr, plain_split,   plain_to_hsv, plain_absolute_difference,
+      plain_convert_yuv420, plain_to_luma,    plain_to_grey, plain_sum,    plain_replace};
   return kRows;
 }
 

@@ -81,7 +81,6 @@ struct RowKernels {
   void (*sample_yuv420)(const ResizePlan&, const Yuv420View&, const YuvFactors&, int y, PlanarRow bgr);
   void (*sample_bgr)(const ResizePlan&, BgrView, int y, PlanarRow bgr);
   void (*split)(const uint8_t* interleaved, int n, PlanarRow bgr);
-  void (*join)(PlanarRow bgr, int n, uint8_t* interleaved);
   void (*to_hsv)(PlanarRow bgr, int n, PlanarRow hsv);
   uint64_t (*absolute_difference)(const uint8_t* a, const uint8_t* b, int n);
   // A row that is not scaled; u and v have one sample for every two of y.

@@ -174,6 +174,8 @@ function(kinora_add_test)
   else()
     if(NOT "gpu" IN_LIST T_LABELS)
       kinora_without_torch(${T_NAME})
+      # Whatever reads a path asks for it. A build with sanitizers has only the plugins that its programs depend on.
+      add_dependencies(${T_NAME} plugin.storage-file)
     endif()
     if(TARGET kinora_test_pch)
       target_precompile_headers(${T_NAME} REUSE_FROM kinora_test_pch)

@@ -395,7 +395,7 @@ def check_help():
 
 def check_examples():
     """What examples of helps set are options: of the job that its name stands for, or of the component."""
-    kinds, tried = {"dit": "train", "video": "generate", "chosen": "select"}, 0
+    kinds, tried = {"dit": "train", "video": "generate", "bounds": "select"}, 0
     for command in sorted({word for word in complete("kinora", "") if word[0] != "-"}):
         shown = kinora(command, "--help").split("\noptions")[0].split("\nexamples:")[1:]
         for example in " ".join(" ".join(shown).split()).split("kinora ")[1:]:

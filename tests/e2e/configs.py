@@ -169,7 +169,7 @@ def check_curate(out):
              for key, clip in clips.items()
              if (got := clip["facts"]["scores"])["filter.blur"] >= 20 and got["filter.frozen"] <= 0.8
              and got["filter.text"] <= 0.05 and got["filter.letterbox"] <= 0.1}
-    chosen = [json.loads(line) for line in (out / "chosen/decisions.jsonl").read_text().splitlines()]
+    chosen = [json.loads(line) for line in (out / "bounds/decisions.jsonl").read_text().splitlines()]
     assert {d["key"] for d in chosen} == set(clips) and {d["key"]
                                                          for d in chosen if d["end"] == "kept"} == sharp >= left, chosen
     assert {d["of"] for d in decisions if "of" in d} <= left, "a copy stays out only for a clip that is in the shards"

@@ -69,6 +69,7 @@ def check_many():
     said = kinora("init", many)
     assert "202 videos, " in said and "(estimated from 12)" in said, said
     assert re.search("5 to \\d+ frames per second count as one rate", said), said
+    assert 'where = "fps > 23 and fps < 26" packs those of 24 and 25 alone' in said, said
 
 
 def check_others():
@@ -102,6 +103,9 @@ def check_funnel(out, said):
     page = (out / "report.html").read_text()
     report = json.loads(re.search('<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])
     assert counts(report["funnel"]) == told, (report["funnel"], told)
+    folders = [json.loads(re.search('id="data">(.*?)</script>', copy.read_text(), re.S)[1]).get("run", "")
+               for copy in (out / "report.html", *out.glob("*/report.html"))]
+    assert folders == ["", "../"], "both copies lead to summary.json of the jobs"
     process = subprocess.Popen([KINORA, "studio", out, "--author", "mia"], stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, text=True)
     try:
@@ -117,10 +121,11 @@ def check_funnel(out, said):
 
 
 def check_curate(folder):
-    few = ("--set", 'chosen.where="blur >= 1"')
+    few = ("--set", 'bounds.where="blur >= 1"')
     said = kinora("curate", folder, *few)
     assert "to expect on this machine: " in said and "clips: begins" in said and "Runs stages over" not in said, said
     assert not re.search(r"\b0 (were|could|clips are)|\b1 (are|clips|streams)\b", said), said
+    assert re.search(r"broken\.mp4 failed \(.+\); replace it, or run again with --retry-failed\n", said), said
     out = SCRATCH / "runs/my-videos"
     assert f"kinora studio '{out}'" in said or f"kinora studio {out}" in said, said
     shards = json.loads((out / "shards/summary.json").read_text())
@@ -129,7 +134,7 @@ def check_curate(folder):
     assert shards["status"] == "done" and (out / "report.html").stat().st_size > 10000
     made = clips["clips"]
     chosen = min(json.loads((out / job / "summary.json").read_text())["clips"]["kept"]
-                 for job in ("chosen", "copies", "sets"))
+                 for job in ("bounds", "copies", "sets"))
     assert (f"4 videos → {sum(made.values())} clips → {made['kept']} good → {chosen} chosen → {shards['samples']} in "
             "shards\n") in said, said
     check_funnel(out, said)

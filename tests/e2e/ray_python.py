@@ -2,7 +2,8 @@
 """`kinora check` tells what the Python of engine/ray lacks, each in one line with its place and a remedy, and connects
 to nothing. Ray is not needed: only its version is read. The files of packaging/ray for clusters name what there is.
 usage: ray_python.py KINORA BUILD ROOT SCRATCH"""
-import asyncio, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, threading, time, types
+import asyncio, contextlib, itertools, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, threading, time
+import types
 
 import yaml
 
@@ -107,8 +108,16 @@ def check_local_folder():
             os.rmdir(place)
 
 
+def write_on(folder, seconds):
+    """As processes that live a moment longer than the one that started them."""
+    end, names = time.monotonic() + seconds, itertools.count()
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            (folder / f"{next(names)}").mkdir()
+
+
 def check_sweep():
-    """The next start removes the folder of a process that was killed, and no other one."""
+    """The next start removes the folder of a process that was killed, also while others write there, and no other."""
     place = pathlib.Path(tempfile.mkdtemp(prefix="/tmp/", suffix="x"))
     (place / "kinora-ray-other").mkdir()
     (place / "another").mkdir()
@@ -124,6 +133,7 @@ def check_sweep():
             if len(folders) == 2:
                 processes[0].kill()
                 processes[0].wait()
+                threading.Thread(target=write_on, args=(folders[0] / "ray", 1)).start()
         assert {one.name for one in place.iterdir()} == {"kinora-ray-other", "another", folders[1].name,
                                                          folders[2].name}, folders
     finally:

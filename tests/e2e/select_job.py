@@ -3,7 +3,7 @@
 clips, joined tables and sets likewise, and a shard job packs them. With --time: how long a changed threshold takes over
 a made-up record of 100,000 clips, which must not be much longer than Python takes to read the same lines.
 usage: select_job.py [--time] KINORA ROOT SCRATCH"""
-import json, random, shutil, subprocess, sys, tarfile, time
+import json, random, re, shutil, subprocess, sys, tarfile, time
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def check_shards(clips, sets, young):
     shards = packed("pack")
     assert f", of {len(young)} clips from both" in told and (summary("pack")["given"],
                                                              summary("pack")["given_by"]) == (len(young), "both"), told
-    assert "given" not in summary("sharp"), "it reads the curate job"
+    assert "given" not in summary("sharp") and summary("sharp")["curated"] == "clips", "it reads the curate job"
     assert set(shards) == young and all(facts["user"]["year"] < 1920 and facts["user"]["label"] == "cat"
                                         for facts in shards.values())
     sharp = {key for key, facts in clips.items() if facts["scores"].get("filter.blur", -1) >= 20}
@@ -42,6 +42,11 @@ def check_shards(clips, sets, young):
                                   if sets[key]
                                   == "val"} and all(facts["set"] == "val" for facts in packed("val").values())
     assert set(packed("sharp")) == sharp and summary("sharp")["rules"] == {"blur >= 20": CLIPS - len(sharp)}
+    for name, where, offered in (("val", "set == 'val' and blur >= 20", CLIPS), ("sharp", "blur >= 20", CLIPS)):
+        assert summary(name)["not_asked_for"] == {"where": where, "clips": offered - summary(name)["samples"]}, name
+        given = f"{summary(name)['not_asked_for']['clips']} {'of them' if name == 'val' else 'clips'}"
+        assert re.search(rf"\b{name}: .*; {given} not asked for by where$", told, re.M), told
+    assert "not_asked_for" not in summary("pack") and f"; {CLIPS - len(young)} left out before (" in told, told
 
 
 def check_copies(clips):

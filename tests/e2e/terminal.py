@@ -58,7 +58,7 @@ def shows_all(columns):
         assert max(map(len, lines), default=0) <= columns, lines
         for name, what in {"bar": r"^clips +\[[#.]+\] \d/9 inputs, [\d:]+ (s|min) left, [\d.]+x real time$",
                            "outcomes": r"^  \d clips? kept; of the inputs: 1 failed$",
-                           "work": r"^  at work: bunny-\d.*", "slowest": r"^> \S+ +\d+% busy .* slowest$",
+                           "work": r"^  at work: bunny-\d.*", "slowest": r"^> \S+ +busy +\d+% of the time .* slowest$",
                            "idle": "^  idle: .*filter.black"}.items():
             seen.update({name: line for line in lines if re.search(what, line)})
         return len(seen) == 5

@@ -214,6 +214,17 @@ def check_scores(chromium):
                              for one in drawn), drawn[:5]
         whole = report.page.locator("#scores figure", has_text="b.whole")
         assert whole.locator("rect.all").count() == 7 and whole.locator(".x").all_inner_texts() == ["0", "6"]
+        widths = {one[2] for one in drawn}
+        assert widths == {28}, widths
+        rare = report.page.locator("#scores figure", has_text="d.rare")
+        assert rare.locator(".x").all_inner_texts() == ["0", "log", "1,000"]
+        place = 1000 / 32 * (1 + 31 * 2 / 3)  # of 100 from 1 to 1,000, behind the bar of 0
+        assert rare.locator("path.threshold").get_attribute("d") == f"M{place:.1f} 0V1000"
+        short = report.page.locator("#scores figure", has_text="clip.too-short")
+        told = short.inner_text().replace("\u00a0", " ").split("\n")
+        assert told[:2] == ["Length of the shot clip.too-short", "median 1.0 s · 300 clips"], told
+        assert short.locator(".x").all_inner_texts() == ["0.042\u00a0s", "1.96\u00a0s"] and told[
+            -1] == "at least 2.0 s is kept: 1 filtered", told
         columns = lambda: report.page.evaluate(
             "() => getComputedStyle(document.querySelector('.scores')).gridTemplateColumns.split(' ').length")
         assert columns() == 4
@@ -251,11 +262,14 @@ def check_funnel(chromium):
     with Report(chromium, "wall") as report:
         steps = report.page.locator(".funnel li")
         texts = [" ".join(text.split()) for text in steps.all_inner_texts()]
-        assert texts == ["22 videos", "20 clips 2 videos failed", "20 good", "12 chosen 8 left out by choose",
-                         "9 in shards 3 left out"], texts
+        assert texts == ["22 videos", "20 clips 2 videos failed", "20 good",
+                         "12 chosen 7 left out by choose 1 rejected",
+                         "9 in shards 1 left out 2 not asked for by where"], texts
         links = report.page.locator(".funnel a").evaluate_all("(all) => all.map((one) => one.getAttribute('href'))")
-        assert links == ["#source-videos", "#outcomes", "#failed-inputs", "#outcomes", "#chosen", "#chosen", "#shards",
-                         "#shards"], links
+        assert links == ["#source-videos", "#outcomes", "#failed-inputs", "#outcomes", "#chosen", "#chosen", "#chosen",
+                         "#shards", "#shards", "#shards"], links
+        files = report.page.locator("a[href$=json]").evaluate_all("(all) => all.map((one) => one.getAttribute('href'))")
+        assert files == [f"{job}/summary.json" for job in ("choose", "tokenizer", "dit")], files
         contents = report.page.locator("nav a").evaluate_all("(all) => all.map((one) => one.getAttribute('href'))")
         assert len(contents) > 5 and contents[:4] == ["#source-videos", "#outcomes", "#chosen", "#shards"], contents
         for link in {*links, *contents}:
@@ -265,6 +279,8 @@ def check_funnel(chromium):
         assert "video-30 Failed in video.probe: cut off" in report.text
         report.says("2\u00a0inputs failed", "clip of 1.0\u00a0s from 0:00.5")
         assert report.page.locator(".source-video:visible").count() == 12
+        files = report.page.locator(".source-video > .muted").all_inner_texts()[:2]
+        assert [file.split(" · ")[0] for file in files] == ["trip/IMG_0001.mp4", "day2/IMG_0001.mp4"], files
         report.page.locator(".more-videos summary", has_text="8\u00a0more videos").click()
         assert report.page.locator(".source-video:visible").count() == 20, "each video can be reached"
     with Report(chromium, "nothing") as report:
@@ -281,8 +297,14 @@ def check_left_out(chromium):
         report.says("letterbox <= 0.1", "crop = true", "12\u00a0chosen clips, 8 left out later")
         assert report.page.locator(".wall img").nth(11).get_attribute("class") is None
         assert report.page.locator(".wall img.later").count() == 8
+        shots = report.page.locator("#source-videos")
+        assert shots.locator("li.later").count() == shots.locator("rect.later").count() == 8
+        report.says("1\u00a0shot left out later", "1\u00a0shot kept", "Left out later")
         rows = report.page.locator(".at-inputs .outcome")
         assert rows.all_text_contents()[:3] == ["failed", "failed", "kept: cut into clips"], rows.all_text_contents()
+        names = report.page.locator(".at-inputs th[scope=row]").all_text_contents()
+        assert [name.removesuffix("kept: cut into clips") for name in names[2:5]] == [
+            "video-10 trip/IMG_0001.mp4", "video-11 day2/IMG_0001.mp4", "video-12"], names
         outcome = rows.nth(2)
         assert not outcome.is_visible()
         report.look(390)
@@ -408,8 +430,10 @@ def check_numbers(page):
         "as plugins/jobs/data/words.hpp, whose test has these too"
     at_least = [["at least", 2]]
     assert each("scoreText", ("clip.too-short", 0.458, at_least), ("clip.too-short", 1.79, at_least),
-                ("clip.too-short", 1.97, at_least),
-                ("filter.black", 1.79, at_least)) == ["0.46\u00a0s", "1.8\u00a0s", "1.97\u00a0s", "1.79"]
+                ("clip.too-short", 1.97, at_least), ("clip.too-short", 1.958, at_least),
+                ("clip.too-short", 1.9996, at_least),
+                ("filter.black", 1.79, at_least)) == ["0.46\u00a0s", "1.8\u00a0s", "1.97\u00a0s",
+                                                             "1.96\u00a0s", "1.9996\u00a0s", "1.79"]
     assert each("ruleBound", ("clip.too-short", at_least[0]),
                 ("filter.black", at_least[0])) == ["at least 2.0\u00a0s", "at least 2"]
     assert each("withUnit", (2, "s"), (2, "dB"), (2, ""), (-2, "s")) == ["2.0\u00a0s", "2\u00a0dB", "2", "-2\u00a0s"]

@@ -6,16 +6,19 @@ import json, shutil, subprocess
 from browser import KINORA, SCRATCH, Studio, copy_of_run, eventually, page_of, run_alone
 from clips import SCORES, curate_folder, lines
 from edits import said, select, total
+from keys import HOLD
 
 CLIPS, BOUND, FIRST_SEA = 20, 5.5, 10  # clip n has sharpness n, from 0
 KEYS = [f"film-{n:04}" for n in range(CLIPS)]
 STAYS = [n for n in range(CLIPS) if n >= BOUND]
 VAL = STAYS[-3:]
+CONTAINERS = ["mov,mp4,m4a,3gp,3g2,mj2", "mp4"]  # two names of one
 
 
 def folder_of():
     items = [{"key": key, "parent": "film", "consumed": False, "end": "kept",
-              "facts": {"film": "film", "scores": {"filter.blur": n, "filter.flow": 1, "glow": n / 10}}}
+              "facts": {"film": "film", "container": CONTAINERS[n % 2], "bin": {"duration": ["10_30", "5_10"][n % 2]},
+                        "scores": {"filter.blur": n, "filter.flow": 1, "glow": n / 10}}}
              for n, key in enumerate(KEYS)]
     folder = curate_folder(SCRATCH / "chosen/clips", items)
     scores = SCORES | {"glow": {"title": "Glow at night", "unit": "cd"}}
@@ -47,7 +50,7 @@ def check_left_out(page):
     """Clips that the select job removed are left out by it, with the condition; what it has added can be named in
     conditions."""
     button = page.locator('[data-choice="rule good"]')
-    assert button.inner_text().startswith("left out by good") and str(
+    assert button.inner_text().startswith("Left out by good") and str(
         CLIPS - len(STAYS)) in button.inner_text(), button.inner_text()
     button.click()
     eventually(lambda: total(page) == CLIPS - len(STAYS))
@@ -55,6 +58,7 @@ def check_left_out(page):
     cell = page.locator(".cell[aria-selected=true]")
     assert (cell.locator(".mark").inner_text(),
             cell.locator(".scores").inner_text()) == ("left out", f"good: blur > {BOUND}"), cell.inner_text()
+    assert cell.locator(".line").nth(1).evaluate("(line) => getComputedStyle(line).whiteSpace") == "normal", "not cut"
     eventually(lambda: page.locator("#detail .note").all_inner_texts()
                == [f"Left out by good: blur > {BOUND} does not hold."])
     page.locator("#all").click()
@@ -77,6 +81,13 @@ def check_facets(page):
              ("user.label sky", "set in ['val', 'train'] and user.label == 'sky'", sum(n < FIRST_SEA for n in STAYS)),
              ("set val", "set == 'train' and user.label == 'sky'", sum(n < FIRST_SEA for n in STAYS)),
              ("set train", "user.label == 'sky'", FIRST_SEA))
+    page.evaluate(HOLD, "/api/clips?from=0&count=100&where=set+%3D%3D+%27val%27")
+    choice("set val").click()
+    page.wait_for_function("() => window.release && document.getElementById('summary').textContent === 'Searching…'")
+    assert choice("set val").get_attribute("aria-pressed") == "true", "the button shows the click before the answer"
+    page.evaluate("() => window.release()")
+    choice("set val").click()
+    eventually(lambda: total(page) == CLIPS)
     for name, where, clips in steps:
         choice(name).click()
         eventually(lambda: total(page) == clips and page.locator("#where").input_value() == where, (name, where, clips))
@@ -92,6 +103,22 @@ def check_facets(page):
     eventually(lambda: choice("set val").get_attribute("aria-pressed") == "true")
     page.locator("#all").click()
     eventually(lambda: total(page) == CLIPS)
+
+
+def check_names(page):
+    """Values of one name are one choice; ranges are in the order of their numbers."""
+    texts = lambda field: [" ".join(text.split()) for text in
+                           page.locator(f'[data-choice^="{field} "]').all_inner_texts()]
+    assert texts("bin.duration") == [f"5 to 10 s {CLIPS // 2} clips", f"10 to 30 s {CLIPS // 2} clips"], texts(
+        "bin.duration")
+    assert texts("container") == [f"MP4 or MOV {CLIPS} clips"], texts("container")
+    button, where = page.locator('[data-choice^="container "]'), page.locator("#where")
+    button.click()
+    eventually(lambda: where.input_value() == f"container in ['{CONTAINERS[0]}', '{CONTAINERS[1]}']"
+               and total(page) == CLIPS, "both names")
+    assert button.get_attribute("aria-pressed") == "true"
+    button.click()
+    eventually(lambda: not where.input_value() and total(page) == CLIPS, "neither")
 
 
 def check_bound(page):
@@ -217,6 +244,7 @@ def main(chromium):
     with Studio(run / "good") as studio, page_of(chromium, studio, refused=(400,)) as page:
         check_left_out(page)
         check_facets(page)
+        check_names(page)
         check_bound(page)
         check_titles(page)
         check_hidden(page, run / "clips")

@@ -23,9 +23,10 @@ RED = """() => {
 
 
 def folder_of():
-    facts = {"duration_s": 1.0, "fps": 12.0, "frames": 12, "width": 160, "height": 90}
+    facts = lambda n: {"duration_s": 1.0, "fps": 12.0, "frames": 12, "width": 160, "height": 90, "n": n,
+                       "codec": "h264" if n < EACH / 2 else "av1"}
     folder = curate_folder(SCRATCH / "posters", [
-        {"key": KEY(name, n), "end": "kept", "parent": "film", "consumed": False, "facts": facts,
+        {"key": KEY(name, n), "end": "kept", "parent": "film", "consumed": False, "facts": facts(n),
          "caption": f"{caption}, {n}" if n < EACH - 2 else ""}
         for name, (_, caption) in GROUPS.items() for n in range(EACH)])
     for side, (name, (colour, _)) in enumerate(GROUPS.items()):
@@ -81,6 +82,22 @@ def check_pointer(page):
     eventually(lambda: not read.is_visible())
 
 
+def check_counts(page):
+    """The map says how many clips it shows, and its legend what these are."""
+    about, where = page.locator("#map .row .muted"), page.locator("#where")
+    legend = lambda: [text.strip() for text in page.locator("#map .legend li").all_inner_texts()]
+    eventually(lambda: about.inner_text() == f"{2 * EACH} clips", "all clips")
+    page.locator("#map select").first.select_option("codec")
+    eventually(lambda: legend() == ["AV1", "H.264"], "both codecs")
+    where.fill(f"n < {EACH // 2}")
+    where.press("Enter")
+    eventually(lambda: about.inner_text() == f"{EACH} of {2 * EACH} clips; the others are not in this view")
+    assert legend() == ["H.264"], legend()
+    page.locator("#all").click()
+    eventually(lambda: about.inner_text() == f"{2 * EACH} clips")
+    page.locator("#map select").first.select_option("")
+
+
 def check_places(page):
     """No picture covers another if there is room, equal places included; too many clips are squares."""
     overlaps = page.evaluate("""async () => {
@@ -107,6 +124,7 @@ def main(chromium):
                 assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), "no sideways scroll"
                 if width > 1000:
                     check_pointer(page)
+                    check_counts(page)
                     check_places(page)
     print("posters: all checks passed; screenshots are in", SCRATCH)
 

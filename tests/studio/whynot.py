@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Next to a clip that was left out, the one bound that would keep it, of a stage or of a select job, with how many
-clips that would keep in all, to copy. usage: whynot.py KINORA ROOT SCRATCH"""
+"""Next to a clip that was left out, the bounds that would keep it, of a stage or of a select job, with how many clips
+they would keep in all, to copy. usage: whynot.py KINORA ROOT SCRATCH"""
 import json
 
 from browser import SCRATCH, Studio, eventually, page_of, run_alone
@@ -70,14 +70,15 @@ def check_stage(page):
 
 
 def check_select(page):
-    """One condition of two; a clip that breaks both has no such bound, and a kept one has none."""
+    """One condition of two, or both; a kept clip has none."""
     assert told(page, KEY(13)) == "blur > 13.1 in the where of good would keep it; 1 clip in all."
     assert told(page, KEY(16)) == "filter.flow >= 0 in the where of good would keep it; 2 clips in all."
-    for key in (KEY(12), KEY(15)):
-        select(page, key)
-        eventually(lambda: page.locator("#detail").get_attribute("aria-busy") == "false")
-        eventually(lambda: page.locator("#detail dl.facts").first.is_visible())
-        assert page.locator("#detail .why").count() == 0, key
+    both = "blur > 12.1 and filter.flow >= 0 in the where of good would keep it; 5 clips in all."
+    assert told(page, KEY(12)) == both, "it breaks both"
+    select(page, KEY(15))
+    eventually(lambda: page.locator("#detail h2").first.inner_text() == KEY(15)
+               and page.locator("#detail").get_attribute("aria-busy") == "false")
+    assert page.locator("#detail .why").count() == 0, "a kept clip"
 
 
 def check_numbers(page):

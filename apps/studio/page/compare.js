@@ -5,8 +5,7 @@ import { make } from "./elements.js";
 import { fileSize, hint, keyOf, number, outcome, replacedBy, seconds } from "./format.js";
 import { factGroups, whereName } from "./names.js";
 import { Pair } from "./pair.js";
-
-const element = (id) => document.getElementById(id);
+import { element } from "./status.js";
 
 export class Compare {
   constructor(actions, failed) {

@@ -22,6 +22,7 @@ export class Detail {
     this.wanted = ""; // id of the selected clip
     this.head = make("h2");
     this.mark = make("span", { class: "mark" });
+    this.about = make("span", { class: "muted" });
     this.note = make("div");
     this.buttons = make("div", { class: "row" });
     this.tags = make("div", { class: "row", role: "group", "aria-label": "Tags" });
@@ -44,7 +45,7 @@ export class Detail {
     const isIn = this.clip?.id === this.wanted;
     this.element.setAttribute("aria-busy", !isIn);
     for (const part of [this.screen, this.shots]) part.classList.toggle("stale", !isIn); // they show the clip before
-    for (const part of [this.note, this.rest, this.tags]) part.classList.toggle("outdated", !isIn);
+    for (const part of [this.about, this.note, this.rest, this.tags]) part.classList.toggle("outdated", !isIn);
     for (const [decision, name] of [["accepted", "accept"], ["rejected", "reject"]])
       this.buttons.querySelector(`.${name}`)?.setAttribute("aria-pressed", row?.decision === decision);
     if (!isIn) {
@@ -102,7 +103,7 @@ export class Detail {
   }
 
   draw(clip, isNew) {
-    for (const part of [this.note, this.rest, this.tags]) part.classList.remove("outdated");
+    for (const part of [this.about, this.note, this.rest, this.tags]) part.classList.remove("outdated");
     this.head.textContent = clip.key;
     this.mark.className = markClass(clip);
     this.mark.textContent = outcome(clip);
@@ -118,10 +119,9 @@ export class Detail {
     const focused = this.buttons.contains(document.activeElement)
         ? [...this.buttons.children].indexOf(document.activeElement) : -1;
     this.buttons.replaceChildren(...(accept ? [accept] : []), ...(isBroken && !clip.decision ? [] : [reject]),
-        ...this.alike(clip),
-        make("span", { class: "muted" },
-        [clip.place, clip.duration_s && seconds(clip.duration_s),
-        clip.fps && `${number(clip.fps)} frames/s`].filter(Boolean).join(", ")));
+        ...this.alike(clip));
+    this.about.textContent = [clip.place, clip.duration_s && seconds(clip.duration_s),
+        clip.fps && `${number(clip.fps)} frames/s`].filter(Boolean).join(", ");
     if (focused >= 0) this.buttons.children[focused].focus();
     this.tags.replaceChildren(
         ...clip.tags.map((tag) => make("button",
@@ -157,9 +157,9 @@ export class Detail {
     const close = make("button", { type: "button", id: "close", onclick: this.actions.close }, "Close");
     const steps = [[-1, "‹ Previous"], [1, "Next ›"]].map(([by, text]) => make("button",
         { type: "button", onclick: () => this.actions.move(by) }, text));
-    this.element.replaceChildren(make("div", { class: "title" }, this.head, this.mark, close),
-        make("div", { class: "steps" }, steps), this.screen,
-        this.buttons, this.tags, this.note, this.editor.element, this.shots, this.rest);
+    this.element.replaceChildren(make("div", { class: "title" }, this.head, close,
+        make("p", { class: "under" }, this.mark, " ", this.about)), make("div", { class: "steps" }, steps), this.screen,
+        make("div", { class: "row" }, this.buttons, this.tags), this.note, this.editor.element, this.shots, this.rest);
   }
 
   load(clip) {

@@ -1,8 +1,7 @@
 // The dialogs that ask. The browser keeps the focus inside an open <dialog> and returns it afterwards; Escape closes.
 import { make } from "./elements.js";
 import { keyOf, plural } from "./format.js";
-
-const element = (id) => document.getElementById(id);
+import { element } from "./status.js";
 
 const kKeys = [
   ["j / k, arrows", "next and previous clip"], ["PageDown / PageUp", "a page on, a page back"],
@@ -20,7 +19,7 @@ const kKeys = [
   ["[ / ]", "trim: shards contain the clip from the frame shown on, up to the frame shown"],
   ["m", "more clips like this one"], ["c", "show or hide copies"], ["o", "the clip that was kept for this copy"],
   ["b", "a copy next to the clip that was kept: there x rejects the copy for a reason, r without one, Shift+X and " +
-      "Shift+R the other clip, and k keeps the copy instead"],
+      "Shift+R the other clip, and k keeps the copy instead; w lays one over the other, + and - zoom, 0 shows all"],
   ["/", "search"], ["v", "a map of the clips, or the list"],
   ["+ / -", "larger, smaller pictures"], ["w", "switch between search by meaning and by words"],
   ["f", "filters; again: the first histogram. Tab moves to the next one, arrows move between bars, Enter selects a " +

@@ -27,6 +27,15 @@ function rank(h) {
   return h.field.startsWith("scores.") ? 1 : 2;
 }
 
+/** The order of names by the number at their start, "below 720 lines" before "720 lines"; the others come last. */
+function byNumber(...names) {
+  const [a, b] = names.map((name) => {
+    const [, below, digits] = /^(below )?(?:from )?(\d+)/.exec(name) ?? [];
+    return digits ? Number(digits) - (below ? 0.5 : 0) : Number.MAX_VALUE;
+  });
+  return a - b;
+}
+
 /** Below a histogram: its smallest and its largest number with words for them, and which end is better. */
 function ends(h, text, isLog) {
   const { low, high, better } = endsOf(h.field, h.bounds), words = [low, high].map((word, at) =>
@@ -89,24 +98,32 @@ export class Filters {
           ? [make("i", { class: `swatch ${value}` })] : []),
           ...(name === "tag" ? [...(at < 9 ? [make("kbd", {}, at + 1), " "] : []), value]
           : [kNames[value]
-          ?? (name === "rule" && this.choosers.includes(value) ? `left out by ${value}` : name === "rule" && value
+          ?? (name === "rule" && this.choosers.includes(value) ? `Left out by ${value}` : name === "rule" && value
           ? `${titleOf(`scores.${value}`)} (${value})` : value || "no name")])),
       make("span", { class: "muted" }, count),
     );
   }
 
-  /** A fact that is a text: its values are conditions of the view. of: clips by value. */
+  /** A fact that is a text: its values are conditions of the view; those of one name are one. of: clips by value. */
   facet({ field, name }, of, videos) {
-    const chosen = valuesOf(this.query.where, name), title = titleOf(field);
-    const press = (value) => {
-      this.query.where = toggled(this.query.where, name, value);
+    const chosen = valuesOf(this.query.where, name), title = titleOf(field), named = new Map();
+    for (const value of Object.keys(of)) {
+      const text = textOf(field, value) || "no text";
+      named.set(text, [...(named.get(text) ?? []), value]);
+    }
+    const press = (values, isOn) => {
+      for (const value of values)
+        if (chosen.has(value) === isOn) this.query.where = toggled(this.query.where, name, value);
       this.rewritten();
       this.changed();
     };
-    const choices = Object.entries(of).map(([value, n]) => make("button",
-        { type: "button", "data-choice": `${field} ${value}`, "aria-pressed": chosen.has(value),
-        onclick: () => press(value) }, make("span", {}, textOf(field, value) || "no text"),
-        make("span", { class: "muted" }, kinds(n, videos[value] ?? 0))));
+    const choices = [...named].sort(([a], [b]) => byNumber(a, b)).map(([text, values]) => {
+      const isOn = values.some((value) => chosen.has(value));
+      const sum = (counts) => values.reduce((n, value) => n + (counts[value] ?? 0), 0);
+      return make("button", { type: "button", "data-choice": `${field} ${values[0]}`, "aria-pressed": isOn,
+        onclick: () => press(values, isOn) }, make("span", {}, text),
+          make("span", { class: "muted" }, kinds(sum(of), sum(videos))));
+    });
     return make("div", { class: "group", role: "group", "aria-label": title },
         make("h2", {}, make("span", { title: field }, title, " ", make("code", { class: "muted" }, name))),
         make("div", { class: "choices" }, choices));

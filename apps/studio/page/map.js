@@ -77,18 +77,27 @@ export class ClipMap {
     const { data } = this;
     if (!data) return this.legend.replaceChildren();
     this.offer(this.page.fields());
-    const n = data.ids.length, isOne = data.names.length < 2;
-    this.about.textContent = n < data.all
-        ? `${n.toLocaleString("en")} of ${data.all.toLocaleString("en")} clips, a sample`
-        : `${n.toLocaleString("en")} clips`;
+    const isOne = data.names.length < 2;
+    this.about.textContent = this.counted();
     this.canvas.setAttribute("aria-label",
         `Map of ${this.about.textContent} by the embedding ${this.of.value || data.names[0]}`);
     if (this.of.options.length !== data.names.length)
       this.of.replaceChildren(...data.names.map((name) => make("option", { value: name }, name)));
     this.of.hidden = isOne;
-    const [colours, legend] = coloursOf(data.values, this.colour.value);
-    this.colours = colours;
+    const shown = data.ids.map((_, i) => i).filter((i) => data.in[i]);
+    const [colours, legend] = coloursOf(shown.map((i) => data.values[i]), this.colour.value);
+    this.colours = [];
+    shown.forEach((i, n) => (this.colours[i] = colours[n]));
     this.legend.replaceChildren(...legend);
+  }
+
+  /** How many clips the map shows, and what the others are. */
+  counted() {
+    const { data, page: { query } } = this, n = data.ids.length, shown = data.in.filter(Boolean).length;
+    const of = (part, all) => `${part.toLocaleString("en")} of ${all.toLocaleString("en")} clips`;
+    if (n < data.all) return `${of(n, data.all)}, a sample`;
+    const others = query.isEmpty() && !query.copies ? "copies" : "not in this view";
+    return shown < n ? `${of(shown, n)}; the others are ${others}` : `${n.toLocaleString("en")} clips`;
   }
 
   /** Places the clips of the view, the rest, and the names of groups. */

@@ -1,6 +1,6 @@
 // Facts of clips in words: their titles, their units, and the groups that a reader looks for.
 import { number, percentage, seconds } from "./format.js";
-import { timecode } from "./words.js";
+import { ruleTitles, timecode } from "./words.js";
 
 const perSecond = (value) => `${number(value)} frames/s`;
 
@@ -16,12 +16,13 @@ const kFacts = {
   "bin.aspect": ["Shape", (value) => String(value).replaceAll("_", ":")],
   "bin.duration": ["Range of lengths", range("s")], "bin.resolution": ["Range of heights", range("lines")],
   film: ["Source video"], similarity: ["Similarity"],
-  "scores.clip.too-short": ["Length of the shot", seconds], "scores.clip.too-few-frames": ["Frames of the shot"],
+  "scores.clip.too-short": [ruleTitles.get("clip.too-short"), seconds],
+  "scores.clip.too-few-frames": [ruleTitles.get("clip.too-few-frames")],
   "scores.clip.no-bin": ["Outside all bins"], "scores.ingest.duplicate": ["The same file again"],
   "scores.dedup.exact": ["The same clip again"], "scores.dedup.semantic": ["Looks and moves alike"],
 };
-const kContainers = { mov: "MP4 or MOV", matroska: "Matroska or WebM", mpegts: "MPEG-TS", ogg: "Ogg", avi: "AVI",
-    flv: "FLV", mpeg: "MPEG-PS" };
+const kContainers = { mov: "MP4 or MOV", mp4: "MP4 or MOV", matroska: "Matroska or WebM", mpegts: "MPEG-TS",
+    ogg: "Ogg", avi: "AVI", flv: "FLV", mpeg: "MPEG-PS" };
 const kCodecs = { h264: "H.264", hevc: "HEVC", av1: "AV1", vp8: "VP8", vp9: "VP9", mpeg4: "MPEG-4",
     mpeg2video: "MPEG-2", theora: "Theora", prores: "ProRes", aac: "AAC", opus: "Opus", vorbis: "Vorbis" };
 

@@ -1,7 +1,6 @@
 // How far the review is: a counter that leads to the next clip without a decision, and at the end what to type next.
 import { make } from "./elements.js";
-
-const element = (id) => document.getElementById(id);
+import { element } from "./status.js";
 
 export class Review {
   /** next(): selects the next clip to review; say(text). */

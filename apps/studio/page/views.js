@@ -1,11 +1,10 @@
 // The condition `where` of the view, the view as a line of a run file, and saved views.
 import { get, post } from "./api.js";
 import { make } from "./elements.js";
+import { element } from "./status.js";
 
 const kListed = "A search, a decision or an outcome is no fact that a run file knows, so this lists the clips of the " +
     "view, which meet its other conditions now.";
-
-const element = (id) => document.getElementById(id);
 
 export class Views {
   /** change(toFirst, waits): the query has changed; a promise. */

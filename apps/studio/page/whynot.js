@@ -1,5 +1,5 @@
-// "Why not this one?": next to a clip that was left out, the one bound that would keep it, how many clips that would
-// keep in all, and the words to copy.
+// "Why not this one?": next to a clip that was left out, the bounds that would keep it, how many clips they would keep
+// in all, and the words to copy.
 import { get } from "./api.js";
 import { copyText } from "./clipboard.js";
 import { make } from "./elements.js";
@@ -35,14 +35,14 @@ async function ofStage({ reason, stage, score, facts }, histograms) {
       count: await countOf(reason, [{ ...bound, value }]) };
 }
 
-/** The condition of a select job, if no other bound of the job leaves the clip out, too. */
+/** The conditions of a select job that the clip breaks, at its own numbers, if the rule is one of them. */
 async function ofSelect({ facts }, { job, rule }, histograms) {
   const all = boundsOf(histograms).filter((bound) => bound.select === job), its = (bound) => factOf(facts, bound.field);
-  const broken = all.filter((bound) => typeof its(bound) === "number" && !keeps(bound, its(bound))), [bound] = broken;
-  if (broken.length !== 1 || rule !== conditionOf(bound)) return null;
-  const moved = { ...bound, value: keeping(its(bound), bound) };
-  return { text: conditionOf(moved), place: `in the where of ${job}`,
-      count: await countOf(job, all.map((other) => (other === bound ? moved : other))) };
+  const broken = all.filter((bound) => typeof its(bound) === "number" && !keeps(bound, its(bound)));
+  if (!broken.some((bound) => rule === conditionOf(bound))) return null;
+  const moved = new Map(broken.map((bound) => [bound, { ...bound, value: keeping(its(bound), bound) }]));
+  return { text: [...moved.values()].map(conditionOf).join(" and "), place: `in the where of ${job}`,
+      count: await countOf(job, all.map((bound) => moved.get(bound) ?? bound)) };
 }
 
 /** How many clips that a rule or a select job leaves out are within the bounds; without those that people have decided

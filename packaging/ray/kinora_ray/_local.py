@@ -13,6 +13,7 @@ from ._processes import below, table
 _START = 90  # seconds for a node
 _OF_HEAD = ("include_dashboard", "temp_dir")
 _PREFIX = "kinora-ray-"
+_TRIES = 20  # to remove a folder, 0.1 s apart
 
 # Bytes of TMPDIR: a socket's path has 107 (unix(7)), of which this folder and Ray's names there take up to 91.
 _LONGEST = 16
@@ -24,9 +25,9 @@ class Local:
         """Sets variables that Ray reads when it is imported."""
         self.cluster = None
         place = tempfile.gettempdir()
-        place = place if len(os.fsencode(place)) <= _LONGEST else "/tmp"
-        _sweep(place)
-        self.folder = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
+        self.place = place if len(os.fsencode(place)) <= _LONGEST else "/tmp"
+        _sweep(self.place)
+        self.folder = tempfile.mkdtemp(prefix=_PREFIX, dir=self.place)
         self.held = open(f"{self.folder}/new", "w")
         fcntl.flock(self.held, fcntl.LOCK_EX)
         os.rename(self.held.name, f"{self.folder}/held")
@@ -67,14 +68,45 @@ class Local:
         for pid in rest:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.held.close()
+        _sweep(self.place)
 
 
 def _sweep(place):
-    """Removes the folders there that killed processes left: the kernel gave their locks back."""
+    """Removes the folders there whose processes have ended: the kernel gave their locks back."""
     for entry in os.scandir(place):
         with contextlib.suppress(OSError):  # it is gone, or held
             if entry.name.startswith(_PREFIX) and entry.stat(follow_symlinks=False).st_uid == os.getuid():
                 with open(f"{entry.path}/held") as held:
                     fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(entry.path, ignore_errors=True)
+                    _remove(entry.path)
+
+
+def _remove(folder):
+    """Ends what still runs there and would make it again, and removes it, its lock last. What is left, the next sweep
+    finds."""
+    for _ in range(_TRIES):
+        users = _users(folder)
+        for pid in users:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if not users:
+            with contextlib.suppress(OSError):
+                if os.path.isdir(f"{folder}/ray"):
+                    shutil.rmtree(f"{folder}/ray")
+                shutil.rmtree(folder)
+            if not os.path.exists(folder):
+                break
+        time.sleep(0.1)
+
+
+def _users(folder):
+    """Ray's processes of a folder: their command lines name it."""
+    out = []
+    for entry in os.scandir("/proc"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if entry.name.isdigit() and entry.stat().st_uid == os.getuid():
+                with open(f"{entry.path}/cmdline", "rb") as words:
+                    if os.fsencode(f"{folder}/ray/") in words.read():
+                        out.append(int(entry.name))
+    return out

@@ -9,11 +9,9 @@
 
 namespace kinora {
 
-// Bytes of a head of one token: E2M1 codes, two a byte, the first in the low four bits; an E4M3 scale of each block; g
-// in float32. The last block is padded with zeros.
-constexpr int64_t nvfp4_bytes(int64_t d) { return (d + 15) / 16 * 9 + 4; }
-
-// x [B, S, H, d] -> uint8 [B, S, H, nvfp4_bytes(d)]. Numbers of a head that has an infinity or NaN become NaN.
+// x [B, S, H, d] -> uint8 [B, S, H, 9 ceil(d / 16) + 4]: of a head of one token E2M1 codes, two a byte, the first in
+// the low four bits; an E4M3 scale of each block; g in float32. The last block is padded with zeros. Numbers of a head
+// that has an infinity or NaN become NaN.
 Tensor nvfp4_packed(const Tensor& x);
 // The bytes of packed() -> float32 [B, S, H, d].
 Tensor nvfp4_unpacked(const Tensor& bytes, int64_t d);

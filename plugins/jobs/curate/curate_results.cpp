@@ -138,7 +138,6 @@ json take_stored(const fs::path& data, const fs::path& folder, const char* files
       moved.push_back(name);
       move_stored(folder, data, name, size.get<int64_t>());
     }
-    if (!moved.empty()) or_throw(flush_folder((data / moved.front()).parent_path()));
   } catch (...) {
     remove_stored(data, moved);
     throw;
@@ -230,6 +229,7 @@ Totals write_results(JobContext& context, const InputRows& inputs, Record& recor
   Totals totals;
   KeptDigest kept;
   std::set<std::string> columns;
+  std::set<fs::path> folders;  // of kept files
   inputs.each([&](size_t, const Input& input) {
     for (const auto& [name, value] : input.user.items()) columns.insert(name);
   });
@@ -239,8 +239,11 @@ Totals write_results(JobContext& context, const InputRows& inputs, Record& recor
     totals.add(line, made, files);
     kept.add(line, files);
     manifest.add(line, made);
+    if (!files.empty()) folders.insert((folder / "data" / files.items().begin().key()).parent_path());
     or_throw(items.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
   });
+  // Until now, the next run would have made again what a power cut has taken.
+  for (const auto& each : folders) or_throw(flush_folder(each));
   or_throw(items.commit());
   manifest.commit();
   context.summary["kept_sha256"] = kept.hex();
@@ -300,9 +303,7 @@ void log_outcome(JobContext& context, const Totals& totals) {
              context.spec().name, counted(count.get<int64_t>(), "input", "inputs"), stage,
              count == 1 ? "it" : "them");
   require_any_use(context, totals);
-  if (inputs.failed + clips.failed > 0)
-    log_warn("{}: failures are kept until you retry them: run the same command with --retry-failed",
-             context.spec().name);
+  if (inputs.failed + clips.failed > 0) log_warn("{}: {}", context.spec().name, totals.failures_text());
   if (has_no_data)
     log_warn("{}: nothing was kept; jobs that read it will find no clips", context.spec().name);
 }

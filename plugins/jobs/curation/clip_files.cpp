@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -19,6 +20,13 @@ namespace fs = std::filesystem;
 bool is_result(std::string_view field) {
   constexpr std::array<std::string_view, 3> kLeftOut{"url", "shots.json", "ended.json"};
   return std::find(kLeftOut.begin(), kLeftOut.end(), field) == kLeftOut.end();
+}
+
+Status write_field(const fs::path& name, std::span<const uint8_t> bytes) {
+  auto file = AtomicFile::create(name);
+  if (!file) return file.failure();
+  if (auto status = file->write(bytes.data(), bytes.size()); !status) return status;
+  return file->commit(false);
 }
 
 void remove_files(const fs::path& folder, const json& files) {
@@ -74,8 +82,7 @@ json store_sample(const fs::path& folder, const Sample& sample) {
   for (const auto& field : sample.fields()) {
     if (!is_result(field.name)) continue;
     const std::string name = key + "." + std::string(field.name);
-    const auto written = write_file_atomically(
-        folder / name, {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()});
+    const auto written = write_field(folder / name, field.bytes);
     if (!written) remove_files(folder, files);
     or_throw(written);
     files[name] = field.bytes.size();

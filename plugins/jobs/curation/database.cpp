@@ -16,7 +16,17 @@ namespace {
 
 constexpr int kWaitMilliseconds = 60'000;  // for another process that reads or copies the file
 
-const char* remedy(int status) {
+// detail: SQLite's extended code, which says which call failed.
+const char* remedy(int status, int detail) {
+  switch (detail) {
+    case SQLITE_IOERR_SHMOPEN:
+    case SQLITE_IOERR_SHMLOCK:
+    case SQLITE_IOERR_SHMMAP:  // the disk is no place for the file that ends in -shm
+      return "programs cannot share memory on this disk, as on some network file systems; "
+             "put the output folder on a disk of this machine, and run again";
+    default:
+      break;
+  }
   switch (status & 0xff) {
     case SQLITE_FULL:
       return "free some space and run again; finished work is kept";
@@ -112,7 +122,8 @@ void Database::copy_from(sqlite3* source) {
 
 void Database::fail(sqlite3* database, int status) const {
   const std::string why = database ? sqlite3_errmsg(database) : sqlite3_errstr(status);
-  throw Error(code_of(status), fmt::format("{}: {}; {}", file_.string(), why, remedy(status)));
+  const int detail = database ? sqlite3_extended_errcode(database) : status;
+  throw Error(code_of(status), fmt::format("{}: {}; {}", file_.string(), why, remedy(status, detail)));
 }
 
 void Database::script(const char* sql) {

@@ -1,5 +1,9 @@
 #include "plugins/jobs/curation/items.hpp"
 
+#include <filesystem>
+
+#include <fmt/format.h>
+
 #include "core/base/facts.hpp"
 #include "host/stages/one_stage.hpp"
 
@@ -86,7 +90,11 @@ void Totals::add(const json& line, bool made, const json& files) {
   ++(end == "kept" ? counts.kept : filtered ? counts.filtered : counts.failed);
   const std::string rule = filtered ? text_in(line, "reason") : "";
   if (filtered) ++rules_[rule];
-  if (end == "failed") first_failure_.try_emplace(made, text_in(line, "reason"));
+  if (end == "failed") {
+    const std::string file = std::filesystem::path(text_in(line, "url")).filename();
+    first_failure_.try_emplace(
+        made, Failure{made || file.empty() ? text_in(line, "key") : file, text_in(line, "reason")});
+  }
   ++outcomes_[{made ? "clips" : "inputs", end, text_in(line, "stage"), rule}];
   // Seconds of clips are those of stored ones; seconds of videos are those of all inputs, whatever became of them.
   if (!made) {
@@ -103,7 +111,21 @@ void Totals::add(const json& line, bool made, const json& files) {
 
 std::string Totals::first_failure(bool made) const {
   const auto it = first_failure_.find(made);
-  return it == first_failure_.end() ? "" : it->second;
+  return it == first_failure_.end() ? "" : it->second.reason;
+}
+
+std::string Totals::failures_text() const {
+  if (first_failure_.empty()) return "";
+  const auto& [made, first] = *first_failure_.begin();
+  const std::string stated = first.name + ": ";  // many reasons begin with it
+  const std::string why =
+      first.reason.starts_with(stated) ? first.reason.substr(stated.size()) : first.reason;
+  const int64_t others = inputs_.failed + clips_.failed - 1;
+  const char* what_to_do = made         ? "run again with --retry-failed"
+                           : others > 0 ? "replace them, or run again with --retry-failed"
+                                        : "replace it, or run again with --retry-failed";
+  return fmt::format("{} failed ({}){}; {}", first.name, why,
+                     others > 0 ? fmt::format(", and {} more", others) : "", what_to_do);
 }
 
 json Totals::summary() const {

@@ -35,6 +35,9 @@ class Totals {
   int64_t damaged() const { return damaged_; }
   // The failure reason of the first input (made = false) or made sample that failed; empty if none has.
   std::string first_failure(bool made) const;
+  // The first that failed, inputs first, why, how many others have, and what to do: "sea.mp4 failed (cut off), and 2
+  // more; replace them, or run again with --retry-failed"; empty if none has.
+  std::string failures_text() const;
 
   // For summary.json: inputs, kept, filtered, failed, damaged; clips; rules; outcomes by stage; kept files;
   // usage: requests of stages to servers by stage, including those for failed samples.
@@ -46,7 +49,10 @@ class Totals {
   std::map<std::tuple<std::string, std::string, std::string, std::string>, int64_t> outcomes_;
   std::map<std::string, int64_t> rules_;
   Usage usage_;
-  std::map<bool, std::string> first_failure_;  // by whether it was made
+  struct Failure {
+    std::string name, reason;  // name: of an input's file, or the key
+  };
+  std::map<bool, Failure> first_failure_;  // by whether it was made
   Counts inputs_, clips_;
   int64_t damaged_ = 0, files_ = 0;
   uint64_t bytes_kept_ = 0;

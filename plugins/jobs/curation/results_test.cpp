@@ -85,6 +85,29 @@ TEST_F(Results, AddUp) {
   EXPECT_EQ(s["bytes_kept"], 105);
 }
 
+TEST_F(Results, NameTheFirstThatFailedAndWhatToDo) {
+  const auto failed = [](const char* key, const char* url, const char* reason) {
+    json line{{"key", key}, {"end", "failed"}, {"reason", reason}, {"facts", json::object()}};
+    if (*url) line["url"] = url;
+    return line;
+  };
+  Totals clips;
+  EXPECT_EQ(clips.failures_text(), "");
+  clips.add(failed("f-0001", "", "no server answers"), true, json::object());
+  EXPECT_EQ(clips.failures_text(), "f-0001 failed (no server answers); run again with --retry-failed");
+  Totals both = clips;
+  both.add(failed("f", "/x/f.mp4", "f.mp4: cut off"), false, json::object());
+  EXPECT_EQ(both.failures_text(),
+            "f.mp4 failed (cut off), and 1 more; replace them, or run again with --retry-failed");
+  Totals one;
+  one.add(failed("f", "/x/f.mp4", "the decoder failed"), false, json::object());
+  one.add(failed("f-0001", "", "later"), true, json::object());
+  EXPECT_EQ(one.first_failure(false), "the decoder failed");
+  Totals video;
+  video.add(failed("f", "/x/f.mp4", "f.mp4: cut off"), false, json::object());
+  EXPECT_EQ(video.failures_text(), "f.mp4 failed (cut off); replace it, or run again with --retry-failed");
+}
+
 TEST_F(Results, AVideoOfVariableRateIsAsLongAsItsFramesAreShown) {
   json video = kVideo;
   video["shots"]["end_us"] = 14'500'000;

@@ -49,6 +49,19 @@ TEST(Funnel, EqualsTheSummaries) {
   EXPECT_EQ(funnel_line(steps), "23 videos → 65 clips → 62 good → 49 chosen → 44 in shards");
 }
 
+// Each job that reads the curate job counts the clips that people rejected; they fall once.
+TEST(Funnel, ARejectedClipIsNotTheJobs) {
+  auto summaries = kRun;
+  summaries[1]["rules"] = {{"studio.reject", 2}, {"blur >= 20", 7}};
+  summaries[2]["rules"] = {{"studio.reject", 2}, {"dedup.exact", 1}};
+  EXPECT_EQ(funnel_json(funnel_of(summaries))[3]["lost"], json::parse(R"([{"by": "chosen", "count": 7},
+       {"by": "copies", "count": 2}, {"by": "", "count": 2}])"));
+  summaries[1]["rules"] = {{"studio.reject", 9}};
+  summaries[2]["rules"] = {{"studio.reject", -1}};
+  EXPECT_EQ(funnel_json(funnel_of(summaries))[3]["lost"],
+            json::parse(R"([{"by": "copies", "count": 4}, {"by": "", "count": 9}])"));
+}
+
 TEST(Funnel, HasTheStepsThatTheRunHas) {
   struct Case {
     std::vector<json> summaries;
@@ -75,6 +88,40 @@ TEST(Funnel, AcceptedClipsMayBeMoreThanTheChosen) {
   const auto steps = funnel_of(summaries);
   EXPECT_EQ(steps.back().count, 51);
   EXPECT_TRUE(steps.back().lost.empty());
+}
+
+// What `where` has not asked for is no clip that a person rejected, and two sets are the whole.
+TEST(Funnel, WhatWhereDidNotAskForIsToldApart) {
+  const auto pack = [](const char* job, const char* of, int samples, const char* where, int others) {
+    json out{{"job", job}, {"kind", "shard"}, {"given", 49}, {"given_by", of}, {"samples", samples}};
+    if (*where) out["not_asked_for"] = {{"where", where}, {"clips", others}};
+    return out;
+  };
+  const json train = pack("train", "sets", 40, "set == 'train'", 5),
+             val = pack("val", "sets", 5, "set == 'val'", 40), all = pack("all", "sets", 45, "", 0),
+             sharp = pack("sharp", "sets", 30, "blur > 9", 15);
+  struct Case {
+    std::vector<json> shards;
+    int count;
+    const char* where;
+    int others;
+  };
+  for (const auto& [shards, count, where, others] :
+       std::vector<Case>{{{train}, 40, "(set == 'train')", 5},
+                         {{train, val}, 45, "(set == 'train') or (set == 'val')", 0},
+                         {{train, all}, 45, "", 0},
+                         {{all, all}, 45, "", 0},
+                         {{val, val}, 5, "(set == 'val')", 40},
+                         {{sharp, train}, 45, "(blur > 9) or (set == 'train')", 0}}) {
+    auto summaries = kRun;
+    summaries.back() = shards.front();
+    summaries.insert(summaries.end(), shards.begin() + 1, shards.end());
+    json lost = json::array({{{"by", ""}, {"count", 4}}});
+    if (others > 0) lost.push_back({{"by", "where"}, {"count", others}});
+    json expected{{"name", "in shards"}, {"count", count}, {"lost", std::move(lost)}};
+    if (*where) expected["where"] = where;
+    EXPECT_EQ(funnel_json(funnel_of(summaries)).back(), expected);
+  }
 }
 
 TEST(Funnel, ReadsFoldersWhateverIsInThem) {

@@ -74,8 +74,9 @@ Row row_of(const json& stage, size_t width) {
                failed = number_in(stage, "failed");
   const std::string busy_of =
       fmt::format("{:.0f}/{:.0f}", number_in(stage, "workers"), number_in(stage, "limit"));
-  std::string text = fmt::format("{:<{}} {:>4.0f}% busy {:>6} workers {:>8.1f}/s", text_in(stage, "name"),
-                                 width, percent_of(stage), busy_of, number_in(stage, "rate"));
+  std::string text =
+      fmt::format("{:<{}} busy {:>3.0f}% of the time {:>5} workers {:>5.1f}/s", text_in(stage, "name"), width,
+                  percent_of(stage), busy_of, number_in(stage, "rate"));
   if (queue > 0) text += fmt::format("  {:.0f} wait", queue);
   if (failed > 0) text += fmt::format("  {:.0f} failed", failed);
   return {text_in(stage, "name"), share, queue, std::move(text)};

@@ -27,9 +27,9 @@ TEST(LiveRows, TheStageThatLimitsIsFirstAndIdleOnesShareARow) {
       live_rows(kFigures, "37 clips kept, 4 filtered", {"city (1:20 min of 3:00 min)", "hug"}, 100, false);
   EXPECT_THAT(rows,
               ElementsAre("  37 clips kept, 4 filtered", "  at work: city (1:20 min of 3:00 min); 1 waiting",
-                          "> video.clips     95% busy    2/2 workers      0.8/s  12 wait  slowest",
-                          "  filter.motion   45% busy    2/2 workers      1.0/s",
-                          "  filter.blur     10% busy    2/2 workers      1.0/s",
+                          "> video.clips   busy  95% of the time   2/2 workers   0.8/s  12 wait  slowest",
+                          "  filter.motion busy  45% of the time   2/2 workers   1.0/s",
+                          "  filter.blur   busy  10% of the time   2/2 workers   1.0/s",
                           "  idle: video.probe, embed.classic", "  120 of 1024 MiB of samples"));
 }
 
@@ -110,10 +110,10 @@ TEST(LiveRows, TheSlowestIsTheBusiestOfTenSeconds) {
   }
   const auto rows = live_rows(figures, "", {}, 100, false);
   ASSERT_EQ(rows.size(), 3U);
-  EXPECT_THAT(rows[0],
-              testing::AllOf(StartsWith("> video.clips     86% busy"), testing::EndsWith("slowest")));
-  EXPECT_THAT(rows[1], StartsWith("  filter.motion   45% busy"));
-  EXPECT_THAT(rows[2], StartsWith("  filter.blur     28% busy"));
+  EXPECT_THAT(rows[0], testing::AllOf(StartsWith("> video.clips   busy  86% of the time"),
+                                      testing::EndsWith("slowest")));
+  EXPECT_THAT(rows[1], StartsWith("  filter.motion busy  45% of the time"));
+  EXPECT_THAT(rows[2], StartsWith("  filter.blur   busy  28% of the time"));
   figures["bound"] = "memory";
   rates.smooth(figures);
   EXPECT_EQ(figures["bound"], "memory");

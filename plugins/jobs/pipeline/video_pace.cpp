@@ -13,7 +13,8 @@ constexpr auto kLong = std::chrono::seconds(2);
 constexpr double kFirst = 0.1;  // share of the seconds after whose work the rest is estimated
 constexpr double kMost = 1e9;   // seconds; a clock holds no more than 9e9
 constexpr int64_t kFirstVideos = 2;
-constexpr double kLeastRate = 0.05;  // seconds of video a second that are worth a word
+constexpr double kLeastReached = 0.5;  // seconds; no clip has ended before, however far the work is
+constexpr double kLeastRate = 0.05;    // seconds of video a second that are worth a word
 
 }  // namespace
 
@@ -122,7 +123,9 @@ std::vector<std::string> VideoPace::at_work() const {
   std::vector<std::string> out;
   for (const auto& video : begun_) {
     out.push_back(video.key);
-    if (video.length > 0)
+    if (video.length > 0 && video.reached < kLeastReached)
+      out.back() += fmt::format(" ({} long)", duration_text(video.length));
+    else if (video.length > 0)
       out.back() += fmt::format(" ({} of {})", duration_text(video.reached), duration_text(video.length));
     else if (video.reached > 0)
       out.back() += fmt::format(" ({} done)", duration_text(video.reached));

@@ -32,6 +32,7 @@ TEST(VideoPace, TheTimeLeftIsThatOfTheLongVideoAndNotOfItsNumber) {
   pace.look(kStart + seconds(20));
   pace.look(kStart + seconds(21));
   EXPECT_THAT(asked, ElementsAre("/videos/still.mp4")) << "once";
+  EXPECT_THAT(pace.at_work(), ElementsAre("still (3:00 min long)")) << "no clip has ended";
   pace.reach("still", 80, kStart + seconds(50));
   EXPECT_NEAR(pace.left(kStart + seconds(50)), 50, kClose) << "100 s of 200 in 50 s";
   EXPECT_EQ(pace.text(kStart + seconds(50)), "50 s left, 2.0x real time");

@@ -38,6 +38,7 @@ void write_wall(MadeUpRun& run) {
     json line{
         {"key", key}, {"end", is_good ? "kept" : "failed"}, {"stage", "video.probe"}, {"reason", "cut off"}};
     if (is_good) line.update({{"consumed", true}, {"shots", shots}});
+    if (i < 2) line["url"] = std::string("/films/") + (i ? "day2" : "trip") + "/IMG_0001.mp4";
     lines += MadeUpRun::dump(line);
     if (!is_good) continue;
     const json facts{{"first_frame", i == 0 ? 12 : 0}, {"end_frame", i == 0 ? 36 : 48}};
@@ -49,15 +50,17 @@ void write_wall(MadeUpRun& run) {
   run.write("curate/summary.json", R"({"inputs": 22, "kept": 20, "filtered": 0, "failed": 2,
       "clips": {"kept": 20, "filtered": 0, "failed": 0}, "seconds": 75})");
   run.write("choose/summary.json",
-            R"({"curated": "curate", "clips": {"kept": 12, "filtered": 8, "failed": 0}})");
+            R"({"curated": "curate", "clips": {"kept": 12, "filtered": 8, "failed": 0},
+                "rules": {"letterbox <= 0.1": 7, "studio.reject": 1}})");
   std::string decisions;
   for (int i = 0; i < 8; ++i)
     decisions += MadeUpRun::dump({{"key", "video-" + std::to_string(10 + i) + "-0"},
                                   {"end", "filtered"},
-                                  {"rule", "letterbox <= 0.1"}});
+                                  {"rule", i < 7 ? "letterbox <= 0.1" : "studio.reject"}});
   run.write("choose/decisions.jsonl", decisions);
   run.write("curate/data/video-10-0.json", R"({"scores": {"filter.letterbox": 0.25}})");
-  run.write("shard/summary.json", R"({"samples": 9, "shards": 1})");
+  run.write("shard/summary.json",
+            R"({"samples": 9, "shards": 1, "not_asked_for": {"where": "sharp > 20", "clips": 2}})");
 }
 
 // Sums that are wrong, a broken line, a damaged video, and the work of ranks.
@@ -84,10 +87,16 @@ void write_scores(MadeUpRun& run) {
     json scores{{"a.same", 0.25},
                 {"b.whole", i % 7},
                 {"c.far", i % 2 ? 1.7e308 : -1.7e308},
-                {"d.rare", i == 0 ? 1000 : i % 10}};
-    for (int k = 0; k < 56; ++k) scores["score-" + std::to_string(k)] = 0.001 * (i % (k + 2));
-    lines += MadeUpRun::dump(
-        {{"key", std::to_string(i)}, {"parent", "film"}, {"end", "kept"}, {"facts", {{"scores", scores}}}});
+                {"d.rare", i == 0 ? 1000 : i % 10},
+                {"clip.too-short", 0.042 + 1.916 * i / 299}};
+    json facts{{"bounds", {{"d.rare", {{"at_most", 100}}}, {"clip.too-short", {{"at_least", 2}}}}}};
+    for (int k = 0; k < 55; ++k) scores["score-" + std::to_string(k)] = 0.001 * (i % (k + 2));
+    facts["scores"] = std::move(scores);
+    lines += MadeUpRun::dump({{"key", std::to_string(i)},
+                              {"parent", "film"},
+                              {"end", i < 2 ? "filtered" : "kept"},
+                              {"reason", i ? "clip.too-short" : "d.rare"},
+                              {"facts", std::move(facts)}});
   }
   run.write("curate/items.jsonl", lines);
 }

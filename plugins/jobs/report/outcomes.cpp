@@ -21,9 +21,12 @@ void add(json& counts, const Item& item) {
   if (const auto at = counts.find(item.end); at != counts.end()) *at = at->get<int64_t>() + 1;
 }
 
-json input_row(const SourceVideo& video) {
+// paths: those of namesakes, which the table shows.
+json input_row(const SourceVideo& video, const std::map<std::string, std::string>& paths) {
   json out = ending_of(video.item);
+  const auto path = paths.find(video.item.url);
   out["key"] = video.item.key;
+  out["path"] = path == paths.end() ? "" : path->second;
   out["is_cut"] = video.item.consumed;
   out["is_damaged"] = !video.item.damaged.empty();
   out["seconds"] = video.fps > 0 ? json(video.seconds(video.frames)) : json();
@@ -104,10 +107,11 @@ json outcomes_of(const JobRecord& job, const Curation& curation) {
     add(found_inputs, video.item);
     for (const auto& clip : video.clips) add(found_clips, clip);
   }
+  const auto paths = paths_of_namesakes(curation);
   for (const bool failed : {true, false})  // those that failed come first
     for (const auto& video : curation.videos)
       if ((video.item.end == "failed") == failed && inputs.size() < kMostRows)
-        inputs.push_back(input_row(video));
+        inputs.push_back(input_row(video, paths));
   // "said" is what summary.json counts and "found" what items.jsonl lists: the page shows both where they differ.
   return {{"all", count_at(job.summary, "inputs")},
           {"damaged", count_at(job.summary, "damaged")},

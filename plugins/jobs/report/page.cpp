@@ -133,7 +133,7 @@ json job_data(Pictures& pictures, const RunRecord& run, const JobRecord& job,
     out["curves"] = curves_of(job);  // also of an unfinished job: they show its progress
   if (!job.done()) return out;
   if (job.kind == "curate") {
-    out["source_videos"] = source_videos_of(pictures, job, curations.at(&job));
+    out["source_videos"] = source_videos_of(pictures, job, curations.at(&job), left_out.keys.at(job.name));
     out["outcomes"] = outcomes_of(job, curations.at(&job));
     out["scores"] = scores_of(run, job, curations.at(&job));
   }
@@ -163,7 +163,7 @@ json facts_of(const json& summary) {
   for (const auto& [name, value] : summary.items())
     if (!everywhere.contains(name) && (value.is_primitive() || (value.is_array() && value.size() <= 8)))
       out.push_back({{"name", name}, {"value", value}});
-  for (const std::string name : {"clips", "dropped", "left_out"})
+  for (const std::string name : {"clips", "dropped", "left_out", "not_asked_for"})
     for (const auto& [by, n] : object_at(summary, name.c_str()).items())
       if (n.is_number()) out.push_back({{"name", name + " " + by}, {"value", n}});
   return out;

@@ -1,5 +1,6 @@
 // Builds the report: one HTML file that needs no other file and no network.
 #pragma once
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -33,7 +34,10 @@ std::string script_safe(const json& data);
 json wall_of(Pictures&, const JobRecord&, const Curation&, const std::set<std::string>& left_out);
 // The contact sheet: the shots of each video, with their outcomes and pictures; videos that failed come first. Those
 // that failed without a shot are {"failed": {"list": [an ending and a key], "more"}}.
-json source_videos_of(Pictures&, const JobRecord&, const Curation&);
+// left_out: keys of kept clips that a later job left out: shots and tiles of such clips alone say so.
+json source_videos_of(Pictures&, const JobRecord&, const Curation&, const std::set<std::string>& left_out);
+// By URL, for videos whose files have one name: the shortest ends of their paths that differ, as "day2/a.mp4".
+std::map<std::string, std::string> paths_of_namesakes(const Curation&);
 // Outcomes of all inputs and clips in summary.json and in items.jsonl, the rules that filtered, and the
 // failures.
 json outcomes_of(const JobRecord&, const Curation&);

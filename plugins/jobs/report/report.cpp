@@ -54,10 +54,11 @@ void Report::run(JobContext& context) const {
   for (const auto& job : run.jobs)
     if (job.kind != context.spec().kind) record.jobs.push_back(record_of(context, job));
 
-  const report::Gathered gathered = report::gather(record, report::Stills(context.runtime().registry()));
+  report::Gathered gathered = report::gather(record, report::Stills(context.runtime().registry()));
   const std::string page = report::make_page(gathered);
-  or_throw(write_file_atomically(context.folder() / "report.html", page));
   or_throw(write_file_atomically(run.out / "report.html", page));
+  gathered.data["run"] = "../";  // the folder of the run's jobs, as links of this copy name it
+  or_throw(write_file_atomically(context.folder() / "report.html", report::make_page(gathered)));
   context.summary["results"]["../report.html"] = page.size();
   context.summary["bytes"] = page.size();
   context.summary["line"] = gathered.line;

@@ -5,6 +5,7 @@
 
 #include "core/base/expression.hpp"
 #include "core/base/facts.hpp"
+#include "plugins/jobs/curation/log_scale.hpp"
 
 namespace kinora::core::report {
 namespace {
@@ -15,12 +16,19 @@ using nlohmann::json;
 constexpr size_t kMostNames = 120, kMostBounds = 8, kBars = 32;
 constexpr const char* kScoresPrefix = "scores.";
 
-// Ranges of equal width from low to high. Halves, since the difference of two numbers may be infinite.
+// Ranges from low to high, of equal width if they have no edges. Halves, since the difference of two numbers may be
+// infinite.
 struct Bars {
   double low, high;
   std::vector<int64_t> counts;
+  std::vector<double> edges;  // where the bars of a logarithmic scale begin, and where the last ends
 
   void add(double value) {
+    if (!edges.empty()) {
+      ++counts[static_cast<size_t>(std::upper_bound(edges.begin() + 1, edges.end() - 1, value) -
+                                   edges.begin() - 1)];
+      return;
+    }
     const auto n = static_cast<double>(counts.size());
     const double share = high / 2 > low / 2 ? (value / 2 - low / 2) / (high / 2 - low / 2) : 0;
     ++counts[static_cast<size_t>(std::clamp(std::floor(share * n), 0.0, n - 1))];
@@ -34,10 +42,13 @@ bool is_whole(const std::vector<double>& values) {
 // One value has one bar; few whole numbers have a bar each, from half a step below to half a step above.
 Bars bars_for(const std::vector<double>& sorted) {
   const double low = sorted.front(), high = sorted.back();
-  if (!(high / 2 > low / 2)) return {low, high, {0}};
-  if (!(high / 2 - low / 2 < kBars / 2.0 && is_whole(sorted)))
-    return {low, high, std::vector<int64_t>(kBars)};
-  return {low - 0.5, high + 0.5, std::vector<int64_t>(static_cast<size_t>(high - low) + 1)};
+  if (!(high / 2 > low / 2)) return {low, high, {0}, {}};
+  if (high / 2 - low / 2 < kBars / 2.0 && is_whole(sorted))
+    return {low - 0.5, high + 0.5, std::vector<int64_t>(static_cast<size_t>(high - low) + 1), {}};
+  Bars out{low, high, std::vector<int64_t>(kBars), {}};
+  if (const double least = least_of_skewed(sorted, low, high); least > 0)
+    out.edges = log_edges(low, least, high, kBars);
+  return out;
 }
 
 bool has_side(const std::vector<UsedBound>& bounds, bool is_most) {
@@ -125,6 +136,7 @@ json distribution_of(const std::string& name, const Score& score, std::vector<Us
           {"from", all.low},
           {"to", all.high},
           {"bars", all.counts},
+          {"edges", all.edges},
           {"out", out.counts},
           {"bounds", std::move(used)}};
 }

@@ -42,10 +42,10 @@ struct UsedBound {
   int64_t removed = 0;  // number of clips; of a stage's bound it is counted here
 };
 
-// {"values", "low", "median", "high", "from", "to", "bars": [items], "out": [those that the score's rule
+// {"values", "low", "median", "high", "from", "to", "bars": [items], "edges", "out": [those that the score's rule
 // filtered], "bounds": [{"is_most", "is_strict", "value", "by", "is_select", "removed"}]}; bars: of equal
-// ranges between from and to. bounds: all that used the score; those noted by filtered items count if
-// `bounds` has none of that side of a stage.
+// ranges between from and to, or, if there are edges, of those between them. bounds: all that used the score; those
+// noted by filtered items count if `bounds` has none of that side of a stage.
 nlohmann::json distribution_of(const std::string& name, const Score&, std::vector<UsedBound> bounds);
 
 }  // namespace kinora::core::report

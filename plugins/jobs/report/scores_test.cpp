@@ -41,11 +41,28 @@ TEST(Scores, ADistributionHasEveryItem) {
   EXPECT_EQ(distribution({0.2, 0.2})["bars"], json::array({2}));
 }
 
+TEST(Scores, PositiveValuesOfManySizesHaveALogarithmicScale) {
+  std::vector<double> values;
+  for (int i = 0; i < 320; ++i) values.push_back(0.05 * std::pow(1e5, i / 319.0));
+  const json wide = distribution(values);
+  const std::vector<double> edges = wide["edges"];
+  const std::vector<int64_t> bars = wide["bars"];
+  ASSERT_EQ(edges.size(), bars.size() + 1);
+  EXPECT_EQ(edges.front(), 0.05);
+  EXPECT_EQ(edges.back(), wide["high"]);
+  for (const int64_t bar : bars) EXPECT_NEAR(static_cast<double>(bar), 10, 1);
+  values.front() = -1;
+  EXPECT_TRUE(distribution(values)["edges"].empty());
+  values.front() = 0;
+  EXPECT_EQ(distribution(values)["bars"][0], 1) << "the bar of zero";
+}
+
 // Differences of such numbers are infinite or zero.
 TEST(Scores, EveryFiniteNumberIsInABar) {
   using Limits = std::numeric_limits<double>;
   for (const auto& values : std::vector<std::vector<double>>{{-Limits::max(), 0, Limits::max()},
                                                              {0, Limits::denorm_min()},
+                                                             {Limits::denorm_min(), 1, Limits::max()},
                                                              {1e16, 1e16 + 2},
                                                              {1e300, 1e300},
                                                              {-0.0, 0.0}}) {

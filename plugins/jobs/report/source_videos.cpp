@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "plugins/jobs/report/numbers.hpp"
 #include "plugins/jobs/report/page.hpp"
@@ -98,12 +100,20 @@ json tiles_of(Pictures& pictures, const JobRecord& job, const SourceVideo& video
   return out;
 }
 
-// Outcome of a shot: "kept", "filtered", "failed" or "none".
+// Outcome of a shot: "kept", "filtered", "failed" or "none"; mark_left_out() adds "later".
 const char* end_of(const Shot& shot) {
   for (const char* end : {"kept", "failed", "filtered"})
     for (const Item* clip : shot.clips)
       if (clip->end == end) return end;
   return "none";
+}
+
+// The last `parts` names of a path, or all of it.
+std::string end_of_path(const std::string& url, size_t parts) {
+  size_t at = url.size();
+  for (size_t i = 0; i < parts; ++i)
+    if (at == 0 || (at = url.rfind('/', at - 1)) == std::string::npos) return url;
+  return url.substr(at + 1);
 }
 
 json video_data(Pictures& pictures, const JobRecord& job, const SourceVideo& video, size_t most) {
@@ -112,7 +122,7 @@ json video_data(Pictures& pictures, const JobRecord& job, const SourceVideo& vid
            {"ending", ending_of(video.item)},
            {"damaged", video.item.damaged},
            {"is_cut", video.item.consumed || video.item.end == "kept"},
-           {"file", std::filesystem::path(video.item.url).filename().string()},
+           {"file", end_of_path(video.item.url, 1)},
            {"width", video.item.width},
            {"height", video.item.height},
            {"fps", video.fps},
@@ -128,6 +138,21 @@ json video_data(Pictures& pictures, const JobRecord& job, const SourceVideo& vid
   return out;
 }
 
+// Marks shots and tiles of which a later job left out every kept clip.
+void mark_left_out(const SourceVideo& video, const std::set<std::string>& left_out, json& out) {
+  const auto is_later = [&](const std::vector<const Item*>& clips) {
+    size_t kept = 0, later = 0;
+    for (const Item* clip : clips)
+      if (clip->end == "kept") ++kept, later += left_out.contains(clip->key);
+    return kept > 0 && kept == later;
+  };
+  for (size_t i = 0; i < video.shots.size(); ++i)
+    if (is_later(video.shots[i].clips)) out["shots"][i]["end"] = "later";
+  for (size_t i = 0; i < out["tiles"].size(); ++i)
+    out["tiles"][i]["is_left_out"] =
+        i < video.shots.size() ? is_later(video.shots[i].clips) : is_later({video.loose[i - video.shots.size()]});
+}
+
 }  // namespace
 
 json ending_of(const Item& item) {
@@ -136,8 +161,28 @@ json ending_of(const Item& item) {
           {"bound", item.bound},   {"of", item.of}};
 }
 
+std::map<std::string, std::string> paths_of_namesakes(const Curation& curation) {
+  constexpr size_t kMostParts = 8;  // then the whole
+  std::map<std::string, std::string> out;
+  std::set<std::string> left;
+  for (const auto& video : curation.videos)
+    if (!video.item.url.empty()) left.insert(video.item.url);
+  for (size_t parts = 1; !left.empty(); ++parts) {
+    const auto end = [&](const std::string& url) { return parts > kMostParts ? url : end_of_path(url, parts); };
+    std::map<std::string, int64_t> count;
+    for (const auto& url : left) ++count[end(url)];
+    std::erase_if(left, [&](const std::string& url) {
+      const bool is_alone = count[end(url)] == 1;
+      if (is_alone && parts > 1) out.emplace(url, end(url));
+      return is_alone;
+    });
+  }
+  return out;
+}
+
 // Videos with shots or clips come first, and of these the ones that failed or are damaged.
-json source_videos_of(Pictures& pictures, const JobRecord& job, const Curation& curation) {
+json source_videos_of(Pictures& pictures, const JobRecord& job, const Curation& curation,
+                      const std::set<std::string>& left_out) {
   std::vector<const SourceVideo*> videos;
   json failed = json::array();
   size_t all_failed = 0, in_part = 0, failed_with_parts = 0;
@@ -168,10 +213,13 @@ json source_videos_of(Pictures& pictures, const JobRecord& job, const Curation& 
             {{"all", all_failed}, {"in_part", in_part}, {"more", unlisted}, {"list", std::move(failed)}}},
            {"list", json::array()},
            {"more", videos.size() - shown}};
+  const auto paths = paths_of_namesakes(curation);
   size_t left = kMostTilesOfAll;
   for (size_t i = 0; i < shown; ++i) {
     json video = video_data(pictures, job, *videos[i], std::min(left, kMostTiles));
     left -= video["tiles"].size();
+    mark_left_out(*videos[i], left_out, video);
+    if (const auto path = paths.find(videos[i]->item.url); path != paths.end()) video["file"] = path->second;
     out["list"].push_back(std::move(video));
   }
   return out;

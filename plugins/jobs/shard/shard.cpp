@@ -124,12 +124,12 @@ Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits, const Added
 }
 
 // Adds the clips for which `where` does not hold. It says what the job is for, as "set == 'train'" does, so
-// it applies to clips that a person accepted, too.
-void drop_by_condition(Io& io, const std::string& condition, const std::vector<Clip>& clips,
+// it applies to clips that a person accepted, too. Returns {"where", "clips": how many it added}; null without `where`.
+json drop_by_condition(Io& io, const std::string& condition, const std::vector<Clip>& clips,
                        const AddedFacts& added, const EditHistory& edits,
                        std::map<std::string, Drop>& drops) {
   const Where where(condition);
-  if (where.rules().empty()) return;
+  if (where.rules().empty()) return {};
   FactsSeen seen(where);
   int64_t came_in = 0, removed_here = 0;
   for (const auto& clip : clips) {
@@ -147,6 +147,7 @@ void drop_by_condition(Io& io, const std::string& condition, const std::vector<C
     throw Error(KINORA_ERROR_INVALID,
                 fmt::format("where = \"{}\" leaves none of {}; correct the condition or remove the job",
                             condition, counted(came_in, "clip", "clips")));
+  return {{"where", condition}, {"clips", removed_here}};
 }
 
 // Removes clips that are left out and records them: one line each in dropped.jsonl, followed by `lines`.
@@ -248,21 +249,28 @@ JobParts Shard::parts() {
           .draws = false};
 }
 
-// "12 samples in 2 shards, of 15 clips from chosen; 3 clips left out (studio.reject: 3); 2 trimmed"
+// "12 samples in 2 shards, of 15 clips from sets; 3 of them not asked for by where; 4 left out before (blur >= 20: 4);
+// 2 trimmed"
 std::string Shard::result_line(const json& summary) const {
   const auto number = [&](const char* name) { return summary.value(name, int64_t{0}); };
+  const json& others = object_in(summary, "not_asked_for");
+  const auto not_asked_for = static_cast<int64_t>(number_in(others, "clips"));
+  const Where where(text_in(others, "where"));
   std::vector<std::string> rules;
-  const json left_out = summary.value("rules", json::object());
-  for (const auto& [rule, count] : left_out.items())
-    rules.push_back(fmt::format("{}: {}", rule, count.get<int64_t>()));
+  for (const auto& [rule, count] : object_in(summary, "rules").items())
+    if (std::ranges::find(where.rules(), rule) == where.rules().end())
+      rules.push_back(fmt::format("{}: {}", rule, count.get<int64_t>()));
   std::string out =
       counted(number("samples"), "sample", "samples") + " in " + counted(number("shards"), "shard", "shards");
   if (summary.contains("given"))
     out += fmt::format(", of {} from {}", counted(number("given"), "clip", "clips"),
                        text_in(summary, "given_by"));
-  if (number("filtered") > 0)
-    out += fmt::format("; {} left out ({})", counted(number("filtered"), "clip", "clips"),
-                       fmt::join(rules, ", "));
+  if (not_asked_for > 0)
+    out += fmt::format("; {} not asked for by where", summary.contains("given")
+                                                          ? fmt::format("{} of them", not_asked_for)
+                                                          : counted(not_asked_for, "clip", "clips"));
+  if (const int64_t before = number("filtered") - not_asked_for; before > 0)
+    out += fmt::format("; {} left out before ({})", before, fmt::join(rules, ", "));
   if (number("trimmed") > 0) out += fmt::format("; {} trimmed", number("trimmed"));
   return out;
 }
@@ -305,6 +313,7 @@ void Shard::run(JobContext& context) const {
   const auto options = context.options<ShardOptions>();
   if (!options.out.empty()) refuse_others(context, options.out);
   const auto [curated, decisions] = clip_source(context.run(), context.spec());
+  context.summary["curated"] = fs::relative(curated, context.run().out).string();
   Io& io = context.runtime().io();
   const auto edits = read_edits(curated / kEditsFile, kept_in(curated));
   std::map<std::string, Drop> drops;
@@ -321,7 +330,8 @@ void Shard::run(JobContext& context) const {
     context.summary["given_by"] = decisions.parent_path().filename().string();
   }
   apply_edits(edits, drops);
-  drop_by_condition(io, options.where, clips, added, edits, drops);
+  if (json others = drop_by_condition(io, options.where, clips, added, edits, drops); !others.is_null())
+    context.summary["not_asked_for"] = std::move(others);
   require_clips(clips, drops);
   const auto all = static_cast<int64_t>(clips.size());
   const auto rules = leave_out(context.folder(), clips, drops, unused_edits(context, edits, clips, curated));

@@ -1,5 +1,6 @@
 #include "plugins/models/cosmos/config.hpp"
 
+#include "kinora/denoiser_inputs.hpp"
 #include "kinora/options.hpp"
 #include "kinora/renames.hpp"
 
@@ -36,32 +37,12 @@ void apply(const Preset& p, Config& c) {
 }
 
 void describe_tensors(Describe<Config>& d) {
-  d.input("latent", "[B, in_channels, T, H, W]", "float",
-          "noised latent, or a packed row [1, in_channels, N] with `sizes`");
-  d.input("sizes", "[n, 3]", "int64",
-          "T, H and W of each of n consecutive videos in a packed row, N numbers per channel; all other "
-          "inputs then have n for B, and all frames or all tokens for [B, F, ...]");
-  d.input(
-      "timestep", "[B] or [B, F] or [B, F * h * w]", "float",
-      "noise level in the network's unit: one per sample, frame or token (F, h, w: T, H, W divided by the "
-      "patch)");
-  d.input("text", "[B, L, text_size]", "float",
-          "text embeddings; zeros, or left out, for the "
-          "unconditional prediction");
-  d.input("text_mask", "[B, L]", "bool", "true for tokens that may be seen; left out: all");
-  d.input("condition_mask", "[B, 1, T, H, W]", "float",
-          "mask of the given frames, one additional channel "
-          "that in_channels counts");
+  describe_denoised(d);
   d.input("padding_mask", "[B or 1, 1, any, any]", "float",
           "mask of padding, read if concat_padding_mask is set, and resized; left out: zeros");
   d.input("fps", "[1] or [B]", "float",
           "frame rate of the video, if base_fps is set (left out: base_fps) or a signal");
-  d.input("camera", "[B, channels] or [B, F, channels] or [B, F * h * w, channels]", "float",
-          "a signal, like any other name of `signals`; left out: nothing is added");
-  d.input("image", "[B, L, channels] or [B, channels]", "float", "a signal");
-  d.output("output", "[B, out_channels, T, H, W]", "float",
-           "prediction, in the form of the latent: [1, "
-           "out_channels, N] for a packed row");
+  describe_prediction(d);
   d.output("logvar", "[B] or [B, F] or [B, F * h * w]", "float",
            "the loss's log-variance at the timestep, if the option is set");
 }

@@ -4,7 +4,6 @@
 #include "exported.hpp"
 #include "kinora/npy.hpp"
 #include "kinora/plugin.hpp"
-#include "kinora/stage.hpp"
 
 namespace kinora::exported {
 namespace {
@@ -15,32 +14,19 @@ std::span<const float> numbers(const at::Tensor& t) {
 
 }  // namespace
 
-class EmbedModel final : public Stage {
+class EmbedModel final : public ModelStage<ModelOptions> {
  public:
-  struct Options : InputOptions {
-    std::string model, name = "model", device = "auto";
-    int64_t output = 0, batch = 8, threads = 1;
-  };
+  using Options = ModelOptions;
   static void describe(Describe<Options>& d);
   explicit EmbedModel(const Options& o);
-  void start(const Run& run) override {
-    device_ = device_of(options_.device, run);
-    model_ = Model::open(options_.model, device_);
-  }
   // Sets field NAME.npy [D], of norm 1; for a video with shots.json, shots.NAME.npy [shots, D], where a shot
   // without frames has a row of zeros.
-  void process(Sample in, const Emit& emit, const Run& run) override { process_batch({&in, 1}, emit, run); }
   void process_batch(std::span<const Sample> in, const Emit& emit, const Run& run) override;
-  // One instance, in the order of the source: every run forms the same batches.
-  kinora_resources resources() const override;
 
  private:
   at::Tensor embed(const std::vector<at::Tensor>& clips);
   void store(Sample& sample, const at::Tensor& row) const;
   void embed_shots(Sample& video, const Pictures& pictures, const Run& run);
-  Options options_;
-  std::unique_ptr<Model> model_;
-  at::Device device_ = at::kCPU;
 };
 
 void EmbedModel::describe(Describe<Options>& d) {
@@ -62,24 +48,16 @@ void EmbedModel::describe(Describe<Options>& d) {
       .range(1, 4096)
       .help(
           "clips per call, always this many: export a .pt2 of fixed shape with batch (BCHW: batch x frames)");
-  d.option("device", &Options::device)
-      .help("device: auto (a GPU that the engine has, else the CPU), cpu, cuda, cuda:1");
-  d.option("threads", &Options::threads)
-      .range(1, 1024)
-      .help("number of threads of tensor operations; the last bits of the result depend on it");
+  Options::describe_device(d);
 }
 
-EmbedModel::EmbedModel(const Options& o) : options_(o) {
+EmbedModel::EmbedModel(const Options& o) : ModelStage(o) {
   check_device(o.device);
   o.check("embed.model");
   if (o.name.empty() || o.name.find_first_of("/.") != std::string::npos)
     throw Error(KINORA_ERROR_INVALID,
                 "embed.model: name must be a word without dots and slashes, such as \"clip\"");
   Model::check(o.model);
-}
-
-kinora_resources EmbedModel::resources() const {
-  return resources_of(options_, options_.model, options_.batch, options_.threads, options_.device);
 }
 
 // Maps [F, 3, H, W] per clip to [clips, D], rows of norm 1.

@@ -12,6 +12,7 @@
 #include "kinora/curation.hpp"
 #include "kinora/options.hpp"
 #include "kinora/run.hpp"
+#include "kinora/stage.hpp"
 
 namespace kinora::exported {
 
@@ -95,6 +96,41 @@ struct InputOptions {
 // Resources of a stage that gives the model batches of these inputs.
 kinora_resources resources_of(const InputOptions& how, const std::filesystem::path& model, int64_t batch,
                               int64_t threads, const std::string& device);
+
+struct ModelOptions : InputOptions {
+  std::string model, name = "model", device = "auto";
+  int64_t output = 0, batch = 8, threads = 1;
+
+  template <class Options>
+  static void describe_device(Describe<Options>& d) {
+    d.option("device", &Options::device)
+        .help("device: auto (a GPU that the engine has, else the CPU), cpu, cuda, cuda:1");
+    d.option("threads", &Options::threads)
+        .range(1, 1024)
+        .help("number of threads of tensor operations; the last bits of the result depend on it");
+  }
+};
+
+// A stage that gives batches to a model.
+template <class Options>
+class ModelStage : public Stage {
+ public:
+  void start(const Run& run) override {
+    device_ = device_of(options_.device, run);
+    model_ = Model::open(options_.model, device_);
+  }
+  void process(Sample in, const Emit& emit, const Run& run) override { process_batch({&in, 1}, emit, run); }
+  // One instance, in the order of the source: every run forms the same batches.
+  kinora_resources resources() const override {
+    return resources_of(options_, options_.model, options_.batch, options_.threads, options_.device);
+  }
+
+ protected:
+  explicit ModelStage(const Options& options) : options_(options) {}
+  Options options_;
+  std::unique_ptr<Model> model_;
+  at::Device device_ = at::kCPU;
+};
 
 // Indices of `frames` frames out of `count`: the centres of equal parts.
 std::vector<int64_t> spread(int64_t first, int64_t count, int64_t frames);

@@ -6,37 +6,28 @@
 #include "exported.hpp"
 #include "kinora/npy.hpp"
 #include "kinora/plugin.hpp"
-#include "kinora/stage.hpp"
 
 namespace kinora::exported {
 
-class FilterModel final : public Stage {
+struct FilterOptions : ModelOptions {
+  std::string from = "frames", reduction = "min", mode = "on";
+  double threshold = 0;
+};
+
+class FilterModel final : public ModelStage<FilterOptions> {
  public:
-  struct Options : InputOptions {
-    std::string model, name = "model", from = "frames", reduction = "min", mode = "on", device = "auto";
-    double threshold = 0;
-    int64_t output = 0, batch = 8, threads = 1;
-  };
+  using Options = FilterOptions;
   static void describe(Describe<Options>& d);
   explicit FilterModel(const Options& o);
-  void start(const Run& run) override {
-    device_ = device_of(options_.device, run);
-    model_ = Model::open(options_.model, device_);
-  }
   // Sets json["scores"]["filter.NAME"]; with mode on, rule filter.NAME drops a sample below the threshold.
-  void process(Sample in, const Emit& emit, const Run& run) override { process_batch({&in, 1}, emit, run); }
   void process_batch(std::span<const Sample> in, const Emit& emit, const Run& run) override;
-  kinora_resources resources() const override;
 
  private:
   at::Tensor input_of(const Sample& sample) const;
   at::Tensor scores(const std::vector<at::Tensor>& inputs);
   void judge(Sample sample, double score, const Emit& emit) const;
   bool of_pictures() const { return options_.from == "frames"; }
-  Options options_;
   std::string rule_;
-  std::unique_ptr<Model> model_;
-  at::Device device_ = at::kCPU;
 };
 
 void FilterModel::describe(Describe<Options>& d) {
@@ -64,24 +55,16 @@ void FilterModel::describe(Describe<Options>& d) {
       .choices({"on", "score"})
       .help("score: records the score and drops nothing");
   d.option("batch", &Options::batch).range(1, 4096).help("clips per call, always this many");
-  d.option("device", &Options::device)
-      .help("device: auto (a GPU that the engine has, else the CPU), cpu, cuda, cuda:1");
-  d.option("threads", &Options::threads)
-      .range(1, 1024)
-      .help("number of threads of tensor operations; the last bits of the result depend on it");
+  Options::describe_device(d);
 }
 
-FilterModel::FilterModel(const Options& o) : options_(o), rule_("filter." + o.name) {
+FilterModel::FilterModel(const Options& o) : ModelStage(o), rule_("filter." + o.name) {
   check_device(o.device);
   o.check("filter.model");
   if (!of_pictures() && !o.from.ends_with(".npy"))
     throw Error(KINORA_ERROR_INVALID, "filter.model: from = \"" + o.from +
                                           "\": expected \"frames\" or a field such as \"clip.npy\"");
   Model::check(o.model);
-}
-
-kinora_resources FilterModel::resources() const {
-  return resources_of(options_, options_.model, options_.batch, options_.threads, options_.device);
 }
 
 // Returns [F, 3, H, W], or the embedding [D].

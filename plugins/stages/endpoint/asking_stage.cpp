@@ -38,6 +38,14 @@ void AskingStage::finish(const Emit&, const Run&) {
   if (const auto sums = client_.sums(); !sums.empty()) log(Log::info, sums);
 }
 
+std::string_view AskingStage::caption_of(const Sample& sample, const char* to) const {
+  const auto caption = sample.text("txt");
+  if (!caption)
+    throw Error(KINORA_ERROR_DATA, "sample '" + std::string(sample.key()) + "' has no caption to " + to +
+                                       "; put a caption stage before " + name_);
+  return *caption;
+}
+
 void AskingStage::count(const Usage& usage, Json& facts) const {
   Json& mine = object_in(object_in(facts, "usage"), name_.c_str());
   const auto add = [&](const char* what, auto more) {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "client.hpp"
@@ -52,6 +53,8 @@ class AskingStage : public Stage {
   // further question is asked.
   std::vector<Json> ask_all(size_t n, const std::function<Question(size_t)>& question, Json& facts,
                             const Run&) const;
+  // Error(KINORA_ERROR_DATA) if it has none. to: what the stage does with it, "rewrite".
+  std::string_view caption_of(const Sample& sample, const char* to) const;
   const std::string& name() const { return name_; }
   const Client& client() const { return client_; }
 

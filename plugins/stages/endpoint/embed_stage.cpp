@@ -32,12 +32,7 @@ class EmbedEndpoint final : public AskingStage {
 
  private:
   std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) override {
-    const auto caption = in.text("txt");
-    if (!caption)
-      throw Error(KINORA_ERROR_DATA,
-                  "sample '" + std::string(in.key()) +
-                      "' has no caption to embed; put a caption stage before embed.endpoint");
-    const std::string text = options_.prefix + std::string(*caption);
+    const std::string text = options_.prefix + std::string(caption_of(in, "embed"));
     const Question question{std::string(in.key()), [&] { return body(text); },
                             static_cast<int64_t>(text.size() / 4 + 1)};
     const auto vector = embedding_of(ask(question, facts, run));

@@ -32,13 +32,9 @@ class CaptionEnhance final : public AskingStage {
 
  private:
   std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) override {
-    const auto caption = in.text("txt");
-    if (!caption)
-      throw Error(KINORA_ERROR_DATA,
-                  "sample '" + std::string(in.key()) +
-                      "' has no caption to rewrite; put a caption stage before caption.enhance");
+    const std::string_view caption = caption_of(in, "rewrite");
     if (captioned_by_user(in, facts) && !options_.replace_user) return std::nullopt;
-    const std::string prompt = prompt_.fill(*caption, facts);
+    const std::string prompt = prompt_.fill(caption, facts);
     const Question question{std::string(in.key()),
                             [&] { return client().body(chat_request(options_, prompt)); },
                             guess_tokens(options_, prompt, 0)};
@@ -49,7 +45,7 @@ class CaptionEnhance final : public AskingStage {
           "the rewritten caption ended at max_tokens; raise max_tokens, or accept it with cut = \"keep\"");
     Json original =
         facts.contains("caption") && facts["caption"].is_object() ? facts["caption"] : Json::object();
-    original["text"] = *caption;
+    original["text"] = caption;
     facts["caption"] = {{"by", name()},
                         {"model", options_.model},
                         {"prompt", options_.prompt},

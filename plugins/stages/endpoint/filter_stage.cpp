@@ -30,7 +30,7 @@ const Json& verdict_schema() {
 
 class FilterEndpoint final : public AskingStage {
  public:
-  struct Options : ChatOptions, PictureOptions {
+  struct Options : ChatOptions, PictureOptions, FilterOptions {
     Options() {
       max_tokens = 512;
       max_frames = 16;
@@ -44,7 +44,6 @@ class FilterEndpoint final : public AskingStage {
         "games, "
         "collages and pictures covered by text or graphics.";
     std::vector<std::string> allow, block;
-    std::string mode = "on", form = "json_schema";
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.endpoint")
@@ -58,12 +57,7 @@ class FilterEndpoint final : public AskingStage {
     d.option("allow", &Options::allow)
         .help("allowed labels; a clip with none of them is filtered; empty: all are allowed");
     d.option("block", &Options::block).help("blocked labels; a clip with one of them is filtered");
-    d.option("mode", &Options::mode)
-        .choices({"on", "score"})
-        .help("score: filters nothing and records the answer in the facts");
-    d.option("form", &Options::form)
-        .choices({"json_schema", "json_object", "none"})
-        .help("response_format that the server supports");
+    describe_filter(d);
     describe_pictures(d);
     describe_chat(d);
   }
@@ -113,9 +107,7 @@ class FilterEndpoint final : public AskingStage {
     for (const size_t i : picked)
       urls.push_back(data_url(frames, i, options_.max_side, static_cast<int>(options_.quality)));
     Json request = chat_request(options_, prompt, urls, options_.detail);
-    if (options_.form == "json_schema")
-      request["response_format"] = schema_format("verdict", verdict_schema());
-    if (options_.form == "json_object") request["response_format"] = {{"type", "json_object"}};
+    set_format(request, options_.form, "verdict", verdict_schema());
     return client().body(std::move(request));
   }
 

@@ -38,11 +38,11 @@ const Json& regions_schema() {
 
 class FilterOcr final : public AskingStage {
  public:
-  struct Options : ChatOptions, PictureOptions {
+  struct Options : ChatOptions, PictureOptions, FilterOptions {
     Options() { max_side = 1024; }
     int64_t every = 3, scale = 1000;
     double max_area = 0.05;
-    std::string reduce = "max", mode = "on", form = "json_schema";
+    std::string reduce = "max";
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.ocr")
@@ -62,12 +62,7 @@ class FilterOcr final : public AskingStage {
     d.option("scale", &Options::scale)
         .range(1, 1 << 20)
         .help("coordinate of the right and bottom edge in the model's answers");
-    d.option("mode", &Options::mode)
-        .choices({"on", "score"})
-        .help("score: filters nothing and records the answer in the facts");
-    d.option("form", &Options::form)
-        .choices({"json_schema", "json_object", "none"})
-        .help("response_format that the server supports");
+    describe_filter(d);
     describe_pictures(d);
     describe_chat(d);
   }
@@ -118,9 +113,7 @@ class FilterOcr final : public AskingStage {
     Json request = chat_request(options_, prompt_,
                                 {data_url(frames, i, options_.max_side, static_cast<int>(options_.quality))},
                                 options_.detail);
-    if (options_.form == "json_schema")
-      request["response_format"] = schema_format("regions", regions_schema());
-    if (options_.form == "json_object") request["response_format"] = {{"type", "json_object"}};
+    set_format(request, options_.form, "regions", regions_schema());
     return client().body(std::move(request));
   }
 

@@ -90,9 +90,11 @@ int64_t guess_tokens(const ChatOptions& options, const std::string& prompt, size
          kTokensOfAPicture * static_cast<int64_t>(pictures) + options.max_tokens;
 }
 
-Json schema_format(const char* name, Json schema) {
-  return {{"type", "json_schema"},
-          {"json_schema", {{"name", name}, {"strict", true}, {"schema", std::move(schema)}}}};
+void set_format(Json& request, const std::string& form, const char* name, const Json& schema) {
+  if (form == "json_schema")
+    request["response_format"] = {{"type", "json_schema"},
+                                  {"json_schema", {{"name", name}, {"strict", true}, {"schema", schema}}}};
+  if (form == "json_object") request["response_format"] = {{"type", "json_object"}};
 }
 
 }  // namespace kinora::endpoint

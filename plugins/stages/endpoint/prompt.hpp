@@ -32,8 +32,8 @@ Json chat_request(const ChatOptions& options, const std::string& prompt,
 // Rough number of tokens of a request: an estimate for the rate limit until the first answer.
 int64_t guess_tokens(const ChatOptions& options, const std::string& prompt, size_t pictures);
 
-// Returns a response_format that makes the answer follow `schema`, as in OpenAI's structured outputs and
-// vLLM.
-Json schema_format(const char* name, Json schema);
+// Sets the response_format of a request. form json_schema: the answer follows `schema`, as in OpenAI's structured
+// outputs and vLLM; json_object: it is any object; none: it is not set.
+void set_format(Json& request, const std::string& form, const char* name, const Json& schema);
 
 }  // namespace kinora::endpoint

@@ -124,4 +124,19 @@ void describe_pictures(Describe<Options>& d) {
       .help("detail in which the server reads a frame; auto sends nothing");
 }
 
+// Of a stage that filters by an answer.
+struct FilterOptions {
+  std::string mode = "on", form = "json_schema";
+};
+
+template <class Options>
+void describe_filter(Describe<Options>& d) {
+  d.option("mode", &Options::mode)
+      .choices({"on", "score"})
+      .help("score: filters nothing and records the answer in the facts");
+  d.option("form", &Options::form)
+      .choices({"json_schema", "json_object", "none"})
+      .help("response_format that the server supports");
+}
+
 }  // namespace kinora::endpoint

@@ -2,25 +2,49 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <vector>
 
 #include "repair.hpp"
 #include "unicode.hpp"
+
+extern "C" const char kinora_html_entities[], kinora_html_entities_end[];  // html_entities.tsv
 
 namespace kinora::text {
 namespace {
 
 struct HtmlEntity {
-  std::string_view name, text;  // the name includes its semicolon, if any
-};
-// Sorted by name; written by tests/oracle/make_text_fixtures.py entities.
-constexpr HtmlEntity kEntities[] = {
-#include "html_entities.inc"
+  std::string_view name;  // with its semicolon, if any
+  std::string text;
 };
 
+HtmlEntity read_entity(std::string_view line) {
+  HtmlEntity out{line.substr(0, line.find('\t')), {}};
+  for (const char *at = line.data() + out.name.size(), *end = line.data() + line.size(); at < end;) {
+    uint32_t point = 0;
+    at = std::from_chars(at + 1, end, point, 16).ptr;
+    append(out.text, static_cast<char32_t>(point));
+  }
+  return out;
+}
+
+// Sorted by name, as the file is. Read at the first use.
+const std::vector<HtmlEntity>& entities() {
+  static const std::vector<HtmlEntity> kEntities = [] {
+    std::vector<HtmlEntity> out;
+    std::string_view file(kinora_html_entities,
+                          static_cast<size_t>(kinora_html_entities_end - kinora_html_entities));
+    for (size_t end; (end = file.find('\n')) != file.npos; file.remove_prefix(end + 1))
+      if (!file.starts_with('#')) out.push_back(read_entity(file.substr(0, end)));
+    return out;
+  }();
+  return kEntities;
+}
+
 const HtmlEntity* entity(std::string_view name) {
-  const auto* at = std::lower_bound(std::begin(kEntities), std::end(kEntities), name,
-                                    [](const HtmlEntity& e, std::string_view n) { return e.name < n; });
-  return at != std::end(kEntities) && at->name == name ? at : nullptr;
+  const auto at = std::lower_bound(entities().begin(), entities().end(), name,
+                                   [](const HtmlEntity& e, std::string_view n) { return e.name < n; });
+  return at != entities().end() && at->name == name ? &*at : nullptr;
 }
 
 // Characters of windows-1252 at 0x80 to 0x9F, which pages mean by these numbers.

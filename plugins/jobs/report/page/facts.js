@@ -1,7 +1,7 @@
 // Figures of a job's summary.json in the order in which a reader asks: what went in, what came out, is it good, what
 // did it cost.
 import { make } from "./elements.js";
-import { factList, factsOf } from "./parts.js";
+import { factList, factsOf, fileOf } from "./parts.js";
 import { byteSize, count, counted, duration, number } from "./words.js";
 
 const kGroups = { in: "What went in", out: "What came out", good: "Is it good?", cost: "What it cost" };
@@ -49,6 +49,7 @@ const kFigures = {
   shard: [
     ["in", "given", "clips given", count, () => "by the dedup or select job that it reads"],
     ["in", "inputs", "clips", count, () => "that the curate job kept"],
+    ["in", "not_asked_for clips", "clips not asked for", count, () => "left out by the job's where"],
     ["out", "samples", "samples", count, () => "a clip with its texts each"],
     ["out", "shards", "shards", count],
     ["out", "bytes", "size", byteSize],
@@ -164,7 +165,7 @@ export function figures(job) {
     ...(parts.length ? [make("div", { class: "groups" }, parts)] : []),
     ...(others.length
         ? [make("details", {}, make("summary", {}, `${counted(others.length, "more figure")} of summary.json`),
-        factList(others))] : []),
+        factList(others), make("p", { class: "muted" }, "The whole file: ", fileOf(job, "summary.json")))] : []),
   ];
 }
 

@@ -2,8 +2,10 @@
 import { make, shape, styled } from "./elements.js";
 import { count, counted } from "./words.js";
 
-/** "1 video failed", "2 filtered", "9 left out by chosen". */
+/** "1 video failed", "2 filtered", "9 left out by chosen", "1 rejected", "5 not asked for by where". */
 function lossText(step, { by, count: n }) {
+  if (step === "in shards" && by) return `${count(n)} not asked for by ${by}`;
+  if (step === "chosen" && !by) return `${count(n)} rejected`;
   if (step === "clips") return `${counted(n, "video")} ${by}`;
   return by === "filtered" || by === "failed" ? `${count(n)} ${by}` : `${count(n)} left out${by ? ` by ${by}` : ""}`;
 }
@@ -18,8 +20,8 @@ function band(n, next, most) {
       shape("path", { d: `M0 ${a}H60L100 ${b}V${100 - b}L60 ${100 - a}H0Z` }));
 }
 
-/** steps: [{name, count, lost: [{by, count}]}], as plugins/jobs/funnel/funnel.hpp has them. link(step, by, children):
- * the element that leads to a step, or to what fell before it if `by` is given. */
+/** steps: [{name, count, lost: [{by, count}], where}], as plugins/jobs/funnel/funnel.hpp has them.
+ * link(step, by, children): the element that leads to a step, or to what fell before it if `by` is given. */
 export function funnel(steps, link) {
   if (!steps.length) return null;
   const most = Math.max(1, ...steps.map((step) => step.count));

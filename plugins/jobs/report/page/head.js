@@ -13,7 +13,7 @@ const kFell = { filtered: ["rules"], failed: ["failures"] };
 function linkIn(main, jobs) {
   const kindOf = (name) => jobs.find((job) => job.name === name)?.kind;
   return (step, by, children) => {
-    const ids = by === undefined || by === "" ? kSteps[step]
+    const ids = !by || step === "in shards" ? kSteps[step]
         : step === "chosen" ? [kindOf(by) === "dedup" ? "copies" : "chosen"]
         : step === "clips" && by === "failed" ? ["failed-inputs", "failures"] : kFell[by];
     const [id, part] = ids.map((one) => [one,

@@ -1,7 +1,7 @@
 // Outcomes of all inputs and clips from items.jsonl, compared with the counts of summary.json.
 import { make, styled } from "./elements.js";
 import { figures } from "./facts.js";
-import { eachJob, picture, rest, section, table } from "./parts.js";
+import { eachJob, fileOf, picture, rest, section, table } from "./parts.js";
 import { count, counted, number, ruleBound, scoreText, timecode } from "./words.js";
 
 const kEnds = ["kept", "filtered", "failed"];
@@ -44,7 +44,9 @@ function outcomeOf({ end, reason, of, clips, kept, filtered, is_cut: isCut, is_d
 
 function inputs({ list, more }) {
   const underName = (video, [text, kind]) => make("span", { class: `outcome ${kind}` }, text);
-  const rows = list.map((video) => [[[video.key, underName(video, outcomeOf(video))], ""], outcomeOf(video),
+  const path = (video) => (video.path ? [" ", make("span", { class: "muted" }, video.path)] : []);
+  const rows = list.map((video) => [[[video.key, ...path(video), underName(video, outcomeOf(video))], ""],
+      outcomeOf(video),
       video.seconds === null ? "–" : timecode(video.seconds),
       ...["shots", "clips", ...kEnds].map((name) => count(video[name]))]);
   const numbers = ["Length", "Shots", "Clips", "Kept", "Filtered", "Failed"].map((name) => [name, "n"]);
@@ -134,7 +136,7 @@ function selection(job) {
         joined)] : []),
     ...(bins.length ? [table("Chosen clips by value", [["Value", "t"], ["Clips", "n"]],
         bins.map(({ name, clips }) => [name, count(clips)]))] : []),
-    ...rest(moreBins, "more value", " in summary.json."),
+    ...rest(moreBins, "more value", " in ", fileOf(job, "summary.json"), "."),
     ...(sets.length ? [table("Sets", [["Set", "t"], ["Clips", "n"], ["Share", "n"], ["Asked for", "n"]],
         sets.map(({ name, clips, share: is, asked }) => [name, count(clips), share(is), share(asked)]))] : [])];
 }

@@ -10,8 +10,11 @@ export const section = (id, title,
 
 export const note = (text, more = "") => make("p", { class: `note ${more}` }, text);
 
-/** A note about the rest of a list that the page cuts; nothing if there is none. */
-export const rest = (more, one, where) => (more ? [note(`${counted(more, one)}${where}`)] : []);
+/** A link to a file of a job, beside the page or above it. */
+export const fileOf = (job, name) => make("a", { href: `${job.folder}/${name}` }, name);
+
+/** A note about the rest of a list that the page cuts; nothing if there is none. where: texts and links. */
+export const rest = (more, one, ...where) => (more ? [note([counted(more, one), ...where])] : []);
 
 /** The elements that `draw` makes of each job, after the job's name if the run has several of its kind, and what is
  * missing if it did not

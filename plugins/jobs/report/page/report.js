@@ -13,6 +13,7 @@ const cleaned = (key, value) => (typeof value === "string" ? value.replace(kUnwa
 const data = document.getElementById("data");
 const run = JSON.parse(data.textContent, cleaned);
 data.remove(); // it may be large
+for (const job of run.jobs) job.folder = `${run.run ?? ""}${encodeURIComponent(job.name)}`;
 
 const of = (kind) => run.jobs.filter((job) => job.kind === kind);
 document.title = `${run.title} – Kinora`;

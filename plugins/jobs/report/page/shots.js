@@ -4,7 +4,10 @@ import { make, shape, styled } from "./elements.js";
 import { counted, number, timecode } from "./words.js";
 
 const kCurve = 84, kHeight = 110; // the drawing is stretched sideways only: these are pixels
-const kBars = { kept: 16, filtered: 9, failed: 5, none: 2 }; // outcomes differ in height as well as in colour
+// Outcomes differ in height as well as in colour.
+const kBars = { kept: 16, later: 12, filtered: 9, failed: 5, none: 2 };
+const kEndNames = { later: "left out later", none: "without a clip" };
+const endName = (end) => kEndNames[end] ?? end;
 
 /** At most `most` steps. On narrow pages every second one and the one next to the end are hidden. */
 function timeLabels(length, most) {
@@ -46,7 +49,7 @@ function legend({ shots, scores, fades }, highest, detector, threshold) {
   const ends = Object.keys(kBars).map((end) => [end,
       shots.filter((shot) => shot.end === end).length]).filter(([, n]) => n);
   return make("figcaption", {}, line,
-      ends.map(([end, n]) => key(end, `${counted(n, "shot")} ${end === "none" ? "without a clip" : end}`)));
+      ends.map(([end, n]) => key(end, `${counted(n, "shot")} ${endName(end)}`)));
 }
 
 /** detector: name of the shot detector, or ""; threshold: its own, or null. */
@@ -58,7 +61,7 @@ export function timeline(video, detector, threshold) {
   const places = shots.map(({ first, last, end, score }, i) => ({
     at: first / frames,
     to: last / frames,
-    text: `Shot ${i + 1} from ${timecode(seconds(first))}: ${end}${ofCut(score)}`,
+    text: `Shot ${i + 1} from ${timecode(seconds(first))}: ${endName(end)}${ofCut(score)}`,
   }));
   const box = scores.length ? drawing(1000, kHeight, 0, ...shapes(video, top, threshold))
       : drawing(1000, kBars.kept, kHeight - kBars.kept, ...shapes(video, top, threshold));

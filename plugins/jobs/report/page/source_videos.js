@@ -22,11 +22,12 @@ function endingText(video, ending, crop) {
   return make("span", { class: "why failed" }, `Failed in ${ending.stage || video.key}: ${ending.reason}`);
 }
 
-function endings(video, { clips, endings: told, is_fade: isFade }, crop) {
+function endings(video, { clips, endings: told, is_fade: isFade, is_left_out: isLeftOut }, crop) {
   if (!clips && isFade) return [make("span", { class: "why muted" }, "A fade, left out")];
   if (!clips) return [make("span", { class: "why muted" },
       video.is_cut ? "No clip was made from it" : `No clip: the video itself was ${video.ending.end}`)];
   return [...told.map((ending) => endingText(video, ending, crop)),
+      ...(isLeftOut ? [make("span", { class: "why muted" }, "Left out later")] : []),
       ...(clips > 1 ? [make("span", { class: "muted" }, `Cut into ${counted(clips, "clip")}`)] : [])];
 }
 
@@ -43,7 +44,7 @@ function tileElement(video, tile, crop) {
       : video.fades.some(([first, last]) => first < tile.first && tile.first <= last) ? " · after a fade" : "";
   const when = make("span", { class: "when" }, make("b", {}, timecode(seconds(tile.first))),
       make("span", {}, duration(seconds(tile.last - tile.first))));
-  return make("li", { class: tile.kept ? "whole" : "lost" }, make("figure", {},
+  return make("li", { class: !tile.kept ? "lost" : tile.is_left_out ? "later" : "whole" }, make("figure", {},
     picture(tile.image, `A frame of ${isShot ? `shot ${tile.shot + 1}` : `clip ${tile.key}`} of ${video.key}`),
     make("figcaption", {}, when, endings(video, tile, crop),
         make("span", { class: "muted" }, name + start + clipText(tile, seconds)))));

@@ -39,12 +39,17 @@ export function duration(seconds) {
 export const withUnit = (value, unit) => (unit === "s" && value >= 0 ? duration(value)
     : number(value) + (unit && `${kSpace}${unit}`));
 
+/** Titles of what rules measure and no stage names. */
+export const ruleTitles = new Map([["clip.too-short", "Length of the shot"],
+    ["clip.too-few-frames", "Frames of the shot"]]);
+
 /** The score by which a rule filters. A length is a duration, with more digits where it would read as a bound, of which
  * each is [kind, value]. */
 export function scoreText(rule, score, bounds) {
   if (rule !== "clip.too-short") return number(score);
-  const text = duration(score);
-  return bounds.some(([, bound]) => duration(bound) === text) ? `${number(score, 4)}${kSpace}s` : text;
+  const isTold = (text) => !bounds.some(([, bound]) => text(bound) === text(score));
+  const digits = isTold(duration) ? 0 : [3, 4, 5].find((n) => isTold((value) => number(value, n))) ?? 6;
+  return digits ? `${number(score, digits)}${kSpace}s` : duration(score);
 }
 
 /** "at least 2.0 s": the bound of a rule. */
