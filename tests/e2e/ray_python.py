@@ -134,6 +134,13 @@ def check_sweep():
                 processes[0].kill()
                 processes[0].wait()
                 threading.Thread(target=write_on, args=(folders[0] / "ray", 1)).start()
+                log = f"{folders[0]}/ray/log"
+                others = [subprocess.Popen([*words, log], stdin=pipe, stderr=subprocess.DEVNULL)
+                          for words in ([sys.executable, "-c", "import time; time.sleep(60)"],
+                                        ["tail", "-f", "/dev/null"])]
+                processes += others
+        assert others[0].wait(timeout=30) == -signal.SIGKILL, "a process of Ray ends"
+        assert others[1].poll() is None, "a reader of its log does not"
         assert {one.name for one in place.iterdir()} == {"kinora-ray-other", "another", folders[1].name,
                                                          folders[2].name}, folders
     finally:

@@ -58,7 +58,7 @@ def main(chromium):
         kind.click()
         eventually(lambda: total(page) == every + 1 and kind.count() == 0, "and taken back: the broken video, too")
         page.locator("#funnel button", has_text="2 videos").click()
-        eventually(lambda: page.locator("#summary").inner_text() == "2 videos", "they are no clips")
+        eventually(lambda: page.locator("#summary").inner_text() == "2 videos", "clips are not counted")
         check_axe(page, "funnel")
         for width in (1440, 1024, 390):
             page.set_viewport_size({"width": width, "height": 800})

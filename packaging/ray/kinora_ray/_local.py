@@ -13,6 +13,7 @@ from ._processes import below, table
 _START = 90  # seconds for a node
 _OF_HEAD = ("include_dashboard", "temp_dir")
 _PREFIX = "kinora-ray-"
+_OF_RAY = ("raylet", "gcs_server", "python")  # programs of a node
 _TRIES = 20  # to remove a folder, 0.1 s apart
 
 # Bytes of TMPDIR: a socket's path has 107 (unix(7)), of which this folder and Ray's names there take up to 91.
@@ -101,12 +102,14 @@ def _remove(folder):
 
 
 def _users(folder):
-    """Ray's processes of a folder: their command lines name it."""
+    """Ray's processes of a folder: their command lines name it, as do those of a reader of its logs, which are spared.
+    """
     out = []
     for entry in os.scandir("/proc"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             if entry.name.isdigit() and entry.stat().st_uid == os.getuid():
+                program = os.path.basename(os.readlink(f"{entry.path}/exe"))
                 with open(f"{entry.path}/cmdline", "rb") as words:
-                    if os.fsencode(f"{folder}/ray/") in words.read():
+                    if program.startswith(_OF_RAY) and os.fsencode(f"{folder}/ray/") in words.read():
                         out.append(int(entry.name))
     return out

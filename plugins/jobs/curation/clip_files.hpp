@@ -30,7 +30,7 @@ std::string problem_of_key(std::string_view key);
 
 // Writes the sample's fields except those that refer to its source. Each file appears whole or not at all,
 // and if one cannot be written none is left. Returns names below the folder with their sizes. Their
-// bytes are flushed, the names are not: a record whose names are missing makes the samples again. Throws
+// bytes are flushed, the names are not: the next run makes a sample again if a power cut took a name. Throws
 // kinora::Error.
 json store_sample(const std::filesystem::path& folder, const Sample& sample);
 

@@ -21,7 +21,7 @@ const char* remedy(int status, int detail) {
   switch (detail) {
     case SQLITE_IOERR_SHMOPEN:
     case SQLITE_IOERR_SHMLOCK:
-    case SQLITE_IOERR_SHMMAP:  // the disk is no place for the file that ends in -shm
+    case SQLITE_IOERR_SHMMAP:  // the disk cannot hold the file that ends in -shm
       return "programs cannot share memory on this disk, as on some network file systems; "
              "put the output folder on a disk of this machine, and run again";
     default:

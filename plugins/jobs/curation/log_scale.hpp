@@ -6,7 +6,7 @@
 namespace kinora::core {
 
 // The smallest number above 0 of values of many sizes, most of them small; 0: they are others, or too many are 0. NaN
-// is no value.
+// does not count.
 double least_of_skewed(const std::vector<double>& values, double low, double high);
 
 // Where each bar begins, and where the last ends. A range from 0 begins with a bar for what is less than `least`.

@@ -90,7 +90,7 @@ TEST(Funnel, AcceptedClipsMayBeMoreThanTheChosen) {
   EXPECT_TRUE(steps.back().lost.empty());
 }
 
-// What `where` has not asked for is no clip that a person rejected, and two sets are the whole.
+// Clips that `where` has not asked for are not those that a person rejected, and two sets are the whole.
 TEST(Funnel, WhatWhereDidNotAskForIsToldApart) {
   const auto pack = [](const char* job, const char* of, int samples, const char* where, int others) {
     json out{{"job", job}, {"kind", "shard"}, {"given", 49}, {"given_by", of}, {"samples", samples}};

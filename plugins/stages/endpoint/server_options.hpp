@@ -124,7 +124,7 @@ void describe_pictures(Describe<Options>& d) {
       .help("detail in which the server reads a frame; auto sends nothing");
 }
 
-// Of a stage that filters by an answer.
+// The options of a stage that filters by an answer.
 struct FilterOptions {
   std::string mode = "on", form = "json_schema";
 };

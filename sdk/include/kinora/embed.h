@@ -123,9 +123,9 @@ int32_t kinora_embed_unpack(kinora_bytes head, const kinora_bytes* pieces, uint6
                             void (*release)(void* user), void* user, kinora_sample** out);
 
 /* [owner-thread] Writes the fields of a sample to FOLDER/KEY.FIELD as a curate job does: all but url, shots.json and
- * ended.json, each file whole or not at all, and none if one cannot be written. The folder is made. Who moves them
- * flushes the folder where they stay: only their bytes are flushed. `to` receives a JSON object of their sizes in bytes
- * by their names below the folder. KINORA_ERROR_INVALID for a key that is not UTF-8, or has a '.' in its last part;
+ * ended.json, each file whole or not at all, and none if one cannot be written. The folder is made. Only their
+ * bytes are flushed: flush the folder to which you move them. `to` receives a JSON object of their sizes in bytes by
+ * their names below the folder. KINORA_ERROR_INVALID for a key that is not UTF-8, or has a '.' in its last part;
  * KINORA_ERROR_IO. */
 int32_t kinora_embed_store(const char* folder, const kinora_sample* sample, const kinora_sink* to);
 

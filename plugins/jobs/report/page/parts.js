@@ -10,7 +10,7 @@ export const section = (id, title,
 
 export const note = (text, more = "") => make("p", { class: `note ${more}` }, text);
 
-/** A link to a file of a job, beside the page or above it. */
+/** A link to a file in a job's folder. */
 export const fileOf = (job, name) => make("a", { href: `${job.folder}/${name}` }, name);
 
 /** A note about the rest of a list that the page cuts; nothing if there is none. where: texts and links. */
